@@ -1,0 +1,154 @@
+"""What an executor gives back. Misbehaviour of untrusted code is a value (design D7)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cudaops.domain.base import Record, SourceLocation
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import Workload
+
+
+class Unit(Record):
+    """What is compiled: a program's kernel, or a rewrite of it, with launch entries."""
+
+    program: Program
+    kernel: str
+    """Unqualified name of the baseline kernel."""
+    callee: str
+    """Baseline instance as launched, template arguments included."""
+    rewrite: Rewrite | None = None
+    """None: the baseline itself."""
+    widened: bool = False
+    """True: `float` (and narrower) compiled as `double`, the accuracy yardstick of design D3."""
+
+
+class Compiled(Record):
+    """A unit that compiled."""
+
+    kind: Literal["compiled"] = "compiled"
+    key: str
+    """Content address: the same key is the same source, flags and compiler."""
+    folder: str
+    """Where the executor keeps what it built."""
+    unit: Unit
+    command: str
+    compiler: str
+    """Name and version."""
+    seconds: float
+    cached: bool = False
+    log: str = ""
+
+
+class CompileFailed(Record):
+    """A unit the compiler refused."""
+
+    kind: Literal["compile_failed"] = "compile_failed"
+    message: str
+    """The first error, in one line."""
+    location: SourceLocation | None = None
+    """In the author's file or in `candidate.cu` for a rewrite's own text."""
+    log: str
+    """Bounded to 16 KiB."""
+
+
+MisbehaviourKind = Literal[
+    "crash", "timeout", "out_of_bounds", "shared_race", "divergent_barrier", "guard_overwritten",
+    "launch_refused", "uninitialised_read", "exit_code", "output_flood", "deadlock",
+]  # fmt: skip
+
+
+class Misbehaved(Record):
+    """A program or kernel that did what it must not. Not a failure of ours."""
+
+    kind: Literal["misbehaved"] = "misbehaved"
+    what: MisbehaviourKind
+    message: str
+    """One line that names the fault and, where known, the access."""
+    location: SourceLocation | None = None
+    log: str = ""
+
+
+class Ran(Record):
+    """A plan that ran on one workload. Its outputs are files, one an allocation."""
+
+    kind: Literal["ran"] = "ran"
+    outputs: dict[int, str]
+    """Allocation index to the absolute path of its contents afterwards."""
+    global_outputs: dict[str, str] = Field(default_factory=dict)
+    seconds: float
+    """Wall time of the child process, start-up included."""
+    warnings: tuple[Misbehaved, ...] = ()
+    """Found by a checker but not fatal to the run (races, divergent barriers)."""
+
+
+class LaunchCount(Record):
+    """How often a program launched one kernel, and what it cost there."""
+
+    kernel: str
+    launches: int
+    skipped: int
+    """Launches proven to be a fixed point of memory and therefore not repeated."""
+    seconds: float
+    """The capturing executor's own clock, skipped launches counted at the mean of the others."""
+
+
+class Captured(Record):
+    """A program that ran, with the launches of its target recorded."""
+
+    kind: Literal["captured"] = "captured"
+    kernel: str
+    """Unqualified name of the target: the one asked for, else the one with most time."""
+    workloads: tuple[Workload, ...]
+    """Most expensive first, covering 90 % of the kernel's time, at most 5."""
+    counts: tuple[LaunchCount, ...]
+    stdout: str
+    stderr: str
+    exit_code: int
+    seconds: float
+    kernel_ms: float | None = None
+    """`KERNEL_MS: x` from stderr where the program prints it; never part of a verdict."""
+
+
+class ProgramRan(Record):
+    """A whole program that ran to its end, for comparison of outputs."""
+
+    kind: Literal["program_ran"] = "program_ran"
+    stdout: str
+    stderr: str
+    exit_code: int
+    seconds: float
+    kernel_ms: float | None = None
+
+
+class Measurement(Record):
+    """Samples of the time of one plan on one workload."""
+
+    kind: Literal["measurement"] = "measurement"
+    source: Literal["cuda_event", "cupti", "ncu", "modelled"]
+    device: str
+    samples_us: tuple[float, ...]
+    """One a timed launch (all launches of the plan together), in order."""
+    workload: str
+    profile: Profile | None = None
+    """The counts behind a modelled time; None for a measured one."""
+
+    @property
+    def median_us(self) -> float:
+        """Median of the samples."""
+        ordered = sorted(self.samples_us)
+        middle = len(ordered) // 2
+        if len(ordered) % 2:
+            return ordered[middle]
+        return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+CompileOutcome = Annotated[Compiled | CompileFailed, Field(discriminator="kind")]
+RunOutcome = Annotated[Ran | Misbehaved, Field(discriminator="kind")]
+MeasureOutcome = Annotated[Measurement | Misbehaved, Field(discriminator="kind")]
+CaptureOutcome = Annotated[Captured | CompileFailed | Misbehaved, Field(discriminator="kind")]
+ProgramOutcome = Annotated[ProgramRan | CompileFailed | Misbehaved, Field(discriminator="kind")]

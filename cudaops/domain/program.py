@@ -1,0 +1,153 @@
+"""Program: a `.cu` file with its local headers, parsed."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import PurePosixPath
+
+from pydantic import Field
+
+from cudaops.domain.base import Record
+
+
+class SourceFile(Record):
+    """One file of the program: the main file or a header it includes with quotes."""
+
+    path: str
+    """POSIX path relative to `Program.root_name`'s folder; never absolute, never with `..`."""
+    text: str
+
+
+class Parameter(Record):
+    """One parameter of a kernel, as written."""
+
+    name: str
+    type_text: str
+    """The type as written, with qualifiers, without the name: `const float* __restrict__`."""
+    is_pointer: bool
+    is_const: bool
+    """For a pointer: whether what it points to is const."""
+
+
+class Kernel(Record):
+    """A `__global__` function definition."""
+
+    name: str
+    """Unqualified name."""
+    qualified_name: str
+    """With enclosing namespaces: `ops::naive_matmul`."""
+    parameters: tuple[Parameter, ...]
+    template_parameters: tuple[str, ...] = ()
+    """As written: `int TILE`, `typename T`. Empty for a plain function."""
+    launch_bounds: str | None = None
+    """Text between the parentheses of `__launch_bounds__`."""
+    file: str
+    first_line: int
+    last_line: int
+    start_byte: int
+    """Offset of the definition (template header included) in the UTF-8 bytes of its file."""
+    end_byte: int
+    text: str
+    """The definition as written, template header and attributes included."""
+    uses_dynamic_shared: bool = False
+    calls: tuple[str, ...] = ()
+    """Names of functions it calls, as written; device functions of the program among them."""
+
+
+class DeviceFunction(Record):
+    """A `__device__` (or `__host__ __device__`) function definition."""
+
+    name: str
+    file: str
+    first_line: int
+    last_line: int
+    text: str
+
+
+class GlobalVariable(Record):
+    """A `__constant__`, `__device__` or `__managed__` variable at namespace scope."""
+
+    name: str
+    qualified_name: str
+    space: str
+    """`constant`, `device` or `managed`."""
+    type_text: str
+    file: str
+    line: int
+
+
+class LaunchSite(Record):
+    """One `kernel<<<grid, block, smem, stream>>>(args)` expression."""
+
+    index: int
+    """Position among the launches of the program, in file order; the capture shim reports it."""
+    kernel: str
+    """Unqualified name of the launched kernel."""
+    callee: str
+    """The launched expression as written: `ops::reg_matmul<64, 64>`."""
+    template_arguments: str | None = None
+    """Text between `<` and `>` where written; None where absent or deduced."""
+    grid: str
+    block: str
+    smem: str | None = None
+    stream: str | None = None
+    args: tuple[str, ...]
+    file: str
+    line: int
+    start_byte: int
+    end_byte: int
+    """End of the launch expression: just after the closing parenthesis of the arguments."""
+    enclosing_start_byte: int
+    """Start of the top-level declaration (with template header) that holds this launch."""
+
+
+class Program(Record):
+    """A parsed CUDA program: host code, kernels, launch sites."""
+
+    root_name: str
+    """Name of the main file without its suffix; names the run folder."""
+    main_path: str
+    files: tuple[SourceFile, ...]
+    """The main file first, then quoted local includes, each once."""
+    system_includes: tuple[str, ...] = ()
+    """Names between angle brackets over all files, in order, each once: `cstdio`."""
+    kernels: tuple[Kernel, ...] = ()
+    device_functions: tuple[DeviceFunction, ...] = ()
+    global_variables: tuple[GlobalVariable, ...] = ()
+    launches: tuple[LaunchSite, ...] = ()
+    limits: tuple[str, ...] = Field(default=())
+    """What was seen that capture cannot follow, in plain words: textures, device-side launches."""
+
+    def file(self, path: str) -> SourceFile:
+        """The file at `path`. Raises KeyError for a path the program does not have."""
+        for candidate in self.files:
+            if candidate.path == path:
+                return candidate
+        raise KeyError(path)
+
+    @property
+    def main(self) -> SourceFile:
+        """The file that was named on the command line."""
+        return self.file(self.main_path)
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel with this unqualified or qualified name. Raises KeyError."""
+        for candidate in self.kernels:
+            if name in (candidate.name, candidate.qualified_name):
+                return candidate
+        raise KeyError(name)
+
+    def with_file(self, path: str, text: str) -> Program:
+        """The same program with one file's text replaced; parsed facts are not refreshed."""
+        files = tuple(
+            SourceFile(path=f.path, text=text) if f.path == path else f for f in self.files
+        )
+        return self.model_copy(update={"files": files})
+
+    @property
+    def sha256(self) -> str:
+        """Digest over paths and texts of all files, main file first."""
+        digest = hashlib.sha256()
+        for f in self.files:
+            digest.update(PurePosixPath(f.path).as_posix().encode() + b"\0" + f.text.encode() + b"\0")
+        return digest.hexdigest()

@@ -1,0 +1,150 @@
+"""RunRecord: what one run found, tried and decided; written as `run.json`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy
+from cudaops.domain.profile import Profile, Verdict
+from cudaops.domain.rewrite import Rewrite
+
+AgentName = Literal["intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "report"]
+
+Outcome = Literal["accepted", "provisional", "nothing_found", "failed"]
+
+
+class RunOptions(Record):
+    """What the user asked for; enough to resume."""
+
+    source: str
+    """Path of the main file, absolute."""
+    argv: tuple[str, ...] = ()
+    kernel: str | None = None
+    executor: Literal["cpu", "cuda", "remote"] = "cpu"
+    optimizer: Literal["recipes", "llm"] = "recipes"
+    device: str = "A10"
+    """Key in `cudaops.cuda.devices.DEVICES`."""
+    sm_arch: str = "sm_86"
+    max_iterations: int = 3
+    timeout_seconds: float = 120.0
+    """Limit for one run of the author's program or of one candidate."""
+    policy: Policy = Policy()
+    out: str
+    """The run folder, absolute."""
+
+
+class Event(Record):
+    """One line of `events.jsonl`."""
+
+    seq: int
+    """Position in the file, from 0."""
+    time: str
+    """UTC, ISO 8601 with milliseconds."""
+    stage: str
+    """Graph node: `intake`, `profiler`, `optimizer`, ..."""
+    agent: AgentName
+    kind: Literal["started", "finished", "progress", "notice", "failed"]
+    message: str
+    """One line a person reads."""
+    data: dict[str, Any] = Field(default_factory=dict)
+    """Numbers for machines; small."""
+
+
+class Citation(Record):
+    """A passage the research agent leans on."""
+
+    note: str
+    """Identifier of the note: `l1-load-throughput`."""
+    title: str
+    heading: str
+    """Section of the note."""
+    text: str
+    source: str
+    """What the note itself cites."""
+    score: float
+    """Retrieval score; higher is nearer. Comparable within one search only."""
+
+
+class ResearchFindings(Record):
+    """What the corpus says about the verdict."""
+
+    query: str
+    summary: str
+    citations: tuple[Citation, ...] = ()
+    degraded: str | None = None
+    """Why there are no citations: corpus empty, database cannot start. None where all is well."""
+
+
+class ProfileSummary(Record):
+    """The `profile` part of the record."""
+
+    verdict: str
+    subtype: str
+    metrics_parsed: int
+    baseline: Profile
+    verdict_detail: Verdict
+    best: Profile | None = None
+    """Profile of the accepted rewrite."""
+    best_verdict: Verdict | None = None
+
+
+class VerifySummary(Record):
+    """The `verify` part of the record; names as in the source write-up's raw run record."""
+
+    compile_ok: bool
+    correctness: Literal["match", "mismatch", "not_reached"]
+    baseline_kernel_ms: float | None
+    candidate_kernel_ms: float | None
+    speedup: float | None
+    iteration_accepted: int | None
+    max_iterations: int
+    accept_threshold: float
+    gates: tuple[Gate, ...] = ()
+
+
+class ProgramSummary(Record):
+    """The author's program and what was captured of it."""
+
+    source_sha256: str
+    kernel: str
+    callee: str
+    launches: int
+    workloads: int
+    kernel_share_pct: float | None = None
+    """Share of the program's own run that the kernel is, by the executor's clock."""
+    reported_kernel_ms: float | None = None
+    """`KERNEL_MS` as the program prints it; emulated clocks mean nothing and are left out."""
+    limits: tuple[str, ...] = ()
+
+
+class RunRecord(Record):
+    """One run of the main job."""
+
+    run_id: str
+    date: str
+    """UTC, ISO 8601."""
+    cudaops_version: str
+    outcome: Outcome
+    reason: str
+    """Why it ended as it did, in one sentence."""
+    executor: Literal["cpu", "cuda", "remote"]
+    time_source: Literal["cuda_event", "cupti", "ncu", "modelled"]
+    device: str
+    sm_arch: str
+    options: RunOptions
+    program: ProgramSummary | None = None
+    profile: ProfileSummary | None = None
+    research: ResearchFindings | None = None
+    verify: VerifySummary
+    best: Rewrite | None = None
+    judgement: Judgement | None = None
+    """Of the best candidate; None where none was accepted."""
+    attempts: tuple[Attempt, ...] = ()
+    notices: tuple[str, ...] = ()
+    """What was degraded or left out, in plain words."""
+    seconds_by_stage: dict[str, float] = Field(default_factory=dict)
+    loop_time_seconds: float
+    tools: dict[str, str] = Field(default_factory=dict)

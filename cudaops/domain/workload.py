@@ -1,0 +1,123 @@
+"""Workload: one captured launch, enough to run it again without the program."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cudaops.domain.base import Dim3, Record
+
+Element = Literal[
+    "f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "bool", "opaque"
+]
+"""Scalar type of a buffer's elements; a vector type counts as its scalar (`float4` is `f32`)."""
+
+Role = Literal["in", "out", "inout"]
+
+ELEMENT_BYTES: dict[Element, int] = {
+    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "u8": 1, "i16": 2, "u16": 2,
+    "i32": 4, "u32": 4, "i64": 8, "u64": 8, "bool": 1, "opaque": 1,
+}  # fmt: skip
+"""Bytes of one element. Source: CUDA C++ Programming Guide, built-in types; LP64 data model."""
+
+FLOATING: frozenset[Element] = frozenset({"f16", "bf16", "f32", "f64"})
+
+
+class Allocation(Record):
+    """One device allocation that the launch could reach, with its contents."""
+
+    index: int
+    size_bytes: int
+    element: Element
+    """From the type of the first parameter that points into it; `opaque` for structures."""
+    role: Role
+    """`in`: unchanged by the launch. `out`: every byte it changes is independent of what stood
+    there before. `inout`: anything else."""
+    before: str
+    """Name of the file with the contents before the launch, relative to the workload's folder."""
+    after: str
+    """Contents after the baseline ran."""
+
+
+class PointerArgument(Record):
+    """A pointer into one of the workload's allocations."""
+
+    kind: Literal["pointer"] = "pointer"
+    name: str
+    element: Element
+    allocation: int
+    offset_bytes: int = 0
+
+
+class NullArgument(Record):
+    """A null pointer."""
+
+    kind: Literal["null"] = "null"
+    name: str
+
+
+class ScalarArgument(Record):
+    """A number passed by value."""
+
+    kind: Literal["scalar"] = "scalar"
+    name: str
+    element: Element
+    value: int | float
+    """Integers and bool as int, floating types as float (exact: f32 widened to double)."""
+
+
+class OpaqueArgument(Record):
+    """A structure passed by value, kept as its bytes; it holds no pointer that we could follow."""
+
+    kind: Literal["opaque"] = "opaque"
+    name: str
+    raw_hex: str
+
+
+Argument = Annotated[
+    PointerArgument | NullArgument | ScalarArgument | OpaqueArgument, Field(discriminator="kind")
+]
+
+
+class GlobalState(Record):
+    """Contents of a `__constant__` or `__device__` variable around the launch."""
+
+    name: str
+    """Qualified name in the program."""
+    size_bytes: int
+    before: str
+    after: str
+
+
+class Workload(Record):
+    """One distinct configuration of the target kernel, as the program launched it."""
+
+    id: str
+    """`w0`, `w1`, ...: most expensive first."""
+    kernel: str
+    """Unqualified kernel name."""
+    callee: str
+    """The launched expression, template arguments included: `reg_matmul<64, 64>`."""
+    site: int
+    """`LaunchSite.index`."""
+    grid: Dim3
+    block: Dim3
+    dynamic_smem_bytes: int = 0
+    arguments: tuple[Argument, ...]
+    """In the order of the kernel's parameters, named as in the baseline's definition."""
+    allocations: tuple[Allocation, ...]
+    globals: tuple[GlobalState, ...] = ()
+    launches: int = 1
+    """How often the program launched this configuration."""
+    time_share: float = 1.0
+    """Share of the kernel's whole time in the program, 0-1, by the capturing executor's clock."""
+    folder: str
+    """Folder that holds the contents, absolute or relative to the run folder."""
+
+    def argument(self, name: str) -> Argument:
+        """The argument of this parameter name. Raises KeyError."""
+        for candidate in self.arguments:
+            if candidate.name == name:
+                return candidate
+        raise KeyError(name)

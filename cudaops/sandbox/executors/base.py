@@ -1,0 +1,102 @@
+"""The seam between cudaops and a place where kernels run (design D4). One contract, two executors.
+
+Every method takes and returns records. What the code under test does wrong comes back as
+`CompileFailed` or `Misbehaved`; only a fault of the executor itself raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol
+
+from cudaops.domain.base import Record
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    ProgramOutcome,
+    Ran,
+    Unit,
+)
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Workload
+
+Check = Literal["none", "memory", "full"]
+"""`none`: guard bands only. `memory`: every access checked against the allocations.
+`full`: memory, races on shared memory and divergent barriers, with source lines."""
+
+
+class InputSet(Record):
+    """What stands in memory before a run."""
+
+    contents: dict[int, str]
+    """Allocation index to the absolute path of a file of exactly its size (twice for f32 and four
+    times for f16/bf16 under `widened`, where contents are doubles)."""
+    poison: dict[int, int] = {}
+    """Allocation index to the byte (0-255) that fills it instead; wins over `contents`."""
+    scratch_poison: int = 0xA5
+    """Byte that fills every scratch buffer."""
+
+
+class Executor(Protocol):
+    """A place where kernels compile and run."""
+
+    name: Literal["cpu", "cuda", "remote"]
+    device: str
+    """Key in `cudaops.cuda.devices.DEVICES`: the device whose time is measured or modelled."""
+    time_source: Literal["cuda_event", "modelled"]
+
+    def check_available(self) -> None:
+        """Raise PrerequisiteError with a remedy where this executor cannot work here."""
+
+    def capture(
+        self, program: Program, kernel: str | None, argv: tuple[str, ...], folder: Path, timeout_s: float
+    ) -> CaptureOutcome:
+        """Run the whole program once and record the target's launches under `folder`.
+
+        `kernel` None chooses the kernel with most time. `argv` excludes the program's name.
+        Raises InputError where `kernel` is not launched or the program launches nothing.
+        """
+
+    def run_program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramOutcome:
+        """Run the whole program as its author would, for its outputs."""
+
+    def compile(self, unit: Unit) -> Compiled | CompileFailed:
+        """Compile a baseline or a rewrite. Cached by content."""
+
+    def run(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        *,
+        check: Check = "none",
+        timeout_s: float = 60.0,
+    ) -> Ran | Misbehaved:
+        """Run a plan once on one workload; outputs land under `folder` (created)."""
+
+    def measure(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        samples: int = 1,
+        timeout_s: float = 120.0,
+    ) -> Measurement | Misbehaved:
+        """Time of the plan on the workload's captured inputs, all launches of the plan together."""
+
+    def profile(
+        self, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *, timeout_s: float = 120.0
+    ) -> Profile | Misbehaved:
+        """Metrics of the plan's dominant launch on the workload's captured inputs."""
+
+    def tools(self) -> Mapping[str, str]:
+        """Name and version of every tool used, for certificates."""
