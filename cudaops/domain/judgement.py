@@ -78,6 +78,9 @@ class Attempt(Record):
     iteration: int
     """1-based."""
     rewrite_id: str
+    """`Rewrite.id` of the configuration that was judged."""
+    source_id: str
+    """`Rewrite.source_id`: what must not be proposed again."""
     title: str
     proposer: str
     tuned: dict[str, int] = Field(default_factory=dict)

@@ -71,6 +71,11 @@ class Rewrite(Record):
         text = self.source + repr(sorted(self.values().items()))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def source_id(self) -> str:
+        """12 hex digits over the source alone: the same whatever the tuner chose."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:12]
+
     def values(self) -> dict[str, int]:
         """All tune names with the value in force."""
         return {t.name: self.tuned.get(t.name, t.values[0]) for t in self.plan.tune}

@@ -1,0 +1,45 @@
+"""Optimizer `recipes`: the next deterministic rewrite that has not been tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cudaops.agents.tools import Toolbox
+from cudaops.domain.judgement import Attempt
+from cudaops.domain.profile import Verdict
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import Workload
+from cudaops.mcp_servers.sandbox import Tuned
+from cudaops.recipes.registry import propose
+
+
+class Subject(NamedTuple):
+    """What is to be rewritten."""
+
+    program: Program
+    kernel: Kernel
+    workloads: tuple[Workload, ...]
+
+
+def propose_next(subject: Subject, verdict: Verdict, attempts: Sequence[Attempt]) -> Rewrite | None:
+    """The best proposal for this verdict; None where every recipe is exhausted or none applies.
+
+    `attempts` is the anti-context: what was tried is never proposed again.
+    """
+    tried = {attempt.source_id for attempt in attempts}
+    proposals = propose(subject.program, subject.kernel, subject.workloads, verdict, tried)
+    return proposals[0] if proposals else None
+
+
+async def tune_rewrite(toolbox: Toolbox, rewrite: Rewrite, max_trials: int, max_seconds: float) -> Tuned:
+    """Let the sandbox search the rewrite's tune values."""
+    return await toolbox.call(
+        "sandbox",
+        "tune_rewrite",
+        Tuned,
+        source=rewrite.source,
+        max_trials=max_trials,
+        max_seconds=max_seconds,
+    )

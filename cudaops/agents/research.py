@@ -1,0 +1,33 @@
+"""Research: what the knowledge base says about a verdict, with citations."""
+
+from __future__ import annotations
+
+from cudaops.agents.tools import Toolbox, ToolFailed
+from cudaops.domain.profile import Verdict
+from cudaops.domain.run import ResearchFindings
+from cudaops.mcp_servers.knowledge import SearchResult
+from cudaops.prompts.render import render
+
+CITATIONS = 4
+"""Passages kept: one on the verdict itself and a few on the remedy."""
+
+
+async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> ResearchFindings:
+    """Search for the remedy of a verdict. A store that is empty or down degrades to a notice."""
+    query = render("research_query.j2", verdict=verdict, kernel_text=kernel_text)
+    try:
+        found = await toolbox.call(
+            "knowledge", "search_knowledge", SearchResult, query=query, limit=CITATIONS, subtype=verdict.subtype
+        )
+    except ToolFailed as failure:
+        return ResearchFindings(query=query, summary=verdict.relief, degraded=str(failure))
+    if not found.citations:
+        reason = "the knowledge base is empty: `cudaops knowledge add PATH` fills it"
+        return ResearchFindings(query=query, summary=verdict.relief, degraded=reason)
+    summary = render("research_summary.j2", verdict=verdict, citations=found.citations)
+    return ResearchFindings(
+        query=query,
+        summary=summary,
+        citations=found.citations,
+        degraded="; ".join(found.notices) or None,
+    )

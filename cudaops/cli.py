@@ -1,0 +1,239 @@
+"""The commands of `cudaops`: parse, hand over, print, exit code. What they do stands elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console, Group, RenderableType
+
+from cudaops import cli_knowledge, cli_mcp
+from cudaops.cli_boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED
+from cudaops.cli_runs import find_folder, load_record, new_folder, run_options, source_file, target
+from cudaops.domain.run import RunRecord
+from cudaops.reports import json as run_json
+from cudaops.reports import markdown, terminal
+from cudaops.reports.progress import Progress
+from cudaops.settings import load_settings
+
+app = typer.Typer(
+    name="cudaops",
+    help="Says what limits a CUDA kernel, rewrites it, and proves the rewrite.",
+    epilog="Exit codes: 0 accepted or provisional, 1 nothing beat the bar, 2 wrong input, "
+    "3 this machine cannot.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(cli_knowledge.app, name="knowledge")
+app.command("mcp")(cli_mcp.serve)
+
+SourceArgument = Annotated[Path, typer.Argument(metavar="FILE.cu", help="The program, as its author wrote it.")]
+ArgvArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="-- PROGRAM ARGS", help="Arguments for the program itself.")
+]
+KernelOption = Annotated[str | None, typer.Option(help="Kernel to work on [default: the one with most time].")]
+ExecutorOption = Annotated[Literal["cpu"], typer.Option(help="Where kernels run.")]
+OptimizerOption = Annotated[Literal["recipes"], typer.Option(help="Who proposes rewrites.")]
+IterationsOption = Annotated[int, typer.Option(min=1, max=50, help="Candidates to try.")]
+SpeedupOption = Annotated[float, typer.Option(min=1.0, help="Baseline time over candidate time.")]
+ArchOption = Annotated[str | None, typer.Option(help="nvcc target [default: the device's].")]
+DeviceOption = Annotated[str | None, typer.Option(help="Device whose time is modelled [default: A10].")]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, help="Fix the secret inputs, to repeat a run [default: drawn].")
+]
+TimeoutOption = Annotated[float, typer.Option(min=1.0, help="Seconds for one run of the program or a candidate.")]
+OutOption = Annotated[Path | None, typer.Option(help="Run folder [default: runs/KERNEL/TIME].")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cudaops {version('cudaops')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    source: SourceArgument,
+    argv: ArgvArgument = None,
+    kernel: KernelOption = None,
+    executor: ExecutorOption = "cpu",
+    optimizer: OptimizerOption = "recipes",
+    max_iterations: IterationsOption = 3,
+    min_speedup: SpeedupOption = 1.2,
+    arch: ArchOption = None,
+    device: DeviceOption = None,
+    seed: SeedOption = None,
+    timeout: TimeoutOption = 120.0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
+    from cudaops.graph import run as graph
+
+    settings = load_settings()
+    path = source_file(source)
+    folder = new_folder(out, settings.runs, path, kernel)
+    options = run_options(
+        path,
+        folder,
+        target(device, arch),
+        argv=tuple(argv or ()),
+        kernel=kernel,
+        executor=executor,
+        optimizer=optimizer,
+        max_iterations=max_iterations,
+        min_speedup=min_speedup,
+        timeout_s=timeout,
+        seed=seed,
+    )
+    with _live(folder) as progress:
+        record = graph.start(options, progress, settings)
+    _finish(record, as_json)
+
+
+@app.command()
+def resume(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
+    """Go on with a run that was killed; no finished stage runs twice."""
+    from cudaops.graph import run as graph
+
+    settings = load_settings()
+    folder = find_folder(run, settings.runs)
+    with _live(folder) as progress:
+        record = graph.resume(folder, progress, settings)
+    _finish(record, as_json)
+
+
+@app.command()
+def profile(
+    source: SourceArgument,
+    argv: ArgvArgument = None,
+    kernel: KernelOption = None,
+    executor: ExecutorOption = "cpu",
+    arch: ArchOption = None,
+    device: DeviceOption = None,
+    timeout: TimeoutOption = 120.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what limits the kernel, and stop there."""
+    from cudaops.graph import run as graph
+
+    settings = load_settings()
+    path = source_file(source)
+    folder = new_folder(None, settings.runs, path, kernel)
+    options = run_options(
+        path,
+        folder,
+        target(device, arch),
+        argv=tuple(argv or ()),
+        kernel=kernel,
+        executor=executor,
+        timeout_s=timeout,
+    )
+    with _live(None) as progress:
+        summary = graph.profile_only(options, progress, settings)
+    _print(summary.model_dump_json(indent=2) if as_json else Group(*terminal.profile_parts(summary)))
+
+
+@app.command()
+def report(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
+    """Write report.md again from run.json, and print the summary."""
+    folder = find_folder(run, load_settings().runs)
+    record = load_record(folder)
+    (folder / "report.md").write_text(markdown.run_report(record), encoding="utf-8")
+    _print(run_json.dumps(record) if as_json else terminal.run_summary(record))
+
+
+@app.command()
+def verify(
+    baseline: Annotated[Path, typer.Argument(metavar="BASE.cu", help="The program to match.")],
+    candidate: Annotated[Path, typer.Argument(metavar="CAND.cu", help="The rewrite of it to judge.")],
+    argv: ArgvArgument = None,
+    kernel: KernelOption = None,
+    executor: ExecutorOption = "cpu",
+    min_speedup: SpeedupOption = 1.2,
+    arch: ArchOption = None,
+    device: DeviceOption = None,
+    seed: SeedOption = None,
+    timeout: TimeoutOption = 120.0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge CAND.cu against BASE.cu: same function, same precision, faster."""
+    from cudaops.graph import run as graph
+
+    settings = load_settings()
+    path, rewrite = source_file(baseline), source_file(candidate)
+    folder = new_folder(out, settings.runs, path, kernel)
+    options = run_options(
+        path,
+        folder,
+        target(device, arch),
+        argv=tuple(argv or ()),
+        kernel=kernel,
+        executor=executor,
+        min_speedup=min_speedup,
+        timeout_s=timeout,
+        seed=seed,
+    )
+    with _live(None) as progress:
+        judged = graph.verify_files(path, rewrite, options, progress, settings)
+    _finish(judged, as_json)
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Say what this machine can do, rung by rung, and the remedy for what it cannot."""
+    from cudaops import doctor as checks
+
+    report_of_rungs = checks.examine(load_settings())
+    _print(report_of_rungs.model_dump_json(indent=2) if as_json else checks.table(report_of_rungs))
+    if not report_of_rungs.ready:
+        raise typer.Exit(EXIT_ENVIRONMENT)
+
+
+@contextmanager
+def _live(folder: Path | None) -> Iterator[Progress]:
+    """Progress on stderr; Ctrl-C says how to go on with the run in `folder`."""
+    try:
+        with Progress(_console(stderr=True)) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        if folder is None or not folder.is_dir():
+            raise
+        typer.echo(f"cudaops: interrupted; go on with: python -m cudaops resume {folder}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _finish(record: RunRecord, as_json: bool) -> None:
+    _print(run_json.dumps(record) if as_json else terminal.run_summary(record))
+    raise typer.Exit(EXIT_BY_OUTCOME[record.outcome])
+
+
+def _print(what: RenderableType) -> None:
+    """Text as it is; anything else set for the terminal, or 100 columns wide where there is none."""
+    if isinstance(what, str):
+        typer.echo(what.rstrip("\n"))
+    else:
+        _console(stderr=False).print(what)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 100)

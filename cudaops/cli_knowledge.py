@@ -1,0 +1,103 @@
+"""`cudaops knowledge`: the corpus that the research agent searches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cudaops.errors import InputError
+from cudaops.reports.quantities import one_line
+from cudaops.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from cudaops.rag.knowledge import Knowledge
+
+app = typer.Typer(help="The notes that the research agent searches.", no_args_is_help=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+@app.command()
+def add(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A text or Markdown file, or a folder of them.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Add a file or folder; what came from there before is replaced."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    with opened(load_settings()) as knowledge:
+        done = knowledge.add(path)
+    if as_json:
+        typer.echo(done.model_dump_json(indent=2))
+        return
+    typer.echo(
+        f"{done.origin}: {done.written} written, {done.unchanged} unchanged, {done.removed} removed"
+    )
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in words.")],
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Passages to show.")] = 5,
+    subtype: Annotated[str | None, typer.Option(help="Verdict subtype whose page leads.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the passages nearest to QUERY, best first."""
+    with opened(load_settings()) as knowledge:
+        found = knowledge.search(query, limit=limit, subtype=subtype)
+        _say_notices(knowledge.notices)
+    if as_json:
+        typer.echo(json.dumps([citation.model_dump() for citation in found], indent=2))
+        return
+    for citation in found:
+        typer.echo(f"{citation.title}: {citation.heading}  [{citation.note}, score {citation.score:.3f}]")
+        typer.echo(f"  {one_line(citation.text, 300)}")
+        typer.echo(f"  source: {one_line(citation.source)}\n")
+    if not found:
+        typer.echo("nothing found")
+
+
+@app.command()
+def status(as_json: JsonOption = False) -> None:
+    """Say what the knowledge base holds and where it is."""
+    with opened(load_settings()) as knowledge:
+        state = knowledge.status()
+    if as_json:
+        typer.echo(state.model_dump_json(indent=2))
+        return
+    _say_notices(state.notices)
+    typer.echo(f"database   {state.database}")
+    typer.echo(f"model      {state.embedding_model}")
+    typer.echo(f"notes      {state.notes} in {state.chunks} passages, {state.embedded} embedded")
+    for origin, notes in state.origins.items():
+        typer.echo(f"           {notes:5d}  {origin}")
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Knowledge]:
+    """The knowledge base that these settings name, closed afterwards."""
+    from cudaops.rag.embedding import choose_embedder
+    from cudaops.rag.knowledge import Knowledge
+
+    url, key = settings.database_url, settings.nvidia_api_key
+    knowledge = Knowledge.open(
+        database_url=url.get_secret_value() if url else None,
+        data_folder=settings.knowledge_folder,
+        embedder=choose_embedder(
+            api_key=key.get_secret_value() if key else None, base_url=settings.nvidia_base_url
+        ),
+    )
+    try:
+        yield knowledge
+    finally:
+        knowledge.close()
+
+
+def _say_notices(notices: tuple[str, ...]) -> None:
+    for notice in notices:
+        typer.echo(f"cudaops: {one_line(notice)}", err=True)

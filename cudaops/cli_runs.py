@@ -1,0 +1,146 @@
+"""From a command line to RunOptions, and from what a user calls a run to its folder."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from cudaops.domain.judgement import Policy
+from cudaops.domain.run import RunOptions, RunRecord
+from cudaops.errors import InputError
+from cudaops.reports import json as run_json
+
+RECORD_NAME = "run.json"
+_TIME_FORMAT = "%Y%m%dT%H%M%SZ"
+
+
+class Target(NamedTuple):
+    """Whose time is modelled and what nvcc builds for."""
+
+    device: str
+    sm_arch: str
+
+
+def target(device: str | None, sm_arch: str | None) -> Target:
+    """Device and architecture from what was given of the two; A10 and sm_86 where neither was.
+
+    Raises InputError: unknown device or architecture, or one newer than the device.
+    """
+    from cudaops.cuda import devices
+
+    if sm_arch is not None and not re.fullmatch(r"sm_\d{2,3}[af]?", sm_arch):
+        raise InputError(f"--arch {sm_arch}: an nvcc target looks like sm_86")
+    if device is None and sm_arch is None:
+        device = "A10"
+    row = devices.device(device if device is not None else str(sm_arch))
+    chosen = sm_arch or row.sm_arch
+    if _number(chosen) > _number(row.sm_arch):
+        raise InputError(f"--arch {chosen} does not run on {row.name}, which is {row.sm_arch}")
+    return Target(row.name, chosen)
+
+
+def _number(sm_arch: str) -> int:
+    return int(re.sub(r"\D", "", sm_arch))
+
+
+def source_file(path: Path) -> Path:
+    """The absolute path of a program. Raises InputError where there is no such file."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; name the .cu file")
+    return path.resolve()
+
+
+def new_folder(out: Path | None, runs: Path, source: Path, kernel: str | None) -> Path:
+    """Where this run will write: `out`, else `runs`/KERNEL/TIME. Nothing is created.
+
+    KERNEL is the file's name where the kernel is still to be chosen.
+    Raises InputError where `out` already holds something.
+    """
+    if out is not None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"--out {out} is not empty; name a new folder")
+        return out.resolve()
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", kernel or source.stem).strip(".") or "kernel"
+    stamp = datetime.now(UTC).strftime(_TIME_FORMAT)
+    base = (runs / name).resolve()
+    candidates = [base / stamp, *(base / f"{stamp}-{n}" for n in range(2, 100))]
+    return next(folder for folder in candidates if not folder.exists())
+
+
+def run_options(
+    source: Path,
+    out: Path,
+    where: Target,
+    *,
+    argv: tuple[str, ...] = (),
+    kernel: str | None = None,
+    executor: Literal["cpu"] = "cpu",
+    optimizer: Literal["recipes"] = "recipes",
+    max_iterations: int = 3,
+    min_speedup: float = 1.2,
+    timeout_s: float = 120.0,
+    seed: int | None = None,
+) -> RunOptions:
+    """The record of what was asked for."""
+    return RunOptions(
+        source=str(source),
+        argv=argv,
+        kernel=kernel,
+        executor=executor,
+        optimizer=optimizer,
+        device=where.device,
+        sm_arch=where.sm_arch,
+        max_iterations=max_iterations,
+        timeout_seconds=timeout_s,
+        policy=Policy(min_speedup=min_speedup, seed=seed),
+        out=str(out),
+    )
+
+
+def find_folder(run: str, runs: Path) -> Path:
+    """The folder of a run named by its path, its run id, its time stamp, or `latest`.
+
+    Raises InputError where no folder answers to it, or several do.
+    """
+    given = Path(run)
+    if given.name == RECORD_NAME and given.is_file():
+        return given.parent.resolve()
+    if given.is_dir():
+        return given.resolve()
+    folders = sorted((f for f in runs.glob("*/*") if f.is_dir()), key=lambda f: (f.name, str(f)))
+    if run == "latest":
+        if not folders:
+            raise InputError(f"there is no run under {runs}; start one: cudaops run FILE.cu")
+        return folders[-1].resolve()
+    found = [f for f in folders if run in (f.name, f"{f.parent.name}/{f.name}") or _run_id(f) == run]
+    if not found:
+        raise InputError(f"no run {run!r} under {runs}; give its folder, its id or `latest`")
+    if len(found) > 1:
+        names = ", ".join(f"{f.parent.name}/{f.name}" for f in found)
+        raise InputError(f"{run!r} names several runs: {names}")
+    return found[0].resolve()
+
+
+def _run_id(folder: Path) -> str | None:
+    try:
+        return load_record(folder).run_id
+    except InputError:
+        return None
+
+
+def load_record(folder: Path) -> RunRecord:
+    """The record of a finished run. Raises InputError where there is none."""
+    path = folder / RECORD_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} holds no {RECORD_NAME}: the run has not finished; cudaops resume {folder}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    return run_json.loads(text, str(path))

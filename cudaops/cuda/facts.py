@@ -1,0 +1,209 @@
+"""Numbers rules compare: the profile's metrics, and what follows from them.
+
+A derived number exists only where everything it is derived from was collected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from cudaops.cuda import metric_counters as counters
+from cudaops.cuda import metric_details as details
+from cudaops.cuda.metrics import METRICS
+from cudaops.domain.profile import Profile, Roofline
+
+
+class Fact(NamedTuple):
+    """A number with what it is called."""
+
+    value: float
+    unit: str
+    label: str
+
+
+class DerivedDef(NamedTuple):
+    """One derived number."""
+
+    name: str
+    label: str
+    unit: str
+    meaning: str
+    inputs: tuple[str, ...]
+    """All must be known."""
+    compute: Callable[..., float | None]
+    """Of the inputs' values in order; None where the ratio has no meaning (nothing divided by
+    nothing)."""
+
+
+def _share(part: float, whole: float) -> float | None:
+    return 100.0 * part / whole if whole > 0 else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+DERIVED: dict[str, DerivedDef] = {}
+
+
+def _derived(
+    name: str,
+    label: str,
+    unit: str,
+    meaning: str,
+    inputs: tuple[str, ...],
+    compute: Callable[..., float | None],
+) -> str:
+    key = f"cudaops__{name}"
+    DERIVED[key] = DerivedDef(key, label, unit, meaning, inputs, compute)
+    return key
+
+
+LD_SECTORS_PER_REQUEST = _derived(
+    "sectors_per_global_load", "Sectors per global load", "sector",
+    "Sectors a warp's load touches; 4 when 32 threads read neighbouring 4-byte words.",
+    (counters.GLOBAL_LD_SECTORS, counters.GLOBAL_LD_REQUESTS), _ratio,
+)  # fmt: skip
+ST_SECTORS_PER_REQUEST = _derived(
+    "sectors_per_global_store", "Sectors per global store", "sector",
+    "Sectors a warp's store touches; 4 when 32 threads write neighbouring 4-byte words.",
+    (counters.GLOBAL_ST_SECTORS, counters.GLOBAL_ST_REQUESTS), _ratio,
+)  # fmt: skip
+BANK_CONFLICT_SHARE = _derived(
+    "bank_conflict_share_pct", "Bank conflicts among shared wavefronts", "%",
+    "Share of shared-memory wavefronts that exist only because of bank conflicts.",
+    (counters.BANK_CONFLICTS, counters.SHARED_WAVEFRONTS), _share,
+)  # fmt: skip
+BANK_CONFLICT_LD_SHARE = _derived(
+    "bank_conflict_load_share_pct", "Bank conflicts among shared load wavefronts", "%",
+    "The same, loads only.",
+    (counters.BANK_CONFLICTS_LD, counters.SHARED_LD_WAVEFRONTS), _share,
+)  # fmt: skip
+BANK_CONFLICT_ST_SHARE = _derived(
+    "bank_conflict_store_share_pct", "Bank conflicts among shared store wavefronts", "%",
+    "The same, stores only.",
+    (counters.BANK_CONFLICTS_ST, counters.SHARED_ST_WAVEFRONTS), _share,
+)  # fmt: skip
+ATOMIC_SHARE = _derived(
+    "atomic_request_share_pct", "Atomics among global requests", "%",
+    "Share of global memory requests that are atomics, with or without a result.",
+    (
+        counters.GLOBAL_RED_REQUESTS, counters.GLOBAL_ATOM_REQUESTS,
+        counters.GLOBAL_LD_REQUESTS, counters.GLOBAL_ST_REQUESTS,
+    ),
+    lambda red, atom, ld, st: _share(red + atom, red + atom + ld + st),
+)  # fmt: skip
+SHARED_ATOMIC_SHARE = _derived(
+    "shared_atomic_share_pct", "Atomics among shared accesses", "%",
+    "Share of shared-memory instructions that are atomics.",
+    (counters.SHARED_ATOMICS, counters.SHARED_LD_INST, counters.SHARED_ST_INST),
+    lambda atom, ld, st: _share(atom, atom + ld + st),
+)  # fmt: skip
+LOCAL_SECTOR_SHARE = _derived(
+    "local_sector_share_pct", "Local memory among L1 sectors", "%",
+    "Share of local-memory sectors in global and local sectors.",
+    (
+        counters.LOCAL_LD_SECTORS, counters.LOCAL_ST_SECTORS,
+        counters.GLOBAL_LD_SECTORS, counters.GLOBAL_ST_SECTORS,
+    ),
+    lambda lld, lst, gld, gst: _share(lld + lst, lld + lst + gld + gst),
+)  # fmt: skip
+IDLE_WAVE_SLOTS = _derived(
+    "idle_wave_slots_pct", "Block slots idle over all waves", "%",
+    "Share of the device's block slots that stay empty because the last wave is partial.",
+    (details.WAVES,),
+    lambda waves: 100.0 * (1.0 - waves / math.ceil(waves)) if waves > 0 else None,
+)  # fmt: skip
+
+_LIMITS = (
+    details.LIMIT_REGISTERS, details.LIMIT_SHARED, details.LIMIT_WARPS, details.LIMIT_BLOCKS,
+)  # fmt: skip
+SLACK_REGISTERS = _derived(
+    "slack_registers", "Blocks an SM beyond the tightest limit, registers", "block",
+    "0: registers are what limits the blocks an SM holds.",
+    _LIMITS, lambda regs, smem, warps, blocks: regs - min(regs, smem, warps, blocks),
+)  # fmt: skip
+SLACK_SHARED = _derived(
+    "slack_shared", "Blocks an SM beyond the tightest limit, shared memory", "block",
+    "0: shared memory is what limits the blocks an SM holds.",
+    _LIMITS, lambda regs, smem, warps, blocks: smem - min(regs, smem, warps, blocks),
+)  # fmt: skip
+SLACK_BLOCK_SIZE = _derived(
+    "slack_block_size", "Blocks an SM beyond the tightest limit, block size", "block",
+    "0: warp or block slots are what limits the blocks an SM holds.",
+    _LIMITS, lambda regs, smem, warps, blocks: min(warps, blocks) - min(regs, smem, warps, blocks),
+)  # fmt: skip
+
+
+def _stall_share(constant: str, reason: str) -> str:
+    return _derived(
+        f"stall_{reason}_pct", f"Stalled: {reason.replace('_', ' ')}", "%",
+        "Share of a warp's time between two of its instructions.",
+        (constant, details.CYCLES_PER_ISSUE), _share,
+    )  # fmt: skip
+
+
+STALLED_LONG = _stall_share(counters.STALL_LONG, "long_scoreboard")
+STALLED_SHORT = _stall_share(counters.STALL_SHORT, "short_scoreboard")
+STALLED_MIO = _stall_share(counters.STALL_MIO, "mio_throttle")
+STALLED_LG = _stall_share(counters.STALL_LG, "lg_throttle")
+STALLED_BARRIER = _stall_share(counters.STALL_BARRIER, "barrier")
+STALLED_MEMBAR = _stall_share(counters.STALL_MEMBAR, "membar")
+STALLED_BRANCH = _stall_share(counters.STALL_BRANCH, "branch_resolving")
+STALLED_WAIT = _stall_share(counters.STALL_WAIT, "wait")
+
+IDLE_ISSUE = "cudaops__idle_issue_pct"
+ROOFLINE_ATTAINED = "cudaops__roofline_attained_pct"
+
+SPECIAL: Mapping[str, tuple[str, str, str]] = {
+    IDLE_ISSUE: (
+        "Issue slots idle", "%",
+        "Cycles in which a scheduler issued nothing: No Eligible, else 100 less Issue Slots Busy.",
+    ),
+    ROOFLINE_ATTAINED: (
+        "Of the roofline", "%", "Shortest time the device allows for the work over the time taken.",
+    ),
+}  # fmt: skip
+"""Label, unit and meaning of derived numbers that a plain function of inputs cannot say."""
+
+
+def facts(profile: Profile, roofline: Roofline | None) -> dict[str, Fact]:
+    """Everything rules may compare for this launch; what is not in it is unknown."""
+    found = {
+        name: Fact(metric.value, metric.unit, METRICS[name].label if name in METRICS else name)
+        for name, metric in profile.metrics.items()
+    }
+    found.setdefault(details.DURATION, Fact(profile.duration_us, "us", "Duration"))
+    for row in DERIVED.values():
+        values = [found[name].value for name in row.inputs if name in found]
+        if len(values) == len(row.inputs):
+            result = row.compute(*values)
+            if result is not None:
+                found[row.name] = Fact(result, row.unit, row.label)
+    idle = _idle_issue(found)
+    if idle is not None:
+        found[IDLE_ISSUE] = Fact(idle, "%", SPECIAL[IDLE_ISSUE][0])
+    if roofline is not None:
+        label = SPECIAL[ROOFLINE_ATTAINED][0]
+        found[ROOFLINE_ATTAINED] = Fact(roofline.attained_pct, "%", label)
+    return found
+
+
+def _idle_issue(found: Mapping[str, Fact]) -> float | None:
+    if details.NO_ELIGIBLE in found:
+        return found[details.NO_ELIGIBLE].value
+    if details.ISSUE_SLOTS_BUSY in found:
+        return 100.0 - found[details.ISSUE_SLOTS_BUSY].value
+    return None
+
+
+def label_and_unit(name: str) -> tuple[str, str]:
+    """How a fact is called and measured, whether or not it is known for a launch. Raises KeyError."""
+    if name in METRICS:
+        return METRICS[name].label, METRICS[name].unit
+    if name in DERIVED:
+        return DERIVED[name].label, DERIVED[name].unit
+    label, unit, _ = SPECIAL[name]
+    return label, unit

@@ -1,0 +1,126 @@
+"""Distance to the device's limits: the roofline, and the shortest time each resource allows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cudaops.cuda import metric_counters as counters
+from cudaops.cuda import metric_details as details
+from cudaops.cuda.devices import Device
+from cudaops.domain.profile import Profile, Roofline
+
+_TENSOR_IN_USE_PCT = 1.0
+"""Above this the tensor pipe does work that the scalar counters do not see. Source: our captures,
+where kernels without matrix instructions show 0.02 %."""
+
+
+class Floor(NamedTuple):
+    """Shortest time one resource allows for a launch."""
+
+    resource: str
+    us: float
+    of_work: bool
+    """True: follows from the work itself. False: from how this kernel does it, so that another
+    kernel for the same work may need less."""
+
+
+def flops(profile: Profile, precision: str) -> float | None:
+    """Floating-point operations by threads, an FMA counting two; None where not all three counters
+    (multiply-add, add, multiply) are known. `precision`: `f`, `d` or `h`."""
+    total = 0.0
+    for operation, each in (("fma", 2.0), ("add", 1.0), ("mul", 1.0)):
+        count = _thread_count(profile, f"{precision}{operation}")
+        if count is None:
+            return None
+        total += each * count
+    return total
+
+
+def dram_bytes(profile: Profile) -> float | None:
+    """Bytes between L2 and device memory, both ways; None where not known."""
+    read = profile.get(counters.DRAM_READ_BYTES)
+    written = profile.get(counters.DRAM_WRITE_BYTES)
+    if read is not None and written is not None:
+        return read + written
+    rate = profile.get(details.DRAM_BYTES_PER_SECOND)
+    return None if rate is None else rate * profile.duration_us * 1e-6
+
+
+def roofline(profile: Profile, device: Device) -> Roofline | None:
+    """Where the launch stands under the device's roofline.
+
+    None where single-precision operations or DRAM bytes are unknown, or where the tensor pipe did
+    work whose operations are not counted. Double precision counts where its counters are there.
+    Peaks are the device's at its table clock. A launch without DRAM traffic counts as one sector,
+    so that its intensity stays a number.
+    """
+    single, moved = flops(profile, "f"), dram_bytes(profile)
+    tensor = profile.get(counters.PIPE_TENSOR)
+    if single is None or moved is None or profile.duration_us <= 0.0:
+        return None
+    if tensor is not None and tensor >= _TENSOR_IN_USE_PCT:
+        return None
+    double = flops(profile, "d") or 0.0
+    single_us = single / device.peak_fp32_gflops * 1e-3
+    double_us = double / device.peak_fp64_gflops * 1e-3
+    compute_us = max(single_us, double_us)
+    memory_us = moved / device.dram_bandwidth_gb_s * 1e-3
+    floor_us = max(compute_us, memory_us)
+    return Roofline(
+        flops=single + double,
+        dram_bytes=moved,
+        arithmetic_intensity_flop_per_byte=(single + double) / max(moved, device.sector_bytes),
+        attained_gflops=(single + double) / profile.duration_us * 1e-3,
+        peak_gflops=device.peak_fp64_gflops if double_us > single_us else device.peak_fp32_gflops,
+        peak_bandwidth_gb_s=device.dram_bandwidth_gb_s,
+        bound="compute" if compute_us >= memory_us else "memory",
+        floor_us=floor_us,
+        attained_pct=100.0 * floor_us / profile.duration_us,
+    )
+
+
+def floors(profile: Profile, device: Device) -> tuple[Floor, ...]:
+    """Shortest time each resource allows, longest first; resources with unknown use are left out."""
+    found: list[Floor] = []
+
+    def add(resource: str, amount: float | None, per_us: float | None, *, of_work: bool) -> None:
+        if amount is not None and per_us:
+            found.append(Floor(resource, amount / per_us, of_work))
+
+    sm_cycles_per_us = device.sm_count * device.sm_clock_mhz
+    add("fp32", flops(profile, "f"), device.peak_fp32_gflops * 1e3, of_work=True)
+    add("fp64", flops(profile, "d"), device.peak_fp64_gflops * 1e3, of_work=True)
+    add("dram", dram_bytes(profile), device.dram_bandwidth_gb_s * 1e3, of_work=True)
+    sectors = _sum(profile, counters.L2_READ_SECTORS, counters.L2_WRITE_SECTORS)
+    l2_bytes = None if sectors is None else sectors * device.sector_bytes
+    l2_rate = device.l2_bandwidth_gb_s
+    add("l2", l2_bytes, None if l2_rate is None else l2_rate * 1e3, of_work=False)
+    accesses = _sum(
+        profile, counters.GLOBAL_LD_INST, counters.GLOBAL_ST_INST,
+        counters.SHARED_LD_INST, counters.SHARED_ST_INST,
+    )  # fmt: skip
+    lsu_rate = device.lsu_lanes_per_sm / device.warp_size * sm_cycles_per_us
+    add("lsu", accesses, lsu_rate, of_work=False)
+    add("shared", profile.get(counters.SHARED_WAVEFRONTS), sm_cycles_per_us, of_work=False)
+    issue_rate = device.schedulers_per_sm * sm_cycles_per_us
+    add("issue", profile.get(details.INST_EXECUTED), issue_rate, of_work=False)
+    return tuple(sorted(found, key=lambda floor: -floor.us))
+
+
+def _thread_count(profile: Profile, operation: str) -> float | None:
+    stem = f"smsp__sass_thread_inst_executed_op_{operation}_pred_on.sum"
+    total = profile.get(stem)
+    if total is not None:
+        return total
+    rate, cycles = profile.get(stem + ".per_cycle_elapsed"), _elapsed_cycles(profile)
+    return None if rate is None or cycles is None else rate * cycles
+
+
+def _elapsed_cycles(profile: Profile) -> float | None:
+    return profile.get(counters.SMSP_CYCLES_ELAPSED)
+
+
+def _sum(profile: Profile, *names: str) -> float | None:
+    values = [profile.get(name) for name in names]
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

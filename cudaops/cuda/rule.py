@@ -1,0 +1,113 @@
+"""What a verdict rule is, and when it fires."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from cudaops.cuda.facts import Fact
+from cudaops.cuda.subtypes import SUBTYPES, Subtype
+from cudaops.domain.profile import Evidence, Finding
+
+Comparison = Literal[">=", "<=", ">", "<", "=="]
+Severity = Literal["info", "warning", "critical"]
+
+_COMPARE: Mapping[Comparison, Callable[[float, float], bool]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq,
+}  # fmt: skip
+
+
+class Condition(NamedTuple):
+    """One comparison of a fact with a threshold."""
+
+    fact: str
+    """Raw metric name or derived name (`cudaops__...`)."""
+    comparison: Comparison
+    threshold: float
+    source: str
+    """Where the threshold comes from."""
+
+
+class Rule(NamedTuple):
+    """One way to recognise what limits a kernel. All conditions must hold; one whose fact is
+    unknown does not hold."""
+
+    id: str
+    subtype: Subtype
+    priority: int
+    """Lower decides first; equal priorities: the larger value of the first condition's fact."""
+    severity: Severity
+    conditions: tuple[Condition, ...]
+    text: str
+    """Said of a launch that fired it; `{0}`, `{1}` are the conditions' values in order."""
+    also: tuple[tuple[str, str], ...] = ()
+    """(fact, phrase with `{}`): said in addition where the fact is known."""
+
+    @property
+    def relief(self) -> str:
+        """What usually helps."""
+        return SUBTYPES[self.subtype].relief
+
+
+class Fired(NamedTuple):
+    """A rule that fired, with what orders it among others."""
+
+    rule: Rule
+    finding: Finding
+    strength: float
+    """Value of the first condition's fact; how far below the threshold where that must be low."""
+
+
+def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
+    """The rule's finding, None where a condition fails or its fact is unknown."""
+    known = [facts.get(condition.fact) for condition in rule.conditions]
+    values = [fact for fact in known if fact is not None]
+    if len(values) < len(rule.conditions):
+        return None
+    for fact, condition in zip(values, rule.conditions, strict=True):
+        if not _COMPARE[condition.comparison](fact.value, condition.threshold):
+            return None
+    first = rule.conditions[0]
+    sign = 1.0 if first.comparison in (">", ">=", "==") else -1.0
+    finding = Finding(
+        rule=rule.id,
+        severity=rule.severity,
+        subtype=rule.subtype,
+        bottleneck_class=SUBTYPES[rule.subtype].bottleneck_class,
+        text=_said(rule, values, facts),
+        relief=rule.relief,
+        evidence=tuple(
+            Evidence(
+                metric=condition.fact,
+                label=fact.label,
+                value=fact.value,
+                unit=fact.unit,
+                comparison=condition.comparison,
+                threshold=condition.threshold,
+                source=condition.source,
+            )
+            for fact, condition in zip(values, rule.conditions, strict=True)
+        ),
+    )
+    return Fired(rule, finding, sign * values[0].value)
+
+
+def shown(value: float) -> str:
+    """A number as a sentence shows it: no more digits than mean something."""
+    magnitude = abs(value)
+    if magnitude == 0:
+        return "0"
+    if magnitude >= 10:
+        return f"{value:,.0f}"
+    if magnitude >= 1:
+        return f"{value:.1f}"
+    return f"{value:.2g}"
+
+
+def _said(rule: Rule, values: list[Fact], facts: Mapping[str, Fact]) -> str:
+    text = rule.text.format(*(shown(fact.value) for fact in values))
+    phrases = [
+        phrase.format(shown(facts[name].value)) for name, phrase in rule.also if name in facts
+    ]
+    return text + "".join(phrases)

@@ -1,0 +1,149 @@
+"""The one place where a candidate is accepted: pure, and in a process that never ran it (D6)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
+
+REQUIRED_GATES: tuple[GateName, ...] = (
+    "hygiene",
+    "compile",
+    "checker",
+    "correctness_captured",
+    "correctness_perturbed",
+    "correctness_exact",
+    "unchanged_inputs",
+    "repeat",
+    "physical_floor",
+)
+"""Gates without which nothing is accepted; one that is missing counts as failed (design D7)."""
+
+BOOTSTRAP_RESAMPLES = 4000
+"""Enough for a 95 % percentile interval to settle in its second digit.
+Source: Efron and Tibshirani, An Introduction to the Bootstrap, section 13.3 (1000 or more)."""
+
+MIN_MEASURED_SAMPLES = 10
+"""Fewer pairs give no interval worth the name; a measured time then cannot be accepted."""
+
+
+class Speedup(NamedTuple):
+    """Baseline time over candidate time, weighted over workloads."""
+
+    value: float
+    low: float | None
+    """None for modelled times: a model has no sampling interval."""
+    high: float | None
+
+
+def judge(gates: Sequence[Gate], comparisons: Sequence[Comparison], policy: Policy) -> Judgement:
+    """Decide about one candidate from its gates and its times.
+
+    Rejected: a gate failed or is missing, no time was taken, or the speedup does not clear the
+    bar. Provisional: all gates passed and the modelled speedup clears it (design D5: a modelled
+    time never accepts). Accepted: the lower end of the interval of the measured speedup clears it.
+    """
+    blocked = _blocking_reason(gates)
+    if blocked is not None:
+        return Judgement(outcome="rejected", reason=blocked, gates=tuple(gates))
+    if not comparisons:
+        return Judgement(outcome="rejected", reason="no time was taken", gates=tuple(gates))
+    sources = {m.source for c in comparisons for m in (c.baseline, c.candidate)}
+    if len(sources) > 1:
+        reason = f"baseline and candidate were timed by different clocks: {sorted(sources)}"
+        return Judgement(outcome="rejected", reason=reason, gates=tuple(gates))
+    modelled = "modelled" in sources
+    speedup = modelled_speedup(comparisons) if modelled else measured_speedup(comparisons, policy)
+    gate = _speedup_gate(speedup, comparisons, policy, modelled)
+    passed: tuple[Gate, ...] = (*gates, gate)
+    outcome = "rejected" if not gate.passed else "provisional" if modelled else "accepted"
+    return Judgement(
+        outcome=outcome,
+        reason=gate.summary,
+        gates=passed,
+        speedup=speedup.value,
+        speedup_low=speedup.low,
+        speedup_high=speedup.high,
+        time_source=comparisons[0].candidate.source,
+    )
+
+
+def _blocking_reason(gates: Sequence[Gate]) -> str | None:
+    for gate in gates:
+        if not gate.passed:
+            return f"{gate.name}: {gate.summary}"
+    present = {gate.name for gate in gates}
+    missing = [name for name in REQUIRED_GATES if name not in present]
+    return f"{missing[0]}: this gate did not run" if missing else None
+
+
+def _weighted(ratios: Sequence[float], weights: Sequence[float]) -> float:
+    """Speedup of the whole from per-workload time ratios candidate/baseline."""
+    total = sum(weights)
+    return total / sum(w * r for w, r in zip(weights, ratios, strict=True))
+
+
+def modelled_speedup(comparisons: Sequence[Comparison]) -> Speedup:
+    """Ratio of the medians, weighted by each workload's share of the kernel's time."""
+    ratios = [c.candidate.median_us / c.baseline.median_us for c in comparisons]
+    return Speedup(_weighted(ratios, [c.weight for c in comparisons]), None, None)
+
+
+def measured_speedup(comparisons: Sequence[Comparison], policy: Policy) -> Speedup:
+    """Median paired ratio with a percentile bootstrap interval at `policy.confidence`.
+
+    Samples are paired by position: the runner interleaves baseline and candidate, so drift of the
+    clock or the temperature falls on both members of a pair.
+    """
+    pairs = [_log_ratios(c) for c in comparisons]
+    weights = [c.weight for c in comparisons]
+    value = _weighted([math.exp(_median(p)) for p in pairs], weights)
+    if min(len(p) for p in pairs) < MIN_MEASURED_SAMPLES:
+        return Speedup(value, 0.0, math.inf)
+    # The seed is fixed: the same samples must always give the same judgement.
+    generator = random.Random(20240607)
+    resampled = sorted(
+        _weighted([math.exp(_median(generator.choices(p, k=len(p)))) for p in pairs], weights)
+        for _ in range(BOOTSTRAP_RESAMPLES)
+    )
+    tail = (1.0 - policy.confidence) / 2.0
+    low = resampled[int(tail * (len(resampled) - 1))]
+    high = resampled[math.ceil((1.0 - tail) * (len(resampled) - 1))]
+    return Speedup(value, low, high)
+
+
+def _log_ratios(comparison: Comparison) -> list[float]:
+    """Logarithm of candidate over baseline time, pair by pair."""
+    pairs = zip(comparison.candidate.samples_us, comparison.baseline.samples_us, strict=False)
+    return [math.log(candidate / baseline) for candidate, baseline in pairs]
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _speedup_gate(
+    speedup: Speedup, comparisons: Sequence[Comparison], policy: Policy, modelled: bool
+) -> Gate:
+    decisive = speedup.value if speedup.low is None else speedup.low
+    passed = math.isfinite(decisive) and decisive >= policy.min_speedup
+    device = comparisons[0].candidate.device
+    text = f"{speedup.value:.2f}x against a bar of {policy.min_speedup:.2f}x"
+    if modelled:
+        text += f" (modelled for {device})"
+    elif speedup.low is not None and speedup.high is not None:
+        text += f" ({policy.confidence:.0%} interval {speedup.low:.2f}-{speedup.high:.2f}x, {device})"
+    numbers = {"speedup": speedup.value, "min_speedup": policy.min_speedup}
+    if speedup.low is not None and speedup.high is not None:
+        numbers |= {"speedup_low": speedup.low, "confidence": policy.confidence}
+    for comparison in comparisons:
+        numbers[f"baseline_us_{comparison.workload}"] = comparison.baseline.median_us
+        numbers[f"candidate_us_{comparison.workload}"] = comparison.candidate.median_us
+    return Gate(name="speedup", passed=passed, summary=text, numbers=numbers)

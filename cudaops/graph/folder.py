@@ -1,0 +1,54 @@
+"""The run folder: what is written where, and when. A file is whole or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from cudaops.domain.judgement import Attempt
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import Rewrite
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old text or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(text, encoding="utf-8", newline="")
+    os.replace(temporary, path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON, indented, ending in a newline."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_iteration(
+    folder: Path, attempt: Attempt, rewrite: Rewrite, trials: list[dict[str, Any]], evaluation: dict[str, Any]
+) -> None:
+    """Keep everything about one attempt under `iterations/NN/`."""
+    target = folder / "iterations" / f"{attempt.iteration:02d}"
+    write_whole(target / "candidate.cu", rewrite.source)
+    write_json(target / "attempt.json", attempt.model_dump(mode="json"))
+    write_json(target / "trials.json", trials)
+    write_json(target / "evaluation.json", evaluation)
+
+
+def write_best(folder: Path, spliced: Program, patch: str) -> Path:
+    """`best.cu` with the program's local headers beside it, and `best.patch`.
+
+    A program whose main file lies below another folder (headers in `../include`) keeps its layout
+    under `best/`, and `best.cu` there is the main file's own name.
+    """
+    write_whole(folder / "best.patch", patch)
+    if "/" not in spliced.main_path:
+        for source in spliced.files:
+            name = "best.cu" if source.path == spliced.main_path else source.path
+            write_whole(folder / name, source.text)
+        return folder / "best.cu"
+    for source in spliced.files:
+        write_whole(folder / "best" / source.path, source.text)
+    write_whole(folder / "best.cu", spliced.main.text)
+    return folder / "best" / spliced.main_path

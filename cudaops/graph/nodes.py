@@ -1,0 +1,170 @@
+"""The nodes: each calls one agent and returns a partial update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudaops.agents import optimizer, profiler, research, supervisor
+from cudaops.agents.verify import lesson_of
+from cudaops.domain.judgement import Attempt, Judgement
+from cudaops.domain.profile import Verdict
+from cudaops.domain.rewrite import Rewrite
+from cudaops.graph.context import Context
+from cudaops.graph.folder import write_iteration
+from cudaops.graph.state import State
+from cudaops.mcp_servers.sandbox import Judged, TrialResult
+from cudaops.sandbox.evaluation import Evaluation
+
+IMPROVEMENT = 1.02
+"""A later rewrite must beat the incumbent by this factor: below 2 % two runs of one kernel differ.
+Source: the no-gain threshold of seed document 001."""
+
+
+def attempts_of(state: State) -> tuple[Attempt, ...]:
+    """The attempts so far as records."""
+    return tuple(Attempt.model_validate(a) for a in state.get("attempts", []))
+
+
+def incumbent_of(state: State) -> Rewrite | None:
+    """The best rewrite so far; None while the baseline leads."""
+    incumbent = state.get("incumbent")
+    return Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None
+
+
+async def supervise(state: State, context: Context) -> tuple[State, str]:
+    """Decide what happens next."""
+    raw = state.get("verdict")
+    verdict = Verdict.model_validate(raw) if raw else None
+    decision = supervisor.decide(attempts_of(state), verdict, context.options.max_iterations)
+    return {"decision": decision.next, "reason": decision.reason}, decision.reason
+
+
+async def profile(state: State, context: Context) -> tuple[State, str]:
+    """Metrics of the incumbent into a verdict."""
+    diagnosis = await profiler.profile(context.toolbox, incumbent_of(state))
+    update: State = {
+        "profile": diagnosis.profile.model_dump(mode="json"),
+        "verdict": diagnosis.verdict.model_dump(mode="json"),
+    }
+    if "baseline_profile" not in state:
+        update["baseline_profile"] = update["profile"]
+        update["baseline_verdict"] = update["verdict"]
+    metrics = len(diagnosis.profile.metrics)
+    return update, f"{diagnosis.verdict.summary} ({metrics} metrics, {diagnosis.profile.source})"
+
+
+async def look_up(state: State, context: Context) -> tuple[State, str]:
+    """What the knowledge base says about the verdict."""
+    verdict = Verdict.model_validate(state["verdict"])
+    findings = await research.research(context.toolbox, verdict, context.bench.kernel.text)
+    update: State = {"research": findings.model_dump(mode="json")}
+    if findings.degraded:
+        notice = f"research: {findings.degraded}"
+        context.events.emit("research", "research", "notice", notice)
+        return {**update, "notices": [notice]}, findings.summary
+    return update, f"{findings.summary} ({len(findings.citations)} passages)"
+
+
+async def optimize(state: State, context: Context) -> tuple[State, str]:
+    """Propose the next rewrite and tune it."""
+    bench = context.bench
+    subject = optimizer.Subject(bench.program, bench.kernel, bench.workloads)
+    proposal = optimizer.propose_next(subject, Verdict.model_validate(state["verdict"]), attempts_of(state))
+    if proposal is None:
+        tried = len(state.get("attempts", []))
+        found = "no recipe knows this kernel" if not tried else "no further recipe applies"
+        return {"proposal": None, "reason": found}, found
+    context.events.emit("optimizer", "optimizer", "progress", f"proposes {proposal.title}: {proposal.why}")
+    if not proposal.plan.tune:
+        return _proposed(proposal, []), f"{proposal.title}, nothing to tune"
+    tuned = await optimizer.tune_rewrite(
+        context.toolbox, proposal, context.max_trials, context.max_tune_seconds
+    )
+    if tuned.best is None:
+        failures = next((t.failure for t in tuned.trials if t.failure), "no configuration was feasible")
+        return _proposed(proposal, tuned.trials), f"no configuration of {proposal.title} ran: {failures}"
+    best = proposal.tuned_with(tuned.best)
+    values = ", ".join(f"{name}={value}" for name, value in tuned.best.items())
+    return _proposed(best, tuned.trials), f"{best.title}: best of {len(tuned.trials)} is {values}"
+
+
+def _proposed(rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:
+    return {
+        "proposal": rewrite.model_dump(mode="json"),
+        "trials": [trial.model_dump(mode="json") for trial in trials],
+    }
+
+
+async def test(state: State, context: Context) -> tuple[State, str]:
+    """Compile, verify and time the proposal."""
+    rewrite = Rewrite.model_validate(state["proposal"])
+    incumbent = state.get("incumbent")
+    bar = context.options.policy.min_speedup
+    if incumbent:
+        bar = max(bar, incumbent["judgement"]["speedup"] * IMPROVEMENT)
+    judged = await context.toolbox.call(
+        "sandbox",
+        "judge_rewrite",
+        Judged,
+        source=rewrite.source,
+        tuned=rewrite.values(),
+        min_speedup=bar,
+        proposer=rewrite.proposer,
+        title=rewrite.title,
+        why=rewrite.why,
+    )
+    for gate in judged.judgement.gates:
+        mark = "passed" if gate.passed else "FAILED"
+        context.events.emit("sandbox", "sandbox", "progress", f"{gate.name} {mark}: {gate.summary}")
+    update: State = {
+        "evaluation": judged.evaluation.model_dump(mode="json"),
+        "judgement": judged.judgement.model_dump(mode="json"),
+    }
+    return update, f"{len(judged.judgement.gates)} gates, {judged.judgement.outcome}"
+
+
+async def verify(state: State, context: Context) -> tuple[State, str]:
+    """Keep the attempt, whatever came of it."""
+    judgement = Judgement.model_validate(state["judgement"])
+    evaluation = Evaluation.model_validate(state["evaluation"])
+    rewrite = evaluation.rewrite
+    timed = evaluation.comparisons[0] if evaluation.comparisons else None
+    attempt = Attempt(
+        iteration=len(state.get("attempts", [])) + 1,
+        rewrite_id=rewrite.id,
+        source_id=rewrite.source_id,
+        title=rewrite.title,
+        proposer=rewrite.proposer,
+        tuned=rewrite.values(),
+        judgement=judgement,
+        failure=evaluation.failure,
+        baseline_us=timed.baseline.median_us if timed else None,
+        candidate_us=timed.candidate.median_us if timed else None,
+        configurations_tried=max(1, len(state["trials"])),
+        lesson=lesson_of(rewrite, judgement),
+    )
+    write_iteration(context.bench.folder, attempt, rewrite, state["trials"], state["evaluation"])
+    found = f"iteration {attempt.iteration}: {judgement.outcome}, {judgement.reason}"
+    return {"attempts": [attempt.model_dump(mode="json")], "reason": judgement.reason}, found
+
+
+async def accept(state: State, context: Context) -> tuple[State, str]:
+    """Make the candidate the incumbent. A conditional edge could not write this."""
+    iteration = len(state["attempts"])
+    incumbent = {
+        "rewrite": state["evaluation"]["rewrite"],
+        "judgement": state["judgement"],
+        "evaluation": state["evaluation"],
+        "iteration": iteration,
+    }
+    title = state["evaluation"]["rewrite"]["title"]
+    return {"incumbent": incumbent}, f"{title} is the new incumbent"
+
+
+async def report(state: State, context: Context) -> tuple[State, str]:
+    """The end of the graph; the record is written by whoever started it."""
+    incumbent = state.get("incumbent")
+    if not incumbent:
+        return {}, f"nothing beat the bar: {state.get('reason', 'no attempt was made')}"
+    speedup = incumbent["judgement"]["speedup"]
+    return {}, f"{incumbent['rewrite']['title']}, {speedup:.2f}x {incumbent['judgement']['time_source']}"

@@ -1,0 +1,183 @@
+"""From the final state of the graph to the RunRecord and the certificate."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cudaops import __version__
+from cudaops.domain.judgement import Attempt, Gate, Judgement
+from cudaops.domain.profile import Profile, Verdict
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import (
+    Outcome,
+    ProfileSummary,
+    ProgramSummary,
+    ResearchFindings,
+    RunOptions,
+    RunRecord,
+    VerifySummary,
+)
+from cudaops.graph.state import Json, State
+from cudaops.sandbox.workbench import Workbench
+
+CORRECTNESS_GATES = ("checker", "correctness_captured", "correctness_exact", "correctness_perturbed", "repeat")
+
+
+def build_record(
+    run_id: str, date: str, options: RunOptions, bench: Workbench, state: State, intake_seconds: float
+) -> RunRecord:
+    """Everything the run found, tried and decided."""
+    attempts = tuple(Attempt.model_validate(a) for a in state.get("attempts", []))
+    incumbent = state.get("incumbent")
+    seconds = {"intake": intake_seconds, **state.get("seconds_by_stage", {})}
+    outcome = _outcome(incumbent)
+    return RunRecord(
+        run_id=run_id,
+        date=date,
+        cudaops_version=__version__,
+        outcome=outcome,
+        reason=_reason(state, incumbent),
+        executor=bench.executor.name,
+        time_source=bench.executor.time_source,
+        device=bench.executor.device,
+        sm_arch=options.sm_arch,
+        options=options,
+        program=program_summary(bench),
+        profile=_profile_summary(state),
+        research=ResearchFindings.model_validate(state["research"]) if "research" in state else None,
+        verify=_verify_summary(options, attempts, incumbent),
+        best=Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None,
+        judgement=Judgement.model_validate(incumbent["judgement"]) if incumbent else None,
+        attempts=attempts,
+        notices=tuple(dict.fromkeys(state.get("notices", []))),
+        seconds_by_stage={name: round(value, 3) for name, value in seconds.items()},
+        loop_time_seconds=round(sum(seconds.values()), 3),
+        tools=dict(bench.executor.tools()),
+    )
+
+
+def _outcome(incumbent: Json | None) -> Outcome:
+    if incumbent is None:
+        return "nothing_found"
+    accepted: Outcome = "accepted"
+    return accepted if incumbent["judgement"]["outcome"] == "accepted" else "provisional"
+
+
+def _reason(state: State, incumbent: Json | None) -> str:
+    if incumbent is not None:
+        return f"{incumbent['rewrite']['title']}: {incumbent['judgement']['reason']}"
+    return f"nothing beat the bar: {state.get('reason', 'no attempt was made')}"
+
+
+def program_summary(bench: Workbench) -> ProgramSummary:
+    """The author's program and what was captured of it."""
+    captured = bench.captured
+    counts = next((c for c in captured.counts if c.kernel == captured.kernel), None)
+    measured = bench.executor.time_source != "modelled"
+    return ProgramSummary(
+        source_sha256=bench.program.sha256,
+        kernel=bench.kernel.qualified_name,
+        callee=captured.workloads[0].callee,
+        launches=counts.launches if counts else sum(w.launches for w in captured.workloads),
+        workloads=len(captured.workloads),
+        reported_kernel_ms=captured.kernel_ms if measured else None,
+        limits=bench.program.limits,
+    )
+
+
+def _profile_summary(state: State) -> ProfileSummary | None:
+    if "baseline_profile" not in state:
+        return None
+    baseline = Profile.model_validate(state["baseline_profile"])
+    verdict = Verdict.model_validate(state["baseline_verdict"])
+    incumbent = state.get("incumbent")
+    best = incumbent["evaluation"]["profile"] if incumbent else None
+    profiled_again = incumbent is not None and state["profile"] != state["baseline_profile"]
+    return ProfileSummary(
+        verdict=verdict.summary,
+        subtype=verdict.subtype,
+        metrics_parsed=len(baseline.metrics),
+        baseline=baseline,
+        verdict_detail=verdict,
+        best=Profile.model_validate(best) if best else None,
+        best_verdict=Verdict.model_validate(state["verdict"]) if profiled_again else None,
+    )
+
+
+def _verify_summary(
+    options: RunOptions, attempts: Sequence[Attempt], incumbent: Json | None
+) -> VerifySummary:
+    shown = attempts[incumbent["iteration"] - 1] if incumbent else attempts[-1] if attempts else None
+    gates = shown.judgement.gates if shown else ()
+    compiled = next((g for g in gates if g.name == "compile"), None)
+    return VerifySummary(
+        compile_ok=compiled is not None and compiled.passed,
+        correctness=_correctness(gates),
+        baseline_kernel_ms=shown.baseline_us / 1000 if shown and shown.baseline_us else None,
+        candidate_kernel_ms=shown.candidate_us / 1000 if shown and shown.candidate_us else None,
+        speedup=shown.judgement.speedup if shown else None,
+        iteration_accepted=incumbent["iteration"] if incumbent else None,
+        max_iterations=options.max_iterations,
+        accept_threshold=options.policy.min_speedup,
+        gates=gates,
+    )
+
+
+def _correctness(gates: Sequence[Gate]) -> Any:
+    relevant = [g for g in gates if g.name in CORRECTNESS_GATES]
+    if any(not g.passed for g in relevant):
+        return "mismatch"
+    return "match" if len(relevant) == len(CORRECTNESS_GATES) else "not_reached"
+
+
+def build_certificate(record: RunRecord, bench: Workbench, state: State) -> Json:
+    """What someone else needs to check the judgement again. Not signed: `signed` says so."""
+    incumbent = state.get("incumbent")
+    assert incumbent is not None, "a certificate is only made of something that was not rejected"
+    evaluation = incumbent["evaluation"]
+    return {
+        "signed": False,
+        "run_id": record.run_id,
+        "date": record.date,
+        "cudaops_version": record.cudaops_version,
+        "outcome": record.outcome,
+        "time_source": record.time_source,
+        "device": record.device,
+        "program_sha256": bench.program.sha256,
+        "rewrite_sha256": hashlib.sha256(evaluation["rewrite"]["source"].encode()).hexdigest(),
+        "rewrite_tuned": incumbent["rewrite"]["tuned"],
+        "policy": record.options.policy.model_dump(mode="json"),
+        "seed": bench.seed,
+        "tools": record.tools,
+        "workloads": [_workload_hashes(bench, index) for index in range(len(bench.workloads))],
+        "gates": incumbent["judgement"]["gates"],
+        "samples_us": [
+            {
+                "workload": c["workload"],
+                "baseline": c["baseline"]["samples_us"],
+                "candidate": c["candidate"]["samples_us"],
+            }
+            for c in evaluation["comparisons"]
+        ],
+    }
+
+
+def _workload_hashes(bench: Workbench, index: int) -> Json:
+    workload = bench.workloads[index]
+    folder = Path(workload.folder)
+    return {
+        "id": workload.id,
+        "callee": workload.callee,
+        "grid": str(workload.grid),
+        "block": str(workload.block),
+        "before_sha256": {a.index: _sha256(folder / a.before) for a in workload.allocations},
+        "after_sha256": {a.index: _sha256(folder / a.after) for a in workload.allocations},
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

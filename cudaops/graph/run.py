@@ -1,0 +1,200 @@
+"""Start, resume, profile and verify: what the command line and other programs call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
+from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
+from cudaops.graph.build import build_graph
+from cudaops.graph.context import Context
+from cudaops.graph.events import EventLog, OnEvent, utc_now
+from cudaops.graph.folder import write_best, write_json, write_whole
+from cudaops.graph.record import build_certificate, build_record
+from cudaops.graph.services import build_toolbox, check_space, make_executor, open_bench
+from cudaops.graph.state import State
+from cudaops.graph.verify_files import judge_candidate
+from cudaops.program.patch import unified_patch
+from cudaops.program.splice import splice
+from cudaops.reports import markdown
+from cudaops.sandbox.workbench import Workbench
+from cudaops.settings import Settings
+
+
+def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunRecord:
+    """The main job, from a `.cu` to a record in `options.out`.
+
+    Raises InputError (nothing is left behind) and EnvironmentFailure (the run can be resumed where
+    it got past intake).
+    """
+    folder = Path(options.out)
+    with _new_folder(folder):
+        events = EventLog(folder / "events.jsonl", on_event)
+        bench, seconds = _intake(options, events, settings)
+        write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
+        write_json(folder / "state" / "intake.json", {"date": utc_now(), "seconds": seconds})
+    return asyncio.run(_run(options, bench, events, settings))
+
+
+def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
+    """Go on where a killed run stopped; stages that finished are not run again.
+
+    Raises InputError where the folder holds no run.
+    """
+    try:
+        options = RunOptions.model_validate_json((folder / "state" / "options.json").read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{folder} holds no run that got past intake; start it again") from error
+    options = options.model_copy(update={"out": str(folder)})
+    executor = make_executor(options, settings)
+    bench = Workbench.load(
+        folder,
+        executor,
+        options.policy,
+        argv=options.argv,
+        sm_arch=options.sm_arch,
+        timeout_s=options.timeout_seconds,
+    )
+    events = EventLog(folder / "events.jsonl", on_event)
+    events.emit("supervisor", "supervisor", "notice", "resumed")
+    return asyncio.run(_run(options, bench, events, settings))
+
+
+def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
+    """Metrics and verdict of the kernel, without touching it. Leaves no folder behind."""
+    folder = Path(options.out)
+    try:
+        with _new_folder(folder):
+            events = EventLog(folder / "events.jsonl", on_event)
+            bench, _ = _intake(options, events, settings)
+            return asyncio.run(_profile(bench, events, settings))
+    finally:
+        _remove(folder)
+
+
+def verify_files(
+    base: Path, candidate: Path, options: RunOptions, on_event: OnEvent, settings: Settings
+) -> RunRecord:
+    """Judge a rewrite somebody else wrote: device source with directives, or a whole program."""
+    folder = Path(options.out)
+    with _new_folder(folder):
+        events = EventLog(folder / "events.jsonl", on_event)
+        bench, seconds = _intake(options.model_copy(update={"source": str(base)}), events, settings)
+        state = judge_candidate(bench, candidate, events)
+    return _finish(options, bench, state, utc_now(), seconds)
+
+
+def _intake(options: RunOptions, events: EventLog, settings: Settings) -> tuple[Workbench, float]:
+    started = time.monotonic()
+    events.emit("intake", "intake", "started", f"reading {Path(options.source).name} and running it once")
+    executor = make_executor(options, settings)
+    bench = open_bench(options, executor)
+    seconds = time.monotonic() - started
+    workload = bench.workloads[0]
+    launches = sum(w.launches for w in bench.workloads)
+    found = (
+        f"{workload.callee} on grid {workload.grid} block {workload.block}, launched {launches} times, "
+        f"{len(bench.workloads)} workload{'s' if len(bench.workloads) > 1 else ''} captured"
+    )
+    events.emit("intake", "intake", "finished", found, {"seconds": round(seconds, 3)})
+    for limit in bench.program.limits:
+        events.emit("intake", "intake", "notice", limit)
+    return bench, seconds
+
+
+async def _run(options: RunOptions, bench: Workbench, events: EventLog, settings: Settings) -> RunRecord:
+    folder = Path(options.out)
+    intake = _read_intake(folder)
+    async with _open_context(options, bench, events, settings) as context:
+        async with AsyncSqliteSaver.from_conn_string(str(folder / "state" / "checkpoints.sqlite")) as saver:
+            graph = build_graph(options.max_iterations, saver)
+            config = {"configurable": {"thread_id": "run"}, "recursion_limit": 20 + 8 * options.max_iterations}
+            begun = await saver.aget_tuple(config) is not None  # type: ignore[arg-type]
+            first: State | None = None if begun else {"attempts": [], "notices": []}
+            await graph.ainvoke(first, config, context=context, durability="sync")  # type: ignore[call-overload]
+            state: State = (await graph.aget_state(config)).values  # type: ignore[arg-type,assignment]
+    return _finish(options, bench, state, intake["date"], float(intake["seconds"]))
+
+
+def _read_intake(folder: Path) -> dict[str, str]:
+    import json
+
+    loaded: dict[str, str] = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
+    return loaded
+
+
+async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> ProfileSummary:
+    from cudaops.agents.profiler import profile
+
+    events.emit("profiler", "profiler", "started", "profiling the kernel")
+    async with build_toolbox(bench, settings) as toolbox:
+        diagnosis = await profile(toolbox, None)
+    events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary)
+    return ProfileSummary(
+        verdict=diagnosis.verdict.summary,
+        subtype=diagnosis.verdict.subtype,
+        metrics_parsed=len(diagnosis.profile.metrics),
+        baseline=diagnosis.profile,
+        verdict_detail=diagnosis.verdict,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _open_context(
+    options: RunOptions, bench: Workbench, events: EventLog, settings: Settings
+) -> AsyncIterator[Context]:
+    async with build_toolbox(bench, settings) as toolbox:
+        yield Context(options=options, bench=bench, toolbox=toolbox, events=events)
+
+
+def _finish(
+    options: RunOptions, bench: Workbench, state: State, date: str, intake_seconds: float
+) -> RunRecord:
+    """Write the run's results and clear what can be made again."""
+    folder = Path(options.out)
+    run_id = f"{bench.kernel.name}-{folder.name}"
+    record = build_record(run_id, date, options, bench, state, intake_seconds)
+    if record.best is not None:
+        spliced = splice(bench.program, bench.kernel.name, record.best)
+        write_best(folder, spliced, unified_patch(bench.program, spliced))
+        write_json(folder / "certificate.json", build_certificate(record, bench, state))
+    write_whole(folder / "report.md", markdown.run_report(record))
+    write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
+    shutil.rmtree(folder / "work", ignore_errors=True)
+    return record
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Make the run folder; where the input turns out wrong, leave nothing behind."""
+    check_space(folder, lambda path: shutil.disk_usage(path).free)
+    existed = folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"{folder} cannot be made: {error.strerror}", "name another folder with --out"
+        ) from error
+    try:
+        yield
+    except (CudaOpsError, KeyboardInterrupt):
+        _remove(folder, keep=existed)
+        raise
+
+
+def _remove(folder: Path, keep: bool = False) -> None:
+    """Remove a run folder, and the folders above it that hold nothing else of ours."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if keep:
+        folder.mkdir(exist_ok=True)
+        return
+    for parent in list(folder.parents)[:2]:
+        with contextlib.suppress(OSError):
+            parent.rmdir()

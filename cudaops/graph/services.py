@@ -1,0 +1,110 @@
+"""Builds what a run needs from its options and the settings' values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+from fastmcp import FastMCP
+
+from cudaops.agents.tools import Toolbox
+from cudaops.domain.run import RunOptions
+from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.mcp_servers import knowledge, profiler, sandbox
+from cudaops.mcp_servers.session import OpenProgram, Session
+from cudaops.program.parse import load_program
+from cudaops.rag.embedding import choose_embedder
+from cudaops.rag.knowledge import Knowledge
+from cudaops.sandbox.executors.base import Executor
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.workbench import Workbench, open_workbench
+from cudaops.settings import Settings
+
+MIN_FREE_BYTES = 512 * 1024 * 1024
+"""A 1024x1024 float32 product keeps about 150 MB of captured and compared buffers at its peak."""
+
+
+def make_executor(options: RunOptions, settings: Settings) -> Executor:
+    """The executor asked for, checked to work here. Raises PrerequisiteError, InputError."""
+    if options.executor != "cpu":
+        raise InputError(f"executor {options.executor!r} is not built yet; use --executor cpu")
+    executor = CpuExecutor(options.device, settings.cache / "kernels")
+    executor.check_available()
+    return executor
+
+
+def open_bench(options: RunOptions, executor: Executor) -> Workbench:
+    """Intake and capture into the run folder `options.out`, which is made.
+
+    Raises InputError where the program cannot be optimised as it is.
+    """
+    program = load_program(Path(options.source))
+    if options.kernel is not None and all(
+        options.kernel not in (k.name, k.qualified_name) for k in program.kernels
+    ):
+        known = ", ".join(k.qualified_name for k in program.kernels)
+        raise InputError(f"there is no kernel {options.kernel!r} in {program.main_path}; it has {known}")
+    return open_workbench(
+        program,
+        options.kernel,
+        options.argv,
+        executor,
+        options.policy,
+        Path(options.out),
+        sm_arch=options.sm_arch,
+        timeout_s=options.timeout_seconds,
+    )
+
+
+def check_space(folder: Path, free_bytes: Callable[[Path], int]) -> None:
+    """Raise SandboxUnavailable where the file system of `folder` is nearly full."""
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = free_bytes(existing)
+    if free < MIN_FREE_BYTES:
+        raise SandboxUnavailable(
+            f"only {free // 2**20} MB are free at {existing}, a run needs {MIN_FREE_BYTES // 2**20} MB",
+            "free some space or name another folder with --out",
+        )
+
+
+def open_knowledge(settings: Settings) -> Knowledge:
+    """The knowledge base of the settings. Raises KnowledgeUnavailable."""
+    url = settings.database_url.get_secret_value() if settings.database_url else None
+    key = settings.nvidia_api_key.get_secret_value() if settings.nvidia_api_key else None
+    embedder = choose_embedder(key, settings.nvidia_base_url)
+    return Knowledge.open(database_url=url, data_folder=None, embedder=embedder)
+
+
+def build_servers(session: Session, settings: Settings) -> dict[str, FastMCP]:
+    """The three MCP servers over one session."""
+    return {
+        "profiler": profiler.build_server(session),
+        "knowledge": knowledge.build_server(functools.partial(open_knowledge, settings)),
+        "sandbox": sandbox.build_server(session),
+    }
+
+
+def build_toolbox(bench: Workbench, settings: Settings) -> Toolbox:
+    """The servers for one open program, in memory."""
+    return Toolbox(build_servers(Session(bench=bench), settings))
+
+
+def program_opener(options: RunOptions, settings: Settings) -> OpenProgram:
+    """How a stand-alone server opens a program: with these options, each in a folder of its own."""
+
+    def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
+        own = options.model_copy(
+            update={"source": str(path.resolve()), "kernel": kernel, "argv": argv, "out": _own_folder(options)}
+        )
+        return open_bench(own, make_executor(own, settings))
+
+    return open_program
+
+
+def _own_folder(options: RunOptions) -> str:
+    base = Path(options.out)
+    number = 1
+    while (base / f"program-{number}").exists():
+        number += 1
+    return str(base / f"program-{number}")

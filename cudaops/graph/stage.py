@@ -1,0 +1,37 @@
+"""A node of the graph: announced, timed, and with its failure written down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from langgraph.runtime import Runtime
+
+from cudaops.domain.run import AgentName
+from cudaops.graph.context import Context
+from cudaops.graph.state import State
+
+Body = Callable[[State, Context], Awaitable[tuple[State, str]]]
+"""Takes state and services; gives the partial update and one line on what was found."""
+
+Node = Callable[[State, Runtime[Context]], Awaitable[State]]
+
+
+def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
+    """Wrap a body: `started` and `finished` events, seconds by stage."""
+
+    async def node(state: State, runtime: Runtime[Context]) -> State:
+        context = runtime.context
+        context.events.emit(name, agent, "started", doing)
+        started = time.monotonic()
+        try:
+            update, found = await body(state, context)
+        except Exception as error:
+            context.events.emit(name, agent, "failed", str(error))
+            raise
+        seconds = time.monotonic() - started
+        context.events.emit(name, agent, "finished", found, {"seconds": round(seconds, 3)})
+        return {**update, "seconds_by_stage": {name: seconds}}
+
+    node.__name__ = name
+    return node

@@ -1,0 +1,41 @@
+"""What flows through the graph. Plain JSON, so that any checkpointer can keep it."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+Json = dict[str, Any]
+
+
+def add_seconds(old: dict[str, float], new: dict[str, float]) -> dict[str, float]:
+    """Reducer: seconds by stage add up over iterations."""
+    return {stage: old.get(stage, 0.0) + new.get(stage, 0.0) for stage in (*old, *new)}
+
+
+class State(TypedDict, total=False):
+    """Shared state of one run; every value is a record dumped to JSON."""
+
+    decision: str
+    """`profile` or `finish`: what the supervisor decided."""
+    reason: str
+    """Why the run went where it went last, in one sentence."""
+    profile: Json
+    """Profile of the incumbent."""
+    verdict: Json
+    """Verdict on the incumbent."""
+    baseline_profile: Json
+    baseline_verdict: Json
+    research: Json
+    proposal: Json | None
+    """Rewrite under test; None where the optimizer has nothing left to propose."""
+    trials: list[Json]
+    """What the tuner tried for the proposal; empty where there was nothing to tune."""
+    evaluation: Json
+    judgement: Json
+    attempts: Annotated[list[Json], operator.add]
+    """Anti-context: every candidate with its reason; append-only."""
+    incumbent: Json | None
+    """Best rewrite so far with its judgement and the iteration that found it."""
+    notices: Annotated[list[str], operator.add]
+    seconds_by_stage: Annotated[dict[str, float], add_seconds]

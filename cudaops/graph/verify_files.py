@@ -1,0 +1,93 @@
+"""`cudaops verify`: a rewrite that somebody else wrote, judged like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudaops.agents.verify import lesson_of
+from cudaops.cuda.devices import device
+from cudaops.cuda.verdict import diagnose
+from cudaops.domain.execution import Captured
+from cudaops.domain.judge import judge
+from cudaops.domain.judgement import Attempt
+from cudaops.domain.profile import Profile
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError, PlanError
+from cudaops.graph.events import EventLog
+from cudaops.graph.folder import write_iteration
+from cudaops.graph.state import State
+from cudaops.program.parse import load_program
+from cudaops.program.plans import make_rewrite
+from cudaops.program.whole_program import rewrite_from_workload
+from cudaops.sandbox.evaluate import evaluate
+from cudaops.sandbox.workbench import Workbench
+
+
+def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> State:
+    """Evaluate and judge the file against the open program.
+
+    Raises InputError where the file is neither device source with directives nor a program.
+    """
+    rewrite = read_candidate(bench, candidate)
+    events.emit("sandbox", "sandbox", "started", f"judging {candidate.name}")
+    evaluation = evaluate(bench, rewrite)
+    judgement = judge(evaluation.gates, evaluation.comparisons, bench.policy)
+    for gate in judgement.gates:
+        mark = "passed" if gate.passed else "FAILED"
+        events.emit("sandbox", "sandbox", "progress", f"{gate.name} {mark}: {gate.summary}")
+    events.emit("sandbox", "sandbox", "finished", f"{judgement.outcome}: {judgement.reason}")
+    timed = evaluation.comparisons[0] if evaluation.comparisons else None
+    attempt = Attempt(
+        iteration=1,
+        rewrite_id=rewrite.id,
+        source_id=rewrite.source_id,
+        title=rewrite.title,
+        proposer=rewrite.proposer,
+        tuned=rewrite.values(),
+        judgement=judgement,
+        failure=evaluation.failure,
+        baseline_us=timed.baseline.median_us if timed else None,
+        candidate_us=timed.candidate.median_us if timed else None,
+        lesson=lesson_of(rewrite, judgement),
+    )
+    dumped = evaluation.model_dump(mode="json")
+    write_iteration(bench.folder, attempt, rewrite, [], dumped)
+    state: State = {"attempts": [attempt.model_dump(mode="json")], "notices": [], "reason": judgement.reason}
+    if timed is not None and timed.baseline.profile is not None:
+        _add_profile(state, timed.baseline.profile)
+    if judgement.outcome != "rejected":
+        state["incumbent"] = {
+            "rewrite": dumped["rewrite"],
+            "judgement": judgement.model_dump(mode="json"),
+            "evaluation": dumped,
+            "iteration": 1,
+        }
+    return state
+
+
+def _add_profile(state: State, profile: Profile) -> None:
+    verdict = diagnose(profile, device(profile.device))
+    state["profile"] = state["baseline_profile"] = profile.model_dump(mode="json")
+    state["verdict"] = state["baseline_verdict"] = verdict.model_dump(mode="json")
+
+
+def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
+    """Device source with `@launch` directives as it stands; of a whole program its kernels and the
+    geometry it launches them with, seen by running it once."""
+    try:
+        text = candidate.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{candidate} cannot be read: {error}") from error
+    if "@launch" in text:
+        try:
+            return make_rewrite(text, proposer="user", title=candidate.name, why="given by the user")
+        except PlanError as error:
+            raise InputError(f"{candidate.name}:{error}") from error
+    program = load_program(candidate)
+    kernel = bench.kernel.name if any(k.name == bench.kernel.name for k in program.kernels) else None
+    folder = bench.folder / "work" / "candidate"
+    captured = bench.executor.capture(program, kernel, bench.argv, folder, bench.timeout_s)
+    if not isinstance(captured, Captured) or not captured.workloads:
+        message = "nothing could be captured" if isinstance(captured, Captured) else captured.message
+        raise InputError(f"{candidate.name}: {message}")
+    return rewrite_from_workload(program, bench.kernel, captured.workloads[0])

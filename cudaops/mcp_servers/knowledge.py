@@ -1,0 +1,119 @@
+"""The knowledge server: search notes on CUDA performance, read one, say what there is."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated
+
+from fastmcp import FastMCP
+from fastmcp.exceptions import ResourceError, ToolError
+from mcp.types import ToolAnnotations
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.run import Citation
+from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
+
+MAX_RESULTS = 20
+
+INSTRUCTIONS = """Notes on what limits CUDA kernels and what relieves it, with sources. Search with the
+verdict's subtype for its page, or in plain words; then read a whole note by its id."""
+
+READ_ONLY = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)
+
+
+class SearchResult(Record):
+    """Passages, best first."""
+
+    query: str
+    citations: tuple[Citation, ...]
+    notices: tuple[str, ...]
+    """What was degraded, in plain words; empty where all is well."""
+
+
+class _Lazy:
+    """Opens the knowledge base at the first use and keeps it; a failed opening is tried again."""
+
+    def __init__(self, open_knowledge: Callable[[], Knowledge]) -> None:
+        self._open = open_knowledge
+        self._knowledge: Knowledge | None = None
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def use(self, failure: type[ToolError] | type[ResourceError]) -> Iterator[Knowledge]:
+        """The knowledge base; what goes wrong comes out as `failure` with the remedy in its text."""
+        try:
+            with self._lock:
+                if self._knowledge is None:
+                    self._knowledge = self._open()
+            yield self._knowledge
+        except EnvironmentFailure as error:
+            raise failure(f"{error.problem}. Remedy: {error.remedy}") from error
+        except InputError as error:
+            raise failure(str(error)) from error
+
+    def close(self) -> None:
+        """Close what was opened."""
+        with self._lock:
+            if self._knowledge is not None:
+                self._knowledge.close()
+                self._knowledge = None
+
+
+def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
+    """A server over one knowledge base, opened at the first call and closed with the server.
+
+    A knowledge base that cannot be opened is a tool error that names the remedy, not a server
+    that does not start.
+    """
+    lazy = _Lazy(open_knowledge)
+
+    @asynccontextmanager
+    async def lifespan(_: FastMCP) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            lazy.close()
+
+    server: FastMCP = FastMCP("cudaops-knowledge", instructions=INSTRUCTIONS, lifespan=lifespan)
+
+    @server.tool(annotations=READ_ONLY)
+    def search_knowledge(
+        query: Annotated[str, Field(min_length=1, description="What you want to know, in plain words.")],
+        limit: Annotated[int, Field(ge=1, le=MAX_RESULTS, description="Most passages wanted.")] = 5,
+        subtype: Annotated[
+            str | None, Field(description="Verdict subtype whose page must lead: `l1_load_throughput`.")
+        ] = None,
+    ) -> SearchResult:
+        """Find passages on a CUDA performance problem or technique, with their sources."""
+        with lazy.use(ToolError) as knowledge:
+            citations = knowledge.search(query, limit, subtype)
+            return SearchResult(query=query, citations=citations, notices=knowledge.notices)
+
+    @server.tool(annotations=READ_ONLY)
+    def read_note(
+        note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
+    ) -> NoteText:
+        """Read a whole note."""
+        with lazy.use(ToolError) as knowledge:
+            return knowledge.read(note)
+
+    @server.tool(annotations=READ_ONLY)
+    def knowledge_status() -> KnowledgeStatus:
+        """Say how many notes there are, where they are kept and which model searches them."""
+        with lazy.use(ToolError) as knowledge:
+            return knowledge.status()
+
+    @server.resource("note://{note*}", mime_type="text/markdown")
+    def note_page(note: str) -> str:
+        """A note as Markdown, its front matter as JSON in a comment."""
+        with lazy.use(ResourceError) as knowledge:
+            text = knowledge.read(note)
+            facts = json.dumps(text.model_dump(exclude={"body"}), ensure_ascii=False)
+            return f"<!-- {facts} -->\n\n# {text.title}\n\n{text.body}"
+
+    return server

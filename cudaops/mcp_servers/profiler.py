@@ -1,0 +1,68 @@
+"""MCP server `profiler`: metrics of the open program's kernel, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from cudaops.cuda.devices import device
+from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.verdict import diagnose, explain
+from cudaops.domain.base import Record
+from cudaops.domain.profile import Profile, Verdict
+from cudaops.errors import CudaOpsError
+from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
+from cudaops.mcp_servers.session import Session
+
+
+class Diagnosis(Record):
+    """Metrics of one launch and the verdict drawn from them."""
+
+    profile: Profile
+    verdict: Verdict
+
+
+def build_server(session: Session) -> FastMCP:
+    """The server over one session; run it with `.run()` or talk to it in memory."""
+    server: FastMCP = FastMCP(
+        "cudaops-profiler",
+        instructions="Metrics of a CUDA kernel under ncu's names, and a verdict on what limits it.",
+    )
+
+    @server.tool
+    def profile_kernel() -> Diagnosis:
+        """Profile the author's kernel on its most expensive workload and say what limits it."""
+        return _diagnose(session, None, {})
+
+    @server.tool
+    def profile_rewrite(source: SourceText, tuned: TunedValues = {}) -> Diagnosis:  # noqa: B006
+        """Profile a rewrite (device source with @launch directives) on the same workload."""
+        return _diagnose(session, source, tuned)
+
+    @server.tool
+    def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
+        """What a metric counts, its unit, and how to read it."""
+        try:
+            return explain(name)
+        except CudaOpsError as error:
+            raise ToolError(str(error)) from error
+
+    @server.resource("cudaops://metrics")
+    def metrics() -> dict[str, str]:
+        """Every metric cudaops knows, with its one-line meaning."""
+        return {name: f"{m.label} [{m.unit}]" for name, m in METRICS.items()}
+
+    return server
+
+
+def _diagnose(session: Session, source: str | None, tuned: dict[str, int]) -> Diagnosis:
+    bench = session.bench
+    rewrite = None if source is None else read_rewrite(source, tuned=tuned)
+    profile = bench.profile(rewrite)
+    if not isinstance(profile, Profile):
+        where = f"{profile.location}: " if profile.location else ""
+        raise ToolError(f"{where}{profile.message}")
+    return Diagnosis(profile=profile, verdict=diagnose(profile, device(profile.device)))

@@ -1,0 +1,37 @@
+"""Rewrites as MCP clients hand them over: a text with directives, and values of its tune names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import PlanError
+from cudaops.program.plans import make_rewrite
+
+SourceText = Annotated[
+    str,
+    Field(
+        description="CUDA device source. One `// @launch kernel grid=(..) block=(..) args=(..)` comment a "
+        "launch; optional `// @scratch`, `// @tune`, `// @requires`. No host code.",
+        max_length=400_000,
+    ),
+]
+
+TunedValues = Annotated[dict[str, int], Field(description="Values of the @tune names; others keep their first.")]
+
+
+def read_rewrite(
+    source: str, *, tuned: dict[str, int], proposer: str = "mcp:client", title: str = "rewrite", why: str = ""
+) -> Rewrite:
+    """Parse the directives. Raises ToolError with line and column where one is wrong."""
+    try:
+        rewrite = make_rewrite(source, proposer=proposer, title=title, why=why)
+    except PlanError as error:
+        raise ToolError(f"launch directive at {error}") from error
+    unknown = sorted(set(tuned) - {t.name for t in rewrite.plan.tune})
+    if unknown:
+        raise ToolError(f"{unknown[0]!r} is not a @tune name of this rewrite")
+    return rewrite.tuned_with(tuned)

@@ -1,0 +1,159 @@
+"""MCP server `sandbox`: compile, tune and judge rewrites of the open program's kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fastmcp import FastMCP
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
+from cudaops.domain.judge import judge
+from cudaops.domain.judgement import Judgement
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import Workload
+from cudaops.errors import PlanError
+from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
+from cudaops.mcp_servers.session import Session
+from cudaops.recipes.feasibility import resource_problem
+from cudaops.recipes.tuner import Trial, tune
+from cudaops.sandbox.evaluate import evaluate
+from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.workbench import Workbench
+
+TUNER_WORKERS = 2
+"""Compiles of two configurations overlap; more would only queue on a two-core machine."""
+
+
+class OpenedProgram(Record):
+    """What was captured of a program."""
+
+    kernel: str
+    source: str
+    """The kernel as its author wrote it."""
+    workloads: tuple[Workload, ...]
+    limits: tuple[str, ...]
+
+
+class TrialResult(Record):
+    """One configuration the tuner tried."""
+
+    values: dict[str, int]
+    time_us: float | None
+    failure: str | None
+
+
+class Tuned(Record):
+    """The tuner's result."""
+
+    best: dict[str, int] | None
+    """None where no configuration compiled and ran."""
+    time_us: float | None
+    trials: tuple[TrialResult, ...]
+
+
+class Judged(Record):
+    """Evaluation and the judgement drawn from it."""
+
+    evaluation: Evaluation
+    judgement: Judgement
+
+
+def build_server(session: Session) -> FastMCP:
+    """The server over one session; run it with `.run()` or talk to it in memory."""
+    server: FastMCP = FastMCP(
+        "cudaops-sandbox",
+        instructions="Compiles, tunes and judges rewrites of one CUDA kernel. Open a program, propose "
+        "device source with @launch directives, and let judge_rewrite decide: it is never fooled by claims.",
+    )
+
+    @server.tool
+    def open_program(
+        path: Annotated[str, Field(description="Path of a .cu file with a main()")],
+        kernel: str | None = None,
+        arguments: tuple[str, ...] = (),
+    ) -> OpenedProgram:
+        """Run a CUDA program once and capture the launches of its most expensive kernel."""
+        return _opened(session.open(Path(path), kernel, arguments))
+
+    @server.tool
+    def describe_program() -> OpenedProgram:
+        """The kernel and the captured workloads of the open program."""
+        return _opened(session.bench)
+
+    @server.tool
+    def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> Compiled | CompileFailed:  # noqa: B006
+        """Compile a rewrite; a compiler error comes back with its line."""
+        outcome = session.bench.compile(read_rewrite(source, tuned=tuned))
+        # The unit repeats the whole program: a client has it already.
+        return outcome
+
+    @server.tool
+    def tune_rewrite(
+        source: SourceText,
+        max_trials: Annotated[int, Field(ge=1, le=200)] = 16,
+        max_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0,
+    ) -> Tuned:
+        """Search the @tune values of a rewrite by time on the most expensive workload."""
+        return _tune(session.bench, read_rewrite(source, tuned={}), max_trials, max_seconds)
+
+    @server.tool
+    def judge_rewrite(
+        source: SourceText,
+        tuned: TunedValues = {},  # noqa: B006
+        min_speedup: Annotated[float | None, Field(gt=0, description="Bar; None keeps the run's")] = None,
+        proposer: str = "mcp:client",
+        title: str = "rewrite",
+        why: str = "",
+    ) -> Judged:
+        """Compile, verify and time a rewrite through every gate, and decide."""
+        bench = session.bench
+        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
+        policy = bench.policy
+        if min_speedup is not None:
+            policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
+        evaluation = evaluate(bench, rewrite)
+        return Judged(evaluation=evaluation, judgement=judge(evaluation.gates, evaluation.comparisons, policy))
+
+    return server
+
+
+def _opened(bench: Workbench) -> OpenedProgram:
+    return OpenedProgram(
+        kernel=bench.kernel.qualified_name,
+        source=bench.kernel.text,
+        workloads=bench.workloads,
+        limits=bench.program.limits,
+    )
+
+
+def _tune(bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: float) -> Tuned:
+    workload = bench.workloads[0]
+
+    def trial(candidate: Rewrite) -> Trial:
+        try:
+            measured = bench.measure(candidate, workload)
+        except PlanError as error:
+            return Trial(candidate.values(), None, f"launch plan: {error}")
+        if isinstance(measured, Measurement):
+            return Trial(candidate.values(), measured.median_us, None)
+        assert isinstance(measured, Misbehaved | CompileFailed)
+        return Trial(candidate.values(), None, measured.message)
+
+    result = tune(
+        rewrite,
+        trial,
+        feasible=lambda candidate: resource_problem(candidate, bench.kernel, workload, bench.executor.device),
+        max_trials=max_trials,
+        workers=TUNER_WORKERS,
+        max_seconds=max_seconds,
+    )
+    trials = tuple(TrialResult(values=t.values, time_us=t.time_us, failure=t.failure) for t in result.trials)
+    best = result.best
+    return Tuned(
+        best=None if best is None else best.values(),
+        time_us=min((t.time_us for t in result.trials if t.time_us is not None), default=None),
+        trials=trials,
+    )

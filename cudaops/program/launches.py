@@ -1,0 +1,186 @@
+"""Launch expressions `kernel<<<grid, block, smem, stream>>>(args)` in a file, macros included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cudaops.program.lexing import (
+    Directive,
+    Lexed,
+    Token,
+    closing,
+    opening,
+    opening_angle,
+    split_commas,
+)
+
+_KEYWORDS = frozenset({"return", "else", "do", "case", "co_await", "co_return", "throw", "new"})
+
+
+class Part(NamedTuple):
+    """A range of bytes."""
+
+    start: int
+    end: int
+
+
+class Launch(NamedTuple):
+    """One launch expression; every range is in bytes."""
+
+    start: int
+    end: int
+    name: str
+    """Last name of the callee: the kernel, or whatever stands for it."""
+    callee: Part
+    template: Part | None
+    """Between the callee's last `<` and `>`."""
+    geometry: tuple[Part, ...]
+    """Grid, block and, where written, shared bytes and stream."""
+    arguments: tuple[Part, ...]
+    open_paren: int
+    """Offset of the `(` of the arguments."""
+    directive: Directive | None
+    """The `#define` it stands in."""
+    macro_parameter: bool
+    """The callee is a parameter of that macro."""
+    plain: bool
+    """The callee is a name, perhaps qualified and with template arguments."""
+
+
+def find_launches(lexed: Lexed) -> Iterator[Launch]:
+    """Every launch of a text, in order; those in branches that are never compiled left out."""
+    for index, token in enumerate(lexed.tokens):
+        if token.text == "<<<" and not lexed.dead(token.start):
+            launch = _launch(lexed, index)
+            if launch is not None:
+                yield launch
+
+
+def _launch(lexed: Lexed, opener: int) -> Launch | None:
+    # Tokens of a directive end with it, those outside skip directives in between.
+    place = lexed.tokens[opener].directive
+    near = range(max(0, opener - 400), min(len(lexed.tokens), opener + 4000))
+    indices = [i for i in near if lexed.tokens[i].directive == place]
+    tokens = [lexed.tokens[i] for i in indices]
+    at = indices.index(opener)
+    first = _callee_start(tokens, at)
+    close = _closing_launch(tokens, at)
+    if first is None or close is None or close + 1 >= len(tokens) or tokens[close + 1].text != "(":
+        return None
+    if at > 0 and tokens[at - 1].text == "operator":
+        return None
+    paren = close + 1
+    end = closing(tokens, paren)
+    return _made(lexed, tokens, (first, at, close, paren, end), place)
+
+
+def _made(
+    lexed: Lexed, tokens: Sequence[Token], marks: tuple[int, int, int, int, int], place: int
+) -> Launch:
+    first, at, close, paren, end = marks
+    callee = tokens[first:at]
+    name_at, template = _name_and_template(tokens, at)
+    directive = lexed.directives[place] if place >= 0 else None
+    return Launch(
+        start=tokens[first].start,
+        end=tokens[end].end,
+        name=tokens[name_at].text,
+        callee=Part(callee[0].start, callee[-1].end),
+        template=template,
+        geometry=_parts(tokens[at + 1 : close - 2]),
+        arguments=_parts(tokens[paren + 1 : end]),
+        open_paren=tokens[paren].start,
+        directive=directive,
+        macro_parameter=directive is not None and len(callee) == 1
+        and callee[0].text in macro_parameters(lexed, directive),
+        plain=all(t.kind == "name" or t.text == "::" for t in tokens[first : name_at + 1]),
+    )  # fmt: skip
+
+
+def macro_parameters(lexed: Lexed, directive: Directive) -> tuple[str, ...]:
+    """Parameter names of a function-like macro; empty for any other directive."""
+    tokens = lexed.tokens[directive.first : directive.last]
+    if len(tokens) < 4 or tokens[1].text != "define" or tokens[3].text != "(":
+        return ()
+    if tokens[3].start != tokens[2].end:
+        return ()
+    return tuple(t.text for t in tokens[4 : closing(tokens, 3)] if t.kind == "name")
+
+
+def _parts(tokens: Sequence[Token]) -> tuple[Part, ...]:
+    return tuple(Part(p[0].start, p[-1].end) for p in split_commas(tokens, angles=True) if p)
+
+
+def _name_and_template(tokens: Sequence[Token], at: int) -> tuple[int, Part | None]:
+    last = at - 1
+    if tokens[last].text == ">":
+        less = opening_angle(tokens, last)
+        if less is not None and less > 0:
+            return less - 1, Part(tokens[less].end, tokens[last].start)
+    return last, None
+
+
+def _callee_start(tokens: Sequence[Token], at: int) -> int | None:
+    """Index of the first token of the postfix expression that ends before `at`."""
+    index = at - 1
+    while index >= 0:
+        text = tokens[index].text
+        if text == ">":
+            less = opening_angle(tokens, index)
+            if less is None:
+                return None
+            index = less - 1
+            continue
+        if text in (")", "]"):
+            index = opening(tokens, index)
+            before = tokens[index - 1] if index else None
+            if before is not None and (before.text in ("]", ")", ">") or _is_name(before)):
+                index -= 1
+                continue
+            return index
+        if not _is_name(tokens[index]):
+            return None
+        if index == 0:
+            return 0
+        if tokens[index - 1].text == "::":
+            qualified = index >= 2 and (_is_name(tokens[index - 2]) or tokens[index - 2].text == ">")
+            if not qualified:
+                return index - 1
+            index -= 2
+        elif tokens[index - 1].text in (".", "->"):
+            index -= 2
+        else:
+            return index
+    return None
+
+
+def _is_name(token: Token) -> bool:
+    return token.kind == "name" and token.text not in _KEYWORDS
+
+
+def _closing_launch(tokens: Sequence[Token], at: int) -> int | None:
+    """Index of the last `>` of the `>>>` that closes the launch opened at `at`."""
+    index = at + 1
+    while index + 2 < len(tokens):
+        text = tokens[index].text
+        if text in ("(", "[", "{"):
+            index = closing(tokens, index)
+        elif text in (";", "<<<", "}"):
+            return None
+        elif _is_triple(tokens, index):
+            while index + 3 < len(tokens) and _is_triple(tokens, index + 1):
+                index += 1
+            return index + 2
+        index += 1
+    return None
+
+
+def _is_triple(tokens: Sequence[Token], index: int) -> bool:
+    three = tokens[index : index + 3]
+    return (
+        len(three) == 3
+        and all(t.text == ">" for t in three)
+        and three[0].end == three[1].start
+        and three[1].end == three[2].start
+    )

@@ -1,0 +1,70 @@
+"""What a program does that capture cannot follow, in plain words (design D2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from cudaops.domain.program import Kernel, LaunchSite
+from cudaops.program.launches import find_launches
+from cudaops.program.lexing import line_of
+from cudaops.program.outline import Outline
+
+_WORDS = {
+    "texture": "texture references",
+    "cudaTextureObject_t": "texture objects",
+    "surface": "surface references",
+    "cudaSurfaceObject_t": "surface objects",
+    "cudaLaunchKernel": "a launch through cudaLaunchKernel",
+    "cudaLaunchKernelEx": "a launch through cudaLaunchKernelEx",
+    "cudaLaunchKernelExC": "a launch through cudaLaunchKernelExC",
+    "cuLaunchKernel": "a launch through the driver API",
+    "cudaLaunchCooperativeKernel": "a cooperative launch",
+    "cudaGraphLaunch": "a CUDA graph",
+}
+_ASM = frozenset({"asm", "__asm__", "__asm"})
+
+
+def find_limits(
+    files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel], sites: Sequence[LaunchSite]
+) -> tuple[str, ...]:
+    """One line for each kind of thing in each file, with the first place it stands."""
+    found: dict[str, None] = {}
+    for path, facts in files:
+        for text in _of_file(path, facts):
+            found.setdefault(text)
+    names = {k.name for k in kernels}
+    for site in sites:
+        if site.kernel not in names:
+            found.setdefault(
+                f"{site.file}:{site.line}: launches `{site.callee}`, which names no kernel of the "
+                "program: such launches are not captured"
+            )
+    for name, count in Counter(k.qualified_name for k in kernels).items():
+        if count > 1:
+            found.setdefault(f"kernel `{name}` is overloaded: its launches are not told apart")
+    return tuple(found)
+
+
+def _of_file(path: str, facts: Outline) -> Iterator[str]:
+    text = facts.lexed.text
+    seen: set[str] = set()
+    for index, token in enumerate(facts.tokens[:-1]):
+        after = facts.tokens[index + 1].text
+        what = _WORDS.get(token.text) if token.kind == "name" else None
+        if token.text in ("texture", "surface") and after != "<":
+            what = None
+        if token.kind == "name" and token.text in _ASM:
+            what = "inline PTX"
+        if what is not None and what not in seen:
+            seen.add(what)
+            yield f"{path}:{line_of(text, token.start)}: {what}: not followed by capture"
+    for launch in find_launches(facts.lexed):
+        holder = facts.item_at(launch.start)
+        if holder is not None and holder.spaces & {"__global__", "__device__"}:
+            yield f"{path}:{line_of(text, launch.start)}: a launch from the device: not captured"
+    for directive in facts.lexed.directives:
+        words = [t.text for t in facts.lexed.tokens[directive.first : directive.last]]
+        if directive.keyword == "define" and "__global__" in words and "{" in words:
+            line = line_of(text, directive.start)
+            yield f"{path}:{line}: macro `{words[2]}` defines a kernel: such kernels are not seen"

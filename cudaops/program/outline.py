@@ -1,0 +1,282 @@
+"""What stands at namespace scope of a CUDA text: functions, variables, types, each with its extent.
+
+tree-sitter loses whole kernels where a body holds a macro loop; matching brackets does not, since a
+body need not be understood to know where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from cudaops.program.lexing import Lexed, Token, closing, closing_angle, lex
+
+ItemKind = Literal["function", "declaration", "variable", "type", "instantiation", "other"]
+
+SPACES = frozenset({"__global__", "__device__", "__host__", "__constant__", "__managed__", "__shared__"})
+_NOT_A_NAME = frozenset({
+    "__launch_bounds__", "__attribute__", "__align__", "alignas", "__declspec", "decltype",
+    "noexcept", "__cluster_dims__", "__maxnreg__", "__block_size__", "requires", "throw", "explicit",
+    "if", "while", "for", "switch", "return", "sizeof", "defined", "static_assert", "asm",
+})  # fmt: skip
+_AFTER_PARAMETERS = frozenset({
+    "{", ":", ";", "const", "noexcept", "override", "final", "volatile", "try", "->", "&",
+    "__launch_bounds__", "__attribute__", "requires", "=", "",
+})  # fmt: skip
+_TYPE_WORDS = frozenset({"struct", "class", "union", "enum"})
+
+
+class Item(NamedTuple):
+    """One declaration at namespace scope. Indices are into `Outline.tokens`, offsets are bytes."""
+
+    kind: ItemKind
+    name: str
+    """Declared name; qualified where a member is defined outside of its class."""
+    namespaces: tuple[str, ...]
+    """Enclosing named namespaces, outermost first."""
+    spaces: frozenset[str]
+    """`__global__`, `__device__`, ... of the declaration, macros that stand for them resolved."""
+    specifiers: frozenset[str]
+    """Every name before the parameters or the initialiser: `static`, `constexpr`, `inline`."""
+    start: int
+    end: int
+    first: int
+    last: int
+    """Index after its last token."""
+    template: tuple[int, int] | None
+    """Token indices of the `<` and `>` of the innermost template header."""
+    parameters: tuple[int, int] | None
+    """Token indices of the parentheses of a function's parameters."""
+    body: tuple[int, int] | None
+    """Token indices of a function's braces."""
+
+    @property
+    def qualified_name(self) -> str:
+        """Name with its namespaces."""
+        return "::".join((*self.namespaces, self.name))
+
+    @property
+    def is_kernel(self) -> bool:
+        """A `__global__` function definition."""
+        return self.kind == "function" and "__global__" in self.spaces
+
+    @property
+    def is_host_only(self) -> bool:
+        """A function definition that no kernel can call."""
+        device = self.spaces & {"__global__", "__device__"} or "constexpr" in self.specifiers
+        return self.kind == "function" and not device
+
+
+class Outline(NamedTuple):
+    """A file's items in order, those inside namespaces included."""
+
+    lexed: Lexed
+    tokens: tuple[Token, ...]
+    """Code outside of directives and dead branches."""
+    items: tuple[Item, ...]
+
+    def slice(self, start: int, end: int) -> str:
+        """The bytes of a range."""
+        return self.lexed.text[start:end]
+
+    def item_at(self, offset: int) -> Item | None:
+        """The item that holds a byte."""
+        return next((i for i in self.items if i.start <= offset < i.end), None)
+
+
+def outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]] = frozenset()) -> Outline:
+    """The outline of a `byte_text`; `aliases` as of `space_aliases`, from other files."""
+    return _outline(raw, aliases)
+
+
+@lru_cache(maxsize=32)
+def _outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]]) -> Outline:
+    lexed = lex(raw)
+    tokens = tuple(lexed.code())
+    words = {**dict(aliases), **dict(space_aliases(lexed))}
+    items = tuple(_Reader(tokens, words).items(0, len(tokens), ()))
+    return Outline(lexed, tokens, items)
+
+
+def space_aliases(lexed: Lexed) -> frozenset[tuple[str, frozenset[str]]]:
+    """Object-like macros that stand for `__global__`, `__device__` or `__host__`, with which."""
+    found = set()
+    for directive in lexed.directives:
+        words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
+        if directive.keyword == "define" and SPACES & set(words[1:]) and "{" not in words:
+            found.add((words[0], frozenset(SPACES & set(words[1:]))))
+    return frozenset(found)
+
+
+class _Reader:
+    def __init__(self, tokens: Sequence[Token], aliases: dict[str, frozenset[str]]) -> None:
+        self.tokens, self.aliases = tokens, aliases
+
+    def text(self, index: int) -> str:
+        return self.tokens[index].text if index < len(self.tokens) else ""
+
+    def items(self, at: int, end: int, namespaces: tuple[str, ...]) -> Iterator[Item]:
+        while at < end:
+            if self.text(at) in (";", "}"):
+                at += 1
+                continue
+            block = self._block(at, end)
+            if block is not None:
+                names, opener = block
+                close = closing(self.tokens, opener)
+                yield from self.items(opener + 1, min(close, end), namespaces + names)
+                at = close + 1
+                continue
+            item = self._item(at, end, namespaces)
+            yield item
+            at = max(item.last, at + 1)
+
+    def _block(self, at: int, end: int) -> tuple[tuple[str, ...], int] | None:
+        """Names and `{` of a namespace or of `extern "C" {`."""
+        if self.text(at) == "extern" and self.text(at + 2) == "{":
+            return (), at + 2
+        if self.text(at) == "inline" and self.text(at + 1) == "namespace":
+            at += 1
+        if self.text(at) != "namespace":
+            return None
+        names: list[str] = []
+        for index in range(at + 1, end):
+            token = self.tokens[index]
+            if token.text == "{":
+                return tuple(names), index
+            if token.text in ("=", ";"):
+                return None
+            if token.kind == "name" and token.text not in ("inline", "__attribute__"):
+                names.append(token.text)
+        return None
+
+    def _item(self, first: int, end: int, namespaces: tuple[str, ...]) -> Item:
+        at, template = self._template(first)
+        instantiation = template is None and self.text(first) in ("template", "extern") and (
+            "template" in (self.text(first), self.text(first + 1))
+        )
+        last, body, head_end = self._extent(at, end)
+        parameters = self._parameters(at, head_end)
+        kind, name = self._kind(at, head_end, parameters, body)
+        words = [t.text for t in self.tokens[first : parameters[0] if parameters else head_end]]
+        if parameters is not None:
+            words += [t.text for t in self.tokens[parameters[1] + 1 : head_end]]
+        spaces = frozenset(s for w in words for s in self.aliases.get(w, {w} & SPACES))
+        return Item(
+            "instantiation" if instantiation else kind, name, namespaces, spaces,
+            frozenset(words), self.tokens[first].start, self.tokens[last - 1].end, first, last,
+            template, parameters, body if kind == "function" else None,
+        )  # fmt: skip
+
+    def _template(self, at: int) -> tuple[int, tuple[int, int] | None]:
+        """Index after the template headers and the innermost header."""
+        header = None
+        while self.text(at) == "template" and self.text(at + 1) == "<":
+            close = closing_angle(self.tokens, at + 1)
+            if close is None:
+                break
+            header, at = (at + 1, close), close + 1
+        return at, header
+
+    def _extent(self, at: int, end: int) -> tuple[int, tuple[int, int] | None, int]:
+        """Index after the item, its outermost braces, index after its head."""
+        body: tuple[int, int] | None = None
+        head_end: int | None = None
+        seen_call = seen_equal = seen_colon = is_type = False
+        index = at
+        while index < end:
+            text = self.text(index)
+            if text == ";":
+                return index + 1, body, index if head_end is None else head_end
+            if text == "}":
+                return max(index, at + 1), body, index if head_end is None else head_end
+            if text in ("(", "["):
+                seen_call |= text == "(" and self.text(index - 1) not in _NOT_A_NAME
+                index = closing(self.tokens, index)
+            elif text == "{":
+                close = closing(self.tokens, index)
+                member = seen_colon and (self.text(index - 1) not in (")", "}"))
+                if not member and body is None:
+                    body, head_end = (index, close), index
+                    if seen_call and not seen_equal and not is_type:
+                        return close + 1, body, head_end
+                index = close
+            else:
+                seen_equal |= text == "=" and head_end is None and self.text(index - 1) != "operator"
+                seen_colon |= text == ":" and seen_call
+                is_type |= text in _TYPE_WORDS and not seen_call and head_end is None
+            index += 1
+        return index, body, index if head_end is None else head_end
+
+    def _parameters(self, at: int, head_end: int) -> tuple[int, int] | None:
+        groups: list[tuple[int, int]] = []
+        index = at
+        while index < head_end:
+            text = self.text(index)
+            if text == "=" and self.text(index - 1) != "operator":
+                break
+            if text == "<":
+                index = closing_angle(self.tokens, index) or index
+            elif text == "[":
+                index = closing(self.tokens, index)
+            elif text == "(":
+                close = closing(self.tokens, index)
+                before = self.tokens[index - 1]
+                named = before.kind == "name" and before.text not in _NOT_A_NAME
+                operator = "operator" in (self.text(index - 2), self.text(index - 1), self.text(index - 3))
+                if index > at and (named or operator or before.text == ">"):
+                    groups.append((index, close))
+                index = close
+            index += 1
+        for group in groups:
+            after = self.text(group[1] + 1) if group[1] + 1 < head_end else ""
+            if after in _AFTER_PARAMETERS:
+                return group
+        return groups[-1] if groups else None
+
+    def _kind(
+        self, at: int, head_end: int, parameters: tuple[int, int] | None, body: tuple[int, int] | None
+    ) -> tuple[ItemKind, str]:
+        words = [t.text for t in self.tokens[at:head_end]]
+        if words and words[0] in ("using", "typedef", "static_assert", "friend", "asm"):
+            return "other", ""
+        if parameters is not None and not (_TYPE_WORDS & set(words) and self._is_type(at, parameters[0])):
+            name = self._name_before(parameters[0])
+            # `dim3 grid(4, 4);` looks like a declaration; telling them apart needs types.
+            return ("function" if body is not None else "declaration"), name
+        if _TYPE_WORDS & set(words):
+            return "type", ""
+        return "variable", self._variable_name(at, head_end)
+
+    def _is_type(self, at: int, stop: int) -> bool:
+        """`struct __align__(16) X {`: the parentheses belong to an attribute."""
+        return self.text(at) in _TYPE_WORDS and self.text(stop - 1) in _NOT_A_NAME
+
+    def _name_before(self, paren: int) -> str:
+        index = paren - 1
+        if self.text(index) == ">" and "operator" not in (self.text(index - 1), self.text(index - 2)):
+            depth = 0
+            while index > 0:
+                depth += (self.text(index) == ">") - (self.text(index) == "<")
+                index -= 1
+                if depth == 0:
+                    break
+        parts = [self.text(index)]
+        while self.text(index - 1) == "::" and self.tokens[index - 2].kind == "name":
+            index -= 2
+            parts.insert(0, self.text(index))
+        return "::".join(parts)
+
+    def _variable_name(self, at: int, head_end: int) -> str:
+        name = ""
+        index = at
+        while index < head_end and self.text(index) not in ("=", "[", ",", "{", ":"):
+            if self.text(index) == "<":
+                index = closing_angle(self.tokens, index) or index
+            elif self.tokens[index].kind == "name":
+                name = self.text(index)
+            elif self.text(index) == "(":
+                index = closing(self.tokens, index)
+            index += 1
+        return name

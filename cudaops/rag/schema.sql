@@ -1,0 +1,43 @@
+-- Knowledge: notes cut into chunks. Vectors of each embedding model stand in a table of their own,
+-- embeddings_<models.id>, created by the store with that model's dimension, so that two models
+-- never mix. Runs with the schema of the same name first in the search path.
+
+CREATE TABLE IF NOT EXISTS facts (
+    name text PRIMARY KEY,
+    value text NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS notes (
+    id text PRIMARY KEY,
+    origin text NOT NULL,               -- 'builtin', or the absolute path that a user added
+    kind text NOT NULL,                 -- 'bottleneck', 'technique' or 'document'
+    title text NOT NULL,
+    subtypes text[] NOT NULL,
+    tags text[] NOT NULL,
+    sources text[] NOT NULL,
+    body text NOT NULL,
+    sha256 text NOT NULL
+);
+CREATE INDEX IF NOT EXISTS notes_origin ON notes (origin);
+
+CREATE TABLE IF NOT EXISTS chunks (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    note text NOT NULL REFERENCES notes (id) ON DELETE CASCADE,
+    position integer NOT NULL,
+    heading text NOT NULL,
+    body text NOT NULL,
+    subject text NOT NULL,              -- title, subtypes and tags of the note, for the text search
+    terms tsvector NOT NULL GENERATED ALWAYS AS (
+        setweight(to_tsvector('english', subject), 'A')
+        || setweight(to_tsvector('english', heading), 'B')
+        || setweight(to_tsvector('english', body), 'D')
+    ) STORED,
+    UNIQUE (note, position)
+);
+CREATE INDEX IF NOT EXISTS chunks_terms ON chunks USING gin (terms);
+
+CREATE TABLE IF NOT EXISTS models (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    dimension integer NOT NULL
+);

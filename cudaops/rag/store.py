@@ -1,0 +1,272 @@
+"""Notes and vectors in PostgreSQL with pgvector. The only place that writes to the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import psycopg
+from pgvector import Vector
+from pgvector.psycopg import register_vector
+from psycopg import sql
+
+from cudaops.errors import KnowledgeUnavailable
+from cudaops.rag.embedding import Embedder
+from cudaops.rag.notes import Note
+from cudaops.rag.server import CONNECT_TIMEOUT_S, Database, first_line
+
+SCHEMA = "cudaops_knowledge"
+
+SCHEMA_VERSION = 1
+"""Raised with every change of schema.sql."""
+
+WRITE_LOCK = 0x6375_6461
+"""Key of the advisory lock that writers hold: `cuda` in ASCII."""
+
+WRITE_LOCK_TIMEOUT_MS = 60_000
+"""How long a writer waits for another. A first ingest takes some seconds."""
+
+
+class Synced(NamedTuple):
+    """What bringing an origin's notes up to date did."""
+
+    unchanged: int
+    written: int
+    """New or changed notes."""
+    removed: int
+    embedded: int
+    """Chunks embedded now."""
+
+
+class Store:
+    """A connection to the knowledge base. Usable from several threads, one statement at a time."""
+
+    def __init__(self, database: Database) -> None:
+        """Connect and create what is missing.
+
+        Raises KnowledgeUnavailable: no connection, no vector extension, no rights, or the schema
+        of a newer cudaops.
+        """
+        self._database = database
+        self._connection = self._connect()
+
+    @property
+    def where(self) -> str:
+        """Where the database is, for people."""
+        return self._database.where
+
+    def close(self) -> None:
+        """Close the connection and let go of the server."""
+        self._connection.close()
+        self._database.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Cursor[Any]]:
+        """A cursor in a transaction; database trouble comes out as KnowledgeUnavailable."""
+        try:
+            if self._connection.closed or self._connection.broken:
+                self._connection = self._connect()
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                yield cursor
+        except psycopg.errors.LockNotAvailable as error:
+            raise KnowledgeUnavailable(
+                "another process is writing to the knowledge base", "try again when it is done"
+            ) from error
+        except psycopg.Error as error:
+            raise self._unavailable(error) from error
+
+    def sync(self, origin: str, notes: Sequence[Note], embedder: Embedder) -> Synced:
+        """Make `notes` all that `origin` has, and every chunk of every origin embedded.
+
+        What did not change is neither written nor embedded again. Safe to call from several
+        processes at once.
+
+        Raises KnowledgeUnavailable or ModelUnavailable; then nothing has changed.
+        """
+        dimension = embedder.dimension
+        with self.transaction() as cursor:
+            _lock(cursor)
+            cursor.execute("SELECT id, sha256 FROM notes WHERE origin = %s", [origin])
+            known = dict(cursor.fetchall())
+            changed = [note for note in notes if known.get(note.id) != note.sha256]
+            gone = sorted(set(known) - {note.id for note in notes})
+            cursor.execute(
+                "DELETE FROM notes WHERE id = ANY(%s)", [gone + [note.id for note in changed]]
+            )
+            for note in changed:
+                _insert(cursor, note)
+            table = _vector_table(cursor, embedder.model_id, dimension)
+            embedded = _embed_missing(cursor, table, embedder)
+        return Synced(len(notes) - len(changed), len(changed), len(gone), embedded)
+
+    def vector_table(self, embedder: Embedder) -> sql.Identifier | None:
+        """The table of this model's vectors; None where nothing was embedded with it."""
+        with self.transaction() as cursor:
+            cursor.execute("SELECT id FROM models WHERE name = %s", [embedder.model_id])
+            row = cursor.fetchone()
+        return None if row is None else _table_name(row[0])
+
+    def count(self, cursor: psycopg.Cursor[Any], table: sql.Identifier) -> int:
+        """Rows of a vector table."""
+        cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(table))
+        row = cursor.fetchone()
+        return 0 if row is None else int(row[0])
+
+    def fact(self, name: str) -> str | None:
+        """A remembered value, None where there is none."""
+        with self.transaction() as cursor:
+            cursor.execute("SELECT value FROM facts WHERE name = %s", [name])
+            row = cursor.fetchone()
+        return None if row is None else str(row[0])
+
+    def remember(self, name: str, value: str) -> None:
+        """Keep a value under a name."""
+        with self.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO facts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                [name, value],
+            )
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        try:
+            connection = psycopg.connect(
+                self._database.conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
+            )
+        except psycopg.Error as error:
+            raise self._unavailable(error) from error
+        try:
+            _prepare(connection)
+        except psycopg.Error as error:
+            connection.close()
+            raise self._unavailable(error) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _unavailable(self, error: psycopg.Error) -> KnowledgeUnavailable:
+        return KnowledgeUnavailable(
+            f"the knowledge base ({self._database.where}) failed: {first_line(error)}",
+            self._database.remedy,
+        )
+
+
+def _vector_table(cursor: psycopg.Cursor[Any], model_id: str, dimension: int) -> sql.Identifier:
+    """The table of a model's vectors, created where it is new."""
+    cursor.execute(
+        "INSERT INTO models (name, dimension) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+        [model_id, dimension],
+    )
+    cursor.execute("SELECT id, dimension FROM models WHERE name = %s", [model_id])
+    row = cursor.fetchone()
+    if row is None or row[1] != dimension:
+        raise KnowledgeUnavailable(
+            f"the stored vectors of {model_id} have another length than {dimension}",
+            f"drop the schema {SCHEMA} to embed the notes again",
+        )
+    table = _table_name(row[0])
+    cursor.execute(
+        sql.SQL(
+            "CREATE TABLE IF NOT EXISTS {} (chunk bigint PRIMARY KEY"
+            " REFERENCES chunks (id) ON DELETE CASCADE, vector vector({}) NOT NULL)"
+        ).format(table, sql.Literal(dimension))
+    )
+    return table
+
+
+def _table_name(model: int) -> sql.Identifier:
+    return sql.Identifier(f"embeddings_{model}")
+
+
+def _lock(cursor: psycopg.Cursor[Any]) -> None:
+    cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(WRITE_LOCK_TIMEOUT_MS)])
+    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [WRITE_LOCK])
+
+
+def _prepare(connection: psycopg.Connection[Any]) -> None:
+    """Extension, schema and search path; a few catalogue look-ups where all is there."""
+    if _extension_schema(connection) is None:
+        _create_extension(connection)
+    connection.execute(
+        "SELECT set_config('search_path', %s, false)",
+        [f'{SCHEMA}, "{_extension_schema(connection)}"'],
+    )
+    row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{SCHEMA}.facts"]).fetchone()
+    if not (row and row[0]):
+        _create_schema(connection)
+    row = connection.execute("SELECT value FROM facts WHERE name = 'schema_version'").fetchone()
+    found = int(row[0]) if row else 0
+    if found != SCHEMA_VERSION:
+        raise KnowledgeUnavailable(
+            f"the knowledge base has schema version {found}, this cudaops knows {SCHEMA_VERSION}",
+            f"use the cudaops that wrote it, or drop the schema {SCHEMA}: notes are ingested again",
+        )
+    register_vector(connection)
+
+
+def _extension_schema(connection: psycopg.Connection[Any]) -> str | None:
+    row = connection.execute(
+        "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace"
+        " WHERE extname = 'vector'"
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _create_extension(connection: psycopg.Connection[Any]) -> None:
+    try:
+        with connection.transaction(), connection.cursor() as cursor:
+            _lock(cursor)
+            cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except psycopg.Error as error:
+        raise KnowledgeUnavailable(
+            f"PostgreSQL there has no vector extension: {first_line(error)}",
+            "install pgvector on it and let its administrator run CREATE EXTENSION vector,"
+            " or unset DATABASE_URL to use the embedded server",
+        ) from error
+
+
+def _create_schema(connection: psycopg.Connection[Any]) -> None:
+    with connection.transaction(), connection.cursor() as cursor:
+        _lock(cursor)
+        cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
+        cursor.execute(
+            "INSERT INTO facts VALUES ('schema_version', %s) ON CONFLICT DO NOTHING",
+            [str(SCHEMA_VERSION)],
+        )
+
+
+def _insert(cursor: psycopg.Cursor[Any], note: Note) -> None:
+    cursor.execute(
+        "INSERT INTO notes (id, origin, kind, title, subtypes, tags, sources, body, sha256)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [
+            note.id, note.origin, note.kind, note.title, list(note.subtypes), list(note.tags),
+            list(note.sources), note.body, note.sha256,
+        ],
+    )  # fmt: skip
+    cursor.executemany(
+        "INSERT INTO chunks (note, position, heading, body, subject) VALUES (%s, %s, %s, %s, %s)",
+        [
+            (note.id, position, chunk.heading, chunk.body, note.subject)
+            for position, chunk in enumerate(note.chunks())
+        ],
+    )
+
+
+def _embed_missing(cursor: psycopg.Cursor[Any], table: sql.Identifier, embedder: Embedder) -> int:
+    """Embed the chunks that have no vector of this model: title and heading go along."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT c.id, n.title, c.heading, c.body FROM chunks c JOIN notes n ON n.id = c.note"
+            " WHERE NOT EXISTS (SELECT FROM {} e WHERE e.chunk = c.id) ORDER BY c.id"
+        ).format(table)
+    )
+    missing = cursor.fetchall()
+    vectors = embedder.embed_passages([f"{title}. {heading}.\n{body}" for _, title, heading, body in missing])
+    with cursor.copy(sql.SQL("COPY {} (chunk, vector) FROM STDIN").format(table)) as copy:
+        for (chunk, *_), vector in zip(missing, vectors, strict=True):
+            copy.write_row((chunk, Vector(vector)))
+    return len(missing)

@@ -1,0 +1,246 @@
+"""Which output coordinates the threads of a launch stand for, and how far they reach.
+
+A kernel says `row = blockIdx.y * blockDim.y + threadIdx.y`, or takes one number apart with `/` and
+`%`. Either way the threads of the launch together visit each value of a coordinate once; here the
+coordinate is found and put in place of the thread's own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cudaops.recipes.affine import (
+    Atom,
+    Polynomial,
+    Quotient,
+    Remainder,
+    Symbol,
+    divide,
+    number,
+    of,
+    symbol,
+)
+from cudaops.recipes.reading.tokens import NotUnderstood
+from cudaops.recipes.reading.values import Below, Value
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A coordinate: 0 .. size-1, each value once for each combination of the others."""
+
+    symbol: Symbol
+    reach: Polynomial
+    """How many values the launch's threads take, over gridDim and blockDim."""
+    conditions: tuple[str, ...] = ()
+    """What the launch's geometry must fulfil for the reach to be true; plan expressions."""
+    guard: Polynomial | None = None
+    """The kernel's own bound, where it has one: values below it are worked on."""
+
+    @property
+    def size(self) -> Polynomial:
+        """How many values are worked on, given `requirements`."""
+        return self.reach if self.guard is None else self.guard
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """Plan expressions under which `size` is exact."""
+        if self.guard is None:
+            return self.conditions
+        return (*self.conditions, f"{self.reach.text()} >= {self.guard.text()}")
+
+
+@dataclass(frozen=True)
+class Space:
+    """The coordinates of a kernel, and its polynomials in terms of them."""
+
+    axes: tuple[Axis, ...]
+    replaced: tuple[tuple[Atom, Polynomial], ...]
+
+    def place(self, polynomial: Polynomial) -> Polynomial:
+        """The polynomial in terms of the coordinates."""
+        for atom, by in self.replaced:
+            polynomial = polynomial.replace({atom: by})
+        return polynomial
+
+
+class _Finder:
+    def __init__(self, polynomials: Iterable[Polynomial]) -> None:
+        self._polynomials = list(polynomials)
+        self._replaced: list[tuple[Atom, Polynomial]] = []
+        self._axes: list[Axis] = []
+
+    def space(self) -> Space:
+        for axis in "xyz":
+            if self._used(Symbol(f"threadIdx.{axis}")):
+                self._threads(axis)
+        for axis in "xyz":
+            block = Symbol(f"blockIdx.{axis}")
+            if self._used(block):
+                whole = Symbol(f"block.{axis}")
+                self._replace(block, of(whole))
+                self._axes.append(Axis(whole, symbol(f"gridDim.{axis}")))
+        for axis_found in list(self._axes):
+            self._take_apart(axis_found)
+        return Space(tuple(self._axes), tuple(self._replaced))
+
+    def _used(self, atom: Atom) -> bool:
+        return any(p.has(atom) for p in self._polynomials)
+
+    def _replace(self, atom: Atom, by: Polynomial) -> None:
+        self._replaced.append((atom, by))
+        self._polynomials = [p.replace({atom: by}) for p in self._polynomials]
+
+    def _threads(self, axis: str) -> None:
+        thread = Symbol(f"threadIdx.{axis}")
+        extent = symbol(f"blockDim.{axis}")
+        divisor = self._common_divisor(thread)
+        if divisor is None:
+            self._pair(thread, extent, ())
+            return
+        width = number(divisor)
+        outer, inner = Symbol(f"threadIdx.{axis}/{divisor}"), Symbol(f"threadIdx.{axis}%{divisor}")
+        self._replace(Quotient(of(thread), width), of(outer))
+        self._replace(Remainder(of(thread), width), of(inner))
+        whole = (f"blockDim.{axis} % {divisor} == 0",)
+        self._pair(outer, divide(extent, width), whole)
+        self._pair(inner, width, whole)
+
+    def _common_divisor(self, thread: Symbol) -> int | None:
+        """The number by which every use of the thread index is divided, None for a plain use."""
+        divisors = {
+            atom.divisor.constant
+            for polynomial in self._polynomials
+            for atom in polynomial.atoms()
+            if not isinstance(atom, Symbol) and atom.dividend == of(thread)
+        }
+        if len(divisors) != 1 or (divisor := divisors.pop()) is None:
+            return None
+        gone = {
+            Quotient(of(thread), number(divisor)): number(0),
+            Remainder(of(thread), number(divisor)): number(0),
+        }
+        plain = any(p.replace(gone).has(thread) for p in self._polynomials)
+        return None if plain else divisor
+
+    def _pair(self, thread: Symbol, extent: Polynomial, conditions: tuple[str, ...]) -> None:
+        """Join a thread index with the block index that continues it."""
+        if not self._used(thread):
+            return
+        name = f"at:{thread.name}"
+        for axis in "xyz":
+            block = Symbol(f"blockIdx.{axis}")
+            stride = self._stride(thread, block)
+            if stride is None:
+                continue
+            moved = of(Symbol(name)) - stride * of(block)
+            after = [p.replace({thread: moved}) for p in self._polynomials]
+            if any(p.has(block) for p in after):
+                continue
+            self._replace(thread, moved)
+            if stride != extent:
+                conditions += (f"{extent.text()} == {stride.text()}",)
+            self._axes.append(
+                Axis(Symbol(name), symbol(f"gridDim.{axis}") * stride, conditions)
+            )
+            return
+        self._replace(thread, of(Symbol(name)))
+        self._axes.append(Axis(Symbol(name), extent, conditions))
+
+    def _stride(self, thread: Symbol, block: Symbol) -> Polynomial | None:
+        """How many threads one step of the block index is worth; None where it is no step."""
+        for polynomial in self._every():
+            by_thread, by_block = polynomial.linear_in(thread), polynomial.linear_in(block)
+            if by_thread is None or by_block is None:
+                continue
+            if by_thread[0].terms and by_block[0].terms:
+                stride = divide(by_block[0], by_thread[0])
+                plain = stride.constant is not None or stride.text().startswith("blockDim.")
+                if plain and len(stride.terms) == 1 and stride.sure_nonnegative:
+                    return stride
+        return None
+
+    def _every(self) -> Iterator[Polynomial]:
+        for polynomial in self._polynomials:
+            yield polynomial
+            for atom in polynomial.atoms():
+                if not isinstance(atom, Symbol):
+                    yield atom.dividend
+                    yield atom.divisor
+
+    def _take_apart(self, axis: Axis) -> None:
+        """An axis used as `i / n` and `i % n` is two axes."""
+        whole = of(axis.symbol)
+        divisors = [
+            atom.divisor
+            for polynomial in self._polynomials
+            for atom in polynomial.atoms()
+            if not isinstance(atom, Symbol) and atom.dividend == whole
+        ]
+        if not divisors or any(d != divisors[0] for d in divisors):
+            return
+        divisor = divisors[0]
+        outer, inner = Symbol(f"{axis.symbol.name}/"), Symbol(f"{axis.symbol.name}%")
+        self._replace(Quotient(whole, divisor), of(outer))
+        self._replace(Remainder(whole, divisor), of(inner))
+        self._replace(axis.symbol, of(outer) * divisor + of(inner))
+        self._axes.remove(axis)
+        full = (*axis.conditions, f"{axis.reach.text()} % ({divisor.text()}) == 0")
+        self._axes.append(Axis(outer, divide(axis.reach, divisor), full))
+        self._axes.append(Axis(inner, divisor, (), divisor))
+
+
+def find_space(polynomials: Iterable[Polynomial], guards: Sequence[Value]) -> Space:
+    """The coordinates behind these polynomials. Raises NotUnderstood for a guard that is no bound."""
+    bounds = [_bound(g) for g in guards]
+    space = _Finder([*polynomials, *bounds]).space()
+    axes = {axis.symbol: axis for axis in space.axes}
+    for bound in bounds:
+        placed = space.place(bound)
+        if (-placed - number(1)).sure_nonnegative:
+            continue
+        axis, limit = _guarded(placed, list(axes.values()))
+        if axis.guard is not None and axis.guard != limit:
+            raise NotUnderstood("two bounds on one coordinate")
+        axes[axis.symbol] = _with_guard(axis, limit)
+    return replace(space, axes=tuple(axes.values()))
+
+
+def _bound(guard: Value) -> Polynomial:
+    if not isinstance(guard, Below):
+        raise NotUnderstood("a condition that is no bound on a coordinate")
+    return guard.value
+
+
+def _guarded(bound: Polynomial, axes: Sequence[Axis]) -> tuple[Axis, Polynomial]:
+    """The axis that `bound < 0` limits, and the limit."""
+    touched = [a for a in axes if bound.has(a.symbol)]
+    if len(touched) == 2:
+        return _guarded_whole(bound, touched)
+    if len(touched) != 1:
+        raise NotUnderstood("a condition on several coordinates")
+    parts = bound.linear_in(touched[0].symbol)
+    if parts is None or parts[0] != number(1) or not (-parts[1]).sure_nonnegative:
+        raise NotUnderstood("a condition that is no upper bound")
+    return touched[0], -parts[1]
+
+
+def _guarded_whole(bound: Polynomial, touched: Sequence[Axis]) -> tuple[Axis, Polynomial]:
+    """`i < rows * columns` on an index that is taken apart by `columns` bounds the rows."""
+    outer, inner = sorted(touched, key=lambda a: a.symbol.name.endswith("%"))
+    if inner.guard is None or inner.symbol.name[:-1] != outer.symbol.name[:-1]:
+        raise NotUnderstood("a condition on several coordinates")
+    limit = of(outer.symbol) * inner.guard + of(inner.symbol) - bound
+    rows = divide(limit, inner.guard)
+    if any(not isinstance(atom, Symbol) for atom in rows.atoms()) or not rows.sure_nonnegative:
+        raise NotUnderstood("a bound that is no whole number of rows")
+    if rows.has(outer.symbol) or rows.has(inner.symbol):
+        raise NotUnderstood("a bound that is no whole number of rows")
+    return outer, rows
+
+
+def _with_guard(axis: Axis, limit: Polynomial) -> Axis:
+    """A taken-apart index need not reach a whole number of rows once it is bounded."""
+    if not axis.symbol.name.endswith("/"):
+        return replace(axis, guard=limit)
+    return replace(axis, guard=limit)

@@ -1,0 +1,244 @@
+"""Evaluates expressions to `values`: integers as polynomials, data as trees of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+
+from cudaops.recipes.affine import Polynomial, divide, number, remainder, symbol
+from cudaops.recipes.reading import syntax as s
+from cudaops.recipes.reading.tokens import NotUnderstood
+from cudaops.recipes.reading.values import (
+    INTEGERS,
+    Apply,
+    Below,
+    Literal,
+    Load,
+    Pointer,
+    SharedLoad,
+    Value,
+    Whole,
+    converted,
+    joint_type,
+    negated,
+)
+
+BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
+FUSED = frozenset({"fmaf", "fma", "__fmaf_rn", "__fma_rn"})
+_FLOAT_FUNCTIONS = frozenset({
+    "fmaxf", "fminf", "expf", "exp2f", "logf", "log2f", "tanhf", "sqrtf", "rsqrtf", "fabsf", "erff",
+    "powf", "sinf", "cosf", "cbrtf", "__expf", "__logf", "floorf", "ceilf", "roundf",
+})  # fmt: skip
+_OVERLOADED = frozenset({
+    "fmax", "fmin", "exp", "log", "tanh", "sqrt", "rsqrt", "fabs", "erf", "pow", "sin", "cos", "abs",
+    "max", "min", "floor", "ceil",
+})  # fmt: skip
+_SUFFIXES = {"": "int", "u": "unsigned", "l": "long long", "ll": "long long", "ul": "unsigned long long", "ull": "unsigned long long", "lu": "unsigned long long", "llu": "unsigned long long"}  # fmt: skip
+
+
+class Expressions:
+    """Evaluation against an environment; assignments are left to the statements' side."""
+
+    def __init__(
+        self,
+        env: MutableMapping[str, Value],
+        loadable: Callable[[str], None],
+        inline: Mapping[str, Callable[[tuple[Value, ...]], Value]],
+    ) -> None:
+        self.env = env
+        self._loadable = loadable
+        self._inline = inline
+
+    def value(self, node: s.Expression) -> Value:
+        """What the expression stands for. Raises NotUnderstood."""
+        match node:
+            case s.Number(text):
+                return literal(text)
+            case s.Name(text):
+                return self._name(text)
+            case s.Member(s.Name(base), axis) if base in BUILTINS and axis in ("x", "y", "z"):
+                return Whole(symbol(f"{base}.{axis}"), "unsigned")
+            case s.Index():
+                return self.load(self.place(node))
+            case s.Cast(to, operand):
+                return converted(self.value(operand), to)
+            case s.Unary(operator, operand):
+                return self._unary(operator, operand)
+            case s.Binary(operator, left, right):
+                return self.binary(operator, self.value(left), self.value(right))
+            case s.Choice(condition, yes, no):
+                return self._choice(condition, yes, no)
+            case s.Call(function, arguments):
+                return self._call(function, tuple(self.value(a) for a in arguments))
+        raise NotUnderstood(f"an expression of kind {type(node).__name__}")
+
+    def whole(self, node: s.Expression) -> Polynomial:
+        """The expression as a polynomial. Raises NotUnderstood where it depends on data."""
+        found = self.value(node)
+        if not isinstance(found, Whole):
+            raise NotUnderstood("an index that depends on data")
+        return found.value
+
+    def place(self, node: s.Expression) -> Pointer:
+        """Where `a[i]` or `*p` stands."""
+        if isinstance(node, s.Unary) and node.operator == "*":
+            found = self.value(node.operand)
+        elif isinstance(node, s.Index):
+            base = (
+                self.place(node.base) if isinstance(node.base, s.Index) else self.value(node.base)
+            )
+            found = self._indexed(base, self.whole(node.index))
+        else:
+            raise NotUnderstood("a place that is no array element")
+        if not isinstance(found, Pointer):
+            raise NotUnderstood("an index into what is no array")
+        return found
+
+    def load(self, place: Pointer) -> Value:
+        """What stands at this place."""
+        if place.shared:
+            return SharedLoad(place.array, place.indices, place.type)
+        self._loadable(place.array)
+        return Load(place.array, place.offset, place.type)
+
+    def binary(self, operator: str, left: Value, right: Value) -> Value:
+        """left operator right."""
+        if operator in ("&&", "||"):
+            return Apply(operator, (left, right), "bool")
+        if isinstance(left, Pointer) or isinstance(right, Pointer):
+            return _moved(operator, left, right)
+        if isinstance(left, Whole) and isinstance(right, Whole):
+            return _integers(operator, left, right)
+        if operator in ("<", "<=", ">", ">=", "==", "!="):
+            return Apply(operator, (left, right), "bool")
+        if operator not in ("+", "-", "*", "/"):
+            raise NotUnderstood(f"{operator} on data")
+        return Apply(operator, (left, right), joint_type(left.type, right.type))
+
+    def _name(self, text: str) -> Value:
+        if text in ("true", "false"):
+            return Whole(number(int(text == "true")), "bool")
+        if text not in self.env:
+            raise NotUnderstood(f"the name {text}")
+        return self.env[text]
+
+    def _indexed(self, base: Value, index: Polynomial) -> Value:
+        if not isinstance(base, Pointer):
+            raise NotUnderstood("an index into what is no array")
+        if base.shared:
+            return Pointer(base.array, base.offset, base.type, True, (*base.indices, index))
+        return Pointer(base.array, base.offset + index, base.type)
+
+    def _unary(self, operator: str, operand: s.Expression) -> Value:
+        if operator == "&":
+            return self.place(operand)
+        value = self.value(operand)
+        if operator == "*" and isinstance(value, Pointer):
+            return self.load(value)
+        if operator == "+":
+            return value
+        if operator == "!":
+            return negated(value)
+        if operator == "-" and isinstance(value, Whole):
+            return Whole(-value.value, value.type)
+        if operator == "-" and not isinstance(value, Pointer):
+            return Apply("neg", (value,), joint_type(value.type, value.type))
+        raise NotUnderstood(f"{operator} on a {value.type}")
+
+    def _choice(self, condition: s.Expression, yes: s.Expression, no: s.Expression) -> Value:
+        test, left, right = self.value(condition), self.value(yes), self.value(no)
+        if isinstance(left, Whole) and isinstance(right, Whole):
+            raise NotUnderstood("an index that depends on a condition")
+        return Apply("?:", (test, left, right), joint_type(left.type, right.type))
+
+    def _call(self, function: str, arguments: tuple[Value, ...]) -> Value:
+        if function in self._inline:
+            return self._inline[function](arguments)
+        if function == "__ldg" and len(arguments) == 1 and isinstance(arguments[0], Pointer):
+            return self.load(arguments[0])
+        if any(isinstance(a, Pointer | Below) for a in arguments):
+            raise NotUnderstood(f"a call of {function}")
+        if function in FUSED and len(arguments) == 3:
+            kind = "float" if function in ("fmaf", "__fmaf_rn") else _joint(arguments)
+            return Apply("fma", arguments, kind)
+        if function in _FLOAT_FUNCTIONS:
+            return Apply(function, arguments, "float")
+        if function in _OVERLOADED and not any(isinstance(a, Whole) for a in arguments):
+            return Apply(function, arguments, _joint(arguments))
+        raise NotUnderstood(f"a call of {function}")
+
+
+def literal(text: str) -> Value:
+    """A number as written."""
+    plain = text.replace("'", "").lower()
+    if plain.startswith("0x") or not any(c in plain for c in ".ef"):
+        digits = plain.rstrip("ul")
+        base = 16 if plain.startswith("0x") else 8 if len(digits) > 1 and digits[0] == "0" else 10
+        return Whole(number(int(digits, base)), _SUFFIXES[plain[len(digits) :]])
+    return Literal(text.replace("'", ""), "float" if plain.endswith("f") else "double")
+
+
+def _joint(arguments: tuple[Value, ...]) -> str:
+    kind = "bool"
+    for argument in arguments:
+        kind = joint_type(kind, argument.type)
+    return kind
+
+
+def _moved(operator: str, left: Value, right: Value) -> Value:
+    """A pointer plus or minus an integer."""
+    if operator == "+" and isinstance(right, Pointer):
+        left, right = right, left
+    if (
+        not isinstance(left, Pointer)
+        or left.shared
+        or not isinstance(right, Whole)
+        or operator not in ("+", "-")
+    ):
+        raise NotUnderstood("pointer arithmetic")
+    offset = right.value if operator == "+" else -right.value
+    return Pointer(left.array, left.offset + offset, left.type)
+
+
+def _integers(operator: str, left: Whole, right: Whole) -> Value:
+    kind = joint_type(left.type, right.type)
+    a, b = left.value, right.value
+    match operator:
+        case "+":
+            return Whole(a + b, kind)
+        case "-":
+            return Whole(a - b, kind)
+        case "*":
+            return Whole(a * b, kind)
+        case "/" | "%" if a.sure_nonnegative and b.sure_nonnegative:
+            return Whole((divide if operator == "/" else remainder)(a, b), kind)
+        case "<<" if b.constant is not None and 0 <= b.constant < 31:
+            return Whole(a * number(1 << b.constant), kind)
+        case ">>" if b.constant is not None and 0 <= b.constant < 31 and a.sure_nonnegative:
+            return Whole(divide(a, number(1 << b.constant)), kind)
+        case "&" if b.constant is not None and _is_mask(b.constant) and a.sure_nonnegative:
+            return Whole(remainder(a, number(b.constant + 1)), kind)
+    return _comparison(operator, a, b)
+
+
+def _comparison(operator: str, a: Polynomial, b: Polynomial) -> Value:
+    match operator:
+        case "<":
+            return Below(a - b)
+        case ">":
+            return Below(b - a)
+        case "<=":
+            return Below(a - b - number(1))
+        case ">=":
+            return Below(b - a - number(1))
+        case "==" | "!=":
+            return Apply(operator, (Whole(a), Whole(b)), "bool")
+    raise NotUnderstood(f"{operator} on integers")
+
+
+def _is_mask(value: int) -> bool:
+    return value > 0 and value & (value + 1) == 0
+
+
+def integer_type(kind: str) -> bool:
+    """Whether values of this type are followed as polynomials."""
+    return kind in INTEGERS

@@ -1,0 +1,188 @@
+"""What a report says, in words and in order; the terminal and Markdown reports only set it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+from typing import NamedTuple
+
+from cudaops.domain.judgement import Attempt, Gate
+from cudaops.domain.profile import Roofline, Verdict
+from cudaops.domain.run import ProfileSummary, RunRecord
+from cudaops.reports.quantities import (
+    Clock,
+    microseconds,
+    milliseconds,
+    one_line,
+    quantity,
+    significant,
+    times_faster,
+)
+
+TIMED_GATES = ("physical_floor", "speedup")
+"""Gates whose numbers rest on a time, and so on its source."""
+
+
+class EvidenceRow(NamedTuple):
+    """One comparison of the verdict."""
+
+    label: str
+    value: str
+    comparison: str
+    source: str
+
+
+class AttemptRow(NamedTuple):
+    """One candidate that was tried."""
+
+    number: str
+    what: str
+    outcome: str
+    time: str
+    speedup: str
+    why: str
+
+
+class GateRow(NamedTuple):
+    """One gate, its sentence and its numbers."""
+
+    passed: bool
+    name: str
+    summary: str
+    numbers: str
+
+
+def clock_of(record: RunRecord) -> Clock:
+    """Source of every time in this record."""
+    return Clock(record.time_source, record.device)
+
+
+def kernel_of(record: RunRecord) -> str:
+    """The kernel's name, the file's where the run ended before one was chosen."""
+    if record.program is not None:
+        return record.program.kernel
+    return record.options.kernel or PurePath(record.options.source).name
+
+
+def headline(record: RunRecord) -> str:
+    """The outcome in one sentence, times with their source."""
+    kernel, clock, verify = kernel_of(record), clock_of(record), record.verify
+    if record.outcome in ("accepted", "provisional"):
+        return (
+            f"{kernel}: {times_faster(verify.speedup, clock)} faster, "
+            f"{milliseconds(verify.baseline_kernel_ms, clock)} to "
+            f"{milliseconds(verify.candidate_kernel_ms, clock)}"
+        )
+    return f"{kernel}: {one_line(record.reason)}"
+
+
+def meaning(record: RunRecord) -> str:
+    """What the outcome's word promises."""
+    bar = f"{record.options.policy.min_speedup:g}×"
+    return {
+        "accepted": f"every gate passed; measured faster than {bar} "
+        f"at {record.options.policy.confidence:.0%} confidence",
+        "provisional": f"every gate passed; the time is a model's, so it stays provisional "
+        f"(bar {bar})",
+        "nothing_found": f"no candidate passed every gate and {bar}",
+        "failed": "the run ended before it could judge a candidate",
+    }[record.outcome]
+
+
+def evidence_rows(verdict: Verdict, summary: ProfileSummary) -> list[EvidenceRow]:
+    """The comparisons a verdict rests on, each value with its source."""
+    rows = []
+    for item in verdict.evidence:
+        metric = summary.baseline.metrics.get(item.metric)
+        source = metric.source if metric is not None else verdict.source
+        rows.append(
+            EvidenceRow(
+                one_line(item.label),
+                quantity(item.value, item.unit),
+                f"{item.comparison} {quantity(item.threshold, item.unit)}",
+                str(Clock(source, summary.baseline.device)),
+            )
+        )
+    return rows
+
+
+def roofline_sentence(roofline: Roofline | None, clock: Clock) -> str:
+    """How far the kernel is from what the device allows for its work."""
+    if roofline is None:
+        return "Distance to the roofline unknown: operations or bytes were not counted."
+    resource = "arithmetic" if roofline.bound == "compute" else "memory bandwidth"
+    intensity = significant(roofline.arithmetic_intensity_flop_per_byte, 3)
+    return (
+        f"{significant(roofline.attained_pct, 3)} % of the {resource} roofline ({clock}): "
+        f"{clock.device} needs at least {significant(roofline.floor_us)} µs by its published peaks "
+        f"for {significant(roofline.flops / 1e9, 3)} GFLOP and "
+        f"{significant(roofline.dram_bytes / 1e6, 3)} MB ({intensity} FLOP/byte)."
+    )
+
+
+def attempt_rows(record: RunRecord) -> list[AttemptRow]:
+    """What was tried, in order."""
+    return [_attempt_row(attempt, record.device) for attempt in record.attempts]
+
+
+def _attempt_row(attempt: Attempt, device: str) -> AttemptRow:
+    judgement = attempt.judgement
+    tuned = " ".join(f"{name}={value}" for name, value in sorted(attempt.tuned.items()))
+    tried = f"{attempt.configurations_tried} configurations"
+    parts = [one_line(attempt.title), attempt.proposer, tuned]
+    if attempt.configurations_tried > 1:
+        parts.append(f"best of {tried}")
+    time, speedup = "not timed", "not timed"
+    if judgement.time_source is not None:
+        clock = Clock(judgement.time_source, device)
+        time = microseconds(attempt.candidate_us, clock)
+        speedup = times_faster(judgement.speedup, clock)
+    why = one_line(judgement.reason if judgement.outcome == "rejected" else attempt.lesson)
+    return AttemptRow(
+        str(attempt.iteration), ", ".join(p for p in parts if p), judgement.outcome, time, speedup, why
+    )
+
+
+def gate_rows(gates: tuple[Gate, ...], clock: Clock) -> list[GateRow]:
+    """Gates in the order they ran, every number with its name."""
+    return [
+        GateRow(gate.passed, gate.name, one_line(gate.summary), _numbers(gate, clock)) for gate in gates
+    ]
+
+
+def _numbers(gate: Gate, clock: Clock) -> str:
+    text = ", ".join(f"{name} {significant(value)}" for name, value in gate.numbers.items())
+    return f"{text} ({clock})" if text and gate.name in TIMED_GATES else text
+
+
+def files(record: RunRecord) -> list[tuple[str, str]]:
+    """Name and purpose of what the run left in its folder."""
+    kept = [("report.md", "this report"), ("run.json", "the whole record, for machines")]
+    if record.best is not None:
+        kept = [
+            ("best.cu", "drop-in replacement for the author's file"),
+            ("best.patch", "the same as a patch"),
+            ("certificate.json", "what someone else needs to re-verify it"),
+            *kept,
+        ]
+    return [*kept, ("iterations/", "every candidate with its judgement")]
+
+
+def next_steps(record: RunRecord) -> list[str]:
+    """What a person can do now; commands are whole lines that start with `$ `."""
+    folder, source = PurePath(record.options.out), shlex.quote(record.options.source)
+    if record.outcome in ("accepted", "provisional"):
+        best = shlex.quote(str(folder / "best.cu"))
+        steps = [f"$ diff -u {source} {best}"]
+        if record.outcome == "provisional":
+            steps = ["Time both on the GPU it is meant for; only that makes it more than provisional:"]
+            steps += [
+                f"$ nvcc -O3 -arch={record.sm_arch} {source} -o baseline && ./baseline",
+                f"$ nvcc -O3 -arch={record.sm_arch} {best} -o candidate && ./candidate",
+            ]
+        return steps
+    if record.outcome == "nothing_found" and record.attempts:
+        return ["Each attempt above says why it was turned down; --min-speedup sets the bar."]
+    if record.outcome == "nothing_found":
+        return ["The verdict above says what a rewrite by hand should go for."]
+    return ["Mend what the reason names and run again."]

@@ -1,0 +1,155 @@
+"""report.md: the same facts as the terminal's, for a repository or a mail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudaops.domain.run import ProfileSummary, RunRecord
+from cudaops.reports import facts
+from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
+
+
+def run_report(record: RunRecord) -> str:
+    """The whole report as Markdown. Text of the author or a model never becomes markup."""
+    sections = [_head(record)]
+    if record.profile is not None:
+        sections.append(_profile(record.profile))
+    if record.research is not None:
+        sections.append(_research(record))
+    if record.attempts:
+        rows = [tuple(row) for row in facts.attempt_rows(record)]
+        header = ("no.", "what", "outcome", "time", "speedup", "why")
+        sections.append("## What was tried\n\n" + _table(header, rows))
+    sections += [_gates(record), _rewrite(record)]
+    if record.notices:
+        sections.append("## Notices\n\n" + _bullets(record.notices))
+    sections += [_files(record), _how(record)]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _head(record: RunRecord) -> str:
+    lines = [
+        f"# {_text(facts.kernel_of(record))}: {record.outcome.replace('_', ' ')}",
+        f"**{_text(facts.headline(record))}**",
+        _text(f"{facts.meaning(record)}. {record.reason}"),
+    ]
+    if record.time_source == "modelled":
+        lines.append(
+            f"> Every time and speedup here is **modelled** for {record.device}, not measured: no GPU "
+            "took part. Correctness was checked by running the kernels."
+        )
+    return "\n\n".join(lines)
+
+
+def _profile(summary: ProfileSummary) -> str:
+    verdict, baseline = summary.verdict_detail, summary.baseline
+    clock = Clock(baseline.source, baseline.device)
+    rows = [tuple(row) for row in facts.evidence_rows(verdict, summary)]
+    parts = [
+        f"## What limits `{baseline.kernel}`",
+        f"**{_text(verdict.summary)}** ({verdict.bottleneck_class.replace('_', ' ')})",
+        _table(("metric", "value", "threshold", "source"), rows),
+        f"One launch: {microseconds(baseline.duration_us, clock)}. "
+        + _text(facts.roofline_sentence(verdict.roofline, clock)),
+        f"What helps: {_text(verdict.relief)}",
+    ]
+    if summary.best is not None and summary.best_verdict is not None:
+        best_clock = Clock(summary.best.source, summary.best.device)
+        parts.append(
+            f"After the rewrite: {_text(summary.best_verdict.summary)} One launch: "
+            f"{microseconds(summary.best.duration_us, best_clock)}. "
+            + _text(facts.roofline_sentence(summary.best_verdict.roofline, best_clock))
+        )
+    if baseline.hot_lines:
+        hot = [
+            (f"{h.share_pct:.0f} %", str(h.location), one_line(h.text), one_line(h.note))
+            for h in baseline.hot_lines
+        ]
+        parts.append(f"Where the cost is ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot))
+    return "\n\n".join([*parts, _metrics(summary), _bullets(baseline.notes)]).rstrip()
+
+
+def _metrics(summary: ProfileSummary) -> str:
+    device = summary.baseline.device
+    rows = [
+        (name, quantity(metric.value, metric.unit), str(Clock(metric.source, device)))
+        for name, metric in sorted(summary.baseline.metrics.items())
+    ]
+    title = f"<details><summary>All {summary.metrics_parsed} metrics</summary>\n\n"
+    return title + _table(("metric", "value", "source"), rows) + "\n\n</details>"
+
+
+def _research(record: RunRecord) -> str:
+    assert record.research is not None
+    findings = record.research
+    parts = ["## What the notes say", _text(findings.summary)]
+    if findings.degraded:
+        parts.append(f"Degraded: {_text(findings.degraded)}")
+    parts.append(
+        _bullets([f"{c.title}, {c.heading} ({c.note}). Source: {c.source}" for c in findings.citations])
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _gates(record: RunRecord) -> str:
+    gates = record.judgement.gates if record.judgement is not None else record.verify.gates
+    rows = [
+        ("pass" if row.passed else "FAIL", row.name, row.summary, row.numbers)
+        for row in facts.gate_rows(gates, facts.clock_of(record))
+    ]
+    return "## Gates\n\n" + _table(("", "gate", "what came out", "numbers"), rows) if rows else ""
+
+
+def _rewrite(record: RunRecord) -> str:
+    if record.best is None:
+        return ""
+    tuned = ", ".join(f"{name}={value}" for name, value in sorted(record.best.values().items()))
+    fence = "`" * (3 + max((len(run) for run in _backtick_runs(record.best.source)), default=0))
+    return (
+        f"## The rewrite\n\n{_text(record.best.title)}, proposed by {_text(record.best.proposer)}"
+        f"{f', tuned {tuned}' if tuned else ''}. {_text(record.best.why)}\n\n"
+        f"{fence}cuda\n{record.best.source.rstrip()}\n{fence}"
+    )
+
+
+def _files(record: RunRecord) -> str:
+    return "## Files\n\n" + _table(("file", "what it is"), facts.files(record))
+
+
+def _how(record: RunRecord) -> str:
+    facts_of_run = [
+        ("run", record.run_id),
+        ("date", record.date),
+        ("cudaops", record.cudaops_version),
+        ("executor", f"{record.executor}, times {facts.clock_of(record)}"),
+        ("target", f"{record.device}, {record.sm_arch}"),
+        ("took", f"{record.loop_time_seconds:.1f} s"),
+        *((f"took: {stage}", f"{seconds:.1f} s") for stage, seconds in record.seconds_by_stage.items()),
+        *sorted(record.tools.items()),
+    ]
+    return "## How it was made\n\n" + _table(("", ""), facts_of_run)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {_text(line)}" for line in lines)
+
+
+def _text(text: str) -> str:
+    escaped = one_line(text, 2000)
+    for character in ("\\", "`", "*", "_", "|", "<", "[", "#"):
+        escaped = escaped.replace(character, "\\" + character)
+    return escaped
+
+
+def _backtick_runs(text: str) -> list[str]:
+    runs, current = [], ""
+    for character in text:
+        current = current + "`" if character == "`" else ""
+        runs.append(current)
+    return [run for run in runs if run]

@@ -1,0 +1,55 @@
+"""Live progress: one line an event, who is at work and what was found, with the time since start."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from cudaops.domain.run import Event
+from cudaops.reports.quantities import one_line
+
+_STYLES = {"finished": "", "progress": "dim", "started": "dim", "notice": "yellow", "failed": "red"}
+_AGENT_WIDTH = 10
+
+
+class Progress:
+    """Prints events to a console. On a terminal a spinner stands for the agent at work; elsewhere
+    every event is a plain line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+        self._status: Status | None = None
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._status = self._console.status("starting")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        if event.kind == "started" and self._status is not None:
+            self._status.update(Text(f"{event.agent}: {one_line(event.message, 120)}"))
+            return
+        elapsed = time.monotonic() - self._began
+        line = Text.assemble(
+            (f"{elapsed:7.1f} s  ", "dim"),
+            (f"{event.agent:<{_AGENT_WIDTH}}  ", "cyan"),
+            (one_line(event.message), _STYLES[event.kind]),
+        )
+        self._console.print(line, soft_wrap=True)

@@ -1,0 +1,78 @@
+"""Numbers as a person reads them. No time or speedup is ever written without its source (D5)."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Literal, NamedTuple
+
+TimeSource = Literal["cuda_event", "cupti", "ncu", "modelled"]
+
+_SOURCE_WORDS: dict[str, str] = {
+    "cuda_event": "measured on {device}, CUDA events",
+    "cupti": "measured on {device}, CUPTI",
+    "ncu": "measured on {device}, ncu",
+    "ptxas": "from ptxas",
+    "launch": "of the launch",
+    "measured": "measured on {device}",
+    "modelled": "modelled for {device}",
+}
+
+
+class Clock(NamedTuple):
+    """Where a time comes from."""
+
+    source: str
+    """A `Measurement.source`, `Metric.source` or `Profile.source`."""
+    device: str
+
+    def __str__(self) -> str:
+        return _SOURCE_WORDS[self.source].format(device=self.device)
+
+
+def milliseconds(value_ms: float | None, clock: Clock) -> str:
+    """`1.185 ms (modelled for A10)`; `not timed` where there is no time."""
+    return "not timed" if value_ms is None else f"{significant(value_ms)} ms ({clock})"
+
+
+def microseconds(value_us: float | None, clock: Clock) -> str:
+    """A time given in microseconds, written in the unit that keeps it short."""
+    if value_us is None:
+        return "not timed"
+    if value_us >= 1000:
+        return milliseconds(value_us / 1000, clock)
+    return f"{significant(value_us)} µs ({clock})"
+
+
+def times_faster(ratio: float | None, clock: Clock) -> str:
+    """`5.56× (modelled for A10)`; `not timed` where there is no ratio."""
+    return "not timed" if ratio is None else f"{ratio:.2f}× ({clock})"
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """The value with so many significant digits, thousands separated, never in scientific form
+    between 0.0001 and a million."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return str(value)
+    magnitude = abs(value)
+    if magnitude and not 1e-4 <= magnitude < 1e6:
+        return f"{value:.{digits - 1}e}"
+    if value == int(value):
+        return f"{int(value):,}"
+    decimals = max(0, digits - len(str(int(magnitude)))) if magnitude >= 1 else digits
+    return f"{value:,.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit: `97.2 %`, `3 sectors`."""
+    return f"{significant(value, 3)} {unit}".rstrip()
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """Text of unknown origin as one printable line: no control character reaches a terminal."""
+    printable = "".join(
+        " " if character.isspace() else character
+        for character in text
+        if character.isspace() or not unicodedata.category(character).startswith("C")
+    )
+    flat = " ".join(printable.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

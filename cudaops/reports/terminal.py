@@ -1,0 +1,161 @@
+"""The summary a person reads when a run ends: a rich renderable made from the record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from cudaops.domain.judgement import Gate
+from cudaops.domain.run import ProfileSummary, RunRecord
+from cudaops.reports import facts
+from cudaops.reports.quantities import Clock, microseconds, one_line
+
+_OUTCOME_STYLE = {
+    "accepted": "bold green",
+    "provisional": "bold yellow",
+    "nothing_found": "bold cyan",
+    "failed": "bold red",
+}
+
+
+def run_summary(record: RunRecord) -> RenderableType:
+    """Outcome, verdict, attempts, gates, notices, files and next steps, in that order."""
+    parts: list[RenderableType] = [_outcome(record)]
+    if record.profile is not None:
+        parts += profile_parts(record.profile)
+    if record.research is not None and record.research.citations:
+        parts += [_heading("Notes it leaned on"), _notes(record)]
+    if record.attempts:
+        parts += [_heading("What was tried"), _attempts(record)]
+    gates = record.judgement.gates if record.judgement is not None else record.verify.gates
+    if gates:
+        parts += [_heading("Gates"), gate_table(gates, facts.clock_of(record))]
+    if record.notices:
+        parts += [_heading("Notices"), _lines(record.notices)]
+    parts += [_heading(f"Files in {record.options.out}"), _files(record)]
+    parts += [_heading("What to do next"), _lines(facts.next_steps(record))]
+    return Group(*parts)
+
+
+def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
+    """The verdict with its evidence, the roofline and the lines of source that cost most."""
+    verdict, baseline = summary.verdict_detail, summary.baseline
+    clock = Clock(baseline.source, baseline.device)
+    parts: list[RenderableType] = [
+        _heading(f"What limits {baseline.kernel}"),
+        _indented(Text(one_line(verdict.summary, 600), style="bold")),
+        _evidence(summary),
+        _indented(Text(f"One launch: {microseconds(baseline.duration_us, clock)}.")),
+        _indented(Text(facts.roofline_sentence(verdict.roofline, clock))),
+        _indented(Text(f"What helps: {one_line(verdict.relief, 600)}")),
+        _indented(Text(f"{summary.metrics_parsed} metrics known; those not listed are unknown.")),
+    ]
+    if summary.best is not None and summary.best_verdict is not None:
+        parts += _after(summary, clock)
+    if baseline.hot_lines:
+        parts += [_heading(f"Where the cost is ({clock})"), _hot_lines(summary)]
+    return [*parts, *(_indented(Text(f"Note: {one_line(note)}")) for note in baseline.notes)]
+
+
+def gate_table(gates: Sequence[Gate], clock: Clock) -> RenderableType:
+    """Every gate with its numbers."""
+    table = _columns("mark", "gate", "what came out")
+    for row in facts.gate_rows(tuple(gates), clock):
+        mark = Text("pass", style="green") if row.passed else Text("FAIL", style="bold red")
+        detail = Text(row.summary)
+        if row.numbers:
+            detail.append(f"\n{row.numbers}", style="dim")
+        table.add_row(mark, Text(row.name), detail)
+    return _indented(table)
+
+
+def _outcome(record: RunRecord) -> RenderableType:
+    title = Text.assemble(
+        (record.outcome.replace("_", " ").upper(), _OUTCOME_STYLE[record.outcome]),
+        "  ",
+        (facts.headline(record), "bold"),
+    )
+    took = Text(f"{facts.meaning(record)}; took {record.loop_time_seconds:.1f} s", style="dim")
+    return Group(Text(""), title, took)
+
+
+def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
+    best, verdict = summary.best, summary.best_verdict
+    assert best is not None
+    assert verdict is not None
+    return [
+        _heading("What limits the best rewrite"),
+        _indented(Text(one_line(verdict.summary, 600))),
+        _indented(Text(f"One launch: {microseconds(best.duration_us, clock)}.")),
+        _indented(Text(facts.roofline_sentence(verdict.roofline, clock))),
+    ]
+
+
+def _evidence(summary: ProfileSummary) -> RenderableType:
+    table = _columns("metric", "value", "bar", "source")
+    for row in facts.evidence_rows(summary.verdict_detail, summary):
+        table.add_row(Text(row.label), Text(row.value), Text(row.comparison), Text(row.source, style="dim"))
+    return _indented(table)
+
+
+def _hot_lines(summary: ProfileSummary) -> RenderableType:
+    table = _columns("share", "where", "what")
+    for line in summary.baseline.hot_lines[:5]:
+        what = Text(one_line(line.text, 120))
+        what.append(f"\n{one_line(line.note)}", style="dim")
+        table.add_row(Text(f"{line.share_pct:.0f} %"), Text(str(line.location)), what)
+    return _indented(table)
+
+
+def _notes(record: RunRecord) -> RenderableType:
+    assert record.research is not None
+    table = _columns("note", "section", "source")
+    for citation in record.research.citations:
+        table.add_row(
+            Text(one_line(citation.title)),
+            Text(one_line(citation.heading)),
+            Text(one_line(citation.source, 160), style="dim"),
+        )
+    return _indented(table)
+
+
+def _attempts(record: RunRecord) -> RenderableType:
+    table = _columns("no", "what", "outcome")
+    for row in facts.attempt_rows(record):
+        outcome = Text(row.outcome, style="green" if row.outcome != "rejected" else "red")
+        what = Text(row.what)
+        if row.time != "not timed":
+            what.append(f"\n{row.time}, {row.speedup}")
+        what.append(f"\n{row.why}", style="dim")
+        table.add_row(Text(row.number), what, outcome)
+    return _indented(table)
+
+
+def _files(record: RunRecord) -> RenderableType:
+    table = _columns("name", "purpose")
+    for name, purpose in facts.files(record):
+        table.add_row(Text(name), Text(purpose, style="dim"))
+    return _indented(table)
+
+
+def _columns(*names: str) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _heading(text: str) -> RenderableType:
+    return Group(Text(""), Text(one_line(text), style="bold cyan"))
+
+
+def _lines(lines: Sequence[str]) -> RenderableType:
+    return _indented(Group(*(Text(one_line(line), overflow="fold") for line in lines)))
+
+
+def _indented(what: RenderableType) -> RenderableType:
+    return Padding(what, (0, 0, 0, 2))

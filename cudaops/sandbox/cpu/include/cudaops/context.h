@@ -1,0 +1,45 @@
+// What device code sees of the machine: its indices, barriers and warp operations.
+// Defined in the runtime object; every function notes its return address as the author's site.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "vector_types.h"
+
+#define CUDAOPS_TLS __attribute__((tls_model("local-exec")))
+
+extern __thread uint3 threadIdx CUDAOPS_TLS;
+extern __thread uint3 blockIdx CUDAOPS_TLS;
+extern __thread dim3 blockDim CUDAOPS_TLS;
+extern __thread dim3 gridDim CUDAOPS_TLS;
+static constexpr int warpSize = 32;
+
+void __syncthreads();
+int __syncthreads_count(int predicate);
+int __syncthreads_and(int predicate);
+int __syncthreads_or(int predicate);
+void __syncwarp(unsigned mask = 0xffffffffu);
+unsigned __activemask();
+void __nanosleep(unsigned nanoseconds);
+long long clock64();
+
+namespace cudaops {
+
+enum class Space : unsigned char { Global, Shared, Local, Program, Host };
+
+// Mask 0 stands for the lanes that are there: the operations without `_sync`.
+unsigned long long warp_shuffle(unsigned mask, unsigned long long value, unsigned source);
+unsigned warp_ballot(unsigned mask, bool predicate, unsigned* members);
+unsigned warp_match(unsigned mask, unsigned long long value);
+// Every lane's value, in lane order; returns the lanes that took part.
+unsigned warp_gather(unsigned mask, unsigned long long value, unsigned long long* all);
+
+unsigned lane();
+void spin();  // called when an atomic operation found the value it did not want
+size_t dynamic_shared_bytes();
+
+#ifdef CUDAOPS_INSTRUMENTED
+void note_atomic(const volatile void* address, unsigned size, const void* pc);
+#endif
+
+}  // namespace cudaops

@@ -1,0 +1,103 @@
+// Mathematical functions that CUDA has and <math.h> has not. Fast variants (`__expf`) are computed
+// as exactly as the ordinary ones: what is approximate on a GPU is not made wrong on purpose here.
+#pragma once
+#include <cmath>
+#include <math.h>
+#include <stdlib.h>
+
+#include "intrinsics.h"
+
+CUDAOPS_FN float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+CUDAOPS_FN double rsqrt(double x) { return 1.0 / sqrt(x); }
+CUDAOPS_FN float rsqrt(float x) { return rsqrtf(x); }
+CUDAOPS_FN float rcbrtf(float x) { return 1.0f / cbrtf(x); }
+CUDAOPS_FN double rcbrt(double x) { return 1.0 / cbrt(x); }
+CUDAOPS_FN float fdividef(float a, float b) { return a / b; }
+CUDAOPS_FN float __fdividef(float a, float b) { return a / b; }
+CUDAOPS_FN float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
+
+#define CUDAOPS_FAST(name, exact) CUDAOPS_FN float name(float x) { return exact(x); }
+CUDAOPS_FAST(__expf, expf)
+CUDAOPS_FAST(__logf, logf)
+CUDAOPS_FAST(__log2f, log2f)
+CUDAOPS_FAST(__log10f, log10f)
+CUDAOPS_FAST(__sinf, sinf)
+CUDAOPS_FAST(__cosf, cosf)
+CUDAOPS_FAST(__tanf, tanf)
+CUDAOPS_FAST(__tanhf, tanhf)
+CUDAOPS_FAST(__frsqrt_rn, rsqrtf)
+#undef CUDAOPS_FAST
+CUDAOPS_FN float __powf(float x, float y) { return powf(x, y); }
+CUDAOPS_FN float __exp10f(float x) { return (float)pow(10.0, (double)x); }
+// glibc declares exp10 and exp10f, sincos and sincosf.
+CUDAOPS_FN void __sincosf(float x, float* s, float* c) { *s = sinf(x); *c = cosf(x); }
+
+namespace cudaops { static constexpr double pi = 3.14159265358979323846; }
+CUDAOPS_FN double sinpi(double x) { return sin(cudaops::pi * x); }
+CUDAOPS_FN double cospi(double x) { return cos(cudaops::pi * x); }
+CUDAOPS_FN float sinpif(float x) { return (float)sinpi((double)x); }
+CUDAOPS_FN float cospif(float x) { return (float)cospi((double)x); }
+CUDAOPS_FN void sincospi(double x, double* s, double* c) { *s = sinpi(x); *c = cospi(x); }
+CUDAOPS_FN void sincospif(float x, float* s, float* c) { *s = sinpif(x); *c = cospif(x); }
+CUDAOPS_FN double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
+CUDAOPS_FN float normcdff(float x) { return (float)normcdf((double)x); }
+CUDAOPS_FN double rhypot(double x, double y) { return 1.0 / hypot(x, y); }
+CUDAOPS_FN float rhypotf(float x, float y) { return 1.0f / hypotf(x, y); }
+CUDAOPS_FN double norm3d(double x, double y, double z) { return sqrt(x * x + y * y + z * z); }
+CUDAOPS_FN float norm3df(float x, float y, float z) { return (float)norm3d(x, y, z); }
+CUDAOPS_FN double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
+CUDAOPS_FN float rnorm3df(float x, float y, float z) { return (float)rnorm3d(x, y, z); }
+CUDAOPS_FN double norm4d(double x, double y, double z, double w) { return sqrt(x * x + y * y + z * z + w * w); }
+CUDAOPS_FN float norm4df(float x, float y, float z, float w) { return (float)norm4d(x, y, z, w); }
+
+// `_rn` operations are never contracted into a fused multiply-add.
+#define CUDAOPS_ROUNDED(T, d)                                                             \
+  CUDAOPS_FN T __##d##add_rn(T a, T b) { return __builtin_assoc_barrier(a + b); }         \
+  CUDAOPS_FN T __##d##sub_rn(T a, T b) { return __builtin_assoc_barrier(a - b); }         \
+  CUDAOPS_FN T __##d##mul_rn(T a, T b) { return __builtin_assoc_barrier(a * b); }         \
+  CUDAOPS_FN T __##d##div_rn(T a, T b) { return a / b; }
+CUDAOPS_ROUNDED(float, f)
+CUDAOPS_ROUNDED(double, d)
+#undef CUDAOPS_ROUNDED
+CUDAOPS_FN float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+CUDAOPS_FN double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+CUDAOPS_FN float __fsqrt_rn(float x) { return sqrtf(x); }
+CUDAOPS_FN double __dsqrt_rn(double x) { return sqrt(x); }
+CUDAOPS_FN float __frcp_rn(float x) { return 1.0f / x; }
+CUDAOPS_FN double __drcp_rn(double x) { return 1.0 / x; }
+
+// Conversions: the suffix names the rounding. Out of range saturates, not-a-number gives 0 (PTX `cvt`).
+namespace cudaops {
+template <class To, class From>
+CUDAOPS_FN To saturating(From x) {
+  constexpr To low = std::is_signed<To>::value ? (To)1 << (sizeof(To) * 8 - 1) : 0;
+  constexpr To high = (To)~low;
+  if (x != x) return 0;
+  if (x <= (From)low) return low;
+  if (x >= (From)high) return high;
+  return (To)x;
+}
+}  // namespace cudaops
+#define CUDAOPS_CONVERT(name, To, From)                                                   \
+  CUDAOPS_FN To name##_rn(From x) { return cudaops::saturating<To>(nearbyint(x)); }       \
+  CUDAOPS_FN To name##_rz(From x) { return cudaops::saturating<To>(trunc(x)); }           \
+  CUDAOPS_FN To name##_ru(From x) { return cudaops::saturating<To>(ceil(x)); }            \
+  CUDAOPS_FN To name##_rd(From x) { return cudaops::saturating<To>(floor(x)); }
+CUDAOPS_CONVERT(__float2int, int, float)
+CUDAOPS_CONVERT(__float2uint, unsigned, float)
+CUDAOPS_CONVERT(__float2ll, long long, float)
+CUDAOPS_CONVERT(__float2ull, unsigned long long, float)
+CUDAOPS_CONVERT(__double2int, int, double)
+CUDAOPS_CONVERT(__double2uint, unsigned, double)
+CUDAOPS_CONVERT(__double2ll, long long, double)
+CUDAOPS_CONVERT(__double2ull, unsigned long long, double)
+#undef CUDAOPS_CONVERT
+CUDAOPS_FN float __int2float_rn(int x) { return (float)x; }
+CUDAOPS_FN float __uint2float_rn(unsigned x) { return (float)x; }
+CUDAOPS_FN float __ll2float_rn(long long x) { return (float)x; }
+CUDAOPS_FN float __ull2float_rn(unsigned long long x) { return (float)x; }
+CUDAOPS_FN double __int2double_rn(int x) { return (double)x; }
+CUDAOPS_FN double __uint2double_rn(unsigned x) { return (double)x; }
+CUDAOPS_FN double __ll2double_rn(long long x) { return (double)x; }
+CUDAOPS_FN double __ull2double_rn(unsigned long long x) { return (double)x; }
+CUDAOPS_FN float __double2float_rn(double x) { return (float)x; }

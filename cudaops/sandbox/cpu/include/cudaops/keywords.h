@@ -1,0 +1,32 @@
+// CUDA's function and variable qualifiers as g++ understands them.
+#pragma once
+
+#define __CUDACC__ 1
+#define __NVCC__ 1
+#define __CUDA_ARCH__ 860
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#define CUDART_VERSION 13000
+#define CUDA_VERSION 13000
+
+// A kernel stands alone in the compiler's dumps: never inlined, never specialised.
+#define __global__ __attribute__((noinline, noclone))
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __shared__ static __thread
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
+#define CUDARTAPI
+#define CUDART_CB
+
+// One thread-local block of bytes serves every dynamic shared array: the asm label makes the
+// author's name another name of it, at function and at namespace scope.
+#define CUDAOPS_DYNAMIC_SHARED(T, name) \
+  extern __thread T name[] __asm__("cudaops_dynamic_shared") CUDAOPS_TLS

@@ -1,0 +1,314 @@
+// Statistics over the memory accesses of sampled blocks, grouped the way an SM groups them.
+//
+// The caller reports every access of every thread of a block, in the order in which the emulator runs
+// them (one thread after another between two barriers). This header regroups the 32 lanes of a warp
+// into requests, counts what a request costs (sectors, lines, shared-memory wavefronts), replays the
+// loads of the block's warps through an L1 of several sizes, and keeps the footprint of each block.
+//
+// Never include it in a unit that is itself instrumented.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "cudaops/trace_cache.h"
+#include "cudaops/trace_request.h"
+
+namespace cudaops::trace {
+
+inline constexpr std::size_t kLanes = 32;
+inline constexpr std::size_t kMaxStored = 1u << 15;   // accesses a thread keeps between two barriers
+inline constexpr std::uint32_t kDenseEpochs = 128;     // intervals looked at one by one
+inline constexpr std::uint32_t kEpochStride = 16;      // and then one in so many
+
+// Everything known about one place in the code that touches memory.
+struct Site {
+    const void* pc = nullptr;
+    Space space = Space::global;
+    std::uint32_t size = 0;
+    bool write = false, atomic = false;
+    std::uint64_t accesses = 0;     // by threads, dropped ones included
+    std::uint64_t kept = 0;         // by threads, those the figures below are made of
+    std::uint64_t requests = 0;     // by warps
+    double instructions = 0;        // requests after neighbours were joined into 8 or 16 byte ones
+    std::uint64_t sectors = 0, lines = 0;
+    std::uint64_t wavefronts = 0, ideal_wavefronts = 0;  // shared memory, as written
+    double joined_wavefronts = 0, joined_ideal = 0;      // shared memory, neighbours joined
+    std::uint64_t distinct_addresses = 0;                // atomics
+    std::uint64_t worst_multiplicity = 0;                // atomics: lanes on the fullest address, summed
+    std::array<std::uint64_t, kCacheSizes> hits{};       // load sectors found, one an L1 size
+};
+
+// What one sampled block touched of one allocation.
+struct Footprint {
+    std::vector<std::uint64_t> read, written;  // sector numbers, sorted, each once
+};
+
+struct BlockRecord {
+    std::uint64_t block = 0;
+    std::uint32_t threads = 0, epochs = 0;
+    std::map<int, Footprint> regions;
+    std::uint64_t hottest_atomic = 0;  // operations on the most used address
+};
+
+struct Region {
+    std::uintptr_t base;
+    std::size_t bytes;
+    int index;
+};
+
+// The statistics of the blocks that one worker thread ran.
+class Recorder {
+  public:
+    void begin_block(std::uint64_t block, std::uint32_t threads) {
+        threads_.resize(threads);
+        for (auto& t : threads_) t.clear();
+        block_ = BlockRecord{};
+        block_.block = block;
+        block_.threads = threads;
+        epoch_ = 0;
+        cache_.clear();
+        atomics_.clear();
+    }
+
+    void access(std::uint32_t thread, std::uint32_t epoch, Space space, std::uintptr_t address,
+                std::uint32_t size, bool write, bool atomic, const void* pc) {
+        if (epoch != epoch_) {
+            flush();
+            epoch_ = epoch;
+        }
+        const std::uint32_t index = site(pc, space, size, write, atomic);
+        ++sites_[index].accesses;
+        auto& stored = threads_[thread];
+        if (stored.size() < kMaxStored && looked_at(epoch)) stored.push_back({address, index});
+    }
+
+    void end_block() {
+        flush();
+        block_.epochs = epoch_ + 1;
+        for (auto& [index, f] : block_.regions) {
+            tidy(f.read);
+            tidy(f.written);
+        }
+        for (const auto& [address, n] : atomics_)
+            block_.hottest_atomic = std::max(block_.hottest_atomic, n);
+        blocks_.push_back(std::move(block_));
+    }
+
+    std::vector<Region> regions;
+    const std::vector<Site>& sites() const { return sites_; }
+    const std::vector<BlockRecord>& blocks() const { return blocks_; }
+
+  private:
+    struct Access {
+        std::uintptr_t address;
+        std::uint32_t site;
+    };
+
+    static bool looked_at(std::uint32_t epoch) {
+        return epoch < kDenseEpochs || epoch % kEpochStride == 0;
+    }
+
+    std::uint32_t site(const void* pc, Space space, std::uint32_t size, bool write, bool atomic) {
+        const auto p = reinterpret_cast<std::uintptr_t>(pc);
+        const std::uintptr_t key = (p << 12) ^ (static_cast<std::uintptr_t>(space) << 10) ^ (size << 2) ^
+                                   (write ? 2u : 0u) ^ (atomic ? 1u : 0u);
+        const std::size_t slot = (key ^ (key >> 17)) & (recent_.size() - 1);
+        if (recent_[slot].first == key) return recent_[slot].second;
+        auto [found, fresh] = index_.try_emplace(key, static_cast<std::uint32_t>(sites_.size()));
+        if (fresh) {
+            Site s;
+            s.pc = pc;
+            s.space = space;
+            s.size = size;
+            s.write = write;
+            s.atomic = atomic;
+            sites_.push_back(s);
+        }
+        recent_[slot] = {key, found->second};
+        return found->second;
+    }
+
+    // The accesses of one warp between two barriers, as requests in the order of its first lanes.
+    void gather(std::size_t warp, std::vector<Request>& requests) {
+        requests.clear();
+        order_.assign(sites_.size(), {});
+        const std::size_t first = warp * kLanes;
+        const std::size_t last = std::min(first + kLanes, threads_.size());
+        for (std::size_t t = first; t < last; ++t) {
+            seen_.assign(sites_.size(), 0);
+            for (const Access& a : threads_[t]) {
+                const std::uint32_t occurrence = seen_[a.site]++;
+                auto& of_site = order_[a.site];
+                if (occurrence == of_site.size()) {
+                    of_site.push_back(static_cast<std::uint32_t>(requests.size()));
+                    const Site& s = sites_[a.site];
+                    requests.push_back(Request(a.site, s.space, s.size, s.write, s.atomic));
+                }
+                requests[of_site[occurrence]].add(static_cast<std::uint32_t>(t - first), a.address);
+            }
+        }
+    }
+
+    void flush() {
+        const std::size_t warps = (threads_.size() + kLanes - 1) / kLanes;
+        streams_.resize(warps);
+        for (std::size_t w = 0; w < warps; ++w) {
+            streams_[w].clear();
+            gather(w, requests_);
+            for (Request& r : requests_) count(r, w);
+            joiner_.join(requests_, [this](const Request& r, double share, double wave, double ideal) {
+                Site& s = sites_[r.site];
+                s.instructions += share;
+                s.joined_wavefronts += wave;
+                s.joined_ideal += ideal;
+            });
+        }
+        replay();
+        for (auto& t : threads_) t.clear();
+    }
+
+    void count(const Request& r, std::size_t warp) {
+        Site& s = sites_[r.site];
+        ++s.requests;
+        s.kept += r.lanes();
+        if (r.atomic) {
+            const auto contention = r.contention();
+            s.distinct_addresses += contention.distinct;
+            s.worst_multiplicity += contention.worst;
+            if (atomics_.size() < 65536) r.each([this](std::uintptr_t a) { ++atomics_[a]; });
+        }
+        if (r.space == Space::shared) {
+            const Wavefronts w = r.shared_wavefronts(r.size);
+            s.wavefronts += w.actual;
+            s.ideal_wavefronts += w.ideal;
+            return;
+        }
+        SectorList sectors;
+        r.sectors(sectors);
+        s.sectors += sectors.count;
+        s.lines += sectors.lines();
+        touch(sectors, r.write || r.atomic);
+        if (!r.write && !r.atomic) streams_[warp].push_back({r.site, sectors});
+    }
+
+    void touch(const SectorList& sectors, bool written) {
+        for (std::size_t i = 0; i < sectors.count; ++i) {
+            const std::uint64_t sector = sectors.sector[i];
+            Footprint& f = block_.regions[region_of(sector * kSectorBytes)];
+            auto& list = written ? f.written : f.read;
+            if (!list.empty() && list.back() == sector) continue;
+            list.push_back(sector);
+            if (list.size() >= (1u << 20) && list.size() == list.capacity()) tidy(list);
+        }
+    }
+
+    int region_of(std::uintptr_t address) {
+        if (last_region_ < regions.size() && holds(regions[last_region_], address))
+            return regions[last_region_].index;
+        for (std::size_t i = 0; i < regions.size(); ++i)
+            if (holds(regions[i], address)) {
+                last_region_ = i;
+                return regions[i].index;
+            }
+        return -1;
+    }
+
+    static bool holds(const Region& r, std::uintptr_t address) {
+        return address + kSectorBytes > r.base && address < r.base + r.bytes;
+    }
+
+    static void tidy(std::vector<std::uint64_t>& list) {
+        std::sort(list.begin(), list.end());
+        list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
+
+    // Warps take turns, one request each: what a round-robin scheduler makes of equal warps.
+    void replay() {
+        std::size_t longest = 0;
+        for (const auto& s : streams_) longest = std::max(longest, s.size());
+        for (std::size_t k = 0; k < longest; ++k)
+            for (const auto& stream : streams_) {
+                if (k >= stream.size()) continue;
+                auto& hits = sites_[stream[k].site].hits;
+                for (std::size_t i = 0; i < stream[k].sectors.count; ++i)
+                    cache_.load(stream[k].sectors.sector[i], hits);
+            }
+    }
+
+    struct Load {
+        std::uint32_t site;
+        SectorList sectors;
+    };
+
+    std::vector<std::vector<Access>> threads_;
+    std::vector<std::vector<Load>> streams_;
+    std::vector<Request> requests_;
+    std::vector<std::vector<std::uint32_t>> order_;
+    std::vector<std::uint32_t> seen_;
+    std::vector<Site> sites_;
+    std::vector<BlockRecord> blocks_;
+    std::unordered_map<std::uintptr_t, std::uint32_t> index_;
+    std::unordered_map<std::uintptr_t, std::uint64_t> atomics_;
+    std::array<std::pair<std::uintptr_t, std::uint32_t>, 256> recent_{};
+    std::size_t last_region_ = 0;
+    BlockRecord block_;
+    std::uint32_t epoch_ = 0;
+    Joiner joiner_;
+    CacheLadder cache_;
+};
+
+// One recorder a worker thread; all are kept until the report.
+struct Registry {
+    std::mutex lock;
+    std::vector<std::unique_ptr<Recorder>> recorders;
+    std::vector<Region> regions;
+};
+
+inline Registry& registry() {
+    static Registry* r = new Registry;
+    return *r;
+}
+
+inline Recorder& recorder() {
+    thread_local Recorder* mine = nullptr;
+    if (!mine) {
+        std::lock_guard<std::mutex> hold(registry().lock);
+        registry().recorders.push_back(std::make_unique<Recorder>());
+        mine = registry().recorders.back().get();
+        mine->regions = registry().regions;
+    }
+    return *mine;
+}
+
+// Tell where an allocation lies; before the first block. `index` is the workload's allocation index.
+inline void region(int index, const void* base, std::size_t bytes) {
+    registry().regions.push_back({reinterpret_cast<std::uintptr_t>(base), bytes, index});
+}
+
+// A sampled block starts on this worker; `block` is its linear index in the grid.
+inline void begin_block(std::uint64_t block, std::uint32_t threads) {
+    recorder().begin_block(block, threads);
+}
+
+// One access by one thread. `epoch` counts the barriers the thread has passed in this block.
+inline void access(std::uint32_t thread, std::uint32_t epoch, Space space, std::uintptr_t address,
+                   std::uint32_t size, bool write, bool atomic, const void* pc) {
+    recorder().access(thread, epoch, space, address, size, write, atomic, pc);
+}
+
+inline void end_block() { recorder().end_block(); }
+
+bool report(const char* path);  // cudaops/trace_report.h
+
+}  // namespace cudaops::trace

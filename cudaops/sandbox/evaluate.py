@@ -1,0 +1,110 @@
+"""One candidate through every gate, in order of cost; the first that fails ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from cudaops.cuda.devices import device
+from cudaops.cuda.verdict import diagnose
+from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved
+from cudaops.domain.judge import modelled_speedup
+from cudaops.domain.judgement import Comparison, Gate
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import PlanError
+from cudaops.program.hygiene import check_source
+from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.verification.verifier import Subject, Verifier
+from cudaops.sandbox.whole_program import whole_program_gates
+from cudaops.sandbox.workbench import Workbench
+
+FLOOR_TOLERANCE = 0.95
+"""A time may undercut the physical floor by this factor before it is called impossible: boost
+clocks exceed the published ones by a few percent."""
+
+
+def evaluate(bench: Workbench, rewrite: Rewrite) -> Evaluation:
+    """Run every gate that costs something. Never decides: that is `judge`."""
+    gates: list[Gate] = [_hygiene(rewrite)]
+    if not gates[-1].passed:
+        return Evaluation(rewrite=rewrite, gates=tuple(gates))
+    started = time.monotonic()
+    compiled = _compile_all(bench, rewrite)
+    if isinstance(compiled, CompileFailed):
+        where = f"{compiled.location}: " if compiled.location else ""
+        gates.append(_timed("compile", False, f"{where}{compiled.message}", started))
+        return Evaluation(rewrite=rewrite, gates=tuple(gates), failure=compiled)
+    gates.append(_timed("compile", True, f"{compiled[0].compiler}", started))
+    comparisons = bench.compare(rewrite)
+    if isinstance(comparisons, Misbehaved | CompileFailed):
+        where = f"{comparisons.location}: " if comparisons.location else ""
+        gates.append(Gate(name="checker", passed=False, summary=f"{where}{comparisons.message}"))
+        return Evaluation(rewrite=rewrite, gates=tuple(gates), failure=comparisons)
+    verification = _verify(bench, rewrite, compiled)
+    gates += verification.gates
+    if gates[-1].passed:
+        gates.append(_physical_floor(bench, comparisons))
+    if gates[-1].passed and modelled_speedup(comparisons).value >= bench.policy.min_speedup:
+        gates += whole_program_gates(bench, rewrite)
+    return Evaluation(
+        rewrite=rewrite,
+        gates=tuple(gates),
+        comparisons=comparisons,
+        failure=verification.misbehaved,
+        profile=comparisons[0].candidate.profile,
+    )
+
+
+def _hygiene(rewrite: Rewrite) -> Gate:
+    problems = check_source(rewrite.source)
+    summary = problems[0] if problems else "device code only: no host function, no constructor, no assembly"
+    return Gate(name="hygiene", passed=not problems, summary=summary, numbers={"problems": float(len(problems))})
+
+
+def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | CompileFailed:
+    """Compile for every workload, and resolve its plan there; a bad plan is a compile failure."""
+    compiled: list[Compiled] = []
+    for workload in bench.workloads:
+        try:
+            bench.plan(workload, rewrite)
+        except PlanError as error:
+            return CompileFailed(message=f"launch plan: {error}", log=str(error))
+        outcome = bench.executor.compile(bench.unit(workload, rewrite))
+        if isinstance(outcome, CompileFailed):
+            return outcome
+        compiled.append(outcome)
+    return tuple(compiled)
+
+
+def _verify(bench: Workbench, rewrite: Rewrite, compiled: Sequence[Compiled]):  # type: ignore[no-untyped-def]
+    folder = bench.folder / "work" / f"verify-{rewrite.id}"
+    subjects = [
+        Subject(one, bench.plan(workload, rewrite), bench.oracle(workload))
+        for workload, one in zip(bench.workloads, compiled, strict=True)
+    ]
+    verification = Verifier(bench.executor, bench.policy, folder, bench.timeout_s).verify(subjects)
+    bench.discard(folder.name)
+    return verification
+
+
+def _physical_floor(bench: Workbench, comparisons: Sequence[Comparison]) -> Gate:
+    """Nothing runs faster than its bytes over the bandwidth and its flops over the peak."""
+    started = time.monotonic()
+    comparison = comparisons[0]
+    profile = comparison.candidate.profile or comparison.baseline.profile
+    if profile is None:
+        return _timed("physical_floor", False, "no counts to compute the floor from", started)
+    roofline = diagnose(profile, device(comparison.candidate.device)).roofline
+    if roofline is None:
+        return _timed("physical_floor", False, "flops or bytes of the kernel are unknown", started)
+    taken = comparison.candidate.median_us
+    passed = taken >= roofline.floor_us * FLOOR_TOLERANCE
+    text = f"{taken:.1f} us against a floor of {roofline.floor_us:.1f} us ({roofline.bound} roofline)"
+    gate = _timed("physical_floor", passed, text, started)
+    return gate.model_copy(update={"numbers": {"candidate_us": taken, "floor_us": roofline.floor_us}})
+
+
+def _timed(name: str, passed: bool, summary: str, started: float) -> Gate:
+    return Gate.model_validate(
+        {"name": name, "passed": passed, "summary": summary, "seconds": time.monotonic() - started}
+    )

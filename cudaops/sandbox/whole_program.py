@@ -1,0 +1,77 @@
+"""The author's whole program with the rewrite in it: compiled by nvcc where it is, and run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cudaops.domain.execution import ProgramRan
+from cudaops.domain.judgement import Gate
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import Rewrite
+from cudaops.program.splice import splice
+from cudaops.sandbox.process import run_bounded
+from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
+from cudaops.sandbox.verification.printed import compare_printed
+from cudaops.sandbox.workbench import Workbench
+
+NVCC_TIMEOUT_S = 180.0
+"""A small program takes 0.7-1.1 s, one with thrust or cub up to 8 s on 2 slow cores."""
+
+
+def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> tuple[Gate, ...]:
+    """`whole_program` always, `nvcc_compile` where nvcc is there (absent from the record if not)."""
+    spliced = splice(bench.program, bench.kernel.name, rewrite)
+    gates = [_run_gate(bench, spliced)]
+    if gates[0].passed and find_nvcc() is not None:
+        gates.append(nvcc_gate(bench, spliced))
+    return tuple(gates)
+
+
+def _run_gate(bench: Workbench, spliced: Program) -> Gate:
+    started = time.monotonic()
+    ran = bench.executor.run_program(spliced, bench.argv, bench.timeout_s)
+    seconds = time.monotonic() - started
+    if not isinstance(ran, ProgramRan):
+        return Gate(name="whole_program", passed=False, summary=ran.message, seconds=seconds)
+    if ran.exit_code != bench.captured.exit_code:
+        text = f"exits with {ran.exit_code} where the author's program exits with {bench.captured.exit_code}"
+        return Gate(name="whole_program", passed=False, summary=text, seconds=seconds)
+    printed = compare_printed(bench.captured.stdout, ran.stdout, bench.policy.rtol_program)
+    return Gate(
+        name="whole_program",
+        passed=printed.matches,
+        summary=printed.summary,
+        numbers={
+            "numbers_compared": float(printed.numbers_compared),
+            "worst_relative_difference": printed.worst_relative_difference,
+            "rtol": bench.policy.rtol_program,
+        },
+        seconds=seconds,
+    )
+
+
+def write_program(program: Program, folder: Path) -> Path:
+    """Write every file of the program under `folder`; returns the path of the main file."""
+    for source in program.files:
+        path = folder / source.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source.text, encoding="utf-8", newline="")
+    return folder / program.main_path
+
+
+def nvcc_gate(bench: Workbench, spliced: Program) -> Gate:
+    """Compile the spliced program as its user will. Call only where `find_nvcc()` finds one."""
+    started = time.monotonic()
+    nvcc = find_nvcc()
+    assert nvcc is not None
+    folder = bench.folder / "work" / "nvcc"
+    main = write_program(spliced, folder)
+    command = nvcc_command(nvcc, main, folder / "program", bench.sm_arch)
+    done = run_bounded(command, cwd=folder, timeout_s=NVCC_TIMEOUT_S)
+    bench.discard("nvcc")
+    passed = done.exit_code == 0
+    shown = f"nvcc -O3 -arch={bench.sm_arch}"
+    errors = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
+    summary = shown if passed else f"{shown} refuses it: {errors[0] if errors else f'exit code {done.exit_code}'}"
+    return Gate(name="nvcc_compile", passed=passed, summary=summary, seconds=time.monotonic() - started)

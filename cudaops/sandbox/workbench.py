@@ -1,0 +1,242 @@
+"""Workbench: one program's kernel, its captured workloads and its oracle, ready to judge rewrites."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from cudaops.domain.execution import Captured, Compiled, CompileFailed, Measurement, Misbehaved, Unit
+from cudaops.domain.judgement import Comparison, Policy
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.rewrite import ResolvedPlan, Rewrite
+from cudaops.domain.workload import Workload
+from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.program.plans import resolve
+from cudaops.sandbox.executors.base import Executor
+from cudaops.sandbox.verification.reference import (
+    Baseline,
+    ReferenceBuilder,
+    baseline_plan,
+    confirm_reproduces,
+    refine_roles,
+)
+from cudaops.sandbox.verification.verifier import Oracle
+
+
+class Workbench:
+    """Everything a candidate is compiled, run, timed and compared with.
+
+    Lives in a run folder: `state/` holds what a resumed run needs, `work/` what can be made again.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        captured: Captured,
+        executor: Executor,
+        policy: Policy,
+        folder: Path,
+        *,
+        argv: tuple[str, ...] = (),
+        sm_arch: str,
+        timeout_s: float,
+    ) -> None:
+        self.program = program
+        self.captured = captured
+        self.executor = executor
+        self.policy = policy
+        self.folder = folder
+        self.argv = argv
+        self.sm_arch = sm_arch
+        self.timeout_s = timeout_s
+        self.kernel: Kernel = program.kernel(captured.kernel)
+        self.seed = policy.seed if policy.seed is not None else secrets.randbits(62)
+        """Seed of the perturbed inputs; secret until the run is over."""
+        self._oracles: dict[str, Oracle] = {}
+        self._baseline_times: dict[str, Measurement] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Most expensive first."""
+        return self.captured.workloads
+
+    def save(self) -> None:
+        """Write what a resumed run needs under `state/`."""
+        state = self.folder / "state"
+        state.mkdir(parents=True, exist_ok=True)
+        (state / "program.json").write_text(self.program.model_dump_json(), encoding="utf-8")
+        (state / "captured.json").write_text(self.captured.model_dump_json(), encoding="utf-8")
+        (state / "seed.json").write_text(json.dumps(self.seed), encoding="utf-8")
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        executor: Executor,
+        policy: Policy,
+        *,
+        argv: tuple[str, ...] = (),
+        sm_arch: str,
+        timeout_s: float,
+    ) -> Workbench:
+        """Open the workbench of an earlier run. Raises InputError where its state is not there."""
+        state = folder / "state"
+        try:
+            program = Program.model_validate_json((state / "program.json").read_text("utf-8"))
+            captured = Captured.model_validate_json((state / "captured.json").read_text("utf-8"))
+            seed = int(json.loads((state / "seed.json").read_text("utf-8")))
+        except FileNotFoundError as error:
+            raise InputError(f"{folder} holds no run that can be resumed: {error.filename} is missing") from error
+        policy = policy.model_copy(update={"seed": seed})
+        captured = _relocated(captured, folder)
+        return cls(
+            program, captured, executor, policy, folder, argv=argv, sm_arch=sm_arch, timeout_s=timeout_s
+        )
+
+    def unit(self, workload: Workload, rewrite: Rewrite | None, *, widened: bool = False) -> Unit:
+        """What to compile for this workload."""
+        return Unit(
+            program=self.program, kernel=self.kernel.name, callee=workload.callee, rewrite=rewrite, widened=widened
+        )
+
+    def compile(self, rewrite: Rewrite | None) -> Compiled | CompileFailed:
+        """Compile for the most expensive workload."""
+        return self.executor.compile(self.unit(self.workloads[0], rewrite))
+
+    def plan(self, workload: Workload, rewrite: Rewrite | None) -> ResolvedPlan:
+        """The launches on this workload; the baseline's where the rewrite does not apply.
+
+        Raises PlanError where an expression of the rewrite's plan cannot be evaluated.
+        """
+        if rewrite is None:
+            return baseline_plan(workload)
+        plan = resolve(rewrite, self.kernel, workload)
+        return plan if plan.applicable else baseline_plan(workload).model_copy(
+            update={"applicable": False, "unmet": plan.unmet}
+        )
+
+    def measure(self, rewrite: Rewrite | None, workload: Workload) -> Measurement | Misbehaved | CompileFailed:
+        """Time of a rewrite, or of the baseline, on one workload."""
+        compiled = self.executor.compile(self.unit(workload, rewrite))
+        if isinstance(compiled, CompileFailed):
+            return compiled
+        return self.executor.measure(compiled, workload, self.plan(workload, rewrite), timeout_s=self.timeout_s)
+
+    def baseline_time(self, workload: Workload) -> Measurement:
+        """The baseline's time, taken once a workload. Raises InputError where it misbehaves."""
+        with self._lock:
+            if workload.id not in self._baseline_times:
+                measured = self.measure(None, workload)
+                if not isinstance(measured, Measurement):
+                    raise InputError(f"the author's kernel {workload.callee} cannot be timed: {measured.message}")
+                self._baseline_times[workload.id] = measured
+            return self._baseline_times[workload.id]
+
+    def compare(self, rewrite: Rewrite) -> tuple[Comparison, ...] | Misbehaved | CompileFailed:
+        """Baseline and rewrite timed on every workload."""
+        comparisons = []
+        for workload in self.workloads:
+            candidate = self.measure(rewrite, workload)
+            if not isinstance(candidate, Measurement):
+                return candidate
+            comparisons.append(
+                Comparison(
+                    workload=workload.id,
+                    weight=workload.time_share,
+                    baseline=self.baseline_time(workload),
+                    candidate=candidate,
+                )
+            )
+        return tuple(comparisons)
+
+    def profile(self, rewrite: Rewrite | None) -> Profile | Misbehaved | CompileFailed:
+        """Metrics on the most expensive workload."""
+        workload = self.workloads[0]
+        compiled = self.executor.compile(self.unit(workload, rewrite))
+        if isinstance(compiled, CompileFailed):
+            return compiled
+        plan = self.plan(workload, rewrite)
+        return self.executor.profile(compiled, workload, plan, timeout_s=self.timeout_s)
+
+    def oracle(self, workload: Workload) -> Oracle:
+        """References of one workload, made on first use and kept for every candidate."""
+        with self._lock:
+            if workload.id not in self._oracles:
+                self._oracles[workload.id] = self._build_oracle(workload)
+            return self._oracles[workload.id]
+
+    def _build_oracle(self, workload: Workload) -> Oracle:
+        folder = self.folder / "work" / "oracle" / workload.id
+        plain = self._compiled_baseline(workload)
+        workload = refine_roles(self.executor, plain, workload, folder, self.timeout_s)
+        if all(a.role != "out" for a in workload.allocations):
+            confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
+        widened = self.executor.compile(self.unit(workload, None, widened=True))
+        problem = f"the widened baseline does not compile: {widened.message}" if isinstance(
+            widened, CompileFailed
+        ) else None
+        baseline = Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
+        builder = ReferenceBuilder(self.executor, baseline, workload, folder, self.timeout_s)
+        return Oracle(
+            workload, builder.captured(), builder.perturbed(self.seed), builder.exact(self.seed + 1)
+        )
+
+    def _compiled_baseline(self, workload: Workload) -> Compiled:
+        compiled = self.executor.compile(self.unit(workload, None))
+        if isinstance(compiled, CompileFailed):
+            raise InputError(f"the kernel {workload.callee} does not compile on its own: {compiled.message}")
+        return compiled
+
+    def discard(self, name: str) -> None:
+        """Remove a folder under `work/`; what stands there can be made again."""
+        shutil.rmtree(self.folder / "work" / name, ignore_errors=True)
+
+
+def open_workbench(
+    program: Program,
+    kernel: str | None,
+    argv: tuple[str, ...],
+    executor: Executor,
+    policy: Policy,
+    folder: Path,
+    *,
+    sm_arch: str,
+    timeout_s: float,
+) -> Workbench:
+    """Capture the program's launches and make a workbench of them.
+
+    Raises InputError where the program does not compile, misbehaves or launches nothing that can
+    be captured: then there is nothing to optimise, and the message says what to do.
+    """
+    started = time.monotonic()
+    outcome = executor.capture(program, kernel, argv, folder / "workloads", timeout_s)
+    if isinstance(outcome, CompileFailed):
+        where = f"{outcome.location}: " if outcome.location else ""
+        raise InputError(f"{where}{outcome.message}; the program must compile before it can be optimised")
+    if isinstance(outcome, Misbehaved):
+        where = f"{outcome.location}: " if outcome.location else ""
+        raise InputError(f"{where}{outcome.message}")
+    if not outcome.workloads:
+        raise InputError(f"no launch of {outcome.kernel} could be captured in {time.monotonic() - started:.0f} s")
+    bench = Workbench(
+        program, outcome, executor, policy, folder, argv=argv, sm_arch=sm_arch, timeout_s=timeout_s
+    )
+    bench.save()
+    return bench
+
+
+def _relocated(captured: Captured, folder: Path) -> Captured:
+    """The same capture after its run folder was moved."""
+    workloads = tuple(
+        w
+        if Path(w.folder).is_dir()
+        else w.model_copy(update={"folder": str(folder / "workloads" / Path(w.folder).name)})
+        for w in captured.workloads
+    )
+    return captured.model_copy(update={"workloads": workloads})

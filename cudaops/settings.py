@@ -1,0 +1,73 @@
+"""What a user may set from outside. Only entry points construct Settings; the rest gets values.
+
+Source of each value, first found wins: the process environment, `.env` in the working folder
+(opened by that path, never searched for upwards), the default below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from cudaops.errors import InputError
+
+
+def default_cache() -> Path:
+    """The platform's cache folder for cudaops."""
+    return Path(platformdirs.user_cache_path("cudaops", appauthor=False))
+
+
+class Settings(BaseSettings):
+    """Values from the environment. An empty variable counts as not set."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="ignore",
+        env_ignore_empty=True,
+        use_attribute_docstrings=True,
+        populate_by_name=True,
+    )
+
+    cache: Path = Field(default_factory=default_cache, validation_alias="CUDAOPS_CACHE")
+    """Folder for compiled kernels and the embedded database's data; may be deleted at any time."""
+
+    runs: Path = Field(default=Path("runs"), validation_alias="CUDAOPS_RUNS")
+    """Folder under which every run gets a folder of its own, relative to the working folder."""
+
+    database_url: SecretStr | None = Field(default=None, validation_alias="DATABASE_URL")
+    """PostgreSQL with pgvector, `postgresql://user:password@host:port/name`. Not set: the embedded
+    server keeps the knowledge."""
+
+    nvidia_api_key: SecretStr | None = Field(default=None, validation_alias="NVIDIA_API_KEY")
+    """Key for NVIDIA NIM. Not set: static word vectors from a wheel embed the knowledge."""
+
+    nvidia_base_url: str | None = Field(default=None, validation_alias="NVIDIA_BASE_URL")
+    """A NIM of one's own, with `/v1` at the end. Not set: NVIDIA's hosted one."""
+
+    @property
+    def knowledge_folder(self) -> Path | None:
+        """Where the embedded database keeps its data: under the cache folder that was chosen.
+
+        None where none was chosen: `cudaops.rag` then picks a place that the database's own
+        account may enter, which for root is not the home folder.
+        """
+        return self.cache / "knowledge" if "cache" in self.model_fields_set else None
+
+
+def load_settings(folder: Path | None = None) -> Settings:
+    """Settings from the environment and `folder`/.env (default: the working folder).
+
+    Raises InputError where a value cannot be used, naming the variable and never its value.
+    """
+    env_file = (folder or Path.cwd()) / ".env"
+    try:
+        return Settings(_env_file=env_file, _env_file_encoding="utf-8")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{name} cannot be used: {first['msg']}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{env_file} cannot be read: {error}") from error

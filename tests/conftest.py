@@ -1,0 +1,74 @@
+"""What every test can rely on: an environment of its own, and skips that say why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cudaops.sandbox.toolchain import find_nvcc
+
+_FOREIGN = (
+    "DATABASE_URL",
+    "NVIDIA_API_KEY",
+    "NVIDIA_BASE_URL",
+    "LANGCHAIN_TRACING_V2",
+    "LANGSMITH_TRACING",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "NO_COLOR",
+)
+"""Variables of the person who runs the tests that would change what is tested."""
+
+_CACHE = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Scrub the environment and put the cache into a folder of this process.
+
+    Not under pytest's own temporary folder, which it closes to other accounts: the embedded
+    PostgreSQL server gives up root for one of those. `cudaops-t` stays short for Unix sockets.
+    """
+    for name in [*_FOREIGN, *(n for n in os.environ if n.startswith(("CUDAOPS_", "POSTGRES_")))]:
+        os.environ.pop(name, None)
+    cache = Path(tempfile.mkdtemp(prefix="cudaops-t"))
+    config.stash[_CACHE] = cache
+    os.environ["CUDAOPS_CACHE"] = str(cache)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the cache."""
+    shutil.rmtree(config.stash[_CACHE], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip, with the reason, what this machine cannot run."""
+    reasons = {"nvcc": _why_no_nvcc(), "gpu": _why_no_gpu()}
+    for item in items:
+        for marker, reason in reasons.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_nvcc() -> str | None:
+    if find_nvcc() is None:
+        return "nvcc not found on PATH, in CUDA_HOME or in the toolkit extra"
+    return None
+
+
+def _why_no_gpu() -> str | None:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return "no NVIDIA GPU: nvidia-smi not found"
+    listed = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=False)
+    return None if listed.returncode == 0 and "GPU" in listed.stdout else "no NVIDIA GPU: nvidia-smi -L lists none"
+
+
+@pytest.fixture
+def cache() -> Path:
+    """The cache folder of this test process, shared by its tests."""
+    return Path(os.environ["CUDAOPS_CACHE"])

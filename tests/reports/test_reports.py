@@ -1,0 +1,158 @@
+"""Reports say where every time comes from, and let nothing of a program's text act on a reader."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+
+from cudaops.domain.run import Event, RunRecord
+from cudaops.errors import InputError
+from cudaops.reports import facts, markdown, terminal
+from cudaops.reports import json as run_json
+from cudaops.reports.progress import Progress
+from cudaops.reports.quantities import Clock, microseconds, milliseconds, one_line, significant
+from tests.reports import records
+
+CLOCK = Clock("modelled", "A10")
+
+
+def on_terminal(record: RunRecord, width: int = 100) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, highlight=False).print(terminal.run_summary(record))
+    return stream.getvalue()
+
+
+def test_summary_has_everything_a_person_needs() -> None:
+    text = on_terminal(records.provisional())
+    for wanted in (
+        "PROVISIONAL", "5.56× (modelled for A10)", "1.24 ms (modelled for A10)",
+        "0.223 ms (modelled for A10)", "Limited by L1 load throughput", "97.3 %", ">= 80 %",
+        "5.54 % of the arithmetic roofline", "naive_matmul.cu:27", "shared-memory and register tiling",
+        "BM=128", "best of 12 configurations", "rejected", "correctness_captured",
+        "candidate_rel_l2 1.200e-07", "static word vectors", "best.cu", "nvcc -O3 -arch=sm_86",
+        "/tmp/runs/naive_matmul/20261120T080000Z", "took 42.1 s",
+    ):  # fmt: skip
+        assert wanted in " ".join(text.split()), wanted
+    assert "confirm" not in text
+
+
+@pytest.mark.parametrize("render", [on_terminal, markdown.run_report])
+def test_every_modelled_time_and_speedup_says_so(render: object) -> None:
+    text = " ".join(render(records.provisional()).split())  # type: ignore[operator]
+    times = list(re.finditer(r"\d ms|\d µs|\d×", text))
+    assert len(times) > 8
+    for found in times:
+        after = text[found.end() : found.end() + 25]
+        bar = text[: found.start() + 1].endswith(("bar 1.2", "than 1.2", "and 1.2"))
+        peak = "by its published peaks" in after
+        assert "modelled" in after or bar or peak, text[found.start() - 40 : found.end() + 40]
+
+
+def test_nothing_found_says_how_far_from_the_roofline() -> None:
+    text = " ".join(on_terminal(records.nothing_found()).split())
+    assert "NOTHING FOUND" in text
+    assert "5.54 % of the arithmetic roofline (modelled for A10)" in text
+    assert "best.cu" not in text
+    assert "1.01× (modelled for A10)" in text
+
+
+def test_a_run_that_ended_before_profiling_still_has_a_report() -> None:
+    bare = records.nothing_found().model_copy(
+        update={"profile": None, "research": None, "program": None, "attempts": ()}
+    )
+    assert "naive_matmul.cu" in on_terminal(bare)
+    assert markdown.run_report(bare).startswith("# naive")
+
+
+def test_markdown_keeps_text_from_becoming_markup() -> None:
+    record = records.provisional().model_copy(
+        update={"reason": "a | b <script>alert(1)</script>\n# heading", "notices": ("[x](y) `z`",)}
+    )
+    text = markdown.run_report(record)
+    assert "<script>" not in text
+    assert "\n# heading" not in text
+    assert "[x](y)" not in text
+    assert "````cuda\n" in text, "the rewrite holds ``` itself, so its fence is longer"
+
+
+def test_no_control_character_reaches_the_terminal() -> None:
+    record = records.nothing_found().model_copy(update={"reason": "bad \x1b[2J\x1b]0;title\x07 [red]x[/red]"})
+    text = on_terminal(record)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[red]x[/red]" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_summary_fits_any_width(width: int) -> None:
+    assert max(len(line) for line in on_terminal(records.provisional(), width).splitlines()) <= width
+
+
+def test_json_round_trip_and_its_errors() -> None:
+    record = records.provisional()
+    text = run_json.dumps(record)
+    assert run_json.loads(text, "run.json") == record
+    raw = json.loads(text)
+    assert raw["profile"]["metrics_parsed"] == 2
+    assert raw["verify"]["correctness"] == "match"
+    assert raw["verify"]["accept_threshold"] == 1.2
+    with pytest.raises(InputError, match=r"^run.json is not a run record: "):
+        run_json.loads(text.replace('"run_id"', '"id"'), "run.json")
+    with pytest.raises(InputError, match="is not a run record"):
+        run_json.loads("{", "run.json")
+
+
+def test_progress_is_one_plain_line_an_event() -> None:
+    stream = io.StringIO()
+    with Progress(Console(file=stream, width=20)) as progress:
+        for kind in ("started", "finished", "notice", "failed"):
+            progress(
+                Event.model_validate(
+                    {
+                        "seq": 0, "time": "2026-11-20T08:00:00.000Z", "stage": "profiler",
+                        "agent": "profiler", "kind": kind, "message": f"{kind}: a\nb \x1b[31m" + "x" * 60,
+                    }
+                )
+            )  # fmt: skip
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 4
+    assert all(re.match(r" +\d+\.\d s  profiler    \w+: a b \[31mx{60}$", line) for line in lines), lines
+
+
+def test_progress_on_a_terminal_shows_who_is_at_work() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80)
+    event = Event(
+        seq=0, time="t", stage="optimizer", agent="optimizer", kind="started", message="tuning 12 ways"
+    )
+    with Progress(console) as progress:
+        progress(event)
+        progress(event.model_copy(update={"kind": "finished", "message": "done"}))
+    assert "optimizer" in stream.getvalue()
+    assert "done" in stream.getvalue()
+
+
+def test_quantities() -> None:
+    assert microseconds(223.0, CLOCK) == "223 µs (modelled for A10)"
+    assert microseconds(1240.0, CLOCK) == "1.24 ms (modelled for A10)"
+    assert milliseconds(0.4161, Clock("cuda_event", "H200")) == "0.4161 ms (measured on H200, CUDA events)"
+    assert microseconds(None, CLOCK) == "not timed"
+    assert [significant(x) for x in (0.0, 1.0, 12345.678, 1e9, 1.4e-7, 0.05)] == [
+        "0", "1", "12,346", "1.000e+09", "1.400e-07", "0.05",
+    ]  # fmt: skip
+    assert significant(float("inf")) == "inf"
+    assert one_line("a\n\tb\x00c" + "x" * 500, 10) == "a bcxxxxx…"
+
+
+def test_attempt_that_never_compiled_has_no_time() -> None:
+    attempt = records.attempt("rejected")
+    judgement = attempt.judgement.model_copy(update={"speedup": None, "time_source": None})
+    record = records.nothing_found().model_copy(
+        update={"attempts": (attempt.model_copy(update={"judgement": judgement, "candidate_us": None}),)}
+    )
+    row = facts.attempt_rows(record)[0]
+    assert (row.time, row.speedup) == ("not timed", "not timed")

