@@ -14,8 +14,9 @@ from rich.console import Console, Group, RenderableType
 
 from cudaops import cli_knowledge, cli_mcp
 from cudaops.cli_boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED
+from cudaops.cli_ncu import REPORT_SUFFIXES, profile_of_report
 from cudaops.cli_runs import find_folder, load_record, new_folder, run_options, source_file, target
-from cudaops.domain.run import RunRecord
+from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
 from cudaops.reports.progress import Progress
@@ -33,21 +34,30 @@ app = typer.Typer(
 app.add_typer(cli_knowledge.app, name="knowledge")
 app.command("mcp")(cli_mcp.serve)
 
-SourceArgument = Annotated[Path, typer.Argument(metavar="FILE.cu", help="The program, as its author wrote it.")]
-ArgvArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="-- PROGRAM ARGS", help="Arguments for the program itself.")
+SourceArgument = Annotated[
+    Path, typer.Argument(metavar="FILE.cu", help="The program, as its author wrote it.")
 ]
-KernelOption = Annotated[str | None, typer.Option(help="Kernel to work on [default: the one with most time].")]
+ArgvArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- PROGRAM ARGS", help="Arguments for the program itself."),
+]
+KernelOption = Annotated[
+    str | None, typer.Option(help="Kernel to work on [default: the one with most time].")
+]
 ExecutorOption = Annotated[Literal["cpu"], typer.Option(help="Where kernels run.")]
 OptimizerOption = Annotated[Literal["recipes"], typer.Option(help="Who proposes rewrites.")]
 IterationsOption = Annotated[int, typer.Option(min=1, max=50, help="Candidates to try.")]
 SpeedupOption = Annotated[float, typer.Option(min=1.0, help="Baseline time over candidate time.")]
 ArchOption = Annotated[str | None, typer.Option(help="nvcc target [default: the device's].")]
-DeviceOption = Annotated[str | None, typer.Option(help="Device whose time is modelled [default: A10].")]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Device whose time is modelled [default: A10].")
+]
 SeedOption = Annotated[
     int | None, typer.Option(min=0, help="Fix the secret inputs, to repeat a run [default: drawn].")
 ]
-TimeoutOption = Annotated[float, typer.Option(min=1.0, help="Seconds for one run of the program or a candidate.")]
+TimeoutOption = Annotated[
+    float, typer.Option(min=1.0, help="Seconds for one run of the program or a candidate.")
+]
 OutOption = Annotated[Path | None, typer.Option(help="Run folder [default: runs/KERNEL/TIME].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
@@ -62,7 +72,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -85,8 +98,6 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
-    from cudaops.graph import run as graph
-
     settings = load_settings()
     path = source_file(source)
     folder = new_folder(out, settings.runs, path, kernel)
@@ -103,6 +114,8 @@ def run(
         timeout_s=timeout,
         seed=seed,
     )
+    from cudaops.graph import run as graph
+
     with _live(folder) as progress:
         record = graph.start(options, progress, settings)
     _finish(record, as_json)
@@ -111,10 +124,10 @@ def run(
 @app.command()
 def resume(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
     """Go on with a run that was killed; no finished stage runs twice."""
-    from cudaops.graph import run as graph
-
     settings = load_settings()
     folder = find_folder(run, settings.runs)
+    from cudaops.graph import run as graph
+
     with _live(folder) as progress:
         record = graph.resume(folder, progress, settings)
     _finish(record, as_json)
@@ -122,7 +135,10 @@ def resume(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
 
 @app.command()
 def profile(
-    source: SourceArgument,
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The program, or a CSV page of ncu (details or raw)."),
+    ],
     argv: ArgvArgument = None,
     kernel: KernelOption = None,
     executor: ExecutorOption = "cpu",
@@ -131,24 +147,26 @@ def profile(
     timeout: TimeoutOption = 120.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what limits the kernel, and stop there."""
-    from cudaops.graph import run as graph
-
-    settings = load_settings()
+    """Say what limits the kernel, and stop there; also from what ncu has measured."""
     path = source_file(source)
-    folder = new_folder(None, settings.runs, path, kernel)
+    if path.suffix in REPORT_SUFFIXES:
+        _print_profile(profile_of_report(path, kernel, device), as_json)
+        return
+    settings = load_settings()
     options = run_options(
         path,
-        folder,
+        new_folder(None, settings.runs, path, kernel),
         target(device, arch),
         argv=tuple(argv or ()),
         kernel=kernel,
         executor=executor,
         timeout_s=timeout,
     )
+    from cudaops.graph import run as graph
+
     with _live(None) as progress:
         summary = graph.profile_only(options, progress, settings)
-    _print(summary.model_dump_json(indent=2) if as_json else Group(*terminal.profile_parts(summary)))
+    _print_profile(summary, as_json)
 
 
 @app.command()
@@ -156,6 +174,10 @@ def report(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
     """Write report.md again from run.json, and print the summary."""
     folder = find_folder(run, load_settings().runs)
     record = load_record(folder)
+    # The folder may have been moved or copied since.
+    record = record.model_copy(
+        update={"options": record.options.model_copy(update={"out": str(folder)})}
+    )
     (folder / "report.md").write_text(markdown.run_report(record), encoding="utf-8")
     _print(run_json.dumps(record) if as_json else terminal.run_summary(record))
 
@@ -163,7 +185,9 @@ def report(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
 @app.command()
 def verify(
     baseline: Annotated[Path, typer.Argument(metavar="BASE.cu", help="The program to match.")],
-    candidate: Annotated[Path, typer.Argument(metavar="CAND.cu", help="The rewrite of it to judge.")],
+    candidate: Annotated[
+        Path, typer.Argument(metavar="CAND.cu", help="The rewrite of it to judge.")
+    ],
     argv: ArgvArgument = None,
     kernel: KernelOption = None,
     executor: ExecutorOption = "cpu",
@@ -176,8 +200,6 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Judge CAND.cu against BASE.cu: same function, same precision, faster."""
-    from cudaops.graph import run as graph
-
     settings = load_settings()
     path, rewrite = source_file(baseline), source_file(candidate)
     folder = new_folder(out, settings.runs, path, kernel)
@@ -192,6 +214,8 @@ def verify(
         timeout_s=timeout,
         seed=seed,
     )
+    from cudaops.graph import run as graph
+
     with _live(None) as progress:
         judged = graph.verify_files(path, rewrite, options, progress, settings)
     _finish(judged, as_json)
@@ -226,12 +250,23 @@ def _finish(record: RunRecord, as_json: bool) -> None:
     raise typer.Exit(EXIT_BY_OUTCOME[record.outcome])
 
 
+def _print_profile(summary: ProfileSummary, as_json: bool) -> None:
+    _print(
+        summary.model_dump_json(indent=2) if as_json else Group(*terminal.profile_parts(summary))
+    )
+
+
 def _print(what: RenderableType) -> None:
     """Text as it is; anything else set for the terminal, or 100 columns wide where there is none."""
+    console = _console(stderr=False)
     if isinstance(what, str):
         typer.echo(what.rstrip("\n"))
+    elif console.is_terminal:
+        console.print(what, crop=False)
     else:
-        _console(stderr=False).print(what)
+        with console.capture() as capture:
+            console.print(what, crop=False)
+        typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def _console(*, stderr: bool) -> Console:

@@ -24,7 +24,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 @app.command()
 def add(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A text or Markdown file, or a folder of them.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A text or Markdown file, or a folder of them.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Add a file or folder; what came from there before is replaced."""
@@ -55,7 +57,9 @@ def search(
         typer.echo(json.dumps([citation.model_dump() for citation in found], indent=2))
         return
     for citation in found:
-        typer.echo(f"{citation.title}: {citation.heading}  [{citation.note}, score {citation.score:.3f}]")
+        typer.echo(
+            f"{citation.title}: {citation.heading}  [{citation.note}, score {citation.score:.3f}]"
+        )
         typer.echo(f"  {one_line(citation.text, 300)}")
         typer.echo(f"  source: {one_line(citation.source)}\n")
     if not found:
@@ -81,17 +85,9 @@ def status(as_json: JsonOption = False) -> None:
 @contextmanager
 def opened(settings: Settings) -> Iterator[Knowledge]:
     """The knowledge base that these settings name, closed afterwards."""
-    from cudaops.rag.embedding import choose_embedder
-    from cudaops.rag.knowledge import Knowledge
+    from cudaops.graph.services import open_knowledge
 
-    url, key = settings.database_url, settings.nvidia_api_key
-    knowledge = Knowledge.open(
-        database_url=url.get_secret_value() if url else None,
-        data_folder=settings.knowledge_folder,
-        embedder=choose_embedder(
-            api_key=key.get_secret_value() if key else None, base_url=settings.nvidia_base_url
-        ),
-    )
+    knowledge = open_knowledge(settings)
     try:
         yield knowledge
     finally:

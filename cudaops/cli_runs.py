@@ -116,7 +116,9 @@ def find_folder(run: str, runs: Path) -> Path:
         if not folders:
             raise InputError(f"there is no run under {runs}; start one: cudaops run FILE.cu")
         return folders[-1].resolve()
-    found = [f for f in folders if run in (f.name, f"{f.parent.name}/{f.name}") or _run_id(f) == run]
+    found = [
+        f for f in folders if run in (f.name, f"{f.parent.name}/{f.name}") or _run_id(f) == run
+    ]
     if not found:
         raise InputError(f"no run {run!r} under {runs}; give its folder, its id or `latest`")
     if len(found) > 1:

@@ -64,8 +64,14 @@ def _why_no_gpu() -> str | None:
     program = shutil.which("nvidia-smi")
     if program is None:
         return "no NVIDIA GPU: nvidia-smi not found"
-    listed = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=False)
-    return None if listed.returncode == 0 and "GPU" in listed.stdout else "no NVIDIA GPU: nvidia-smi -L lists none"
+    listed = subprocess.run(
+        [program, "-L"], capture_output=True, text=True, timeout=30, check=False
+    )
+    return (
+        None
+        if listed.returncode == 0 and "GPU" in listed.stdout
+        else "no NVIDIA GPU: nvidia-smi -L lists none"
+    )
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -151,7 +152,7 @@ SM_89 = Architecture(
     max_warps_per_sm=48, max_blocks_per_sm=24, max_threads_per_sm=1536,
     l1_shared_bytes_per_sm=128 * 1024, shared_bytes_per_sm=100 * 1024,
     shared_bytes_per_block_optin=99 * 1024,
-    arch_source=f"{_GUIDE}; load/store units: Ada whitepaper, figure of the AD10x SM (4 a quarter)",
+    arch_source=f"{_GUIDE}; load/store units: Ada whitepaper, figure of the AD10x SM (4 a quarter), not checked by a measurement",
 )  # fmt: skip
 
 SM_90 = Architecture(
@@ -230,7 +231,10 @@ DEFAULT_DEVICE_BY_ARCH: Mapping[str, str] = MappingProxyType(
 
 
 def device(name: str) -> Device:
-    """The device of this short name, full name or nvcc target, in any case.
+    """The device of this short name, full name, nvcc target or compute capability, in any case.
+
+    A target (`sm_86`) or capability (`compute capability 8.6`, all that ncu's details page tells)
+    stands for the architecture's device in DEFAULT_DEVICE_BY_ARCH.
 
     Raises:
         InputError: no such device; names the known ones and the nearest.
@@ -239,7 +243,8 @@ def device(name: str) -> Device:
     for row in DEVICES.values():
         if wanted in (_folded(row.name), _folded(row.full_name)):
             return row
-    by_arch = DEFAULT_DEVICE_BY_ARCH.get(name.lower().rstrip("a"))
+    arch = re.sub(r"^compute capability (\d+)\.(\d)$", r"sm_\1\2", name.lower()).rstrip("a")
+    by_arch = DEFAULT_DEVICE_BY_ARCH.get(arch)
     if by_arch is not None:
         return DEVICES[by_arch]
     near = difflib.get_close_matches(wanted, {_folded(n): n for n in DEVICES}, n=1, cutoff=0.4)

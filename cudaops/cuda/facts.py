@@ -155,15 +155,21 @@ STALLED_BRANCH = _stall_share(counters.STALL_BRANCH, "branch_resolving")
 STALLED_WAIT = _stall_share(counters.STALL_WAIT, "wait")
 
 IDLE_ISSUE = "cudaops__idle_issue_pct"
-ROOFLINE_ATTAINED = "cudaops__roofline_attained_pct"
+COMPUTE_ATTAINED = "cudaops__compute_attained_pct"
+MEMORY_ATTAINED = "cudaops__memory_attained_pct"
 
 SPECIAL: Mapping[str, tuple[str, str, str]] = {
     IDLE_ISSUE: (
         "Issue slots idle", "%",
         "Cycles in which a scheduler issued nothing: No Eligible, else 100 less Issue Slots Busy.",
     ),
-    ROOFLINE_ATTAINED: (
-        "Of the roofline", "%", "Shortest time the device allows for the work over the time taken.",
+    COMPUTE_ATTAINED: (
+        "Of the arithmetic peak", "%",
+        "Shortest time for the operations over the time taken; where the operations take longest.",
+    ),
+    MEMORY_ATTAINED: (
+        "Of the DRAM peak", "%",
+        "Shortest time for the DRAM bytes over the time taken; where the bytes take longest.",
     ),
 }  # fmt: skip
 """Label, unit and meaning of derived numbers that a plain function of inputs cannot say."""
@@ -186,8 +192,8 @@ def facts(profile: Profile, roofline: Roofline | None) -> dict[str, Fact]:
     if idle is not None:
         found[IDLE_ISSUE] = Fact(idle, "%", SPECIAL[IDLE_ISSUE][0])
     if roofline is not None:
-        label = SPECIAL[ROOFLINE_ATTAINED][0]
-        found[ROOFLINE_ATTAINED] = Fact(roofline.attained_pct, "%", label)
+        name = COMPUTE_ATTAINED if roofline.bound == "compute" else MEMORY_ATTAINED
+        found[name] = Fact(roofline.attained_pct, "%", SPECIAL[name][0])
     return found
 
 

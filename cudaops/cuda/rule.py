@@ -30,8 +30,11 @@ class Condition(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One way to recognise what limits a kernel. All conditions must hold; one whose fact is
-    unknown does not hold."""
+    """One way to recognise what limits a kernel.
+
+    All `conditions` must hold; one whose fact is unknown does not hold. Any `unless` that is known
+    to hold keeps the rule silent; one whose fact is unknown does not.
+    """
 
     id: str
     subtype: Subtype
@@ -41,6 +44,8 @@ class Rule(NamedTuple):
     conditions: tuple[Condition, ...]
     text: str
     """Said of a launch that fired it; `{0}`, `{1}` are the conditions' values in order."""
+    unless: tuple[Condition, ...] = ()
+    """What shows that something else is meant."""
     also: tuple[tuple[str, str], ...] = ()
     """(fact, phrase with `{}`): said in addition where the fact is known."""
 
@@ -60,14 +65,20 @@ class Fired(NamedTuple):
 
 
 def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
-    """The rule's finding, None where a condition fails or its fact is unknown."""
+    """The rule's finding, None where it stays silent."""
     known = [facts.get(condition.fact) for condition in rule.conditions]
     values = [fact for fact in known if fact is not None]
     if len(values) < len(rule.conditions):
         return None
-    for fact, condition in zip(values, rule.conditions, strict=True):
-        if not _COMPARE[condition.comparison](fact.value, condition.threshold):
-            return None
+    pairs = zip(values, rule.conditions, strict=True)
+    if not all(_holds(condition, fact) for fact, condition in pairs):
+        return None
+    if any(
+        _holds(condition, facts[condition.fact])
+        for condition in rule.unless
+        if condition.fact in facts
+    ):
+        return None
     first = rule.conditions[0]
     sign = 1.0 if first.comparison in (">", ">=", "==") else -1.0
     finding = Finding(
@@ -91,6 +102,10 @@ def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
         ),
     )
     return Fired(rule, finding, sign * values[0].value)
+
+
+def _holds(condition: Condition, fact: Fact) -> bool:
+    return _COMPARE[condition.comparison](fact.value, condition.threshold)
 
 
 def shown(value: float) -> str:

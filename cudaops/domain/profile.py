@@ -101,13 +101,13 @@ class Verdict(Record):
 
     bottleneck_class: BottleneckClass
     subtype: str
-    """Key in `cudaops.cuda.rules`: `l1_load_throughput`, `dram_bandwidth`, `occupancy_registers`."""
+    """Key in `cudaops.cuda.subtypes.SUBTYPES`: `l1_load_throughput`, `dram_bandwidth`, ..."""
     summary: str
     """One sentence a person reads first."""
     evidence: tuple[Evidence, ...]
     relief: str
     findings: tuple[Finding, ...] = ()
-    """Every rule that fired, most severe first; the verdict is the first."""
+    """Every rule that fired, in the order that decides; the verdict is the first."""
     roofline: Roofline | None = None
     """None where flops or bytes are unknown."""
     source: Literal["measured", "modelled"]

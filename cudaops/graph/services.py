@@ -6,13 +6,11 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from fastmcp import FastMCP
-
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.mcp_servers import knowledge, profiler, sandbox
 from cudaops.mcp_servers.session import OpenProgram, Session
+from cudaops.mcp_servers.together import build_servers
 from cudaops.program.parse import load_program
 from cudaops.rag.embedding import choose_embedder
 from cudaops.rag.knowledge import Knowledge
@@ -76,18 +74,9 @@ def open_knowledge(settings: Settings) -> Knowledge:
     return Knowledge.open(database_url=url, data_folder=None, embedder=embedder)
 
 
-def build_servers(session: Session, settings: Settings) -> dict[str, FastMCP]:
-    """The three MCP servers over one session."""
-    return {
-        "profiler": profiler.build_server(session),
-        "knowledge": knowledge.build_server(functools.partial(open_knowledge, settings)),
-        "sandbox": sandbox.build_server(session),
-    }
-
-
 def build_toolbox(bench: Workbench, settings: Settings) -> Toolbox:
     """The servers for one open program, in memory."""
-    return Toolbox(build_servers(Session(bench=bench), settings))
+    return Toolbox(build_servers(Session(bench=bench), functools.partial(open_knowledge, settings)))
 
 
 def program_opener(options: RunOptions, settings: Settings) -> OpenProgram:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastmcp import FastMCP
 from pydantic import Field
 
-from cudaops.domain.base import Record
+from cudaops.domain.base import Record, SourceLocation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
 from cudaops.domain.judge import judge
 from cudaops.domain.judgement import Judgement
@@ -35,6 +35,18 @@ class OpenedProgram(Record):
     """The kernel as its author wrote it."""
     workloads: tuple[Workload, ...]
     limits: tuple[str, ...]
+
+
+class CompileReport(Record):
+    """Whether a rewrite compiles."""
+
+    ok: bool
+    message: str
+    """The compiler's name, or its first error."""
+    location: SourceLocation | None = None
+    """Of the error; `candidate.cu` is the rewrite's own text."""
+    log: str = ""
+    """What the compiler printed, bounded to 16 KiB."""
 
 
 class TrialResult(Record):
@@ -84,11 +96,9 @@ def build_server(session: Session) -> FastMCP:
         return _opened(session.bench)
 
     @server.tool
-    def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> Compiled | CompileFailed:  # noqa: B006
+    def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
         """Compile a rewrite; a compiler error comes back with its line."""
-        outcome = session.bench.compile(read_rewrite(source, tuned=tuned))
-        # The unit repeats the whole program: a client has it already.
-        return outcome
+        return _compile_report(session.bench.compile(read_rewrite(source, tuned=tuned)))
 
     @server.tool
     def tune_rewrite(
@@ -127,6 +137,12 @@ def _opened(bench: Workbench) -> OpenedProgram:
         workloads=bench.workloads,
         limits=bench.program.limits,
     )
+
+
+def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
+    if isinstance(outcome, Compiled):
+        return CompileReport(ok=True, message=outcome.compiler, log=outcome.log)
+    return CompileReport(ok=False, message=outcome.message, location=outcome.location, log=outcome.log)
 
 
 def _tune(bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: float) -> Tuned:

@@ -144,7 +144,9 @@ def _callee_start(tokens: Sequence[Token], at: int) -> int | None:
         if index == 0:
             return 0
         if tokens[index - 1].text == "::":
-            qualified = index >= 2 and (_is_name(tokens[index - 2]) or tokens[index - 2].text == ">")
+            qualified = index >= 2 and (
+                _is_name(tokens[index - 2]) or tokens[index - 2].text == ">"
+            )
             if not qualified:
                 return index - 1
             index -= 2

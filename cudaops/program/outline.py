@@ -14,7 +14,9 @@ from cudaops.program.lexing import Lexed, Token, closing, closing_angle, lex
 
 ItemKind = Literal["function", "declaration", "variable", "type", "instantiation", "other"]
 
-SPACES = frozenset({"__global__", "__device__", "__host__", "__constant__", "__managed__", "__shared__"})
+SPACES = frozenset(
+    {"__global__", "__device__", "__host__", "__constant__", "__managed__", "__shared__"}
+)
 _NOT_A_NAME = frozenset({
     "__launch_bounds__", "__attribute__", "__align__", "alignas", "__declspec", "decltype",
     "noexcept", "__cluster_dims__", "__maxnreg__", "__block_size__", "requires", "throw", "explicit",
@@ -50,6 +52,10 @@ class Item(NamedTuple):
     """Token indices of the parentheses of a function's parameters."""
     body: tuple[int, int] | None
     """Token indices of a function's braces."""
+    in_linkage_block: bool = False
+    """Inside of `extern "C" { }`."""
+    is_global: bool = True
+    """Inside of no braces at all."""
 
     @property
     def qualified_name(self) -> str:
@@ -116,7 +122,9 @@ class _Reader:
     def text(self, index: int) -> str:
         return self.tokens[index].text if index < len(self.tokens) else ""
 
-    def items(self, at: int, end: int, namespaces: tuple[str, ...]) -> Iterator[Item]:
+    def items(
+        self, at: int, end: int, namespaces: tuple[str, ...], linkage: bool = False, deep: int = 0
+    ) -> Iterator[Item]:
         while at < end:
             if self.text(at) in (";", "}"):
                 at += 1
@@ -125,11 +133,14 @@ class _Reader:
             if block is not None:
                 names, opener = block
                 close = closing(self.tokens, opener)
-                yield from self.items(opener + 1, min(close, end), namespaces + names)
+                inside = linkage or self.text(at) == "extern"
+                yield from self.items(
+                    opener + 1, min(close, end), namespaces + names, inside, deep + 1
+                )
                 at = close + 1
                 continue
             item = self._item(at, end, namespaces)
-            yield item
+            yield item._replace(in_linkage_block=linkage, is_global=deep == 0)
             at = max(item.last, at + 1)
 
     def _block(self, at: int, end: int) -> tuple[tuple[str, ...], int] | None:
@@ -153,8 +164,10 @@ class _Reader:
 
     def _item(self, first: int, end: int, namespaces: tuple[str, ...]) -> Item:
         at, template = self._template(first)
-        instantiation = template is None and self.text(first) in ("template", "extern") and (
-            "template" in (self.text(first), self.text(first + 1))
+        instantiation = (
+            template is None
+            and self.text(first) in ("template", "extern")
+            and ("template" in (self.text(first), self.text(first + 1)))
         )
         last, body, head_end = self._extent(at, end)
         parameters = self._parameters(at, head_end)
@@ -203,7 +216,9 @@ class _Reader:
                         return close + 1, body, head_end
                 index = close
             else:
-                seen_equal |= text == "=" and head_end is None and self.text(index - 1) != "operator"
+                seen_equal |= (
+                    text == "=" and head_end is None and self.text(index - 1) != "operator"
+                )
                 seen_colon |= text == ":" and seen_call
                 is_type |= text in _TYPE_WORDS and not seen_call and head_end is None
             index += 1
@@ -224,7 +239,11 @@ class _Reader:
                 close = closing(self.tokens, index)
                 before = self.tokens[index - 1]
                 named = before.kind == "name" and before.text not in _NOT_A_NAME
-                operator = "operator" in (self.text(index - 2), self.text(index - 1), self.text(index - 3))
+                operator = "operator" in (
+                    self.text(index - 2),
+                    self.text(index - 1),
+                    self.text(index - 3),
+                )
                 if index > at and (named or operator or before.text == ">"):
                     groups.append((index, close))
                 index = close
@@ -236,12 +255,18 @@ class _Reader:
         return groups[-1] if groups else None
 
     def _kind(
-        self, at: int, head_end: int, parameters: tuple[int, int] | None, body: tuple[int, int] | None
+        self,
+        at: int,
+        head_end: int,
+        parameters: tuple[int, int] | None,
+        body: tuple[int, int] | None,
     ) -> tuple[ItemKind, str]:
         words = [t.text for t in self.tokens[at:head_end]]
         if words and words[0] in ("using", "typedef", "static_assert", "friend", "asm"):
             return "other", ""
-        if parameters is not None and not (_TYPE_WORDS & set(words) and self._is_type(at, parameters[0])):
+        if parameters is not None and not (
+            _TYPE_WORDS & set(words) and self._is_type(at, parameters[0])
+        ):
             name = self._name_before(parameters[0])
             # `dim3 grid(4, 4);` looks like a declaration; telling them apart needs types.
             return ("function" if body is not None else "declaration"), name
@@ -255,7 +280,10 @@ class _Reader:
 
     def _name_before(self, paren: int) -> str:
         index = paren - 1
-        if self.text(index) == ">" and "operator" not in (self.text(index - 1), self.text(index - 2)):
+        if self.text(index) == ">" and "operator" not in (
+            self.text(index - 1),
+            self.text(index - 2),
+        ):
             depth = 0
             while index > 0:
                 depth += (self.text(index) == ">") - (self.text(index) == "<")

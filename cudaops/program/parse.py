@@ -66,7 +66,9 @@ def parse_files(
         device_functions=tuple(d for facts in read for d in facts.device_functions()),
         global_variables=tuple(v for facts in read for v in facts.global_variables()),
         launches=tuple(sites),
-        limits=find_limits([(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels, sites),
+        limits=find_limits(
+            [(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels, sites
+        ),
     )
 
 
@@ -79,7 +81,9 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path") from None
     except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check its permissions") from None
+        raise InputError(
+            f"{path}: cannot be read ({problem.strerror}); check its permissions"
+        ) from None
     if len(data) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB; is it CUDA source?")
     if not data.strip():
@@ -96,7 +100,7 @@ def _collect(path: Path, text: str, found: dict[Path, str], external: list[str])
     found[path] = text
     for name in _quoted_includes(lex(byte_text(text))):
         target = Path(os.path.normpath(path.parent / name))
-        if os.path.isabs(name) or not target.is_file():
+        if Path(name).is_absolute() or not target.is_file():
             external.append(name)
         elif target.resolve() not in found:
             _collect(target.resolve(), _read(target), found, external)
@@ -196,7 +200,9 @@ class _FileFacts:
 
     def _uses_dynamic_shared(self, item: Item) -> bool:
         words = [t.text for t in self.outline.tokens[item.first : item.last]]
-        inside = any(a == "extern" and "__shared__" in words[i : i + 8] for i, a in enumerate(words))
+        inside = any(
+            a == "extern" and "__shared__" in words[i : i + 8] for i, a in enumerate(words)
+        )
         return inside or bool(self._shared_names() & set(words))
 
     def _shared_names(self) -> set[str]:
@@ -228,9 +234,13 @@ class _FileFacts:
         )
         if space is None or item.kind not in ("variable", "type") or not item.name:
             return []
-        words = [t for t in self.outline.tokens[item.first : item.last]]
+        words = list(self.outline.tokens[item.first : item.last])
         at = next(i for i, t in enumerate(words) if t.text == item.name)
-        kept = [t.text for t in words[:at] if t.text not in (f"__{space}__", "static", "extern", "__device__")]
+        kept = [
+            t.text
+            for t in words[:at]
+            if t.text not in (f"__{space}__", "static", "extern", "__device__")
+        ]
         return [
             GlobalVariable(
                 name=item.name,
@@ -261,8 +271,10 @@ class _FileFacts:
         self, index: int, launch: Launch, holder: Item | None, kernels: Sequence[str] | set[str]
     ) -> LaunchSite:
         geometry = [self.text(p) for p in launch.geometry] + ["1"] * 2
-        shared, stream = (self.text(p) for p in launch.geometry[2:4]) if len(launch.geometry) > 3 else (
-            self.text(launch.geometry[2]) if len(launch.geometry) == 3 else None, None
+        shared, stream = (
+            (self.text(p) for p in launch.geometry[2:4])
+            if len(launch.geometry) > 3
+            else (self.text(launch.geometry[2]) if len(launch.geometry) == 3 else None, None)
         )
         return LaunchSite(
             index=index,

@@ -66,8 +66,10 @@ def _parameter(raw: bytes, node: Node) -> Parameter:
     if default is not None:
         end = raw.rindex(b"=", node.start_byte, default.start_byte)
     declarator = node.child_by_field_name("declarator")
-    name = None if declarator is None else next(
-        (n for n in _nodes(declarator) if n.type in _DECLARATORS), None
+    name = (
+        None
+        if declarator is None
+        else next((n for n in _nodes(declarator) if n.type in _DECLARATORS), None)
     )
     if name is None:
         return _made("", raw[node.start_byte : end].decode())

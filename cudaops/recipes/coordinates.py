@@ -31,23 +31,29 @@ class Axis:
 
     symbol: Symbol
     reach: Polynomial
-    """How many values the launch's threads take, over gridDim and blockDim."""
+    """How many values the launch's threads take, times `scale`; over gridDim and blockDim."""
     conditions: tuple[str, ...] = ()
     """What the launch's geometry must fulfil for the reach to be true; plan expressions."""
     guard: Polynomial | None = None
     """The kernel's own bound, where it has one: values below it are worked on."""
+    scale: Polynomial = number(1)
+    """Threads that share one value: the divisor where one index is taken apart."""
 
     @property
     def size(self) -> Polynomial:
         """How many values are worked on, given `requirements`."""
-        return self.reach if self.guard is None else self.guard
+        return divide(self.reach, self.scale) if self.guard is None else self.guard
 
     @property
     def requirements(self) -> tuple[str, ...]:
         """Plan expressions under which `size` is exact."""
         if self.guard is None:
+            whole = f"({self.reach.text()}) % ({self.scale.text()}) == 0"
+            return self.conditions if self.scale == number(1) else (*self.conditions, whole)
+        needed = self.guard * self.scale
+        if needed == self.reach:
             return self.conditions
-        return (*self.conditions, f"{self.reach.text()} >= {self.guard.text()}")
+        return (*self.conditions, f"{self.reach.text()} >= {needed.text()}")
 
 
 @dataclass(frozen=True)
@@ -185,9 +191,8 @@ class _Finder:
         self._replace(Remainder(whole, divisor), of(inner))
         self._replace(axis.symbol, of(outer) * divisor + of(inner))
         self._axes.remove(axis)
-        full = (*axis.conditions, f"{axis.reach.text()} % ({divisor.text()}) == 0")
-        self._axes.append(Axis(outer, divide(axis.reach, divisor), full))
-        self._axes.append(Axis(inner, divisor, (), divisor))
+        self._axes.append(Axis(outer, axis.reach, axis.conditions, scale=divisor))
+        self._axes.append(Axis(inner, divisor))
 
 
 def find_space(polynomials: Iterable[Polynomial], guards: Sequence[Value]) -> Space:
@@ -202,7 +207,7 @@ def find_space(polynomials: Iterable[Polynomial], guards: Sequence[Value]) -> Sp
         axis, limit = _guarded(placed, list(axes.values()))
         if axis.guard is not None and axis.guard != limit:
             raise NotUnderstood("two bounds on one coordinate")
-        axes[axis.symbol] = _with_guard(axis, limit)
+        axes[axis.symbol] = replace(axis, guard=limit)
     return replace(space, axes=tuple(axes.values()))
 
 
@@ -228,19 +233,12 @@ def _guarded(bound: Polynomial, axes: Sequence[Axis]) -> tuple[Axis, Polynomial]
 def _guarded_whole(bound: Polynomial, touched: Sequence[Axis]) -> tuple[Axis, Polynomial]:
     """`i < rows * columns` on an index that is taken apart by `columns` bounds the rows."""
     outer, inner = sorted(touched, key=lambda a: a.symbol.name.endswith("%"))
-    if inner.guard is None or inner.symbol.name[:-1] != outer.symbol.name[:-1]:
+    if inner.symbol.name != outer.symbol.name[:-1] + "%":
         raise NotUnderstood("a condition on several coordinates")
-    limit = of(outer.symbol) * inner.guard + of(inner.symbol) - bound
-    rows = divide(limit, inner.guard)
+    limit = of(outer.symbol) * outer.scale + of(inner.symbol) - bound
+    rows = divide(limit, outer.scale)
     if any(not isinstance(atom, Symbol) for atom in rows.atoms()) or not rows.sure_nonnegative:
         raise NotUnderstood("a bound that is no whole number of rows")
     if rows.has(outer.symbol) or rows.has(inner.symbol):
         raise NotUnderstood("a bound that is no whole number of rows")
     return outer, rows
-
-
-def _with_guard(axis: Axis, limit: Polynomial) -> Axis:
-    """A taken-apart index need not reach a whole number of rows once it is bounded."""
-    if not axis.symbol.name.endswith("/"):
-        return replace(axis, guard=limit)
-    return replace(axis, guard=limit)

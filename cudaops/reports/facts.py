@@ -65,15 +65,23 @@ def kernel_of(record: RunRecord) -> str:
 
 
 def headline(record: RunRecord) -> str:
-    """The outcome in one sentence, times with their source."""
-    kernel, clock, verify = kernel_of(record), clock_of(record), record.verify
+    """The outcome in one sentence."""
+    kernel = kernel_of(record)
     if record.outcome in ("accepted", "provisional"):
-        return (
-            f"{kernel}: {times_faster(verify.speedup, clock)} faster, "
-            f"{milliseconds(verify.baseline_kernel_ms, clock)} to "
-            f"{milliseconds(verify.candidate_kernel_ms, clock)}"
-        )
+        return f"{kernel} runs {times_faster(record.verify.speedup, clock_of(record))} faster"
     return f"{kernel}: {one_line(record.reason)}"
+
+
+def times_sentence(record: RunRecord) -> str | None:
+    """Baseline and candidate time; None where no candidate was timed."""
+    clock, verify = clock_of(record), record.verify
+    if verify.candidate_kernel_ms is None:
+        return None
+    return (
+        f"baseline {milliseconds(verify.baseline_kernel_ms, clock)}, "
+        f"{'best' if record.best is not None else 'last'} candidate "
+        f"{milliseconds(verify.candidate_kernel_ms, clock)}"
+    )
 
 
 def meaning(record: RunRecord) -> str:
@@ -139,14 +147,20 @@ def _attempt_row(attempt: Attempt, device: str) -> AttemptRow:
         speedup = times_faster(judgement.speedup, clock)
     why = one_line(judgement.reason if judgement.outcome == "rejected" else attempt.lesson)
     return AttemptRow(
-        str(attempt.iteration), ", ".join(p for p in parts if p), judgement.outcome, time, speedup, why
+        str(attempt.iteration),
+        ", ".join(p for p in parts if p),
+        judgement.outcome,
+        time,
+        speedup,
+        why,
     )
 
 
 def gate_rows(gates: tuple[Gate, ...], clock: Clock) -> list[GateRow]:
     """Gates in the order they ran, every number with its name."""
     return [
-        GateRow(gate.passed, gate.name, one_line(gate.summary), _numbers(gate, clock)) for gate in gates
+        GateRow(gate.passed, gate.name, one_line(gate.summary), _numbers(gate, clock))
+        for gate in gates
     ]
 
 
@@ -175,7 +189,9 @@ def next_steps(record: RunRecord) -> list[str]:
         best = shlex.quote(str(folder / "best.cu"))
         steps = [f"$ diff -u {source} {best}"]
         if record.outcome == "provisional":
-            steps = ["Time both on the GPU it is meant for; only that makes it more than provisional:"]
+            steps = [
+                "Time both on the GPU it is meant for; only that makes it more than provisional:"
+            ]
             steps += [
                 f"$ nvcc -O3 -arch={record.sm_arch} {source} -o baseline && ./baseline",
                 f"$ nvcc -O3 -arch={record.sm_arch} {best} -o candidate && ./candidate",

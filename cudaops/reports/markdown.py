@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cudaops.domain.run import ProfileSummary, RunRecord
@@ -31,7 +32,10 @@ def _head(record: RunRecord) -> str:
     lines = [
         f"# {_text(facts.kernel_of(record))}: {record.outcome.replace('_', ' ')}",
         f"**{_text(facts.headline(record))}**",
-        _text(f"{facts.meaning(record)}. {record.reason}"),
+        _text(
+            f"{facts.times_sentence(record) or 'No candidate was timed'}; {facts.meaning(record)}."
+        ),
+        _text(record.reason),
     ]
     if record.time_source == "modelled":
         lines.append(
@@ -65,7 +69,9 @@ def _profile(summary: ProfileSummary) -> str:
             (f"{h.share_pct:.0f} %", str(h.location), one_line(h.text), one_line(h.note))
             for h in baseline.hot_lines
         ]
-        parts.append(f"Where the cost is ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot))
+        parts.append(
+            f"Where the cost is ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot)
+        )
     return "\n\n".join([*parts, _metrics(summary), _bullets(baseline.notes)]).rstrip()
 
 
@@ -86,7 +92,9 @@ def _research(record: RunRecord) -> str:
     if findings.degraded:
         parts.append(f"Degraded: {_text(findings.degraded)}")
     parts.append(
-        _bullets([f"{c.title}, {c.heading} ({c.note}). Source: {c.source}" for c in findings.citations])
+        _bullets(
+            [f"{c.title}, {c.heading} ({c.note}). Source: {c.source}" for c in findings.citations]
+        )
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -104,7 +112,8 @@ def _rewrite(record: RunRecord) -> str:
     if record.best is None:
         return ""
     tuned = ", ".join(f"{name}={value}" for name, value in sorted(record.best.values().items()))
-    fence = "`" * (3 + max((len(run) for run in _backtick_runs(record.best.source)), default=0))
+    longest = max((len(run) for run in re.findall("`+", record.best.source)), default=0)
+    fence = "`" * max(3, longest + 1)
     return (
         f"## The rewrite\n\n{_text(record.best.title)}, proposed by {_text(record.best.proposer)}"
         f"{f', tuned {tuned}' if tuned else ''}. {_text(record.best.why)}\n\n"
@@ -124,7 +133,10 @@ def _how(record: RunRecord) -> str:
         ("executor", f"{record.executor}, times {facts.clock_of(record)}"),
         ("target", f"{record.device}, {record.sm_arch}"),
         ("took", f"{record.loop_time_seconds:.1f} s"),
-        *((f"took: {stage}", f"{seconds:.1f} s") for stage, seconds in record.seconds_by_stage.items()),
+        *(
+            (f"took: {stage}", f"{seconds:.1f} s")
+            for stage, seconds in record.seconds_by_stage.items()
+        ),
         *sorted(record.tools.items()),
     ]
     return "## How it was made\n\n" + _table(("", ""), facts_of_run)
@@ -142,14 +154,6 @@ def _bullets(lines: Sequence[str]) -> str:
 
 def _text(text: str) -> str:
     escaped = one_line(text, 2000)
-    for character in ("\\", "`", "*", "_", "|", "<", "[", "#"):
+    for character in ("\\", "`", "*", "_", "|", "[", "#"):
         escaped = escaped.replace(character, "\\" + character)
-    return escaped
-
-
-def _backtick_runs(text: str) -> list[str]:
-    runs, current = [], ""
-    for character in text:
-        current = current + "`" if character == "`" else ""
-        runs.append(current)
-    return [run for run in runs if run]
+    return escaped.replace("<", "&lt;")

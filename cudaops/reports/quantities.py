@@ -59,7 +59,8 @@ def significant(value: float, digits: int = 4) -> str:
     if value == int(value):
         return f"{int(value):,}"
     decimals = max(0, digits - len(str(int(magnitude)))) if magnitude >= 1 else digits
-    return f"{value:,.{decimals}f}".rstrip("0").rstrip(".")
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def quantity(value: float, unit: str) -> str:

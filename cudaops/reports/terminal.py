@@ -36,8 +36,15 @@ def run_summary(record: RunRecord) -> RenderableType:
         parts += [_heading("Gates"), gate_table(gates, facts.clock_of(record))]
     if record.notices:
         parts += [_heading("Notices"), _lines(record.notices)]
-    parts += [_heading(f"Files in {record.options.out}"), _files(record)]
-    parts += [_heading("What to do next"), _lines(facts.next_steps(record))]
+    parts += [
+        Text(""),
+        _unwrapped(f"Files in {one_line(record.options.out, 4000)}", "bold cyan"),
+        _files(record),
+    ]
+    parts += [
+        _heading("What to do next"),
+        *(_unwrapped(f"  {one_line(step, 4000)}") for step in facts.next_steps(record)),
+    ]
     return Group(*parts)
 
 
@@ -79,8 +86,11 @@ def _outcome(record: RunRecord) -> RenderableType:
         "  ",
         (facts.headline(record), "bold"),
     )
-    took = Text(f"{facts.meaning(record)}; took {record.loop_time_seconds:.1f} s", style="dim")
-    return Group(Text(""), title, took)
+    lines = [title]
+    if times := facts.times_sentence(record):
+        lines.append(Text(times))
+    took = f"{facts.meaning(record)}; took {record.loop_time_seconds:.1f} s"
+    return Group(Text(""), *lines, Text(took, style="dim"))
 
 
 def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
@@ -98,7 +108,9 @@ def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
 def _evidence(summary: ProfileSummary) -> RenderableType:
     table = _columns("metric", "value", "bar", "source")
     for row in facts.evidence_rows(summary.verdict_detail, summary):
-        table.add_row(Text(row.label), Text(row.value), Text(row.comparison), Text(row.source, style="dim"))
+        table.add_row(
+            Text(row.label), Text(row.value), Text(row.comparison), Text(row.source, style="dim")
+        )
     return _indented(table)
 
 
@@ -124,14 +136,14 @@ def _notes(record: RunRecord) -> RenderableType:
 
 
 def _attempts(record: RunRecord) -> RenderableType:
-    table = _columns("no", "what", "outcome")
+    table = _columns("no", "outcome", "what")
     for row in facts.attempt_rows(record):
         outcome = Text(row.outcome, style="green" if row.outcome != "rejected" else "red")
         what = Text(row.what)
         if row.time != "not timed":
             what.append(f"\n{row.time}, {row.speedup}")
         what.append(f"\n{row.why}", style="dim")
-        table.add_row(Text(row.number), what, outcome)
+        table.add_row(Text(row.number), outcome, what)
     return _indented(table)
 
 
@@ -154,7 +166,12 @@ def _heading(text: str) -> RenderableType:
 
 
 def _lines(lines: Sequence[str]) -> RenderableType:
-    return _indented(Group(*(Text(one_line(line), overflow="fold") for line in lines)))
+    return _indented(Group(*(Text(one_line(line)) for line in lines)))
+
+
+def _unwrapped(line: str, style: str = "") -> RenderableType:
+    """For paths and commands, which someone will copy: never broken, whatever the width."""
+    return Text(line, style, no_wrap=True, overflow="ignore")
 
 
 def _indented(what: RenderableType) -> RenderableType:

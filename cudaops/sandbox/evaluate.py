@@ -14,7 +14,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.verification.verifier import Subject, Verifier
+from cudaops.sandbox.verification.verifier import Subject, Verification, Verifier
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 
@@ -76,7 +76,7 @@ def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | C
     return tuple(compiled)
 
 
-def _verify(bench: Workbench, rewrite: Rewrite, compiled: Sequence[Compiled]):  # type: ignore[no-untyped-def]
+def _verify(bench: Workbench, rewrite: Rewrite, compiled: Sequence[Compiled]) -> Verification:
     folder = bench.folder / "work" / f"verify-{rewrite.id}"
     subjects = [
         Subject(one, bench.plan(workload, rewrite), bench.oracle(workload))

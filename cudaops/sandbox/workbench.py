@@ -16,12 +16,11 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.program.plans import resolve
+from cudaops.program.plans import baseline_plan, resolve
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.verification.reference import (
     Baseline,
     ReferenceBuilder,
-    baseline_plan,
     confirm_reproduces,
     refine_roles,
 )
@@ -114,12 +113,7 @@ class Workbench:
 
         Raises PlanError where an expression of the rewrite's plan cannot be evaluated.
         """
-        if rewrite is None:
-            return baseline_plan(workload)
-        plan = resolve(rewrite, self.kernel, workload)
-        return plan if plan.applicable else baseline_plan(workload).model_copy(
-            update={"applicable": False, "unmet": plan.unmet}
-        )
+        return baseline_plan(workload) if rewrite is None else resolve(rewrite, self.kernel, workload)
 
     def measure(self, rewrite: Rewrite | None, workload: Workload) -> Measurement | Misbehaved | CompileFailed:
         """Time of a rewrite, or of the baseline, on one workload."""

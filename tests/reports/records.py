@@ -28,7 +28,9 @@ def profile(duration_us: float = 1240.0) -> Profile:
         duration_us=duration_us,
         metrics={
             L1: Metric(name=L1, value=97.31, unit="%", source="modelled"),
-            "launch__block_size": Metric(name="launch__block_size", value=256, unit="threads", source="launch"),
+            "launch__block_size": Metric(
+                name="launch__block_size", value=256, unit="threads", source="launch"
+            ),
         },
         hot_lines=(
             HotLine(
@@ -73,7 +75,9 @@ def rewrite() -> Rewrite:
     return Rewrite(
         source="// @tune BM = 64, 128\n__global__ void tiled(const float* A) { /* ``` */ }\n",
         plan=LaunchPlan(
-            launches=(LaunchStep(kernel="tiled", grid=("1",), block=("256",), args=("A",), line=1),),
+            launches=(
+                LaunchStep(kernel="tiled", grid=("1",), block=("256",), args=("A",), line=1),
+            ),
             tune=(Tune(name="BM", values=(64, 128)),),
         ),
         proposer="recipe:matmul",
@@ -90,7 +94,11 @@ def gates() -> tuple[Gate, ...]:
             name="correctness_captured",
             passed=True,
             summary="relative L2 error within 4 times the baseline's own",
-            numbers={"candidate_rel_l2": 1.2e-7, "baseline_rel_l2": 1.4e-7, "max_error_factor": 4.0},
+            numbers={
+                "candidate_rel_l2": 1.2e-7,
+                "baseline_rel_l2": 1.4e-7,
+                "max_error_factor": 4.0,
+            },
         ),
         Gate(
             name="speedup",
@@ -105,7 +113,9 @@ def attempt(outcome: str, iteration: int = 1) -> Attempt:
     judgement = Judgement.model_validate(
         {
             "outcome": outcome,
-            "reason": "speedup: clears the bar" if outcome == "provisional" else "speedup: 1.01 < 1.2",
+            "reason": "speedup: clears the bar"
+            if outcome == "provisional"
+            else "speedup: 1.01 < 1.2",
             "gates": gates(),
             "speedup": 5.561 if outcome == "provisional" else 1.01,
             "time_source": "modelled",
@@ -114,6 +124,7 @@ def attempt(outcome: str, iteration: int = 1) -> Attempt:
     return Attempt(
         iteration=iteration,
         rewrite_id="0123456789ab",
+        source_id="ba9876543210",
         title="shared-memory and register tiling",
         proposer="recipe:matmul",
         tuned={"BM": 128},

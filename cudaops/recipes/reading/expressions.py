@@ -95,9 +95,9 @@ class Expressions:
 
     def load(self, place: Pointer) -> Value:
         """What stands at this place."""
+        self._loadable(place.array)
         if place.shared:
             return SharedLoad(place.array, place.indices, place.type)
-        self._loadable(place.array)
         return Load(place.array, place.offset, place.type)
 
     def binary(self, operator: str, left: Value, right: Value) -> Value:

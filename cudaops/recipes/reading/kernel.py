@@ -66,6 +66,8 @@ class Scope:
         texts = [f.text for f in program.files]
         self.macros: dict[str, Macro | None] = macros_of(texts)
         self.constants = _constants(texts, self.macros)
+        for variable in program.global_variables:
+            self.constants.pop(variable.name, None)
         self._functions = program.device_functions
         self.macros.update(self._template_arguments(kernel, workloads))
 

@@ -80,7 +80,12 @@ class Execution:
         return Expressions(self._env, self._loadable, self._inline)
 
     def _loadable(self, array: str) -> None:
-        if any(store.place.array == array for store in self.effects.stores):
+        writes = [s for s in self.effects.stores if s.place.array == array]
+        if array in self.effects.shared:
+            passed = len(self.effects.barriers)
+            if not writes or any(s.after_barriers >= passed for s in writes):
+                raise NotUnderstood(f"{array} read without a barrier after it was written")
+        elif writes:
             raise NotUnderstood(f"{array} read after it was written")
 
     def _statements(self, body: tuple[s.Statement, ...]) -> None:

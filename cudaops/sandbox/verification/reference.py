@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
-from cudaops.domain.rewrite import BufferValue, NullValue, NumberValue, RawValue, ResolvedLaunch, ResolvedPlan, Value
-from cudaops.domain.workload import (
-    FLOATING,
-    Allocation,
-    Argument,
-    NullArgument,
-    PointerArgument,
-    ScalarArgument,
-    Workload,
-)
+from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.errors import InputError
+from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import Executor, InputSet
 from cudaops.sandbox.verification.arrays import read_array
 from cudaops.sandbox.verification.compare import all_finite, distance
@@ -57,31 +49,6 @@ class Baseline(NamedTuple):
     widened: Compiled | None
     wide_problem: str | None
     """Why there is no widened build; None where there is one."""
-
-
-def baseline_plan(workload: Workload) -> ResolvedPlan:
-    """The author's own launch as a plan of one step."""
-    values = tuple(_value(argument) for argument in workload.arguments)
-    launch = ResolvedLaunch(
-        step=0,
-        grid=workload.grid,
-        block=workload.block,
-        dynamic_smem_bytes=workload.dynamic_smem_bytes,
-        values=values,
-    )
-    return ResolvedPlan(launches=(launch,))
-
-
-def _value(argument: Argument) -> Value:
-    match argument:
-        case PointerArgument():
-            return BufferValue(allocation=argument.allocation, offset_bytes=argument.offset_bytes)
-        case NullArgument():
-            return NullValue()
-        case ScalarArgument():
-            return NumberValue(value=argument.value)
-        case _:
-            return RawValue(raw_hex=argument.raw_hex)
 
 
 def refine_roles(

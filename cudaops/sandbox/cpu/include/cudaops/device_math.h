@@ -2,6 +2,7 @@
 // as exactly as the ordinary ones: what is approximate on a GPU is not made wrong on purpose here.
 #pragma once
 #include <cmath>
+#include <limits>
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,7 +17,9 @@ CUDAOPS_FN float fdividef(float a, float b) { return a / b; }
 CUDAOPS_FN float __fdividef(float a, float b) { return a / b; }
 CUDAOPS_FN float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 
-#define CUDAOPS_FAST(name, exact) CUDAOPS_FN float name(float x) { return exact(x); }
+// glibc keeps these names for itself, so they are macros here.
+namespace cudaops {
+#define CUDAOPS_FAST(name, exact) CUDAOPS_FN float fast##name(float x) { return exact(x); }
 CUDAOPS_FAST(__expf, expf)
 CUDAOPS_FAST(__logf, logf)
 CUDAOPS_FAST(__log2f, log2f)
@@ -25,12 +28,23 @@ CUDAOPS_FAST(__sinf, sinf)
 CUDAOPS_FAST(__cosf, cosf)
 CUDAOPS_FAST(__tanf, tanf)
 CUDAOPS_FAST(__tanhf, tanhf)
-CUDAOPS_FAST(__frsqrt_rn, rsqrtf)
 #undef CUDAOPS_FAST
-CUDAOPS_FN float __powf(float x, float y) { return powf(x, y); }
-CUDAOPS_FN float __exp10f(float x) { return (float)pow(10.0, (double)x); }
-// glibc declares exp10 and exp10f, sincos and sincosf.
-CUDAOPS_FN void __sincosf(float x, float* s, float* c) { *s = sinf(x); *c = cosf(x); }
+CUDAOPS_FN float fast__powf(float x, float y) { return powf(x, y); }
+CUDAOPS_FN float fast__exp10f(float x) { return (float)pow(10.0, (double)x); }
+CUDAOPS_FN void fast__sincosf(float x, float* s, float* c) { *s = sinf(x); *c = cosf(x); }
+}  // namespace cudaops
+#define __expf ::cudaops::fast__expf
+#define __logf ::cudaops::fast__logf
+#define __log2f ::cudaops::fast__log2f
+#define __log10f ::cudaops::fast__log10f
+#define __sinf ::cudaops::fast__sinf
+#define __cosf ::cudaops::fast__cosf
+#define __tanf ::cudaops::fast__tanf
+#define __tanhf ::cudaops::fast__tanhf
+#define __powf ::cudaops::fast__powf
+#define __exp10f ::cudaops::fast__exp10f
+#define __sincosf ::cudaops::fast__sincosf
+CUDAOPS_FN float __frsqrt_rn(float x) { return rsqrtf(x); }
 
 namespace cudaops { static constexpr double pi = 3.14159265358979323846; }
 CUDAOPS_FN double sinpi(double x) { return sin(cudaops::pi * x); }
@@ -70,8 +84,7 @@ CUDAOPS_FN double __drcp_rn(double x) { return 1.0 / x; }
 namespace cudaops {
 template <class To, class From>
 CUDAOPS_FN To saturating(From x) {
-  constexpr To low = std::is_signed<To>::value ? (To)1 << (sizeof(To) * 8 - 1) : 0;
-  constexpr To high = (To)~low;
+  constexpr To low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
   if (x != x) return 0;
   if (x <= (From)low) return low;
   if (x >= (From)high) return high;

@@ -28,8 +28,9 @@ namespace cudaops::trace {
 
 inline constexpr std::size_t kLanes = 32;
 inline constexpr std::size_t kMaxStored = 1u << 15;   // accesses a thread keeps between two barriers
-inline constexpr std::uint32_t kDenseEpochs = 128;     // intervals looked at one by one
-inline constexpr std::uint32_t kEpochStride = 16;      // and then one in so many
+inline constexpr std::uint32_t kDenseEpochs = 24;      // intervals looked at one by one,
+inline constexpr std::uint32_t kEpochRun = 12;         // then a run of so many (whole turns of a loop of
+inline constexpr std::uint32_t kEpochStride = 8;       // 2, 3, 4 or 6 barriers) out of so many runs
 
 // Everything known about one place in the code that touches memory.
 struct Site {
@@ -90,7 +91,11 @@ class Recorder {
         const std::uint32_t index = site(pc, space, size, write, atomic);
         ++sites_[index].accesses;
         auto& stored = threads_[thread];
-        if (stored.size() < kMaxStored && looked_at(epoch)) stored.push_back({address, index});
+        if (stored.size() < kMaxStored && looked_at(epoch)) {
+            stored.push_back({address, index});
+        } else if (space == Space::global) {
+            touch(address / kSectorBytes, write || atomic);
+        }
     }
 
     void end_block() {
@@ -116,7 +121,7 @@ class Recorder {
     };
 
     static bool looked_at(std::uint32_t epoch) {
-        return epoch < kDenseEpochs || epoch % kEpochStride == 0;
+        return epoch < kDenseEpochs || epoch / kEpochRun % kEpochStride == 0;
     }
 
     std::uint32_t site(const void* pc, Space space, std::uint32_t size, bool write, bool atomic) {
@@ -142,7 +147,8 @@ class Recorder {
     // The accesses of one warp between two barriers, as requests in the order of its first lanes.
     void gather(std::size_t warp, std::vector<Request>& requests) {
         requests.clear();
-        order_.assign(sites_.size(), {});
+        order_.resize(sites_.size());
+        for (auto& of_site : order_) of_site.clear();
         const std::size_t first = warp * kLanes;
         const std::size_t last = std::min(first + kLanes, threads_.size());
         for (std::size_t t = first; t < last; ++t) {
@@ -198,19 +204,16 @@ class Recorder {
         r.sectors(sectors);
         s.sectors += sectors.count;
         s.lines += sectors.lines();
-        touch(sectors, r.write || r.atomic);
+        for (std::size_t i = 0; i < sectors.count; ++i) touch(sectors.sector[i], r.write || r.atomic);
         if (!r.write && !r.atomic) streams_[warp].push_back({r.site, sectors});
     }
 
-    void touch(const SectorList& sectors, bool written) {
-        for (std::size_t i = 0; i < sectors.count; ++i) {
-            const std::uint64_t sector = sectors.sector[i];
-            Footprint& f = block_.regions[region_of(sector * kSectorBytes)];
-            auto& list = written ? f.written : f.read;
-            if (!list.empty() && list.back() == sector) continue;
-            list.push_back(sector);
-            if (list.size() >= (1u << 20) && list.size() == list.capacity()) tidy(list);
-        }
+    void touch(std::uint64_t sector, bool written) {
+        Footprint& f = block_.regions[region_of(sector * kSectorBytes)];
+        auto& list = written ? f.written : f.read;
+        if (!list.empty() && list.back() == sector) return;
+        list.push_back(sector);
+        if (list.size() >= (1u << 20) && list.size() == list.capacity()) tidy(list);
     }
 
     int region_of(std::uintptr_t address) {
@@ -309,6 +312,5 @@ inline void access(std::uint32_t thread, std::uint32_t epoch, Space space, std::
 
 inline void end_block() { recorder().end_block(); }
 
-bool report(const char* path);  // cudaops/trace_report.h
 
 }  // namespace cudaops::trace

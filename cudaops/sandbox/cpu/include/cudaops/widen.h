@@ -81,8 +81,11 @@
 #define tgammaf tgamma
 #define truncf trunc
 
+#undef __cosf
 #define __cosf cos
+#undef __exp10f
 #define __exp10f exp10
+#undef __expf
 #define __expf exp
 #define __fadd_rn __dadd_rn
 #define __fdiv_rn __ddiv_rn
@@ -93,13 +96,21 @@
 #define __frsqrt_rn rsqrt
 #define __fsqrt_rn __dsqrt_rn
 #define __fsub_rn __dsub_rn
+#undef __log10f
 #define __log10f log10
+#undef __log2f
 #define __log2f log2
+#undef __logf
 #define __logf log
+#undef __powf
 #define __powf pow
+#undef __sincosf
 #define __sincosf sincos
+#undef __sinf
 #define __sinf sin
+#undef __tanf
 #define __tanf tan
+#undef __tanhf
 #define __tanhf tanh
 #define fdividef __ddiv_rn
 #define __saturatef ::cudaops::saturate_wide

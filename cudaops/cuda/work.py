@@ -1,0 +1,175 @@
+"""What a kernel asks of an SM: the input of the time model, free of any device.
+
+A block's life is a list of phases, each ended by a barrier or by the kernel's end. A phase is a list of
+stretches of code that a warp runs so many times; a stretch is a list of steps. A step sends its loads,
+waits for their data, then issues what depends on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+MemorySpace = Literal["global", "shared", "local"]
+
+
+class Mix(NamedTuple):
+    """Warp instructions by what they occupy."""
+
+    issued: float = 0.0
+    """All of them: each takes one issue slot."""
+    fp32: float = 0.0
+    fp64: float = 0.0
+    alu: float = 0.0
+    """Integer, logic, compare, select."""
+    sfu: float = 0.0
+    """Reciprocal, square root, exponential, logarithm, sine."""
+    convert: float = 0.0
+    branch: float = 0.0
+
+    def __add__(self, other: object) -> Mix:
+        if not isinstance(other, Mix):
+            return NotImplemented
+        return Mix(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> Mix:
+        """Each count `factor` times."""
+        return Mix(*(factor * a for a in self))
+
+
+class Use(NamedTuple):
+    """Warp-level memory instructions of one site within one step."""
+
+    site: int
+    """Index into `KernelWork.sites`."""
+    count: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """Loads that go out together, and the work that waits for them."""
+
+    loads: tuple[Use, ...] = ()
+    mix: Mix = Mix()
+    """Everything but memory instructions, which issue a slot each on top."""
+    stores: tuple[Use, ...] = ()
+    chain: float = 0.0
+    """Longest run of arithmetic instructions of which each needs the one before."""
+    registers: float = 0.0
+    """Registers a thread that hold the loaded data."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Straight code that a warp runs over and over."""
+
+    steps: tuple[Step, ...]
+    repeats: float
+    """Times a participating warp runs it in one phase."""
+    warps: float = 1.0
+    """Share of the block's warps that run it at all, 0-1."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What a block does between two barriers."""
+
+    stretches: tuple[Stretch, ...]
+    times: float
+    """How often a block goes through it."""
+    barrier: bool
+    """False: it ends with the kernel."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in the source that touches memory, averaged over the sampled blocks."""
+
+    space: MemorySpace
+    write: bool
+    atomic: bool
+    file: str
+    line: int
+    bytes_per_thread: int
+    instructions_per_block: float
+    """Warp-level instructions after neighbouring accesses were joined."""
+    requests_per_block: float
+    """Warp-level accesses as written."""
+    accesses_per_block: float
+    """By single threads."""
+    wavefronts: float
+    """Cycles of the L1/shared data path an instruction takes."""
+    ideal_wavefronts: float
+    """The same without bank conflicts; equal to `wavefronts` for global memory."""
+    sectors: float = 0.0
+    """32-byte sectors an instruction touches; 0 for shared memory."""
+    l1_hit: float = 0.0
+    """Share of its sectors found in L1, 0-1."""
+    same_address: float = 1.0
+    """Atomics: lanes of an instruction that meet on its fullest address."""
+
+    @property
+    def lanes(self) -> float:
+        """Active threads an access as written."""
+        return self.accesses_per_block / max(self.requests_per_block, 1e-9)
+
+
+class ThreadCounts(NamedTuple):
+    """Operations by single threads, a block."""
+
+    ffma: float = 0.0
+    fadd: float = 0.0
+    fmul: float = 0.0
+    dfma: float = 0.0
+    dadd: float = 0.0
+    dmul: float = 0.0
+    integer: float = 0.0
+    convert: float = 0.0
+    special: float = 0.0
+    branches: float = 0.0
+
+    @property
+    def flops_fp32(self) -> float:
+        """An FMA is two."""
+        return 2 * self.ffma + self.fadd + self.fmul
+
+    @property
+    def flops_fp64(self) -> float:
+        """An FMA is two."""
+        return 2 * self.dfma + self.dadd + self.dmul
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes beyond L1 for the whole launch."""
+
+    footprint_bytes: float
+    """Distinct bytes the launch touches."""
+    dram_read_bytes: float
+    dram_write_bytes: float
+    resident: bool
+    """Whether all of it stays in L2 from one launch of a timing loop to the next."""
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """One launch of one kernel."""
+
+    grid_blocks: int
+    block_threads: int
+    registers_per_thread: int
+    static_smem_bytes: int
+    dynamic_smem_bytes: int
+    phases: tuple[Phase, ...]
+    sites: tuple[Site, ...]
+    counts: ThreadCounts
+    traffic: Traffic
+    barriers_per_block: float = 0.0
+    hottest_atomic: float = 0.0
+    """Operations a block sends to its most used address, all blocks assumed to share it."""
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def warps_per_block(self) -> int:
+        """Warps a block, the last one perhaps partial."""
+        return -(-self.block_threads // 32)

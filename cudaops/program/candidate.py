@@ -1,0 +1,82 @@
+"""A rewrite's text as it is compiled: its own namespace, its own macros, its own line numbers."""
+
+from __future__ import annotations
+
+from cudaops.domain.rewrite import Rewrite
+from cudaops.program.dialect import dialect_edits, macro_names
+from cudaops.program.lexing import Edit, Lexed, apply_edits, byte_text, lex, plain_text
+
+NAMESPACE = "cudaops_candidate"
+"""Namespace of a candidate's kernels."""
+FILE = "candidate.cu"
+"""Name under which compilers report a candidate's lines."""
+
+
+def candidate_text(rewrite: Rewrite) -> str:
+    """Source for the `cpu` executor: g++ spellings, in `namespace cudaops_candidate`.
+
+    Includes stand above it. Tune names and every macro that the text defines are in force inside
+    only; names that meant something outside mean the same after it. `#line` makes compiler
+    messages name `candidate.cu` and the rewrite's own lines.
+    """
+    lexed = lex(byte_text(rewrite.source))
+    edits = dialect_edits(lexed, macro_names(lexed))
+    edits += body_edits(lexed, frozenset(rewrite.values()))
+    body = plain_text(apply_edits(lexed.text, edits))
+    return (
+        "".join(f"{i}\n" for i in hoisted_includes(lexed))
+        + "".join(f"{line}\n" for line in macro_prologue(rewrite))
+        + f'namespace {NAMESPACE} {{\n#line 1 "{FILE}"\n{body}\n}}  // namespace {NAMESPACE}\n'
+        + "".join(f"{line}\n" for line in macro_epilogue(rewrite))
+    )
+
+
+def hoisted_includes(lexed: Lexed) -> tuple[str, ...]:
+    """The text's `#include` lines, each once."""
+    return tuple(
+        dict.fromkeys(
+            "#include " + plain_text(lexed.text[lexed.tokens[d.first + 1].end : d.end]).strip()
+            for d in lexed.directives
+            if d.keyword == "include" and not lexed.dead(d.start)
+        )
+    )
+
+
+def body_edits(lexed: Lexed, tuned: frozenset[str]) -> list[Edit]:
+    """Edits that make a text fit into a namespace: no includes, no default for a tune name,
+    no C linkage (which would make it the same function as the baseline)."""
+    edits = []
+    for directive in lexed.directives:
+        words = lexed.tokens[directive.first : directive.last]
+        names = [t.text for t in words[1:3]]
+        once = names == ["pragma", "once"]
+        if (
+            directive.keyword == "include"
+            or once
+            or (names[:1] == ["define"] and names[-1] in tuned)
+        ):
+            lines = lexed.text.count("\n", directive.start, directive.end)
+            edits.append(Edit(directive.start, directive.end, "\n" * lines))
+    for index, token in enumerate(lexed.tokens[:-2]):
+        linkage = token.text == "extern" and lexed.tokens[index + 1].kind == "string"
+        if linkage and lexed.tokens[index + 2].text != "{":
+            edits.append(Edit(token.start, lexed.tokens[index + 1].end, ""))
+    return edits
+
+
+def own_macros(rewrite: Rewrite) -> tuple[str, ...]:
+    """Tune names and the names of macros that the text defines, sorted."""
+    return tuple(sorted({*rewrite.values(), *macro_names(lex(byte_text(rewrite.source)))}))
+
+
+def macro_prologue(rewrite: Rewrite) -> list[str]:
+    """Save every macro the text sets, and give the tune names their values."""
+    lines = []
+    for name in own_macros(rewrite):
+        lines += [f'#pragma push_macro("{name}")', f"#undef {name}"]
+    return lines + [f"#define {name} {value}" for name, value in sorted(rewrite.values().items())]
+
+
+def macro_epilogue(rewrite: Rewrite) -> list[str]:
+    """Bring back what `macro_prologue` saved."""
+    return [f'#pragma pop_macro("{name}")' for name in own_macros(rewrite)]

@@ -1,0 +1,98 @@
+"""Plan expressions as C++, for the host wrapper of a spliced program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cudaops.domain.program import Kernel
+from cudaops.program.expressions import Expression, NullPointer, PointerValue
+from cudaops.program.grammar import Binary, Call, Choice, Name, Node, Number, Unary
+
+_INTEGERS = frozenset({
+    "char", "bool", "short", "int", "unsigned", "signed", "long", "size_t", "ssize_t", "ptrdiff_t",
+    "int8_t", "uint8_t", "int16_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t",
+    "uint", "ulong", "ushort", "uchar",
+})  # fmt: skip
+
+Spelling = Callable[[str], str]
+
+
+def cpp(expression: Expression, spell: Spelling) -> str:
+    """The expression in C++; `spell` gives each name. Integers are `long long`, as in the plan.
+
+    Division goes through `cudaops_divide` and `cudaops_remainder`, which refuse a zero divisor.
+    """
+    return _node(expression.root, spell)
+
+
+def name_speller(kernel: Kernel, scratch: frozenset[str], constants: dict[str, int]) -> Spelling:
+    """Spell a plan's names inside of the wrapper."""
+    integers = {p.name for p in kernel.parameters if _is_integer(p.type_text)}
+    parameters = {p.name for p in kernel.parameters}
+
+    def spell(name: str) -> str:
+        root, _, axis = name.partition(".")
+        if axis:
+            return f"(long long)cudaops_{'grid' if root == 'gridDim' else 'block'}.{axis}"
+        if name in integers:
+            return f"(long long){name}"
+        if name in parameters or name == "nullptr":
+            return name
+        if name in scratch:
+            return f"cudaops_scratch_{name}"
+        if name == "smem":
+            return "(long long)cudaops_smem"
+        return f"{constants[name]}LL"
+
+    return spell
+
+
+def scratch_in(expression: Expression, scratch: frozenset[str]) -> bool:
+    """Whether an argument points into scratch memory."""
+    return bool(expression.names() & scratch)
+
+
+def constant_value(expression: Expression, constants: dict[str, int]) -> int | None:
+    """The expression's value where it needs nothing but constants."""
+    if not expression.names() <= set(constants):
+        return None
+    value = expression.evaluate(constants)
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, PointerValue | NullPointer)
+        else None
+    )
+
+
+def _is_integer(type_text: str) -> bool:
+    words = type_text.replace("const", " ").replace("std::", "").split()
+    return bool(words) and set(words) <= _INTEGERS
+
+
+def _node(node: Node, spell: Spelling) -> str:
+    match node:
+        case Number(value=int() as value):
+            return f"{value}LL"
+        case Number(value=value):
+            return repr(value)
+        case Name(text=text):
+            return spell(text)
+        case Unary(op=op, operand=operand):
+            return f"{op}({_node(operand, spell)})"
+        case Choice(condition=condition, yes=yes, no=no):
+            parts = (_node(n, spell) for n in (condition, yes, no))
+            return "({} ? {} : {})".format(*parts)
+        case Call(function=function, arguments=arguments):
+            return f"cudaops_{function}({', '.join(_node(a, spell) for a in arguments)})"
+        case Binary():
+            return _binary(node, spell)
+
+
+def _binary(node: Binary, spell: Spelling) -> str:
+    left, right = _node(node.left, spell), _node(node.right, spell)
+    named = {"/": "cudaops_divide", "%": "cudaops_remainder"}.get(node.op)
+    # A divisor that is a literal cannot be zero unless it says so.
+    literal = isinstance(node.right, Number) and node.right.value != 0
+    if named is not None and not literal:
+        return f"{named}({left}, {right})"
+    return f"({left} {node.op} {right})"

@@ -1,0 +1,74 @@
+"""Template instances: which one a launch with deduced arguments means, and how it is spelled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cudaops.domain.program import Kernel
+from cudaops.domain.workload import Element
+
+SPELLED: dict[Element, str] = {
+    "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double",
+    "i8": "signed char", "u8": "unsigned char", "i16": "short", "u16": "unsigned short",
+    "i32": "int", "u32": "unsigned int", "i64": "long long", "u64": "unsigned long long",
+    "bool": "bool",
+}  # fmt: skip
+"""C++ type of an element. `opaque` has none."""
+
+_PACK_OR_NAME = re.compile(r"^(?:typename|class)\s*(\.\.\.)?\s*(\w+)\s*(?:=\s*(.+))?$", re.DOTALL)
+_VALUE = re.compile(r"^.*?(\w+)\s*(?:=\s*(.+))?$", re.DOTALL)
+
+
+def deduce_instance(kernel: Kernel, elements: Sequence[Element | None]) -> str | None:
+    """Spell the instance of a template kernel from its arguments' element types: `scale<float>`.
+
+    `elements` are in parameter order, None where unknown. The plain name for a kernel that is no
+    template; None where a template parameter occurs in no parameter and has no default.
+    """
+    if not kernel.template_parameters:
+        return kernel.qualified_name
+    bound: dict[str, str] = {}
+    for parameter, element in zip(kernel.parameters, elements, strict=False):
+        name = _bare(parameter.type_text)
+        if element is not None and element in SPELLED:
+            bound.setdefault(name, SPELLED[element])
+    arguments = []
+    for written in kernel.template_parameters:
+        argument = _argument(written, bound)
+        if argument is None:
+            return None
+        arguments.append(argument)
+    return f"{kernel.qualified_name}<{', '.join(arguments)}>"
+
+
+def _bare(type_text: str) -> str:
+    words = re.sub(
+        r"\b(const|volatile|__restrict__|__restrict|restrict)\b|[*&]|\[\w*\]", " ", type_text
+    )
+    return " ".join(words.split())
+
+
+def _argument(written: str, bound: dict[str, str]) -> str | None:
+    typed = _PACK_OR_NAME.match(written)
+    if typed is not None:
+        if typed.group(1):
+            return None
+        return bound.get(typed.group(2), typed.group(3))
+    valued = _VALUE.match(written)
+    return None if valued is None else valued.group(2)
+
+
+def template_parameter_names(kernel: Kernel) -> tuple[str, ...]:
+    """Names of the template parameters, without their kinds and defaults."""
+    names = []
+    for written in kernel.template_parameters:
+        match = _PACK_OR_NAME.match(written)
+        value = _VALUE.match(written)
+        names.append(match.group(2) if match else value.group(1) if value else written)
+    return tuple(names)
+
+
+def is_type_parameter(written: str) -> bool:
+    """Whether a template parameter stands for a type."""
+    return _PACK_OR_NAME.match(written) is not None

@@ -1,0 +1,159 @@
+"""Pure text to text: a program whose launches go to our shim, and the parts that kernels need.
+
+Every line stays where it is, so that what a compiler says of the result is true of the original.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cudaops.domain.program import Kernel, LaunchSite, Program
+from cudaops.program.candidate import candidate_text
+from cudaops.program.dialect import (
+    SharedGlobal,
+    dialect_edits,
+    macro_names,
+    shared_global_edits,
+    shared_globals,
+)
+from cudaops.program.instances import deduce_instance
+from cudaops.program.launches import Launch, find_launches
+from cudaops.program.lexing import (
+    Edit,
+    Lexed,
+    apply_edits,
+    blank,
+    byte_text,
+    lex,
+    plain_text,
+    split_commas,
+)
+from cudaops.program.outline import Item, Outline, outline, space_aliases
+
+__all__ = ["candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
+
+
+def rerouted_files(program: Program) -> dict[str, str]:
+    """Path to text of every file, for running the whole program on the `cpu` executor.
+
+    `k<<<g, b, s, st>>>(a)` becomes `::cudaops::launch(SITE, "k", g, b, s, st).of(k)(a)`; where the
+    compiler must choose the instance, `.deduced([&](auto&&... x){ k(x...); })(a)`.
+    """
+    return _Rewriter(program).files(host=True)
+
+
+def device_view_files(program: Program) -> dict[str, str]:
+    """The same without the bodies of host-only functions: what the kernels need to compile."""
+    return _Rewriter(program).files(host=False)
+
+
+class _Rewriter:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        raws = {f.path: byte_text(f.text) for f in program.files}
+        aliases = frozenset(a for raw in raws.values() for a in space_aliases(lex(raw)))
+        self.outlines = {path: outline(raw, aliases) for path, raw in raws.items()}
+        self.macros = frozenset(m for o in self.outlines.values() for m in macro_names(o.lexed))
+        self.shared: list[SharedGlobal] = [
+            s for o in self.outlines.values() for s in shared_globals(o)
+        ]
+        self.sites = {(s.file, s.start_byte): s for s in program.launches}
+        self.overloads = Counter(k.name for k in program.kernels)
+
+    def files(self, *, host: bool) -> dict[str, str]:
+        return {path: plain_text(self._file(path, host)) for path in self.outlines}
+
+    def _file(self, path: str, host: bool) -> str:
+        facts = self.outlines[path]
+        edits = dialect_edits(facts.lexed, self.macros)
+        edits += shared_global_edits(facts, self.shared)
+        edits += self._launch_edits(path, facts.lexed)
+        holes = [_removed(facts, i) for i in facts.items if i.kind == "variable" and _is_shared(i)]
+        if not host:
+            holes += [_removed(facts, i) for i in facts.items if _goes(i)]
+            holes += [
+                _without_body(facts, i) for i in facts.items if i.is_host_only and not _goes(i)
+            ]
+        kept = [e for e in edits if not any(h.start <= e.start < h.end for h in holes)]
+        return apply_edits(facts.lexed.text, [*kept, *holes])
+
+    def _launch_edits(self, path: str, lexed: Lexed) -> list[Edit]:
+        edits = []
+        for launch in find_launches(lexed):
+            site = self.sites.get((path, launch.start))
+            if site is not None:
+                text = self._rerouted(site, launch, lexed)
+                edits.append(Edit(launch.start, launch.open_paren, text))
+        return edits
+
+    def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> str:
+        parts = [_one_line(lexed, p.start, p.end) for p in launch.geometry]
+        parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
+        callee = _one_line(lexed, *launch.callee)
+        known = site.kernel in self.overloads
+        name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
+        call = f"::cudaops::launch({site.index}, {name}, {', '.join(parts)})"
+        if self._must_deduce(site, launch):
+            call += f".deduced([&](auto&&... cudaops_a){{ {callee}(cudaops_a...); }})"
+        else:
+            call += f".of({callee})"
+        lines = lexed.text.count("\n", launch.start, launch.open_paren)
+        return call + ("\n" if launch.directive is None else "\\\n") * lines
+
+    def _must_deduce(self, site: LaunchSite, launch: Launch) -> bool:
+        """Whether the callee alone does not name one function."""
+        if launch.name != site.kernel and not launch.macro_parameter:
+            return False
+        if self.overloads[site.kernel] > 1:
+            return True
+        kernel = self._kernel(site.kernel)
+        if kernel is None or not kernel.template_parameters:
+            return False
+        written = split_commas(lex(byte_text(site.template_arguments or "")).tokens, angles=True)
+        return launch.macro_parameter or len(written) < len(kernel.template_parameters)
+
+    def _kernel(self, name: str) -> Kernel | None:
+        return next((k for k in self.program.kernels if k.name == name), None)
+
+
+def _is_shared(item: Item) -> bool:
+    return {"extern", "__shared__"} <= item.specifiers
+
+
+def _goes(item: Item) -> bool:
+    """Items that have no place in a device view, not even as a declaration."""
+    if item.kind == "instantiation":
+        return not item.spaces & {"__global__", "__device__"}
+    return item.is_host_only and ("::" in item.name or item.qualified_name == "main")
+
+
+def _removed(facts: Outline, item: Item) -> Edit:
+    return Edit(item.start, item.end, hollow(facts.lexed, item.start, item.end))
+
+
+def _without_body(facts: Outline, item: Item) -> Edit:
+    assert item.body is not None
+    start, end = facts.tokens[item.body[0]].start, facts.tokens[item.body[1]].end
+    return Edit(start, end, ";" + hollow(facts.lexed, start, end)[1:])
+
+
+def hollow(lexed: Lexed, start: int, end: int) -> str:
+    """The range without code; preprocessor lines stay, since a branch may end outside of it."""
+    kept = [d for d in lexed.directives if start <= d.start and d.end <= end]
+    edits = []
+    position = start
+    for directive in kept:
+        edits.append(blank(lexed.text[position : directive.start]))
+        edits.append(lexed.text[directive.start : directive.end])
+        position = directive.end
+    return "".join([*edits, blank(lexed.text[position:end])])
+
+
+def _one_line(lexed: Lexed, start: int, end: int) -> str:
+    """The range without comments and line ends."""
+    text = lexed.text[start:end]
+    for comment in lexed.comments:
+        if start <= comment.start and comment.end <= end:
+            a, b = comment.start - start, comment.end - start
+            text = text[:a] + blank(text[a:b]) + text[b:]
+    return " ".join(text.replace("\\\n", " ").replace("\\\r\n", " ").split())

@@ -1,0 +1,243 @@
+"""Put a rewrite into the author's file: device code, a host wrapper, and nothing else changed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cudaops.domain.program import Kernel, LaunchSite, Program, SourceFile
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError
+from cudaops.program.candidate import (
+    body_edits,
+    hoisted_includes,
+    macro_epilogue,
+    macro_prologue,
+)
+from cudaops.program.launches import Launch, find_launches
+from cudaops.program.lexing import (
+    Edit,
+    apply_edits,
+    byte_text,
+    lex,
+    plain_text,
+    split_commas,
+)
+from cudaops.program.outline import Outline, outline, space_aliases
+from cudaops.program.parse import parse_files
+from cudaops.program.wrapper import (
+    Guard,
+    helpers_text,
+    namespace_name,
+    wrapper_name,
+    wrapper_text,
+)
+
+
+def splice(program: Program, kernel: str, rewrite: Rewrite, callee: str | None = None) -> Program:
+    """The program with `rewrite` in place of a kernel's launches.
+
+    Only launch expressions of `kernel` change; the rewrite's device code and a wrapper that checks
+    `@requires` and falls back to the baseline are inserted. `callee` is the captured instance of a
+    template kernel (`reg_matmul<64, 64>`, `scale<float>`): other instances keep the baseline.
+    Raises InputError where no launch can be replaced or the instance is ambiguous.
+    """
+    target = program.kernel(kernel)
+    wanted = _instance(program, target, callee)
+    place = _Place.of(program, target, wanted)
+    facts = _facts(program, place.file)
+    edits = [_insertion(place, target, rewrite, _guard(program, target, wanted))]
+    edits += [
+        Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
+        for site, launch in place.replaced
+    ]
+    includes = _missing_includes(program, rewrite)
+    if includes and not place.is_global:
+        edits.append(Edit(0, 0, includes))
+    elif includes:
+        edits[0] = edits[0]._replace(text=includes + edits[0].text)
+    text = plain_text(apply_edits(facts.lexed.text, edits))
+    files = tuple(
+        SourceFile(path=f.path, text=text if f.path == place.file else f.text)
+        for f in program.files
+    )
+    return parse_files(program.root_name, files, program.system_includes)
+
+
+def _facts(program: Program, path: str) -> Outline:
+    aliases = frozenset(a for f in program.files for a in space_aliases(lex(byte_text(f.text))))
+    return outline(byte_text(program.file(path).text), aliases)
+
+
+def _normal(arguments: str) -> str:
+    return "".join(t.text + " " for t in lex(byte_text(arguments)).tokens)
+
+
+def _template_arguments(callee: str) -> str | None:
+    _, bracket, rest = callee.partition("<")
+    return rest.rpartition(">")[0] if bracket else None
+
+
+def _instance(program: Program, kernel: Kernel, callee: str | None) -> str | None:
+    """Template arguments of the instance that the rewrite replaces, None for any."""
+    if not kernel.template_parameters:
+        return None
+    if callee is not None:
+        return _template_arguments(callee)
+    written = {
+        _normal(s.template_arguments): s.template_arguments
+        for s in program.launches
+        if s.kernel == kernel.name and s.template_arguments is not None
+    }
+    if len(written) > 1:
+        listed = ", ".join(f"{kernel.name}<{a}>" for a in written.values())
+        raise InputError(f"`{kernel.name}` is launched as {listed}; say which one is replaced")
+    return next(iter(written.values()), None)
+
+
+class _Place(NamedTuple):
+    """Where the new code goes and which launches it replaces."""
+
+    file: str
+    offset: int
+    after_kernel: bool
+    is_global: bool
+    in_linkage_block: bool
+    namespaces: tuple[str, ...]
+    replaced: tuple[tuple[LaunchSite, Launch], ...]
+
+    @staticmethod
+    def of(program: Program, kernel: Kernel, wanted: str | None) -> _Place:
+        """Right after the kernel where its launches follow in the same file, else before the
+        declaration that holds the first launch."""
+        sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
+        if not sites:
+            raise InputError(
+                f"no launch of `{kernel.name}` names it directly, so none can be replaced; "
+                "write `kernel<<<grid, block>>>(..)` at the launch"
+            )
+        path = sites[0].file
+        facts = _facts(program, path)
+        here = [s for s in sites if s.file == path]
+        first = min(s.enclosing_start_byte for s in here)
+        after = kernel.file == path and kernel.end_byte <= first
+        holder = facts.item_at(kernel.start_byte if after else here[0].start_byte)
+        launches = {launch.start: launch for launch in find_launches(facts.lexed)}
+        return _Place(
+            file=path,
+            offset=kernel.end_byte if after else first,
+            after_kernel=after,
+            is_global=holder is None or holder.is_global,
+            in_linkage_block=holder is not None and holder.in_linkage_block,
+            namespaces=() if holder is None else holder.namespaces,
+            replaced=tuple((s, launches[s.start_byte]) for s in here),
+        )
+
+
+def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: str | None) -> bool:
+    name = site.callee.partition("<")[0].strip().split("::")[-1].strip()
+    if name != kernel.name or site.kernel != kernel.name:
+        return False
+    if wanted is None or site.template_arguments is None:
+        return True
+    if _normal(site.template_arguments) == _normal(wanted):
+        return True
+    return bool(_names(site.template_arguments) & _template_names(program, site))
+
+
+def _names(text: str) -> set[str]:
+    return {t.text for t in lex(byte_text(text)).tokens if t.kind == "name"}
+
+
+def _template_names(program: Program, site: LaunchSite) -> set[str]:
+    """Template parameters in scope of a launch."""
+    facts = _facts(program, site.file)
+    holder = facts.item_at(site.start_byte)
+    if holder is None or holder.template is None:
+        return set()
+    return {
+        t.text for t in facts.tokens[holder.template[0] : holder.template[1]] if t.kind == "name"
+    }
+
+
+def _guard(program: Program, kernel: Kernel, wanted: str | None) -> Guard:
+    """Empty where every replaced launch spells the instance itself."""
+    if wanted is None:
+        return Guard(())
+    sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
+    if all(_normal(s.template_arguments or "") == _normal(wanted) for s in sites):
+        return Guard(())
+    raw = byte_text(wanted)
+    parts = split_commas(lex(raw).tokens, angles=True)
+    return Guard(tuple(plain_text(raw[p[0].start : p[-1].end]) for p in parts))
+
+
+def _insertion(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard) -> Edit:
+    wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard)
+    lexed = lex(byte_text(rewrite.source))
+    body = plain_text(apply_edits(lexed.text, body_edits(lexed, frozenset(rewrite.values()))))
+    lines = [
+        f"// ---- cudaops: {_one_line(rewrite.title)} ({_one_line(rewrite.proposer)}, {rewrite.id})",
+        *macro_prologue(rewrite),
+        f"namespace {namespace_name(kernel)} {{",
+        body.strip("\n"),
+        helpers_text(rewrite, guard),
+        f"}}  // namespace {namespace_name(kernel)}",
+        *macro_epilogue(rewrite),
+        wrapper.rstrip("\n"),
+        "// ---- cudaops: end",
+    ]
+    if place.in_linkage_block:
+        lines = ['extern "C++" {', *lines, "}"]
+    text = byte_text("\n".join(lines) + "\n")
+    lead = "\n" if place.after_kernel else ""
+    return Edit(
+        place.offset, place.offset, lead + (text.rstrip("\n") if place.after_kernel else text)
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("\\", "/").split())
+
+
+def _signature(kernel: Kernel) -> tuple[str, str | None]:
+    """The kernel's parameters and template header as written, without their brackets."""
+    text = byte_text(kernel.text)
+    inner = outline(text, frozenset())
+    item = next((i for i in inner.items if i.parameters is not None), None)
+    assert item is not None
+    assert item.parameters is not None
+    return _inside(inner, item.parameters) or "", _inside(inner, item.template)
+
+
+def _inside(facts: Outline, brackets: tuple[int, int] | None) -> str | None:
+    if brackets is None:
+        return None
+    opener, closer = (facts.tokens[i] for i in brackets)
+    return plain_text(facts.slice(opener.end, closer.start))
+
+
+def _missing_includes(program: Program, rewrite: Rewrite) -> str:
+    lines = hoisted_includes(lex(byte_text(rewrite.source)))
+    known = set(program.system_includes)
+    return "".join(
+        f"{line}\n" for line in lines if line.removeprefix("#include").strip()[1:-1] not in known
+    )
+
+
+def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place) -> str:
+    """What stands for `kernel<<<...>>>(`."""
+    text = facts.lexed.text
+    parts = [text[p.start : p.end] for p in launch.geometry]
+    parts += ["0"] * (4 - len(parts))
+    arguments = text[launch.template.start : launch.template.end] if launch.template else None
+    name = _spelled(text[launch.callee.start : launch.callee.end], kernel, place)
+    name += "" if arguments is None else f"<{arguments}>"
+    return f"{name}({', '.join(parts)}" + (", " if site.args else "")
+
+
+def _spelled(callee: str, kernel: Kernel, place: _Place) -> str:
+    prefix = callee.partition("<")[0].rstrip().removesuffix(byte_text(kernel.name))
+    if place.after_kernel:
+        return prefix + wrapper_name(kernel)
+    qualified = "::".join((*place.namespaces, wrapper_name(kernel)))
+    return f"::{qualified}" if place.namespaces else qualified

@@ -1,0 +1,255 @@
+"""The host function that launches a rewrite in the author's program, or the baseline instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cudaops.domain.program import Kernel
+from cudaops.domain.rewrite import Rewrite
+from cudaops.program.constants import integer_constants
+from cudaops.program.cpp import Spelling, constant_value, cpp, name_speller, scratch_in
+from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
+from cudaops.program.expressions import Expression
+from cudaops.program.instances import is_type_parameter, template_parameter_names
+from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
+from cudaops.program.plans import instance
+from cudaops.program.signature import read_parameters
+
+SMEM_WITHOUT_OPT_IN = 48 * 1024
+"""Dynamic shared memory that needs no cudaFuncSetAttribute. Source: CUDA C++ Programming Guide,
+compute capabilities, shared memory."""
+
+_LAMBDAS = {
+    "cudaops_divide": (
+        "[&](auto a, auto b) { if (b == 0) { cudaops_ok = false; b = 1; } return a / b; }"
+    ),
+    "cudaops_remainder": (
+        "[&](auto a, auto b) { if (b == 0) { cudaops_ok = false; b = 1; } return a % b; }"
+    ),
+    "cudaops_ceil_div": (
+        "[&](long long a, long long b) "
+        "{ if (b <= 0) { cudaops_ok = false; b = 1; } return a / b + (a % b > 0); }"
+    ),
+    "cudaops_min": "[](auto a, auto b) { return b < a ? b : a; }",
+    "cudaops_max": "[](auto a, auto b) { return a < b ? b : a; }",
+}
+
+
+def wrapper_name(kernel: Kernel) -> str:
+    """Name of the generated host function."""
+    return f"cudaops_launch_{kernel.name}"
+
+
+def namespace_name(kernel: Kernel) -> str:
+    """Namespace of the rewrite's device code in the author's file."""
+    return f"cudaops_{kernel.name}"
+
+
+class Guard(NamedTuple):
+    """Which instance of a template kernel the rewrite is for."""
+
+    arguments: tuple[str, ...]
+    """Template arguments in order, concrete. Empty: any instance."""
+
+
+_GEOMETRY = """
+static inline bool cudaops_fits(const long long (&grid)[3], const long long (&block)[3], long long smem) {
+    const bool grid_fits = grid[0] >= 1 && grid[0] <= 2147483647LL && grid[1] >= 1 &&
+                           grid[1] <= 65535 && grid[2] >= 1 && grid[2] <= 65535;
+    const bool block_fits = block[0] >= 1 && block[0] <= 1024 && block[1] >= 1 && block[1] <= 1024 &&
+                            block[2] >= 1 && block[2] <= 64 && block[0] * block[1] * block[2] <= 1024;
+    return grid_fits && block_fits && smem >= 0 && smem <= 232448;
+}
+static inline dim3 cudaops_dim3(const long long (&extent)[3]) {
+    return dim3((unsigned)extent[0], (unsigned)extent[1], (unsigned)extent[2]);
+}
+"""
+_POINTER = """
+struct cudaops_pointer {
+    char* bytes;
+    template <class T> operator T*() const { return reinterpret_cast<T*>(bytes); }
+};
+"""
+_SAME = """
+template <class A, class B> struct cudaops_same { static constexpr bool value = false; };
+template <class A> struct cudaops_same<A, A> { static constexpr bool value = true; };
+"""
+
+
+def helpers_text(rewrite: Rewrite, guard: Guard) -> str:
+    """What the wrapper needs beside the rewrite, inside of the rewrite's namespace."""
+    text = (
+        _GEOMETRY + (_POINTER if rewrite.plan.scratch else "") + (_SAME if guard.arguments else "")
+    )
+    return text.replace("\n\n", "\n").strip("\n")
+
+
+def wrapper_text(
+    kernel: Kernel, parameters: str, template: str | None, rewrite: Rewrite, guard: Guard
+) -> str:
+    """The wrapper: the plan where it holds, the baseline kernel otherwise.
+
+    `parameters` and `template` are the kernel's own, as written, without their brackets.
+    """
+    return _Wrapper(kernel, rewrite, guard).text(parameters, template)
+
+
+def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
+    """A parameter list in which each parameter has a name, and those names."""
+    lexed = lex(byte_text(parameters))
+    spelled: list[str] = []
+    names: list[str] = []
+    for index, part in enumerate(split_commas(lexed.tokens, angles=True)):
+        if [t.text for t in part] == ["void"]:
+            continue
+        text = " ".join(plain_text(lexed.text[part[0].start : part[-1].end]).split())
+        name = _declared_name(text)
+        if name == "":
+            name = f"cudaops_p{index}"
+            text = f"{text} {name}"
+        spelled.append(text)
+        names.append(name)
+    return ", ".join(spelled), tuple(names)
+
+
+def _declared_name(text: str) -> str:
+    return read_parameters(text)[0].name
+
+
+class _Wrapper:
+    def __init__(self, kernel: Kernel, rewrite: Rewrite, guard: Guard) -> None:
+        self.kernel, self.rewrite, self.guard = kernel, rewrite, guard
+        self.plan: Directives = read_directives(rewrite.source)
+        self.space = namespace_name(kernel)
+        self.constants = {
+            **integer_constants(rewrite.source, rewrite.values()),
+            **rewrite.values(),
+        }
+        self.scratch = frozenset(s.name.text for s in self.plan.scratch)
+        self.spell: Spelling = name_speller(kernel, self.scratch, self.constants)
+
+    def text(self, parameters: str, template: str | None) -> str:
+        listed, names = forwardable(parameters)
+        body = self._body()
+        lines = [] if template is None else [f"template <{' '.join(template.split())}>"]
+        lines.append(f"static inline void {wrapper_name(self.kernel)}(")
+        lines.append("    dim3 cudaops_grid, dim3 cudaops_block, size_t cudaops_smem,")
+        lines.append("    cudaStream_t cudaops_stream" + (f", {listed})" if listed else ")"))
+        lines.append("{")
+        lines += self._guarded(body)
+        lines.append(
+            f"    {self._baseline()}<<<cudaops_grid, cudaops_block, cudaops_smem, cudaops_stream>>>"
+            f"({', '.join(names)});"
+        )
+        return "\n".join([*lines, "}", ""])
+
+    def _baseline(self) -> str:
+        arguments = template_parameter_names(self.kernel)
+        packs = ["..." if "..." in p else "" for p in self.kernel.template_parameters]
+        listed = ", ".join(a + p for a, p in zip(arguments, packs, strict=True))
+        return f"::{self.kernel.qualified_name}" + (f"<{listed}>" if listed else "")
+
+    def _guarded(self, body: list[str]) -> list[str]:
+        conditions = []
+        pairs = zip(
+            self.kernel.template_parameters,
+            template_parameter_names(self.kernel),
+            self.guard.arguments,
+            strict=False,
+        )
+        for written, name, argument in pairs:
+            if is_type_parameter(written):
+                conditions.append(f"{self.space}::cudaops_same<{name}, {argument}>::value")
+            else:
+                conditions.append(f"{name} == ({argument})")
+        if not conditions:
+            return body
+        head = f"    if constexpr ({' && '.join(conditions)}) {{"
+        return [head, *(f"    {line}" for line in body), "    }"]
+
+    def _body(self) -> list[str]:
+        lines = [
+            f"if (!({cpp(c, self.spell)})) cudaops_ok = false;  // @requires {c.text}"
+            for c in self.plan.requires
+        ]
+        for step in range(len(self.plan.launches)):
+            lines += self._geometry(step)
+        lines += [line for b in self.plan.scratch for line in self._allocation(b)]
+        lines.append("if (cudaops_ok) {")
+        lines += [f"    {self._launch(step)}" for step in range(len(self.plan.launches))]
+        lines += [f"    {self._free(b)}" for b in self.plan.scratch]
+        lines += ["    return;", "}"]
+        if len(self.plan.scratch) > 1:
+            lines += [f"if ({_pointer(b)}) {self._free(b)}" for b in self.plan.scratch]
+        used = "\n".join(lines)
+        lambdas = [f"const auto {n} = {t};" for n, t in _LAMBDAS.items() if f"{n}(" in used]
+        return [f"    {line}" for line in ("bool cudaops_ok = true;", *lambdas, *lines)]
+
+    def _geometry(self, step: int) -> list[str]:
+        launch = self.plan.launches[step]
+        grid, block, smem = _extent_names(step)
+        lines = [
+            f"const long long {grid}[3] = {{{self._three(launch.grid)}}};",
+            f"const long long {block}[3] = {{{self._three(launch.block)}}};",
+            f"const long long {smem} = {cpp(launch.smem, self.spell)};",
+            f"if (!{self.space}::cudaops_fits({grid}, {block}, {smem})) cudaops_ok = false;",
+        ]
+        most = constant_value(launch.smem, self.constants)
+        if most is not None and most <= SMEM_WITHOUT_OPT_IN:
+            return lines
+        attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
+        return [
+            *lines,
+            f"if (cudaops_ok && {smem} > {SMEM_WITHOUT_OPT_IN} &&",
+            f"    cudaFuncSetAttribute({self._callee(step)}, {attribute}, (int){smem}) != cudaSuccess) {{",
+            "    (void)cudaGetLastError();",
+            "    cudaops_ok = false;",
+            "}",
+        ]
+
+    def _three(self, extent: Sequence[Expression]) -> str:
+        return ", ".join([*(cpp(e, self.spell) for e in extent), "1", "1"][:3])
+
+    def _allocation(self, buffer: ScratchBuffer) -> list[str]:
+        name, size = _pointer(buffer), cpp(buffer.size, self.spell)
+        return [
+            f"char* {name} = nullptr;",
+            f"if (cudaops_ok && cudaMallocAsync((void**)&{name}, (size_t){size}, cudaops_stream)",
+            "    != cudaSuccess) {",
+            "    (void)cudaGetLastError();",
+            f"    {name} = nullptr;",
+            "    cudaops_ok = false;",
+            "}",
+        ]
+
+    def _free(self, buffer: ScratchBuffer) -> str:
+        return f"(void)cudaFreeAsync({_pointer(buffer)}, cudaops_stream);"
+
+    def _callee(self, step: int) -> str:
+        return f"{self.space}::{instance(self.rewrite, self.rewrite.plan.launches[step])}"
+
+    def _launch(self, step: int) -> str:
+        launch = self.plan.launches[step]
+        grid, block, smem = _extent_names(step)
+        arguments = ", ".join(self._argument(launch, i) for i in range(len(launch.args)))
+        return (
+            f"{self._callee(step)}<<<{self.space}::cudaops_dim3({grid}), {self.space}::cudaops_dim3("
+            f"{block}), (size_t){smem}, cudaops_stream>>>({arguments});"
+        )
+
+    def _argument(self, launch: Launch, index: int) -> str:
+        expression = launch.args[index]
+        if scratch_in(expression, self.scratch):
+            return f"{self.space}::cudaops_pointer{{{cpp(expression, self.spell)}}}"
+        if expression.text in {p.name for p in self.kernel.parameters}:
+            return expression.text
+        return cpp(expression, self.spell)
+
+
+def _pointer(buffer: ScratchBuffer) -> str:
+    return f"cudaops_scratch_{buffer.name.text}"
+
+
+def _extent_names(step: int) -> tuple[str, str, str]:
+    return f"cudaops_grid{step}", f"cudaops_block{step}", f"cudaops_smem{step}"

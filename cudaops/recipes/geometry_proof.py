@@ -1,0 +1,287 @@
+"""Proves that a kernel's threads may be grouped into other blocks without changing what it does.
+
+A thread that knows its place only as `blockIdx.d * blockDim.d + threadIdx.d`, that talks to no other
+thread and waits for none, cannot tell how it was grouped. The same set of places then does the same
+work. Where the kernel bounds a place, places above the bound do nothing and may be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.workload import Workload
+from cudaops.recipes.affine import Polynomial, Symbol, number, of, symbol
+from cudaops.recipes.reading import syntax as s
+from cudaops.recipes.reading.expressions import BUILTINS, MATHEMATICS, Expressions
+from cudaops.recipes.reading.kernel import KnownParameter, Scope, read_body
+from cudaops.recipes.reading.parser import Reader
+from cudaops.recipes.reading.tokens import NotUnderstood
+from cudaops.recipes.reading.values import INTEGERS, Below, Value, Whole, conjuncts, converted, negated
+
+_ATOMICS = frozenset({
+    "atomicAdd", "atomicSub", "atomicMin", "atomicMax", "atomicAnd", "atomicOr", "atomicXor",
+})  # fmt: skip
+"""Their old values are not looked at: the parser takes them as statements only (`_calls`)."""
+_TALKATIVE = frozenset({"asm", "warpSize", "clock", "clock64", "printf", "assert", "__trap"})
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """How the kernel may be regrouped."""
+
+    axes: str
+    """Dimensions it uses: `x`, `xy`, ..."""
+    extents: dict[str, Polynomial] = field(default_factory=dict)
+    """Dimension to the bound above which places do nothing; a dimension without one must keep
+    its number of places exactly."""
+    most_threads: int | None = None
+    """From `__launch_bounds__`."""
+
+
+def prove_free(program: Program, kernel: Kernel, workloads: Sequence[Workload]) -> Freedom:
+    """The freedom there is. Raises NotUnderstood where it is not proven."""
+    if kernel.uses_dynamic_shared or kernel.qualified_name != kernel.name:
+        raise NotUnderstood("dynamic shared memory or a namespace")
+    scope = Scope(program, kernel, workloads)
+    parameters = tuple(scope.parameter(p) for p in kernel.parameters)
+    body = read_body(scope, kernel)
+    proof = _Proof(scope, program, parameters)
+    proof.check(body)
+    if not proof.axes:
+        raise NotUnderstood("a kernel without a place")
+    axes = "".join(axis for axis in "xyz" if axis in proof.axes)
+    bounds = {} if proof.strides else _bounds(scope, parameters, body)
+    extents = {axis: bound for axis, bound in bounds.items() if axis in proof.axes}
+    return Freedom(axes, extents, _most_threads(scope, kernel))
+
+
+class _Proof:
+    """Looks at every expression of a body for other uses of the thread's numbers."""
+
+    def __init__(
+        self, scope: Scope, program: Program, parameters: Sequence[KnownParameter]
+    ) -> None:
+        self._scope = scope
+        self._functions = {f.name: f for f in program.device_functions}
+        self._env: dict[str, Value] = {}
+        self.axes: set[str] = set()
+        self.strides = False
+        """Whether the whole number of threads is used, as in a grid-stride loop."""
+
+    def check(self, body: tuple[s.Statement, ...]) -> None:
+        """Raise NotUnderstood for anything that could tell how threads are grouped."""
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, node: s.Statement) -> None:
+        match node:
+            case s.Declare(shared=True):
+                raise NotUnderstood("shared memory")
+            case s.Declare(kind, name, False, (), False, value) if value is not None:
+                self._declare(kind, name, value)
+            case s.Evaluate(s.Call(function, arguments)) if function in _ATOMICS:
+                for argument in arguments:
+                    self._expression(argument)
+            case _:
+                for child in _children(node):
+                    if isinstance(child, s.Statement):
+                        self._statement(child)
+                    else:
+                        self._expression(child)
+
+    def _declare(self, kind: str, name: str, value: s.Expression) -> None:
+        """A name for a thread's own number is that number wherever it stands."""
+        found = self._place(value)
+        if found is None or kind not in INTEGERS | {"auto"} or self._is_free(found):
+            self._env.pop(name, None)
+            self._expression(value)
+            return
+        self._env[name] = Whole(found, "unsigned")
+
+    def _expression(self, node: s.Expression) -> None:
+        found = self._place(node)
+        if found is not None:
+            if not self._is_free(found):
+                raise NotUnderstood("a thread's number within its block")
+            self._note(found)
+            return
+        match node:
+            case s.Name(text) if text in self._env or text in BUILTINS | _TALKATIVE:
+                raise NotUnderstood(f"{text} on its own")
+            case s.Assign(s.Name(text), _, _) | s.Step(s.Name(text), _) if text in self._env:
+                raise NotUnderstood(f"{text} changed")
+            case s.Binary("+" | "-"):
+                self._sum(node)
+                return
+            case s.Call(function, _):
+                self._call(function)
+        for child in _children(node):
+            if isinstance(child, s.Expression):
+                self._expression(child)
+
+    def _sum(self, node: s.Binary) -> None:
+        """The thread's numbers among the terms of a sum, in whatever order."""
+        total = Polynomial()
+        for sign, term in _terms(node):
+            found = self._place(term)
+            if found is None:
+                self._expression(term)
+            else:
+                total = total + found * number(sign)
+        if not self._is_free(total):
+            raise NotUnderstood("a thread's number within its block")
+        self._note(total)
+
+    def _place(self, node: s.Expression) -> Polynomial | None:
+        """The expression over the launch's own numbers alone; None for any other."""
+        try:
+            found = Expressions(self._env, _refuse, {}).value(node)
+        except NotUnderstood:
+            return None
+        if not isinstance(found, Whole) or not list(found.value.atoms()):
+            return None
+        return found.value
+
+    def _is_free(self, found: Polynomial) -> bool:
+        for atom in _as_places(found).replace(_WHOLE_GRID).atoms():
+            if not isinstance(atom, Symbol) or not atom.name.startswith("place."):
+                return _only_strides(_as_places(found))
+        return True
+
+    def _note(self, found: Polynomial) -> None:
+        for atom in _as_places(found).atoms():
+            if isinstance(atom, Symbol):
+                root, axis = atom.name.split(".")
+                self.axes.add(axis)
+                self.strides = self.strides or root == "gridDim"
+
+    def _call(self, function: str) -> None:
+        if function in MATHEMATICS:
+            return
+        if function not in self._functions:
+            raise NotUnderstood(f"a call of {function}")
+        known = set(self._functions) | MATHEMATICS
+        for name in self._reached(function):
+            tokens = self._scope.tokens(self._functions[name].text)
+            texts = [t.text for t in tokens]
+            if (BUILTINS | _TALKATIVE | {"__shared__", "static"}) & set(texts):
+                raise NotUnderstood(f"a call of {function}")
+            called = {a for a, b in zip(texts, texts[1:], strict=False) if b == "("}
+            if {c for c in called if c.startswith(("__sync", "__shfl", "atomic"))} - known:
+                raise NotUnderstood(f"a call of {function}")
+
+    def _reached(self, function: str) -> Iterator[str]:
+        """The function and those of the program that it calls, directly or not."""
+        seen, waiting = {function}, [function]
+        while waiting:
+            name = waiting.pop()
+            yield name
+            for token in self._scope.tokens(self._functions[name].text):
+                if token.text in self._functions and token.text not in seen:
+                    seen.add(token.text)
+                    waiting.append(token.text)
+
+
+_WHOLE_GRID: dict[Symbol, Polynomial] = {}
+
+
+def _as_places(found: Polynomial) -> Polynomial:
+    """With each thread index expressed by the thread's place in the grid."""
+    for axis in "xyz":
+        start = symbol(f"blockIdx.{axis}") * symbol(f"blockDim.{axis}")
+        thread = Symbol(f"threadIdx.{axis}")
+        found = found.replace({thread: symbol(f"place.{axis}") - start})
+    return found
+
+
+def _only_strides(found: Polynomial) -> bool:
+    """Whether what is left are places and whole numbers of threads of a dimension."""
+    for monomial, _ in found.terms:
+        names = sorted(atom.name if isinstance(atom, Symbol) else "?" for atom in monomial)
+        left = [n for n in names if not n.startswith("place.")]
+        if not left:
+            continue
+        if len(left) != 2 or left[0][-2:] != left[1][-2:]:
+            return False
+        if (left[0].split(".")[0], left[1].split(".")[0]) != ("blockDim", "gridDim"):
+            return False
+    return True
+
+
+def _terms(node: s.Expression, sign: int = 1) -> Iterator[tuple[int, s.Expression]]:
+    if isinstance(node, s.Binary) and node.operator in "+-":
+        yield from _terms(node.left, sign)
+        yield from _terms(node.right, sign if node.operator == "+" else -sign)
+    else:
+        yield sign, node
+
+
+def _children(node: object) -> Iterator[s.Expression | s.Statement]:
+    if not is_dataclass(node):
+        return
+    for entry in fields(node):
+        value = getattr(node, entry.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(item) and not isinstance(item, type):
+                yield item  # type: ignore[misc]
+
+
+def _refuse(array: str) -> None:
+    raise NotUnderstood(f"{array} is memory")
+
+
+def _bounds(
+    scope: Scope, parameters: Sequence[KnownParameter], body: tuple[s.Statement, ...]
+) -> dict[str, Polynomial]:
+    """Dimension to the bound that the kernel puts on everything it does."""
+    env: dict[str, Value] = dict(scope.constants)
+    for p in parameters:
+        env.pop(p.name, None)
+        if not p.is_pointer and p.type in INTEGERS:
+            env[p.name] = Whole(symbol(p.name), p.type)
+    reader = Expressions(env, _refuse, {})
+    rest = list(body)
+    try:
+        while rest and isinstance(rest[0], s.Declare):
+            node = rest.pop(0)
+            if not isinstance(node, s.Declare) or node.value is None or node.extents:
+                return {}
+            env[node.name] = converted(reader.value(node.value), node.type)
+        if not rest or not isinstance(rest[0], s.If) or rest[0].no:
+            return {}
+        condition = reader.value(rest[0].condition)
+    except NotUnderstood:
+        return {}
+    if isinstance(rest[0].yes[-1:], tuple) and rest[0].yes == (s.Leave("return"),):
+        return _limits(negated(condition), parameters)
+    return _limits(condition, parameters) if len(rest) == 1 else {}
+
+
+def _limits(condition: Value, parameters: Sequence[KnownParameter]) -> dict[str, Polynomial]:
+    names = {p.name for p in parameters}
+    found: dict[str, Polynomial] = {}
+    for test in conjuncts(condition):
+        if not isinstance(test, Below):
+            continue
+        placed = _as_places(test.value)
+        for axis in "xyz":
+            limit = symbol(f"place.{axis}") - placed
+            known = all(isinstance(a, Symbol) and a.name in names for a in limit.atoms())
+            if known and limit.sure_nonnegative and axis not in found:
+                found[axis] = limit
+    return found
+
+
+def _most_threads(scope: Scope, kernel: Kernel) -> int | None:
+    if kernel.launch_bounds is None:
+        return None
+    tokens = scope.tokens(f"f({kernel.launch_bounds})")
+    call = Reader(tokens).whole_expression()
+    if not isinstance(call, s.Call):
+        raise NotUnderstood("launch bounds")
+    most = Expressions(dict(scope.constants), _refuse, {}).whole(call.arguments[0]).constant
+    if most is None:
+        raise NotUnderstood("launch bounds")
+    return most

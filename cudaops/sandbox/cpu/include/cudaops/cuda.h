@@ -1,0 +1,19 @@
+// Everything that nvcc's implicit include of cuda_runtime.h gives a program.
+#pragma once
+#include <cassert>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "vector_types.h"
+#include "context.h"
+#include "device_math.h"
+#include "warp.h"
+#include "atomics.h"
+#include "launch.h"
+#include "runtime_api.h"
+#include "keywords.h"

@@ -1,0 +1,74 @@
+// Entries of a unit: how the runner turns the values of a plan into a kernel's own parameters.
+#pragma once
+#include <cstdio>
+#include <cstring>
+
+#include "launch.h"
+
+namespace cudaops {
+
+struct RawValue {
+  enum Kind { Pointer, Integer, Floating, Bytes } kind;
+  unsigned long long bits;    // Pointer: the address
+  long long integer;
+  double floating;
+  const unsigned char* bytes; // Bytes
+  size_t size;
+};
+
+[[noreturn]] void refuse_value(const char* kernel, int position, const char* why);
+
+template <class P>
+P unpack(const RawValue& value, const char* kernel, int position) {
+  if constexpr (std::is_pointer<P>::value) {
+    if (value.kind != RawValue::Pointer) refuse_value(kernel, position, "a pointer is needed");
+    return (P)(uintptr_t)value.bits;
+  } else if constexpr (std::is_arithmetic<P>::value || std::is_enum<P>::value) {
+    if (value.kind == RawValue::Integer) return (P)value.integer;
+    if constexpr (std::is_arithmetic<P>::value)
+      if (value.kind == RawValue::Floating) return (P)value.floating;
+    refuse_value(kernel, position, "a number is needed");
+  } else {
+    static_assert(std::is_trivially_copyable<P>::value, "a kernel parameter must be trivially copyable");
+    if (value.kind != RawValue::Bytes || value.size != sizeof(P))
+      refuse_value(kernel, position, "the bytes of a structure of another size are given");
+    alignas(P) unsigned char storage[sizeof(P)];
+    std::memcpy(storage, value.bytes, sizeof(P));
+    return *reinterpret_cast<P*>(storage);
+  }
+}
+
+struct Entry {
+  int index;
+  const char* kernel;
+  int count;
+  void (*run)(const Entry& entry, Call call, const RawValue* values);
+  const void* function;
+  Entry* next;
+  Entry(int index, const char* kernel, int count, const void* function,
+        void (*run)(const Entry&, Call, const RawValue*));
+};
+
+template <class... P>
+struct Typed {
+  template <size_t... I>
+  static void expand(const Entry& entry, const Call& call, const RawValue* values,
+                     std::index_sequence<I...>) {
+    Bound<P...> bound{call, (void (*)(P...))entry.function};
+    bound.call.function = entry.function;
+    bound(unpack<P>(values[I], entry.kernel, (int)I)...);
+  }
+  static void run(const Entry& entry, Call call, const RawValue* values) {
+    expand(entry, call, values, std::index_sequence_for<P...>());
+  }
+};
+
+template <class... P>
+Entry make_entry(int index, const char* kernel, void (*function)(P...)) {
+  return Entry(index, kernel, sizeof...(P), (const void*)function, &Typed<P...>::run);
+}
+
+}  // namespace cudaops
+
+#define CUDAOPS_ENTRY(index, text, ...) \
+  static ::cudaops::Entry cudaops_entry_##index = ::cudaops::make_entry(index, text, &__VA_ARGS__)

@@ -1,0 +1,181 @@
+// All blocks of a launch over the worker threads, and the checks a driver makes before it launches.
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "cudaops/runtime_api.h"
+#include "machine.h"
+
+namespace cudaops {
+
+void run_block(Worker& w, const Call& call, unsigned long long linear, bool poison);
+void set_error(cudaError_t error);
+size_t dynamic_limit_of(const void* function);
+
+GlobalVariable* global_variables = nullptr;
+GlobalVariable::GlobalVariable(const char* name, const void* address, size_t size)
+    : name(name), address(const_cast<void*>(address)), size(size), next(global_variables) {
+  global_variables = this;
+}
+
+static Recorder nothing;
+Recorder* recorder = &nothing;
+
+bool poison_shared_memory = false;
+std::vector<unsigned long long> selected_blocks;  // empty: all
+bool only_selected_blocks = false;
+
+struct Pool {
+  std::mutex lock;
+  std::condition_variable wake, done;
+  const Call* call = nullptr;
+  unsigned long long blocks = 0, serial = 0;
+  std::atomic<unsigned long long> next{0};
+  unsigned busy = 0, size = 0;
+  std::vector<Worker*> workers;
+};
+static Pool* pool = nullptr;
+static std::mutex launch_lock;
+
+static int find_segment(dl_phdr_info* info, size_t, void* raw) {
+  auto* w = static_cast<Worker*>(raw);
+  for (int i = 0; i < info->dlpi_phnum; ++i)
+    if (info->dlpi_phdr[i].p_type == PT_TLS) {
+      w->shared_low = static_cast<char*>(info->dlpi_tls_data);
+      w->shared_high = w->shared_low + info->dlpi_phdr[i].p_memsz;
+    }
+  return 1;  // the first object is the program itself
+}
+
+static Worker* make_worker(int index) {
+  auto* w = new Worker;
+  w->index = index;
+  w->stack_stride = fiber_bytes + page;
+  void* stacks = mmap(nullptr, w->stack_stride * max_threads, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stacks == MAP_FAILED) stop("infrastructure", nullptr, "no address space for the stacks of a block's threads");
+  w->stacks = static_cast<char*>(stacks);
+  dl_iterate_phdr(&find_segment, w);
+  return w;
+}
+
+static void take_blocks(Worker& w) {
+  for (;;) {
+    unsigned long long i = pool->next.fetch_add(1, std::memory_order_relaxed);
+    if (i >= pool->blocks) return;
+    run_block(w, *pool->call, only_selected_blocks ? selected_blocks[i] : i, poison_shared_memory);
+  }
+}
+
+static void* serve(void* raw) {
+  auto index = (int)(intptr_t)raw;
+  Worker* self = make_worker(index);
+  worker = self;
+  install_signal_stack();
+  unsigned long long seen = 0;
+  std::unique_lock<std::mutex> hold(pool->lock);
+  for (;;) {
+    pool->wake.wait(hold, [&] { return pool->serial != seen; });
+    seen = pool->serial;
+    hold.unlock();
+    take_blocks(*self);
+    hold.lock();
+    if (--pool->busy == 0) pool->done.notify_one();
+  }
+  return nullptr;
+}
+
+static void start_pool() {
+  pool = new Pool;
+  unsigned wanted = std::thread::hardware_concurrency();
+  if (const char* text = option("CUDAOPS_WORKERS")) wanted = (unsigned)atoi(text);
+  pool->size = std::max(1u, std::min(wanted, 256u));
+  worker = make_worker(0);
+  install_signal_stack();
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 64 << 20);
+  for (unsigned i = 1; i < pool->size; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, &attributes, &serve, (void*)(intptr_t)i) != 0)
+      stop("infrastructure", nullptr, "cannot start a worker thread");
+    pthread_detach(thread);
+  }
+}
+
+void run_grid(const Call& call) {
+  if (!pool) start_pool();
+  if (!worker) worker = make_worker(0);  // another host thread launches
+  unsigned long long blocks = (unsigned long long)call.grid.x * call.grid.y * call.grid.z;
+  pool->call = &call;
+  pool->blocks = blocks;
+  if (only_selected_blocks) {
+    pool->blocks = 0;
+    while (pool->blocks < selected_blocks.size() && selected_blocks[pool->blocks] < blocks) ++pool->blocks;
+  }
+  pool->next = 0;
+  unsigned helpers = pool->blocks > 1 ? pool->size - 1 : 0;
+  if (helpers) {
+    std::lock_guard<std::mutex> hold(pool->lock);
+    pool->busy = helpers;
+    ++pool->serial;
+    pool->wake.notify_all();
+  }
+  take_blocks(*worker);
+  if (helpers) {
+    std::unique_lock<std::mutex> hold(pool->lock);
+    pool->done.wait(hold, [] { return pool->busy == 0; });
+  }
+}
+
+// What a driver refuses (CUDA C++ Programming Guide, table of technical specifications).
+static cudaError_t refusal(const Call& call, const char** why) {
+  const dim3 &g = call.grid, &b = call.block;
+  unsigned long long threads = (unsigned long long)b.x * b.y * b.z;
+  if (!g.x || !g.y || !g.z) return *why = "the grid is empty", cudaErrorInvalidConfiguration;
+  if (!threads) return *why = "the block is empty", cudaErrorInvalidConfiguration;
+  if (threads > max_threads || b.x > 1024 || b.y > 1024 || b.z > 64)
+    return *why = "a block has at most 1024 threads (z at most 64)", cudaErrorInvalidConfiguration;
+  if (g.x > 2147483647u || g.y > 65535 || g.z > 65535)
+    return *why = "a grid has at most 2147483647 x 65535 x 65535 blocks", cudaErrorInvalidConfiguration;
+  if (call.shared_bytes > dynamic_limit_of(call.function))
+    return *why = "dynamic shared memory exceeds the limit (48 KiB, or what cudaFuncSetAttribute allows up to 99 KiB)",
+           cudaErrorInvalidValue;
+  return cudaSuccess;
+}
+
+bool launches_must_be_valid = false;  // a unit: a refused launch is its result
+
+void submit(const Call& call) {
+  if (worker && worker->in_kernel)
+    stop("crash", nullptr, "kernel %s is launched by a kernel, which is not supported", call.kernel);
+  std::lock_guard<std::mutex> hold(launch_lock);
+  const char* why = nullptr;
+  cudaError_t error = refusal(call, &why);
+  if (error != cudaSuccess) {
+    if (launches_must_be_valid)
+      stop("launch_refused", nullptr, "%s: grid (%u,%u,%u), block (%u,%u,%u), %zu bytes of dynamic shared memory: %s",
+           call.kernel, call.grid.x, call.grid.y, call.grid.z, call.block.x, call.block.y, call.block.z,
+           call.shared_bytes, why);
+    report("refused\t%s\t%d\t%s", call.kernel, call.site, why);
+    set_error(error);
+    return;
+  }
+  if (recorder->skip(call)) return;
+  recorder->before(call);
+  double start = now();
+  run_grid(call);
+  double seconds = now() - start;
+  check_guards(&call);
+  recorder->after(call, seconds);
+}
+
+}  // namespace cudaops

@@ -1,0 +1,324 @@
+// A whole program under observation: times of its kernels, contents around the first launch of each
+// configuration, and proofs that a repeated launch changes nothing.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "digest.h"
+#include "machine.h"
+
+namespace cudaops {
+
+extern double skipped_seconds;
+bool any_registered();
+
+// One set of arguments, compared byte for byte.
+struct Repeat {
+  uint64_t fixed_at = 0;       // generation of memory in which a launch changed nothing; 0: none
+  Digest host_visible;         // managed and pinned contents then
+  unsigned seen = 0, failed = 0, wait = 0;
+};
+
+// Launches that differ at most in which allocations of the same sizes they name.
+struct Configuration {
+  int id = 0;
+  std::string kernel;
+  unsigned long long threads = 0;
+  unsigned long launches = 0, ran = 0;
+  double seconds = 0;
+  bool recorded = false;
+};
+
+struct Totals {
+  unsigned long launches = 0, skipped = 0;
+  double seconds = 0;
+};
+
+static std::string bytes_of(const void* p, size_t n) { return std::string((const char*)p, n); }
+template <class T>
+static std::string bytes_of(const T& v) { return bytes_of(&v, sizeof v); }
+
+static std::string identity(const Call& call) {
+  return bytes_of(call.function) + bytes_of(call.invoke) + bytes_of(call.grid) + bytes_of(call.block) +
+         bytes_of(call.shared_bytes) + call.kernel;
+}
+
+static bool in_global(uintptr_t p) {
+  for (GlobalVariable* v = global_variables; v; v = v->next)
+    if (p >= (uintptr_t)v->address && p < (uintptr_t)v->address + v->size) return true;
+  return false;
+}
+
+static bool holds_device_pointer(const void* data, size_t size) {
+  for (size_t i = 0; i + sizeof(uintptr_t) <= size; i += sizeof(uintptr_t)) {
+    uintptr_t word;
+    std::memcpy(&word, (const char*)data + i, sizeof word);
+    const Allocation* a = allocation_around(word);
+    if (a && word >= a->begin && word <= a->begin + a->size) return true;
+  }
+  return false;
+}
+
+static Digest digest_memory(bool host_visible_only) {
+  Digest d;
+  for (auto& a : allocations)
+    if (!host_visible_only || a.kind != Memory::Device) digest_bytes(d, (const void*)a.begin, a.size);
+  if (!host_visible_only)
+    for (GlobalVariable* v = global_variables; v; v = v->next) digest_bytes(d, v->address, v->size);
+  return d;
+}
+
+class ProgramRecorder : public Recorder {
+ public:
+  ProgramRecorder() {
+    if (const char* folder = option("CUDAOPS_CAPTURE")) folder_ = folder;
+    if (const char* target = option("CUDAOPS_TARGET")) target_ = target;
+    if (const char* bytes = option("CUDAOPS_CAPTURE_BYTES")) room_ = strtoull(bytes, nullptr, 10);
+    if (option("CUDAOPS_NO_SKIP")) may_skip_ = false;
+  }
+
+  bool skip(const Call& call) override {
+    exact_ = identity(call);
+    for (int i = 0; i < call.count; ++i) exact_ += bytes_of(call.values[i], call.types[i].size);
+    Repeat& repeat = repeats_[exact_];
+    ++repeat.seen;
+    if (!may_skip_ || repeat.fixed_at != generation() || any_registered()) return false;
+    if (host_visible() && !(digest_memory(true) == repeat.host_visible)) return false;
+    Configuration& c = configuration(call);
+    double mean = c.ran ? c.seconds / (double)c.ran : 0;
+    ++c.launches;
+    Totals& t = totals_[call.kernel];
+    ++t.launches, ++t.skipped;
+    t.seconds += mean;
+    skipped_seconds += mean;
+    return true;
+  }
+
+  void before(const Call& call) override {
+    current_ = &configuration(call);
+    recording_ = wants(call, *current_);
+    if (recording_) describe(call, *current_);
+    proving_ = worth_proving(repeats_[exact_]);
+    if (proving_) {
+      double start = now();
+      if (digest_at_ != generation() || host_visible()) digest_ = digest_memory(false);
+      digest_seconds_ = now() - start;
+    }
+  }
+
+  void after(const Call& call, double seconds) override {
+    bool printed = printed_in_kernel();
+    Repeat& repeat = repeats_[exact_];
+    Digest then;
+    if (proving_) then = digest_memory(false);
+    if (proving_ && !printed && then == digest_) {
+      repeat.fixed_at = generation();
+      repeat.host_visible = digest_memory(true);
+    } else {
+      touch();
+      if (proving_) repeat.wait = 1u << std::min(++repeat.failed, 10u);
+    }
+    if (proving_) digest_ = then, digest_at_ = generation();
+    if (recording_) store_after(call, *current_);
+    ++current_->launches, ++current_->ran;
+    current_->seconds += seconds;
+    Totals& t = totals_[call.kernel];
+    ++t.launches;
+    t.seconds += seconds;
+    last_seconds_[exact_] = seconds;
+  }
+
+  void finish() {
+    for (auto& [key, c] : configurations_)
+      report("usage\t%d\t%lu\t%.9g\t%d", c.id, c.launches, c.ran ? c.seconds / (double)c.ran * (double)c.launches : 0.0,
+             (int)c.recorded);
+    for (auto& [kernel, t] : totals_)
+      report("count\t%s\t%lu\t%lu\t%.9g", kernel.c_str(), t.launches, t.skipped, t.seconds);
+    report("end");
+  }
+
+ private:
+  static constexpr int most_recorded = 8;  // configurations of one kernel
+
+  bool host_visible() const {
+    for (auto& a : allocations)
+      if (a.kind != Memory::Device) return true;
+    return false;
+  }
+
+  // A proof costs two passes over memory; a launch that is cheaper than that is simply repeated,
+  // and one that failed waits longer each time.
+  bool worth_proving(Repeat& repeat) {
+    if (!may_skip_ || repeat.seen < 2 || any_registered()) return false;
+    if (repeat.wait) return --repeat.wait, false;
+    size_t bytes = 0;
+    for (auto& a : allocations) bytes += a.size;
+    double cost = 2.0 * (double)bytes / 4e9;
+    return last_seconds_[exact_] * 4 > cost;
+  }
+
+  Configuration& configuration(const Call& call) {
+    std::string key = identity(call);
+    std::vector<uintptr_t> order;
+    for (int i = 0; i < call.count; ++i) {
+      if (call.types[i].kind != ArgumentKind::Pointer) {
+        key += bytes_of(call.values[i], call.types[i].size);
+        continue;
+      }
+      uintptr_t p = *(const uintptr_t*)call.values[i];
+      const Allocation* a = p ? allocation_around(p) : nullptr;
+      if (!a) {
+        key += p ? "host" : "null";
+        continue;
+      }
+      auto at = std::find(order.begin(), order.end(), a->begin) - order.begin();
+      if (at == (long)order.size()) order.push_back(a->begin);
+      key += bytes_of(at) + bytes_of(a->size) + bytes_of(p - a->begin);
+    }
+    Configuration& c = configurations_[key];
+    if (c.kernel.empty()) {
+      c.id = (int)configurations_.size() - 1;
+      c.kernel = call.kernel;
+      c.threads = (unsigned long long)call.grid.x * call.grid.y * call.grid.z * call.block.x * call.block.y * call.block.z;
+    }
+    return c;
+  }
+
+  bool wants(const Call& call, Configuration& c) {
+    if (folder_.empty() || c.recorded || (!target_.empty() && target_ != call.kernel)) return false;
+    Configuration* least = nullptr;
+    int recorded = 0;
+    for (auto& [key, other] : configurations_)
+      if (other.recorded && other.kernel == c.kernel) {
+        ++recorded;
+        if (!least || other.threads < least->threads) least = &other;
+      }
+    if (recorded >= most_recorded && c.threads <= least->threads + least->threads / 2) return false;
+    std::vector<const Allocation*> reachable = reach(call);
+    size_t bytes = 0;
+    for (auto* a : reachable) bytes += 2 * a->size;
+    if (written_ + bytes > room_) {
+      report("full\t%s", call.kernel);
+      return false;
+    }
+    if (recorded >= most_recorded) least->recorded = false;
+    c.recorded = true;
+    return true;
+  }
+
+  std::vector<const Allocation*> reach(const Call& call) {
+    std::vector<const Allocation*> found;
+    for (int i = 0; i < call.count; ++i) {
+      if (call.types[i].kind != ArgumentKind::Pointer) continue;
+      uintptr_t p = *(const uintptr_t*)call.values[i];
+      const Allocation* a = p ? allocation_around(p) : nullptr;
+      if (a && std::find(found.begin(), found.end(), a) == found.end()) found.push_back(a);
+    }
+    return found;
+  }
+
+  std::string store(const void* data, size_t size) {
+    Digest d;
+    digest_bytes(d, data, size);
+    char name[64];
+    snprintf(name, sizeof name, "%016llx%016llx-%zu", (unsigned long long)d.a, (unsigned long long)d.b, size);
+    std::string path = folder_ + "/" + name, part = path + ".part";
+    struct stat known {};
+    if (stat(path.c_str(), &known) == 0) return name;
+    int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) stop("infrastructure", nullptr, "cannot write the capture: %s", strerror(errno));
+    for (size_t done = 0; done < size;) {
+      ssize_t n = write(fd, (const char*)data + done, size - done);
+      if (n <= 0) stop("infrastructure", nullptr, "cannot write the capture: %s", strerror(errno));
+      done += (size_t)n;
+    }
+    close(fd);
+    rename(part.c_str(), path.c_str());
+    written_ += size;
+    return name;
+  }
+
+  void describe(const Call& call, Configuration& c) {
+    report("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu", c.id, call.kernel, call.site,
+           (unsigned long long)(uintptr_t)call.function, call.grid.x, call.grid.y, call.grid.z, call.block.x,
+           call.block.y, call.block.z, call.shared_bytes);
+    std::vector<const Allocation*> reachable = reach(call);
+    for (int i = 0; i < call.count; ++i) describe_argument(c.id, i, call.types[i], call.values[i], reachable);
+    for (size_t k = 0; k < reachable.size(); ++k) {
+      const Allocation& a = *reachable[k];
+      report("before\t%d\t%zu\t%zu\t%s", c.id, k, a.size, store((const void*)a.begin, a.size).c_str());
+    }
+    for (GlobalVariable* v = global_variables; v; v = v->next) {
+      if (holds_device_pointer(v->address, v->size)) report("limit\t%d\tvariable %s holds a device pointer", c.id, v->name);
+      report("gbefore\t%d\t%s\t%zu\t%s", c.id, v->name, v->size, store(v->address, v->size).c_str());
+    }
+  }
+
+  void describe_argument(int id, int i, const ArgumentType& type, const void* value,
+                         const std::vector<const Allocation*>& reachable) {
+    if (type.kind == ArgumentKind::Pointer) {
+      uintptr_t p = *(const uintptr_t*)value;
+      if (!p) return report("arg\t%d\t%d\tnull", id, i);
+      const Allocation* a = allocation_around(p);
+      if (!a && in_global(p)) return report("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
+      if (!a) return report("host\t%d\t%d", id, i);
+      if (type.pointee_pointer) report("limit\t%d\tparameter @N%d@ points to pointers", id, i);
+      auto at = std::find(reachable.begin(), reachable.end(), a) - reachable.begin();
+      return report("arg\t%d\t%d\tpointer\t%s\t%d\t%ld\t%lld", id, i, type.element, (int)type.pointee_const, (long)at,
+                    (long long)p - (long long)a->begin);
+    }
+    std::string hex;
+    auto* bytes = static_cast<const unsigned char*>(value);
+    for (unsigned k = 0; k < type.size; ++k) {
+      char two[3];
+      snprintf(two, sizeof two, "%02x", bytes[k]);
+      hex += two;
+    }
+    bool scalar = type.kind == ArgumentKind::Scalar;
+    if (!scalar && holds_device_pointer(value, type.size))
+      report("limit\t%d\tparameter @N%d@ is a structure that holds a device pointer", id, i);
+    report("arg\t%d\t%d\t%s\t%s\t%s", id, i, scalar ? "scalar" : "opaque", type.element, hex.c_str());
+  }
+
+  void store_after(const Call& call, Configuration& c) {
+    std::vector<const Allocation*> reachable = reach(call);
+    for (size_t k = 0; k < reachable.size(); ++k)
+      report("after\t%d\t%zu\t%s", c.id, k, store((const void*)reachable[k]->begin, reachable[k]->size).c_str());
+    for (GlobalVariable* v = global_variables; v; v = v->next)
+      report("gafter\t%d\t%s\t%s", c.id, v->name, store(v->address, v->size).c_str());
+  }
+
+  std::map<std::string, Repeat> repeats_;
+  std::map<std::string, Configuration> configurations_;
+  std::map<std::string, Totals> totals_;
+  std::map<std::string, double> last_seconds_;
+  std::string folder_, target_, exact_;
+  Configuration* current_ = nullptr;
+  bool may_skip_ = true, recording_ = false, proving_ = false;
+  unsigned long long room_ = 2ull << 30, written_ = 0;
+  Digest digest_;
+  uint64_t digest_at_ = 0;
+  double digest_seconds_ = 0;
+};
+
+static ProgramRecorder* program_recorder = nullptr;
+
+// Before the program's own constructors run, after the C library's.
+__attribute__((constructor(101))) static void begin_process() {
+  open_report();
+  install_fault_handlers();
+  if (option("CUDAOPS_RECORD")) recorder = program_recorder = new ProgramRecorder;
+}
+
+__attribute__((destructor)) static void end_process() {
+  if (!program_recorder) return;
+  check_guards(nullptr);
+  program_recorder->finish();
+}
+
+}  // namespace cudaops

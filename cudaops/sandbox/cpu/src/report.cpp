@@ -1,0 +1,161 @@
+// The report file and the faults that end a process.
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+
+#include "machine.h"
+
+namespace cudaops {
+
+static int report_fd = -1;
+static std::mutex report_lock;
+static std::atomic<bool> stopping{false};
+
+const char* option(const char* name) {
+  const char* value = getenv(name);
+  return value && *value ? value : nullptr;
+}
+
+double now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void open_report() {
+  const char* path = option("CUDAOPS_REPORT");
+  if (path && report_fd < 0) report_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
+
+static void write_line(char* text, int length, size_t room) {
+  if (length < 0 || report_fd < 0) return;
+  if ((size_t)length > room - 2) length = (int)room - 2;
+  for (int i = 0; i < length; ++i)
+    if (text[i] == '\n' || text[i] == '\r') text[i] = ' ';
+  text[length] = '\n';
+  if (write(report_fd, text, (size_t)length + 1) < 0) _exit(87);
+}
+
+void report(const char* format, ...) {
+  char text[4096];
+  va_list list;
+  va_start(list, format);
+  int length = vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  std::lock_guard<std::mutex> hold(report_lock);
+  write_line(text, length, sizeof text);
+}
+
+static const char* kernel_name() { return worker && worker->in_kernel ? worker->call->kernel : ""; }
+
+void stop(const char* kind, const void* pc, const char* format, ...) {
+  if (stopping.exchange(true)) {
+    // Another thread is already reporting; it ends the process.
+    for (;;) pause();
+  }
+  char text[4096];
+  int n = snprintf(text, sizeof text, "fault\t%s\t%llx\t%s\t", kind, (unsigned long long)(uintptr_t)pc, kernel_name());
+  va_list list;
+  va_start(list, format);
+  n += vsnprintf(text + n, sizeof text - (size_t)n, format, list);
+  va_end(list);
+  write_line(text, n, sizeof text);
+  _exit(86);
+}
+
+void warn(const char* kind, const void* pc, const void* other, const char* format, ...) {
+  char text[4096];
+  int n = snprintf(text, sizeof text, "warn\t%s\t%llx\t%llx\t%s\t", kind, (unsigned long long)(uintptr_t)pc,
+                   (unsigned long long)(uintptr_t)other, kernel_name());
+  va_list list;
+  va_start(list, format);
+  n += vsnprintf(text + n, sizeof text - (size_t)n, format, list);
+  va_end(list);
+  std::lock_guard<std::mutex> hold(report_lock);
+  write_line(text, n, sizeof text);
+}
+
+static bool in_fiber_guard(uintptr_t address) {
+  if (!worker || !worker->stacks) return false;
+  uintptr_t low = (uintptr_t)worker->stacks;
+  if (address < low || address >= low + worker->stack_stride * max_threads) return false;
+  return (address - low) % worker->stack_stride < page;
+}
+
+static void on_fault(int signal, siginfo_t* info, void* raw) {
+  auto* context = static_cast<ucontext_t*>(raw);
+  const void* pc = nullptr;
+  const char* access = "access";
+#if defined(__x86_64__)
+  pc = (const void*)context->uc_mcontext.gregs[REG_RIP];
+  access = context->uc_mcontext.gregs[REG_ERR] & 2 ? "write" : "read";
+#elif defined(__aarch64__)
+  pc = (const void*)context->uc_mcontext.pc;
+#endif
+  bool kernel = worker && worker->in_kernel;
+  auto address = (uintptr_t)info->si_addr;
+  char place[256];
+  if (signal == SIGSEGV || signal == SIGBUS) {
+    if (in_fiber_guard(address))
+      stop("crash", pc, "a thread's local arrays need more than the %zu KiB of its stack", fiber_bytes >> 10);
+    bool device = allocation_around(address) != nullptr;
+    describe_place(place, sizeof place, address, 1);
+    if (kernel) stop("out_of_bounds", pc, "%s %s", access, place);
+    if (device) stop("out_of_bounds", pc, "host code: %s %s", access, place);
+    stop("crash", pc, "host code: segmentation fault, %s at address 0x%zx", access, (size_t)address);
+  }
+  const char* name = signal == SIGFPE ? "integer division by zero" : signal == SIGILL ? "illegal instruction"
+                     : signal == SIGABRT ? "aborted" : "signal";
+  stop("crash", pc, "%s%s", kernel ? "" : "host code: ", name);
+}
+
+void install_signal_stack() {
+  constexpr size_t bytes = 64 << 10;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;
+  stack_t stack{};
+  stack.ss_sp = memory;
+  stack.ss_size = bytes;
+  sigaltstack(&stack, nullptr);
+}
+
+void install_fault_handlers() {
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &action, nullptr);
+}
+
+}  // namespace cudaops
+
+// The linker sends the author's printf and assert here (--wrap).
+static std::atomic<bool> kernel_printed{false};
+namespace cudaops {
+bool printed_in_kernel() { return kernel_printed.exchange(false); }
+}
+
+extern "C" int __wrap_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
+extern "C" int __wrap_printf(const char* format, ...) {
+  if (cudaops::worker && cudaops::worker->in_kernel) kernel_printed = true;
+  va_list list;
+  va_start(list, format);
+  int written = vprintf(format, list);
+  va_end(list);
+  return written;
+}
+
+extern "C" [[noreturn]] void __real___assert_fail(const char*, const char*, unsigned, const char*);
+extern "C" [[noreturn]] void __wrap___assert_fail(const char* expression, const char* file, unsigned line,
+                                                  const char* function) {
+  if (cudaops::worker && cudaops::worker->in_kernel)
+    cudaops::stop("crash", __builtin_return_address(0), "assertion `%s` failed", expression);
+  __real___assert_fail(expression, file, line, function);
+}

@@ -1,0 +1,240 @@
+// The main of a unit: does what a specification file says, line by line (cpu_spec.py writes it).
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "cudaops/entry.h"
+#include "machine.h"
+
+namespace cudaops {
+
+extern bool poison_shared_memory, only_selected_blocks, launches_must_be_valid;
+extern std::vector<unsigned long long> selected_blocks;
+void allow_unit_shared(size_t bytes);
+
+static Entry* entries = nullptr;
+Entry::Entry(int index, const char* kernel, int count, const void* function,
+             void (*run)(const Entry&, Call, const RawValue*))
+    : index(index), kernel(kernel), count(count), run(run), function(function), next(entries) {
+  entries = this;
+}
+
+void refuse_value(const char* kernel, int position, const char* why) {
+  stop("launch_refused", nullptr, "%s: argument %d: %s", kernel, position + 1, why);
+}
+
+static void bad(const std::string& what) { stop("infrastructure", nullptr, "%s", what.c_str()); }
+
+struct Step {
+  int entry;
+  dim3 grid, block;
+  size_t shared_bytes;
+  std::vector<RawValue> values;
+};
+
+class Runner {
+ public:
+  void read(const char* path) {
+    std::ifstream file(path);
+    if (!file) bad("no specification");
+    std::string line;
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      std::string verb;
+      words >> verb;
+      if (verb == "alloc") alloc(words);
+      else if (verb == "scratch") scratch(words);
+      else if (verb == "global") global(words);
+      else if (verb == "launch") launch_line(words);
+      else if (verb == "value") value(words);
+      else if (verb == "shared") { size_t n; words >> n; allow_unit_shared(n); }
+      else if (verb == "blocks") { unsigned long long b; only_selected_blocks = true; while (words >> b) selected_blocks.push_back(b); }
+      else if (verb == "dump" || verb == "gdump") dumps_.push_back(line);
+      else bad("unknown line in the specification: " + line);
+    }
+  }
+
+  void run() {
+    poison_shared_memory = launches_must_be_valid = true;
+    for (Step& step : steps_) {
+      Entry* entry = find(step.entry);
+      if ((int)step.values.size() != entry->count)
+        stop("launch_refused", nullptr, "%s takes %d arguments, the launch gives %zu", entry->kernel, entry->count,
+             step.values.size());
+      Call call{};
+      call.kernel = entry->kernel;
+      call.grid = step.grid;
+      call.block = step.block;
+      call.shared_bytes = step.shared_bytes;
+      entry->run(*entry, call, step.values.data());
+    }
+  }
+
+  void dump() {
+    for (const std::string& line : dumps_) {
+      std::istringstream words(line);
+      std::string verb, path;
+      words >> verb;
+      if (verb == "dump") {
+        int index;
+        words >> index;
+        save(rest(words), (const void*)at_[index], size_[index]);
+      } else {
+        std::string name;
+        words >> name;
+        GlobalVariable* v = variable(name);
+        save(rest(words), v->address, v->size);
+      }
+    }
+  }
+
+ private:
+  static std::string rest(std::istringstream& words) {
+    std::string text;
+    std::getline(words >> std::ws, text);
+    return text;
+  }
+
+  // "fill BYTE" or "file PATH".
+  void contents(std::istringstream& words, void* to, size_t size) {
+    std::string how;
+    words >> how;
+    if (how == "fill") {
+      int byte;
+      words >> byte;
+      std::memset(to, byte, size);
+      return;
+    }
+    std::string path = rest(words);
+    int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info {};
+    if (fd < 0 || fstat(fd, &info) != 0) bad("cannot read " + path);
+    if ((size_t)info.st_size != size) bad(path + " has another size than its allocation");
+    for (size_t done = 0; done < size;) {
+      ssize_t n = ::read(fd, (char*)to + done, size - done);
+      if (n <= 0) bad("cannot read " + path);
+      done += (size_t)n;
+    }
+    close(fd);
+  }
+
+  uintptr_t reserve(size_t size, int number) {
+    Allocation* a = allocate(size, Memory::Device, number);
+    if (!a) bad("not enough memory for an allocation of " + std::to_string(size) + " bytes");
+    return a->begin;
+  }
+  void alloc(std::istringstream& words) {
+    int index;
+    size_t size;
+    words >> index >> size;
+    at_[index] = reserve(size, index);
+    size_[index] = size;
+    contents(words, (void*)at_[index], size);
+  }
+  void scratch(std::istringstream& words) {
+    std::string name;
+    size_t size;
+    words >> name >> size;
+    scratch_[name] = reserve(size, -2 - (int)scratch_.size());
+    contents(words, (void*)scratch_[name], size);
+  }
+  GlobalVariable* variable(const std::string& name) {
+    for (GlobalVariable* v = global_variables; v; v = v->next)
+      if (name == v->name) return v;
+    bad("no variable " + name);
+    return nullptr;
+  }
+  void global(std::istringstream& words) {
+    std::string name;
+    words >> name;
+    GlobalVariable* v = variable(name);
+    contents(words, v->address, v->size);
+  }
+  void launch_line(std::istringstream& words) {
+    Step s{};
+    words >> s.entry >> s.grid.x >> s.grid.y >> s.grid.z >> s.block.x >> s.block.y >> s.block.z >> s.shared_bytes;
+    steps_.push_back(s);
+  }
+  void value(std::istringstream& words) {
+    std::string kind, name;
+    words >> kind;
+    RawValue v{};
+    v.kind = RawValue::Pointer;
+    if (kind == "buffer") {
+      int index;
+      long long offset;
+      words >> index >> offset;
+      v.bits = at_.at(index) + (unsigned long long)offset;
+    } else if (kind == "scratch") {
+      long long offset;
+      words >> name >> offset;
+      v.bits = scratch_.at(name) + (unsigned long long)offset;
+    } else if (kind == "int") {
+      v.kind = RawValue::Integer;
+      words >> name;
+      v.integer = name[0] == '-' ? strtoll(name.c_str(), nullptr, 10) : (long long)strtoull(name.c_str(), nullptr, 10);
+    } else if (kind == "float") {
+      v.kind = RawValue::Floating;
+      words >> name;
+      v.floating = strtod(name.c_str(), nullptr);
+    } else if (kind == "raw") {
+      words >> name;
+      v.kind = RawValue::Bytes;
+      v.size = name.size() / 2;
+      auto* bytes = new unsigned char[v.size + 1];
+      for (size_t i = 0; i < v.size; ++i) bytes[i] = (unsigned char)strtoul(name.substr(2 * i, 2).c_str(), nullptr, 16);
+      v.bytes = bytes;
+    } else if (kind != "null") {
+      bad("unknown value " + kind);
+    }
+    if (steps_.empty()) bad("a value before its launch");
+    steps_.back().values.push_back(v);
+  }
+
+  static Entry* find(int index) {
+    for (Entry* e = entries; e; e = e->next)
+      if (e->index == index) return e;
+    bad("no entry " + std::to_string(index));
+    return nullptr;
+  }
+
+  static void save(const std::string& path, const void* data, size_t size) {
+    int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) bad("cannot write " + path);
+    for (size_t done = 0; done < size;) {
+      ssize_t n = write(fd, (const char*)data + done, size - done);
+      if (n <= 0) bad("cannot write " + path);
+      done += (size_t)n;
+    }
+    close(fd);
+  }
+
+  std::map<int, uintptr_t> at_;
+  std::map<int, size_t> size_;
+  std::map<std::string, uintptr_t> scratch_;
+  std::vector<Step> steps_;
+  std::vector<std::string> dumps_;
+};
+
+}  // namespace cudaops
+
+int main(int argc, char** argv) {
+  using namespace cudaops;
+  if (argc != 2) return 2;
+  Runner runner;
+  runner.read(argv[1]);
+  double start = now();
+  runner.run();
+  double seconds = now() - start;
+  runner.dump();
+  report("ok\t%.9g", seconds);
+  return 0;
+}

@@ -1,0 +1,11 @@
+// The runtime object, one translation unit: compiled once for each kind of build.
+#include "fiber.cpp"
+#include "scheduler.cpp"
+#include "memory.cpp"
+#include "report.cpp"
+#include "grid.cpp"
+#include "api.cpp"
+#include "recorder.cpp"
+#ifdef CUDAOPS_INSTRUMENTED
+#include "checker.cpp"
+#endif

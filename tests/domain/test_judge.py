@@ -1,0 +1,139 @@
+"""judge: what it takes to be accepted, and everything that is not enough."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudaops.domain.execution import Measurement
+from cudaops.domain.judge import MIN_MEASURED_SAMPLES, REQUIRED_GATES, judge
+from cudaops.domain.judgement import Comparison, Gate, GateName, Policy
+
+PASSED = tuple(Gate(name=name, passed=True, summary="ok") for name in REQUIRED_GATES)
+POLICY = Policy(min_speedup=1.2)
+
+
+def measurement(samples: list[float], source: str = "cuda_event", workload: str = "w0") -> Measurement:
+    return Measurement.model_validate(
+        {"source": source, "device": "A10", "samples_us": samples, "workload": workload}
+    )
+
+
+def comparison(
+    baseline: list[float], candidate: list[float], source: str = "cuda_event", weight: float = 1.0
+) -> Comparison:
+    return Comparison(
+        workload="w0",
+        weight=weight,
+        baseline=measurement(baseline, source),
+        candidate=measurement(candidate, source),
+    )
+
+
+def noisy(center_us: float, count: int = 30, seed: int = 1, spread: float = 0.01) -> list[float]:
+    generator = random.Random(seed)
+    return [center_us * (1 + generator.uniform(-spread, spread)) for _ in range(count)]
+
+
+def test_a_measured_speedup_above_the_bar_is_accepted() -> None:
+    judgement = judge(PASSED, [comparison(noisy(200), noisy(100, seed=2))], POLICY)
+    assert judgement.outcome == "accepted"
+    assert judgement.speedup == pytest.approx(2.0, rel=0.02)
+    assert judgement.speedup_low is not None and judgement.speedup_low <= judgement.speedup
+    assert [g.name for g in judgement.gates] == [*REQUIRED_GATES, "speedup"]
+
+
+def test_a_modelled_speedup_is_never_more_than_provisional() -> None:
+    judgement = judge(PASSED, [comparison([1000.0], [1.0], "modelled")], POLICY)
+    assert judgement.outcome == "provisional"
+    assert judgement.speedup_low is None
+    assert "modelled" in judgement.reason
+
+
+@given(
+    baseline=st.floats(1e-3, 1e9), candidate=st.floats(1e-3, 1e9), samples=st.integers(1, 40)
+)
+@settings(max_examples=200, deadline=None)
+def test_no_modelled_time_whatever_it_is_gets_accepted(
+    baseline: float, candidate: float, samples: int
+) -> None:
+    times = comparison([baseline] * samples, [candidate] * samples, "modelled")
+    assert judge(PASSED, [times], POLICY).outcome != "accepted"
+
+
+@pytest.mark.parametrize("name", REQUIRED_GATES)
+def test_each_required_gate_rejects_when_failed_and_when_missing(name: GateName) -> None:
+    times = [comparison(noisy(200), noisy(100))]
+    failed = [
+        Gate(name=g.name, passed=False, summary="broken") if g.name == name else g for g in PASSED
+    ]
+    judgement = judge(failed, times, POLICY)
+    assert judgement.outcome == "rejected"
+    assert judgement.reason == f"{name}: broken"
+    missing = [g for g in PASSED if g.name != name]
+    assert judge(missing, times, POLICY).reason == f"{name}: this gate did not run"
+
+
+def test_an_optional_gate_that_failed_rejects_too() -> None:
+    gates = (*PASSED, Gate(name="nvcc_compile", passed=False, summary="error"))
+    assert judge(gates, [comparison(noisy(200), noisy(100))], POLICY).outcome == "rejected"
+
+
+def test_no_time_is_no_acceptance() -> None:
+    assert judge(PASSED, [], POLICY).reason == "no time was taken"
+
+
+def test_two_clocks_are_not_compared() -> None:
+    mixed = Comparison(
+        workload="w0",
+        weight=1.0,
+        baseline=measurement(noisy(200)),
+        candidate=measurement(noisy(100), "modelled"),
+    )
+    judgement = judge(PASSED, [mixed], POLICY)
+    assert judgement.outcome == "rejected"
+    assert "different clocks" in judgement.reason
+
+
+def test_too_few_measured_samples_cannot_be_accepted() -> None:
+    few = MIN_MEASURED_SAMPLES - 1
+    judgement = judge(PASSED, [comparison(noisy(200, few), noisy(100, few))], POLICY)
+    assert judgement.outcome == "rejected"
+
+
+def test_the_lower_end_of_the_interval_decides_not_the_middle() -> None:
+    generator = random.Random(3)
+    baseline = [100.0] * 12
+    candidate = [100.0 / (1.25 * generator.choice([0.7, 1.0, 1.4])) for _ in baseline]
+    judgement = judge(PASSED, [comparison(baseline, candidate)], POLICY)
+    assert judgement.speedup is not None and judgement.speedup_low is not None
+    assert judgement.speedup_low < 1.2
+    assert judgement.outcome == "rejected"
+
+
+def test_equal_kernels_are_hardly_ever_accepted_at_any_threshold() -> None:
+    """A/A: two recordings of one kernel, with 5 % drift across the run on both."""
+    accepted = 0
+    for seed in range(200):
+        generator = random.Random(seed)
+        drift = [1 + 0.05 * i / 30 for i in range(30)]
+        a = [100 * d * generator.gauss(1, 0.01) for d in drift]
+        b = [100 * d * generator.gauss(1, 0.01) for d in drift]
+        accepted += judge(PASSED, [comparison(a, b)], Policy(min_speedup=1.01)).outcome == "accepted"
+    assert accepted <= 2
+
+
+def test_workloads_count_by_their_share_of_the_time() -> None:
+    slow = comparison([100.0], [100.0], "modelled", weight=0.9)
+    fast = comparison([100.0], [1.0], "modelled", weight=0.1)
+    judgement = judge(PASSED, [slow, fast], POLICY)
+    assert judgement.speedup == pytest.approx(1 / (0.9 * 1.0 + 0.1 * 0.01), rel=1e-9)
+    assert judgement.outcome == "rejected"
+
+
+def test_the_same_samples_always_give_the_same_judgement() -> None:
+    times = [comparison(noisy(130, spread=0.3), noisy(100, seed=5, spread=0.3))]
+    assert judge(PASSED, times, POLICY) == judge(PASSED, times, POLICY)

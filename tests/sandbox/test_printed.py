@@ -1,0 +1,61 @@
+"""Comparison of what two programs print."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudaops.sandbox.verification.printed import compare_printed
+
+REFERENCE = "checksum 1.234560e+06\ncorners 1.000000 2.500000 -3.000000 0.000000\n"
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        REFERENCE,
+        REFERENCE.replace("1.234560e+06", "1.234561e+06"),
+        REFERENCE.replace("1.234560e+06", "1.2349e+06"),
+        REFERENCE.replace("2.500000", "2.500001"),
+        REFERENCE + "\n\n",
+        REFERENCE.replace("0.000000", "0.000001"),
+    ],
+)
+def test_agreeing_outputs(printed: str) -> None:
+    result = compare_printed(REFERENCE, printed, 1e-3)
+    assert result.matches, result.summary
+    assert result.numbers_compared == 5
+
+
+@pytest.mark.parametrize(
+    ("printed", "says"),
+    [
+        (REFERENCE.replace("1.234560e+06", "1.240000e+06"), "1.240000e+06"),
+        (REFERENCE.replace("-3.000000", "3.000000"), "3.000000"),
+        (REFERENCE.replace("2.500000", "nan"), "nan"),
+        (REFERENCE.replace("0.000000", "0.500000"), "0.500000"),
+        (REFERENCE.replace("checksum", "sum"), "sum"),
+        (REFERENCE.splitlines()[0], "1 lines"),
+        ("", "0 lines"),
+    ],
+)
+def test_disagreeing_outputs_say_where(printed: str, says: str) -> None:
+    result = compare_printed(REFERENCE, printed, 1e-3)
+    assert not result.matches
+    assert says in result.summary
+
+
+def test_times_may_differ_and_results_on_the_same_page_may_not() -> None:
+    expected = "Average kernel execution time: 12.5 (us)\nsum 10\n"
+    assert compare_printed(expected, "Average kernel execution time: 3.1 (us)\nsum 10\n", 1e-3).matches
+    assert not compare_printed(expected, "Average kernel execution time: 3.1 (us)\nsum 11\n", 1e-3).matches
+
+
+def test_nan_meets_nan_and_infinities_keep_their_sign() -> None:
+    assert compare_printed("x nan", "x nan", 1e-3).matches
+    assert compare_printed("x inf", "x inf", 1e-3).matches
+    assert not compare_printed("x inf", "x -inf", 1e-3).matches
+
+
+def test_integers_compare_within_the_tolerance_too() -> None:
+    assert compare_printed("count 100000", "count 100001", 1e-3).matches
+    assert not compare_printed("count 100", "count 101", 1e-3).matches

@@ -1,0 +1,236 @@
+"""The command line as a shell sees it: exit codes, one-line errors, where output goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudaops import cli_runs
+from cudaops.domain.run import RunRecord
+from cudaops.errors import InputError
+from cudaops.reports import json as run_json
+from cudaops.settings import load_settings
+from tests.reports import records
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def cudaops(
+    *arguments: str | Path, cwd: Path, timeout: float = 60, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cudaops", *map(str, arguments)]
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def save(record: RunRecord, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(run_json.dumps(record), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "nowhere.cu"], "nowhere.cu: no such file"),
+        (["run", "."], "is not a file; name the .cu file"),
+        (["run"], "missing argument"),
+        (["run", "k.cu", "--device", "A11"], "unknown device 'A11', did you mean A10; known: "),
+        (["run", "k.cu", "--arch", "86"], "--arch 86: an nvcc target looks like sm_86"),
+        (
+            ["run", "k.cu", "--arch", "sm_90", "--device", "A10"],
+            "does not run on A10, which is sm_86",
+        ),
+        (["run", "k.cu", "--max-iterations", "0"], "max-iterations"),
+        (["run", "k.cu", "--min-speedup", "fast"], "min-speedup"),
+        (["run", "k.cu", "--executor", "gpu"], "executor"),
+        (["run", "k.cu", "--out", "full"], "--out full is not empty; name a new folder"),
+        (["run", "k.cu", "--colour"], "--colour"),
+        (["profile", "nowhere.cu"], "nowhere.cu: no such file"),
+        (["verify", "k.cu", "nowhere.cu"], "nowhere.cu: no such file"),
+        (["resume", "latest"], "there is no run under runs"),
+        (["resume", "full"], "holds no run"),
+        (["report", "yesterday"], "no run 'yesterday' under runs"),
+        (["report", "full"], "holds no run.json: the run has not finished; cudaops resume"),
+        (["knowledge", "add", "nowhere.md"], "nowhere.md: no such file or folder"),
+        (["optimise", "k.cu"], "optimise"),
+        (["mcp", "everything"], "everything"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_2(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    (tmp_path / "k.cu").write_text("__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    done = cudaops(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("cudaops: ")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert says in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_settings_come_from_the_working_folder_and_the_environment_wins(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(
+        "CUDAOPS_RUNS=mine\nNVIDIA_API_KEY=secret\nDATABASE_URL=\nOTHER=1\n"
+    )
+    (tmp_path / "inner").mkdir()
+    settings = load_settings(tmp_path)
+    assert settings.runs == Path("mine")
+    assert settings.nvidia_api_key is not None
+    assert settings.database_url is None
+    assert "secret" not in repr(settings)
+    assert load_settings(tmp_path / "inner").runs == Path("runs"), (
+        ".env is not searched for upwards"
+    )
+    done = cudaops("report", "x", cwd=tmp_path, CUDAOPS_RUNS="theirs")
+    assert "under theirs" in done.stderr
+
+
+def test_settings_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"CUDAOPS_RUNS=\xff\xfe\n")
+    done = cudaops("report", "x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert ".env cannot be read" in done.stderr
+
+
+def test_report_prints_and_writes(tmp_path: Path) -> None:
+    folder = save(records.provisional(), tmp_path / "runs" / "naive_matmul" / "20261120T080000Z")
+    done = cudaops("report", "latest", cwd=tmp_path, NO_COLOR="1")
+    assert done.returncode == 0, done.stderr
+    assert "5.56× (modelled for A10)" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert str(folder) in done.stdout
+    assert (folder / "report.md").read_text("utf-8").startswith("# naive")
+    as_json = cudaops("report", folder, "--json", cwd=tmp_path)
+    assert json.loads(as_json.stdout)["verify"]["speedup"] == 5.561
+
+
+def test_report_into_a_closed_pipe_says_nothing(tmp_path: Path) -> None:
+    save(records.provisional(), tmp_path / "runs" / "k" / "20261120T080000Z")
+    command = f"{sys.executable} -m cudaops report latest | head -c 1"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+
+
+def test_report_of_a_broken_record(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    done = cudaops("report", folder, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is not a run record: run_id: Field required" in done.stderr
+
+
+def test_an_unwritable_place_is_exit_3_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file, not a folder")
+    done = cudaops("run", EXAMPLES / "naive_matmul.cu", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("         ")
+
+
+def test_a_fault_of_ours_is_told_without_a_traceback(tmp_path: Path) -> None:
+    folder = save(records.provisional(), tmp_path / "run")
+    (folder / "report.md").mkdir()
+    done = cudaops("report", folder, cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "fault of cudaops: IsADirectoryError" in done.stderr
+    (crash,) = tmp_path.glob("cudaops-crash-*.txt")
+    assert "Traceback" in crash.read_text()
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    assert cudaops("--version", cwd=tmp_path).stdout == "cudaops 0.1.0\n"
+    text = cudaops("--help", cwd=tmp_path).stdout
+    for command in ("run", "resume", "profile", "verify", "report", "doctor", "knowledge", "mcp"):
+        assert command in text
+    assert "Exit codes" in text
+    assert "--min-speedup" in cudaops("run", "--help", cwd=tmp_path).stdout
+
+
+def test_profile_of_what_ncu_measured(tmp_path: Path) -> None:
+    pages = Path(__file__).parent / "data" / "ncu"
+    raw = cudaops("profile", pages / "h200_naive_matmul_1024.raw.csv", cwd=tmp_path)
+    assert raw.returncode == 0, raw.stderr
+    assert "Limited by L1 load throughput" in raw.stdout
+    assert "measured on H200, ncu" in raw.stdout
+    assert "modelled" not in raw.stdout
+    details = pages / "h200_naive_matmul_1024.details.csv"
+    unnamed = cudaops("profile", details, cwd=tmp_path)
+    assert unnamed.returncode == 2
+    assert "--device NAME" in unnamed.stderr
+    named = cudaops("profile", details, "--device", "H200", "--json", cwd=tmp_path)
+    assert json.loads(named.stdout)["subtype"] == "l1_load_throughput"
+    other = cudaops("profile", details, "--kernel", "gemm", cwd=tmp_path)
+    assert "there is no launch of 'gemm'" in other.stderr
+    assert "it has naive_matmul" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("x.csv", "a,b\n1,2\n", "ncu --import REPORT --csv --page details"),
+        ("x.ncu-rep", "binary", "ncu --import x.ncu-rep --page raw --csv"),
+    ],
+)
+def test_profile_of_something_ncu_did_not_write(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    done = cudaops("profile", name, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr
+
+
+def test_find_folder(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    older = save(records.provisional(), runs / "a" / "20261119T000000Z")
+    newer = save(records.nothing_found(), runs / "b" / "20261120T000000Z")
+    (runs / "a" / "20261120T000000Z").mkdir()
+    assert cli_runs.find_folder("latest", runs) == newer
+    assert cli_runs.find_folder("20261119T000000Z", runs) == older
+    assert cli_runs.find_folder("a/20261120T000000Z", runs) == runs / "a" / "20261120T000000Z"
+    assert cli_runs.find_folder(str(older / "run.json"), runs) == older
+    with pytest.raises(
+        InputError, match=r"names several runs: a/20261120T000000Z, b/20261120T000000Z"
+    ):
+        cli_runs.find_folder("20261120T000000Z", runs)
+
+
+def test_target_follows_from_either_option() -> None:
+    assert cli_runs.target(None, None) == ("A10", "sm_86")
+    assert cli_runs.target("h200", None).device == "H200"
+    assert cli_runs.target(None, "sm_86") == ("A10", "sm_86")
+    assert cli_runs.target("H200", "sm_86") == ("H200", "sm_86")
+
+
+def test_new_folder_names_the_kernel_and_never_reuses(tmp_path: Path) -> None:
+    first = cli_runs.new_folder(None, tmp_path, Path("x/naive matmul.cu"), None)
+    assert first.parent == tmp_path / "naive_matmul"
+    first.mkdir(parents=True)
+    assert cli_runs.new_folder(None, tmp_path, Path("x/naive matmul.cu"), None) != first
+    assert cli_runs.new_folder(None, tmp_path, Path("a.cu"), "ns::k").parent == tmp_path / "ns_k"
