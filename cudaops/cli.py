@@ -257,7 +257,7 @@ def _print_profile(summary: ProfileSummary, as_json: bool) -> None:
 
 
 def _print(what: RenderableType) -> None:
-    """Text as it is; anything else set for the terminal, or 100 columns wide where there is none."""
+    """Text as it is; the rest set for the terminal, or 100 columns wide without one."""
     console = _console(stderr=False)
     if isinstance(what, str):
         typer.echo(what.rstrip("\n"))

@@ -78,4 +78,7 @@ def _unexpected(error: Exception) -> str:
     except OSError as unwritable:
         where = f"the traceback could not be saved ({unwritable.strerror})"
     first_line = (str(error).splitlines() or [""])[0]
-    return f"this is a fault of cudaops: {type(error).__name__}: {first_line}\n         {where}; please report it"
+    return (
+        f"this is a fault of cudaops: {type(error).__name__}: {first_line}\n"
+        f"         {where}; please report it"
+    )

@@ -23,7 +23,8 @@ def profile_of_report(path: Path, kernel: str | None, device: str | None) -> Pro
 
     if path.suffix == ".ncu-rep":
         raise InputError(
-            f"{path.name} must be exported first: ncu --import {path.name} --page raw --csv > {path.stem}.csv"
+            f"{path.name} must be exported first: "
+            f"ncu --import {path.name} --page raw --csv > {path.stem}.csv"
         )
     try:
         launches = parse_csv(path.read_text(encoding="utf-8-sig"))

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from cudaops import __version__
 from cudaops.domain.base import Record
-from cudaops.errors import CudaOpsError, EnvironmentFailure
+from cudaops.errors import CudaOpsError, EnvironmentFailure, PrerequisiteError
 from cudaops.reports.quantities import one_line
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc
@@ -95,7 +95,7 @@ def table(examination: Examination) -> RenderableType:
 def _climb(settings: Settings) -> Iterator[Rung]:
     ladder: list[tuple[str, bool, Callable[[], Finding]]] = [
         ("python", True, _python),
-        ("g++", True, _compiler),
+        ("g++", True, lambda: _compiler(settings)),
         ("cores", True, _cores),
         ("cache folder", True, lambda: _folder(settings.cache, "CUDAOPS_CACHE")),
         ("runs folder", True, lambda: _folder(settings.runs, "CUDAOPS_RUNS")),
@@ -109,6 +109,8 @@ def _climb(settings: Settings) -> Iterator[Rung]:
         started = time.monotonic()
         try:
             found = check()
+        except PrerequisiteError as error:
+            found = Finding("missing", error.problem, error.remedy)
         except EnvironmentFailure as error:
             found = Finding("failed", error.problem, error.remedy)
         except (CudaOpsError, OSError) as error:
@@ -128,29 +130,35 @@ def _python() -> Finding:
     return Finding("ok", f"{text} at {sys.executable}")
 
 
-def _compiler() -> Finding:
-    if shutil.which("g++") is None:
-        remedy = "sudo apt-get install g++ (Debian, Ubuntu) or sudo dnf install gcc-c++ (Fedora)"
-        return Finding(
-            "missing", "g++ is not on PATH; kernels run on the processor through it", remedy
-        )
+def _compiler(settings: Settings) -> Finding:
+    from cudaops.sandbox.executors.cpu import CpuExecutor
+    from cudaops.sandbox.executors.cpu_toolchain import find_toolchain
+
+    CpuExecutor("A10", settings.cache / "kernels").check_available()
+    toolchain = find_toolchain()
     with tempfile.TemporaryDirectory(prefix="cudaops-doctor") as name:
         folder = Path(name)
         (folder / "hello.cpp").write_text(HELLO, encoding="utf-8")
-        command = ["g++", "-std=c++20", "-O1", "-pthread", "hello.cpp", "-o", "hello"]
+        command = [
+            toolchain.gxx,
+            *toolchain.flags,
+            "hello.cpp",
+            "-o",
+            "hello",
+            "-no-pie",
+            "-pthread",
+        ]
         built = run_bounded(command, cwd=folder, timeout_s=TOOL_TIMEOUT_S)
         if built.exit_code != 0:
-            return Finding(
-                "failed", f"g++ cannot compile C++20: {built.stderr}", "install g++ 11 or newer"
-            )
+            detail = f"{toolchain.name} cannot compile a program: {built.stderr}"
+            return Finding("failed", detail, "reinstall g++ and libstdc++")
         ran = run_bounded([str(folder / "hello")], cwd=folder, timeout_s=TOOL_TIMEOUT_S)
         if ran.exit_code != HELLO_EXIT_CODE:
             remedy = f"mount {folder.parent} without noexec, or set TMPDIR"
             return Finding(
                 "failed", f"what g++ built does not run: exit code {ran.exit_code}", remedy
             )
-    version = run_bounded(["g++", "-dumpfullversion"], cwd=Path.cwd(), timeout_s=TOOL_TIMEOUT_S)
-    return Finding("ok", f"g++ {version.stdout.strip()} compiled and ran a threaded program")
+    return Finding("ok", f"{toolchain.name} compiled and ran a threaded program")
 
 
 def _cores() -> Finding:
@@ -187,7 +195,10 @@ def _knowledge(settings: Settings) -> Finding:
         state = knowledge.status()
     finally:
         knowledge.close()
-    text = f"PostgreSQL with pgvector {state.database}; {state.notes} notes, searched with {state.embedding_model}"
+    text = (
+        f"PostgreSQL with pgvector {state.database}; "
+        f"{state.notes} notes, searched with {state.embedding_model}"
+    )
     if not found:
         return Finding(
             "failed", f"{text}: a search found nothing", "python -m cudaops knowledge status"
@@ -198,7 +209,7 @@ def _knowledge(settings: Settings) -> Finding:
 def _nvcc() -> Finding:
     nvcc = find_nvcc()
     if nvcc is None:
-        detail = "not on PATH, in CUDA_HOME or in the toolkit extra; best.cu is not compiled by nvcc here"
+        detail = "not on PATH, in CUDA_HOME or in the toolkit extra; nvcc checks no rewrite here"
         return Finding("missing", detail, TOOLKIT_REMEDY)
     with tempfile.TemporaryDirectory(prefix="cudaops-doctor") as name:
         folder = Path(name)

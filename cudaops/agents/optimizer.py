@@ -33,13 +33,16 @@ def propose_next(subject: Subject, verdict: Verdict, attempts: Sequence[Attempt]
     return proposals[0] if proposals else None
 
 
-async def tune_rewrite(toolbox: Toolbox, rewrite: Rewrite, max_trials: int, max_seconds: float) -> Tuned:
+async def tune_rewrite(
+    toolbox: Toolbox, rewrite: Rewrite, max_trials: int, max_seconds: float
+) -> Tuned:
     """Let the sandbox search the rewrite's tune values."""
     return await toolbox.call(
         "sandbox",
         "tune_rewrite",
         Tuned,
         source=rewrite.source,
+        proposer=rewrite.proposer,
         max_trials=max_trials,
         max_seconds=max_seconds,
     )

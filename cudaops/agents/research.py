@@ -17,7 +17,12 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
     query = render("research_query.j2", verdict=verdict, kernel_text=kernel_text)
     try:
         found = await toolbox.call(
-            "knowledge", "search_knowledge", SearchResult, query=query, limit=CITATIONS, subtype=verdict.subtype
+            "knowledge",
+            "search_knowledge",
+            SearchResult,
+            query=query,
+            limit=CITATIONS,
+            subtype=verdict.subtype,
         )
     except ToolFailed as failure:
         return ResearchFindings(query=query, summary=verdict.relief, degraded=str(failure))

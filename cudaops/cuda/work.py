@@ -42,7 +42,7 @@ class Use(NamedTuple):
 
     site: int
     """Index into `KernelWork.sites`."""
-    count: float
+    instructions: float
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Step:
     """Longest run of arithmetic instructions of which each needs the one before."""
     registers: float = 0.0
     """Registers a thread that hold the loaded data."""
+    follows: bool = False
+    """Whether an address of its loads comes out of an earlier step's data."""
 
 
 @dataclass(frozen=True)

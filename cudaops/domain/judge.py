@@ -139,7 +139,9 @@ def _speedup_gate(
     if modelled:
         text += f" (modelled for {device})"
     elif speedup.low is not None and speedup.high is not None:
-        text += f" ({policy.confidence:.0%} interval {speedup.low:.2f}-{speedup.high:.2f}x, {device})"
+        text += (
+            f" ({policy.confidence:.0%} interval {speedup.low:.2f}-{speedup.high:.2f}x, {device})"
+        )
     numbers = {"speedup": speedup.value, "min_speedup": policy.min_speedup}
     if speedup.low is not None and speedup.high is not None:
         numbers |= {"speedup_low": speedup.low, "confidence": policy.confidence}

@@ -64,7 +64,9 @@ class Evidence(Record):
     """Where the threshold comes from."""
 
 
-BottleneckClass = Literal["compute_bound", "memory_bound", "latency_bound", "launch_bound", "near_peak", "unknown"]
+BottleneckClass = Literal[
+    "compute_bound", "memory_bound", "latency_bound", "launch_bound", "near_peak", "unknown"
+]
 
 
 class Roofline(Record):

@@ -149,5 +149,7 @@ class Program(Record):
         """Digest over paths and texts of all files, main file first."""
         digest = hashlib.sha256()
         for f in self.files:
-            digest.update(PurePosixPath(f.path).as_posix().encode() + b"\0" + f.text.encode() + b"\0")
+            digest.update(
+                PurePosixPath(f.path).as_posix().encode() + b"\0" + f.text.encode() + b"\0"
+            )
         return digest.hexdigest()

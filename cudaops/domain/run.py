@@ -11,7 +11,9 @@ from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 
-AgentName = Literal["intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "report"]
+AgentName = Literal[
+    "intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "report"
+]
 
 Outcome = Literal["accepted", "provisional", "nothing_found", "failed"]
 

@@ -9,7 +9,20 @@ from pydantic import Field
 from cudaops.domain.base import Dim3, Record
 
 Element = Literal[
-    "f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "bool", "opaque"
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "i8",
+    "u8",
+    "i16",
+    "u16",
+    "i32",
+    "u32",
+    "i64",
+    "u64",
+    "bool",
+    "opaque",
 ]
 """Scalar type of a buffer's elements; a vector type counts as its scalar (`float4` is `f32`)."""
 

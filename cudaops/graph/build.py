@@ -20,13 +20,23 @@ Graph = CompiledStateGraph[State, Context, State, State]
 def build_graph(max_iterations: int, checkpointer: BaseCheckpointSaver[str] | None = None) -> Graph:
     """Compile the state machine of one run."""
     graph: StateGraph[State, Context, State, State] = StateGraph(State, context_schema=Context)
-    graph.add_node("supervisor", stage("supervisor", "supervisor", "deciding what comes next", nodes.supervise))
+    graph.add_node(
+        "supervisor", stage("supervisor", "supervisor", "deciding what comes next", nodes.supervise)
+    )
     graph.add_node("profiler", stage("profiler", "profiler", "profiling the kernel", nodes.profile))
-    graph.add_node("research", stage("research", "research", "looking up the remedy", nodes.look_up))
-    graph.add_node("optimizer", stage("optimizer", "optimizer", "writing and tuning a rewrite", nodes.optimize))
-    graph.add_node("sandbox", stage("sandbox", "sandbox", "compiling, verifying and timing it", nodes.test))
+    graph.add_node(
+        "research", stage("research", "research", "looking up the remedy", nodes.look_up)
+    )
+    graph.add_node(
+        "optimizer", stage("optimizer", "optimizer", "writing and tuning a rewrite", nodes.optimize)
+    )
+    graph.add_node(
+        "sandbox", stage("sandbox", "sandbox", "compiling, verifying and timing it", nodes.test)
+    )
     graph.add_node("verify", stage("verify", "verify", "judging the candidate", nodes.verify))
-    graph.add_node("accepted", stage("accepted", "supervisor", "keeping the candidate", nodes.accept))
+    graph.add_node(
+        "accepted", stage("accepted", "supervisor", "keeping the candidate", nodes.accept)
+    )
     graph.add_node("report", stage("report", "report", "closing the run", nodes.report))
 
     graph.add_edge(START, "supervisor")

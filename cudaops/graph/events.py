@@ -15,7 +15,11 @@ OnEvent = Callable[[Event], None]
 
 def utc_now() -> str:
     """ISO 8601 with milliseconds, UTC."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.datetime.now(datetime.UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 class EventLog:
@@ -28,7 +32,12 @@ class EventLog:
         self._seq = _count_lines(path)
 
     def emit(
-        self, stage: str, agent: AgentName, kind: str, message: str, data: dict[str, Any] | None = None
+        self,
+        stage: str,
+        agent: AgentName,
+        kind: str,
+        message: str,
+        data: dict[str, Any] | None = None,
     ) -> None:
         """Write one event and flush it to the file."""
         with self._lock:

@@ -26,7 +26,11 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_iteration(
-    folder: Path, attempt: Attempt, rewrite: Rewrite, trials: list[dict[str, Any]], evaluation: dict[str, Any]
+    folder: Path,
+    attempt: Attempt,
+    rewrite: Rewrite,
+    trials: list[dict[str, Any]],
+    evaluation: dict[str, Any],
 ) -> None:
     """Keep everything about one attempt under `iterations/NN/`."""
     target = folder / "iterations" / f"{attempt.iteration:02d}"

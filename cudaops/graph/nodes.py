@@ -69,20 +69,28 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
     """Propose the next rewrite and tune it."""
     bench = context.bench
     subject = optimizer.Subject(bench.program, bench.kernel, bench.workloads)
-    proposal = optimizer.propose_next(subject, Verdict.model_validate(state["verdict"]), attempts_of(state))
+    proposal = optimizer.propose_next(
+        subject, Verdict.model_validate(state["verdict"]), attempts_of(state)
+    )
     if proposal is None:
         tried = len(state.get("attempts", []))
         found = "no recipe knows this kernel" if not tried else "no further recipe applies"
         return {"proposal": None, "reason": found}, found
-    context.events.emit("optimizer", "optimizer", "progress", f"proposes {proposal.title}: {proposal.why}")
+    context.events.emit(
+        "optimizer", "optimizer", "progress", f"proposes {proposal.title}: {proposal.why}"
+    )
     if not proposal.plan.tune:
         return _proposed(proposal, []), f"{proposal.title}, nothing to tune"
     tuned = await optimizer.tune_rewrite(
         context.toolbox, proposal, context.max_trials, context.max_tune_seconds
     )
     if tuned.best is None:
-        failures = next((t.failure for t in tuned.trials if t.failure), "no configuration was feasible")
-        return _proposed(proposal, tuned.trials), f"no configuration of {proposal.title} ran: {failures}"
+        failures = next(
+            (t.failure for t in tuned.trials if t.failure), "no configuration was feasible"
+        )
+        return _proposed(
+            proposal, tuned.trials
+        ), f"no configuration of {proposal.title} ran: {failures}"
     best = proposal.tuned_with(tuned.best)
     values = ", ".join(f"{name}={value}" for name, value in tuned.best.items())
     return _proposed(best, tuned.trials), f"{best.title}: best of {len(tuned.trials)} is {values}"
@@ -167,4 +175,7 @@ async def report(state: State, context: Context) -> tuple[State, str]:
     if not incumbent:
         return {}, f"nothing beat the bar: {state.get('reason', 'no attempt was made')}"
     speedup = incumbent["judgement"]["speedup"]
-    return {}, f"{incumbent['rewrite']['title']}, {speedup:.2f}x {incumbent['judgement']['time_source']}"
+    return (
+        {},
+        f"{incumbent['rewrite']['title']}, {speedup:.2f}x {incumbent['judgement']['time_source']}",
+    )

@@ -23,11 +23,22 @@ from cudaops.domain.run import (
 from cudaops.graph.state import Json, State
 from cudaops.sandbox.workbench import Workbench
 
-CORRECTNESS_GATES = ("checker", "correctness_captured", "correctness_exact", "correctness_perturbed", "repeat")
+CORRECTNESS_GATES = (
+    "checker",
+    "correctness_captured",
+    "correctness_exact",
+    "correctness_perturbed",
+    "repeat",
+)
 
 
 def build_record(
-    run_id: str, date: str, options: RunOptions, bench: Workbench, state: State, intake_seconds: float
+    run_id: str,
+    date: str,
+    options: RunOptions,
+    bench: Workbench,
+    state: State,
+    intake_seconds: float,
 ) -> RunRecord:
     """Everything the run found, tried and decided."""
     attempts = tuple(Attempt.model_validate(a) for a in state.get("attempts", []))
@@ -47,7 +58,9 @@ def build_record(
         options=options,
         program=program_summary(bench),
         profile=_profile_summary(state),
-        research=ResearchFindings.model_validate(state["research"]) if "research" in state else None,
+        research=ResearchFindings.model_validate(state["research"])
+        if "research" in state
+        else None,
         verify=_verify_summary(options, attempts, incumbent),
         best=Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None,
         judgement=Judgement.model_validate(incumbent["judgement"]) if incumbent else None,
@@ -110,7 +123,9 @@ def _profile_summary(state: State) -> ProfileSummary | None:
 def _verify_summary(
     options: RunOptions, attempts: Sequence[Attempt], incumbent: Json | None
 ) -> VerifySummary:
-    shown = attempts[incumbent["iteration"] - 1] if incumbent else attempts[-1] if attempts else None
+    shown = (
+        attempts[incumbent["iteration"] - 1] if incumbent else attempts[-1] if attempts else None
+    )
     gates = shown.judgement.gates if shown else ()
     compiled = next((g for g in gates if g.name == "compile"), None)
     return VerifySummary(

@@ -49,7 +49,9 @@ def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
     Raises InputError where the folder holds no run.
     """
     try:
-        options = RunOptions.model_validate_json((folder / "state" / "options.json").read_text("utf-8"))
+        options = RunOptions.model_validate_json(
+            (folder / "state" / "options.json").read_text("utf-8")
+        )
     except FileNotFoundError as error:
         raise InputError(f"{folder} holds no run that got past intake; start it again") from error
     options = options.model_copy(update={"out": str(folder)})
@@ -93,7 +95,9 @@ def verify_files(
 
 def _intake(options: RunOptions, events: EventLog, settings: Settings) -> tuple[Workbench, float]:
     started = time.monotonic()
-    events.emit("intake", "intake", "started", f"reading {Path(options.source).name} and running it once")
+    events.emit(
+        "intake", "intake", "started", f"reading {Path(options.source).name} and running it once"
+    )
     executor = make_executor(options, settings)
     bench = open_bench(options, executor)
     seconds = time.monotonic() - started
@@ -109,13 +113,20 @@ def _intake(options: RunOptions, events: EventLog, settings: Settings) -> tuple[
     return bench, seconds
 
 
-async def _run(options: RunOptions, bench: Workbench, events: EventLog, settings: Settings) -> RunRecord:
+async def _run(
+    options: RunOptions, bench: Workbench, events: EventLog, settings: Settings
+) -> RunRecord:
     folder = Path(options.out)
     intake = _read_intake(folder)
     async with _open_context(options, bench, events, settings) as context:
-        async with AsyncSqliteSaver.from_conn_string(str(folder / "state" / "checkpoints.sqlite")) as saver:
+        async with AsyncSqliteSaver.from_conn_string(
+            str(folder / "state" / "checkpoints.sqlite")
+        ) as saver:
             graph = build_graph(options.max_iterations, saver)
-            config = {"configurable": {"thread_id": "run"}, "recursion_limit": 20 + 8 * options.max_iterations}
+            config = {
+                "configurable": {"thread_id": "run"},
+                "recursion_limit": 20 + 8 * options.max_iterations,
+            }
             begun = await saver.aget_tuple(config) is not None  # type: ignore[arg-type]
             first: State | None = None if begun else {"attempts": [], "notices": []}
             await graph.ainvoke(first, config, context=context, durability="sync")  # type: ignore[call-overload]

@@ -42,7 +42,9 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
         options.kernel not in (k.name, k.qualified_name) for k in program.kernels
     ):
         known = ", ".join(k.qualified_name for k in program.kernels)
-        raise InputError(f"there is no kernel {options.kernel!r} in {program.main_path}; it has {known}")
+        raise InputError(
+            f"there is no kernel {options.kernel!r} in {program.main_path}; it has {known}"
+        )
     return open_workbench(
         program,
         options.kernel,
@@ -71,7 +73,7 @@ def open_knowledge(settings: Settings) -> Knowledge:
     url = settings.database_url.get_secret_value() if settings.database_url else None
     key = settings.nvidia_api_key.get_secret_value() if settings.nvidia_api_key else None
     embedder = choose_embedder(key, settings.nvidia_base_url)
-    return Knowledge.open(database_url=url, data_folder=None, embedder=embedder)
+    return Knowledge.open(database_url=url, data_folder=settings.knowledge_folder, embedder=embedder)
 
 
 def build_toolbox(bench: Workbench, settings: Settings) -> Toolbox:
@@ -84,7 +86,12 @@ def program_opener(options: RunOptions, settings: Settings) -> OpenProgram:
 
     def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
         own = options.model_copy(
-            update={"source": str(path.resolve()), "kernel": kernel, "argv": argv, "out": _own_folder(options)}
+            update={
+                "source": str(path.resolve()),
+                "kernel": kernel,
+                "argv": argv,
+                "out": _own_folder(options),
+            }
         )
         return open_bench(own, make_executor(own, settings))
 

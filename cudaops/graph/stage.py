@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from langgraph.runtime import Runtime
 
@@ -14,13 +15,18 @@ from cudaops.graph.state import State
 Body = Callable[[State, Context], Awaitable[tuple[State, str]]]
 """Takes state and services; gives the partial update and one line on what was found."""
 
-Node = Callable[[State, Runtime[Context]], Awaitable[State]]
+
+class Node(Protocol):
+    """What LangGraph calls."""
+
+    def __call__(self, state: State, *, runtime: Runtime[Context]) -> Awaitable[State]:
+        """Run the node; gives the partial update."""
 
 
 def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
     """Wrap a body: `started` and `finished` events, seconds by stage."""
 
-    async def node(state: State, runtime: Runtime[Context]) -> State:
+    async def node(state: State, *, runtime: Runtime[Context]) -> State:
         context = runtime.context
         context.events.emit(name, agent, "started", doing)
         started = time.monotonic()

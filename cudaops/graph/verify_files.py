@@ -52,7 +52,11 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     )
     dumped = evaluation.model_dump(mode="json")
     write_iteration(bench.folder, attempt, rewrite, [], dumped)
-    state: State = {"attempts": [attempt.model_dump(mode="json")], "notices": [], "reason": judgement.reason}
+    state: State = {
+        "attempts": [attempt.model_dump(mode="json")],
+        "notices": [],
+        "reason": judgement.reason,
+    }
     if timed is not None and timed.baseline.profile is not None:
         _add_profile(state, timed.baseline.profile)
     if judgement.outcome != "rejected":
@@ -80,14 +84,20 @@ def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
         raise InputError(f"{candidate} cannot be read: {error}") from error
     if "@launch" in text:
         try:
-            return make_rewrite(text, proposer="user", title=candidate.name, why="given by the user")
+            return make_rewrite(
+                text, proposer="user", title=candidate.name, why="given by the user"
+            )
         except PlanError as error:
             raise InputError(f"{candidate.name}:{error}") from error
     program = load_program(candidate)
-    kernel = bench.kernel.name if any(k.name == bench.kernel.name for k in program.kernels) else None
+    kernel = (
+        bench.kernel.name if any(k.name == bench.kernel.name for k in program.kernels) else None
+    )
     folder = bench.folder / "work" / "candidate"
     captured = bench.executor.capture(program, kernel, bench.argv, folder, bench.timeout_s)
     if not isinstance(captured, Captured) or not captured.workloads:
-        message = "nothing could be captured" if isinstance(captured, Captured) else captured.message
+        message = (
+            "nothing could be captured" if isinstance(captured, Captured) else captured.message
+        )
         raise InputError(f"{candidate.name}: {message}")
     return rewrite_from_workload(program, bench.kernel, captured.workloads[0])

@@ -20,8 +20,8 @@ from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
 
 MAX_RESULTS = 20
 
-INSTRUCTIONS = """Notes on what limits CUDA kernels and what relieves it, with sources. Search with the
-verdict's subtype for its page, or in plain words; then read a whole note by its id."""
+INSTRUCTIONS = """Notes on what limits CUDA kernels and what relieves it, with sources. Search
+with the verdict's subtype for its page, or in plain words; then read a whole note by its id."""
 
 READ_ONLY = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)
 
@@ -45,7 +45,7 @@ class _Lazy:
 
     @contextmanager
     def use(self, failure: type[ToolError] | type[ResourceError]) -> Iterator[Knowledge]:
-        """The knowledge base; what goes wrong comes out as `failure` with the remedy in its text."""
+        """The knowledge base; what goes wrong is raised as `failure`, with the remedy."""
         try:
             with self._lock:
                 if self._knowledge is None:
@@ -83,10 +83,13 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
 
     @server.tool(annotations=READ_ONLY)
     def search_knowledge(
-        query: Annotated[str, Field(min_length=1, description="What you want to know, in plain words.")],
+        query: Annotated[
+            str, Field(min_length=1, description="What you want to know, in plain words.")
+        ],
         limit: Annotated[int, Field(ge=1, le=MAX_RESULTS, description="Most passages wanted.")] = 5,
         subtype: Annotated[
-            str | None, Field(description="Verdict subtype whose page must lead: `l1_load_throughput`.")
+            str | None,
+            Field(description="Verdict subtype whose page must lead: `l1_load_throughput`."),
         ] = None,
     ) -> SearchResult:
         """Find passages on a CUDA performance problem or technique, with their sources."""

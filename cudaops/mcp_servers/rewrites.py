@@ -20,11 +20,18 @@ SourceText = Annotated[
     ),
 ]
 
-TunedValues = Annotated[dict[str, int], Field(description="Values of the @tune names; others keep their first.")]
+TunedValues = Annotated[
+    dict[str, int], Field(description="Values of the @tune names; others keep their first.")
+]
 
 
 def read_rewrite(
-    source: str, *, tuned: dict[str, int], proposer: str = "mcp:client", title: str = "rewrite", why: str = ""
+    source: str,
+    *,
+    tuned: dict[str, int],
+    proposer: str = "mcp:client",
+    title: str = "rewrite",
+    why: str = "",
 ) -> Rewrite:
     """Parse the directives. Raises ToolError with line and column where one is wrong."""
     try:

@@ -17,7 +17,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Session
-from cudaops.recipes.feasibility import resource_problem
+from cudaops.recipes.registry import refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation
@@ -63,6 +63,8 @@ class Tuned(Record):
     best: dict[str, int] | None
     """None where no configuration compiled and ran."""
     time_us: float | None
+    stopped: str
+    """Why it ended: `no neighbour is better`, `trials`, `seconds`."""
     trials: tuple[TrialResult, ...]
 
 
@@ -105,15 +107,19 @@ def build_server(session: Session) -> FastMCP:
         source: SourceText,
         max_trials: Annotated[int, Field(ge=1, le=200)] = 16,
         max_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0,
+        proposer: str = "mcp:client",
     ) -> Tuned:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
-        return _tune(session.bench, read_rewrite(source, tuned={}), max_trials, max_seconds)
+        rewrite = read_rewrite(source, tuned={}, proposer=proposer)
+        return _tune(session.bench, rewrite, max_trials, max_seconds)
 
     @server.tool
     def judge_rewrite(
         source: SourceText,
         tuned: TunedValues = {},  # noqa: B006
-        min_speedup: Annotated[float | None, Field(gt=0, description="Bar; None keeps the run's")] = None,
+        min_speedup: Annotated[
+            float | None, Field(gt=0, description="Bar; None keeps the run's")
+        ] = None,
         proposer: str = "mcp:client",
         title: str = "rewrite",
         why: str = "",
@@ -125,7 +131,9 @@ def build_server(session: Session) -> FastMCP:
         if min_speedup is not None:
             policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
         evaluation = evaluate(bench, rewrite)
-        return Judged(evaluation=evaluation, judgement=judge(evaluation.gates, evaluation.comparisons, policy))
+        return Judged(
+            evaluation=evaluation, judgement=judge(evaluation.gates, evaluation.comparisons, policy)
+        )
 
     return server
 
@@ -142,7 +150,9 @@ def _opened(bench: Workbench) -> OpenedProgram:
 def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
     if isinstance(outcome, Compiled):
         return CompileReport(ok=True, message=outcome.compiler, log=outcome.log)
-    return CompileReport(ok=False, message=outcome.message, location=outcome.location, log=outcome.log)
+    return CompileReport(
+        ok=False, message=outcome.message, location=outcome.location, log=outcome.log
+    )
 
 
 def _tune(bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: float) -> Tuned:
@@ -161,15 +171,18 @@ def _tune(bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: floa
     result = tune(
         rewrite,
         trial,
-        feasible=lambda candidate: resource_problem(candidate, bench.kernel, workload, bench.executor.device),
+        feasible=lambda candidate: refusal(candidate, bench.kernel, bench.workloads),
         max_trials=max_trials,
         workers=TUNER_WORKERS,
         max_seconds=max_seconds,
+        seeds=seeds(rewrite),
     )
-    trials = tuple(TrialResult(values=t.values, time_us=t.time_us, failure=t.failure) for t in result.trials)
-    best = result.best
     return Tuned(
-        best=None if best is None else best.values(),
-        time_us=min((t.time_us for t in result.trials if t.time_us is not None), default=None),
-        trials=trials,
+        best=None if result.best is None else result.best.values(),
+        time_us=result.best_us,
+        stopped=result.stopped,
+        trials=tuple(
+            TrialResult(values=dict(t.values), time_us=t.time_us, failure=t.failure)
+            for t in result.trials
+        ),
     )

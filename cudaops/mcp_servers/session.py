@@ -19,7 +19,9 @@ class Session:
     """One open program. The servers of one process share it, so that what one profiles is what the
     other judges."""
 
-    def __init__(self, open_program: OpenProgram | None = None, bench: Workbench | None = None) -> None:
+    def __init__(
+        self, open_program: OpenProgram | None = None, bench: Workbench | None = None
+    ) -> None:
         self._open_program = open_program
         self._bench = bench
         self._lock = threading.Lock()
@@ -28,7 +30,9 @@ class Session:
     def bench(self) -> Workbench:
         """The open workbench. Raises ToolError where no program is open yet."""
         if self._bench is None:
-            raise ToolError("no program is open: call open_program with the path of a .cu file first")
+            raise ToolError(
+                "no program is open: call open_program with the path of a .cu file first"
+            )
         return self._bench
 
     def open(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from cudaops.program.lexing import Directive, Edit, Lexed, Token, closing, split_commas
@@ -45,8 +46,9 @@ def shared_globals(facts: Outline) -> list[SharedGlobal]:
     for item in facts.items:
         if item.kind == "variable" and {"extern", "__shared__"} <= item.specifiers:
             tokens = facts.tokens[item.first : item.last]
-            declared = _declared([t for t in tokens if t.text != ";"], facts.lexed.text)
-            found.append(SharedGlobal(item.name, declared + ";"))
+            declared = _declared([t for t in tokens if t.text != ";"])
+            if declared is not None:
+                found.append(SharedGlobal(item.name, declared + ";"))
     return found
 
 
@@ -67,11 +69,10 @@ def _shared_edits(lexed: Lexed) -> Iterator[Edit]:
     for index, token in enumerate(tokens):
         if token.text == "extern":
             statement = _statement(tokens, index)
-            if any(t.text == "__shared__" for t in statement) and statement[-1].text == "]":
+            declared = _declared(statement)
+            if declared is not None:
                 start, end = statement[0].start, statement[-1].end
-                yield Edit(
-                    start, end, _same_lines(_declared(statement, lexed.text), lexed, start, end)
-                )
+                yield Edit(start, end, _same_lines(declared, lexed, start, end))
         elif token.text == "static":
             near = next((t for t in tokens[index + 1 : index + 4] if t.text == "__shared__"), None)
             if near is not None and near.directive == token.directive:
@@ -94,27 +95,41 @@ def _statement(tokens: Sequence[Token], index: int) -> list[Token]:
     return found
 
 
-def _declared(statement: Sequence[Token], text: str) -> str:
+def _declared(statement: Sequence[Token]) -> str | None:
+    """What declares `extern __shared__ T name[], ...` inside of a function; None for other text."""
+    if statement[-1].text != "]" or all(t.text != "__shared__" for t in statement):
+        return None
     kept: list[Token] = []
     index = 0
     while index < len(statement):
         word = statement[index].text
-        if word in _ATTRIBUTES and statement[index + 1].text == "(":
+        if word in _ATTRIBUTES and "(" in [t.text for t in statement[index + 1 : index + 2]]:
             index = closing(statement, index + 1)
         elif word not in ("extern", "__shared__", "static"):
             kept.append(statement[index])
         index += 1
     first_bracket = next((i for i, t in enumerate(kept) if t.text == "["), len(kept))
-    type_text = re.sub(r"\s+", " ", " ".join(t.text for t in kept[: first_bracket - 1]))
-    type_text = type_text.replace(" :: ", "::").replace("< ", "<").replace(" >", ">")
     parts = split_commas(kept[first_bracket - 1 :])
+    if first_bracket < 2 or any(_shape(p) != ("name", "[") for p in parts):
+        return None
+    type_text = _joined(kept[: first_bracket - 1])
     return "; ".join(_one_declared(type_text, part) for part in parts)
 
 
+def _shape(declarator: Sequence[Token]) -> tuple[str, str]:
+    """Kind of the first token and the second token: `("name", "[")` for `name[]`."""
+    return ("", "") if len(declarator) < 2 else (declarator[0].kind, declarator[1].text)
+
+
+def _joined(tokens: Sequence[Token]) -> str:
+    """Tokens as written, on one line."""
+    gaps = [" " if a.end < b.start else "" for a, b in pairwise(tokens)]
+    return "".join(t.text + g for t, g in zip(tokens, [*gaps, ""], strict=True))
+
+
 def _one_declared(type_text: str, declarator: Sequence[Token]) -> str:
-    name = next(t.text for t in declarator if t.kind == "name")
-    at = next(i for i, t in enumerate(declarator) if t.text == "[")
-    rest = "".join(t.text for t in declarator[closing(declarator, at) + 1 :])
+    name = declarator[0].text
+    rest = "".join(t.text for t in declarator[closing(declarator, 1) + 1 :])
     if rest or "," in type_text:
         # A macro argument can hold neither a comma nor a row type's brackets.
         row = f"cudaops_row_{name}"

@@ -1,8 +1,8 @@
 """Whether a text is device code and nothing else (design D1): the gate before any compiler sees it.
 
-A candidate on the `cpu` executor shares a process with code that reports about it, so whatever could
-run on its own, reach our shim or escape its namespace is refused. The executors isolate as well;
-this gate makes the reason readable.
+A candidate on the `cpu` executor shares a process with code that reports about it, so whatever
+could run on its own, reach our shim or escape its namespace is refused. The executors isolate as
+well; this gate makes the reason readable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from cudaops.program.lexing import Directive, Lexed, Token, byte_text, dead_rang
 from cudaops.program.outline import Item, Outline, outline
 
 ALLOWED_INCLUDES = frozenset({
-    "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h", "cooperative_groups/reduce.h",
+    "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
+    "cooperative_groups/reduce.h",
     "math.h", "cmath", "cstdint", "stdint.h", "cstddef", "stddef.h", "mma.h", "math_constants.h",
     "device_launch_parameters.h", "float.h", "cfloat", "limits.h", "climits", "cuda_pipeline.h",
 })  # fmt: skip
@@ -25,9 +26,10 @@ _PRAGMAS = frozenset({"unroll", "nounroll", "once", "nv_diag_suppress", "diag_su
 _RESERVED = re.compile(r"^(?:cuda\w*|cu[A-Z]\w*|cudaops\w*|CUDAOPS\w*|__\w*)$")
 _KEYWORDS = frozenset({
     "float", "double", "int", "char", "short", "long", "unsigned", "signed", "bool", "void", "half",
-    "const", "constexpr", "static", "inline", "if", "else", "for", "while", "do", "return", "switch",
-    "case", "break", "continue", "struct", "class", "union", "enum", "template", "typename", "namespace",
-    "using", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dim3", "sizeof", "extern",
+    "const", "constexpr", "static", "inline", "if", "else", "for", "while", "do", "return",
+    "switch", "case", "break", "continue", "struct", "class", "union", "enum", "template",
+    "typename", "namespace", "using", "threadIdx", "blockIdx", "blockDim", "gridDim",
+    "warpSize", "dim3", "sizeof", "extern",
 })  # fmt: skip
 _REFUSED_WORDS = {
     "asm": "inline assembly",
@@ -40,10 +42,10 @@ _REFUSED_WORDS = {
     "__declspec": "a compiler extension",
 }
 _HOST_CALLS = frozenset({
-    "system", "popen", "fork", "vfork", "execl", "execv", "execve", "execvp", "dlopen", "dlsym", "ptrace",
-    "mmap", "mprotect", "syscall", "getenv", "setenv", "environ", "fopen", "freopen", "open", "socket",
-    "longjmp", "setjmp", "signal", "sigaction", "atexit", "_exit", "exit", "abort", "quick_exit", "raise",
-    "kill", "clock_gettime", "gettimeofday", "getpid",
+    "system", "popen", "fork", "vfork", "execl", "execv", "execve", "execvp", "dlopen", "dlsym",
+    "ptrace", "mmap", "mprotect", "syscall", "getenv", "setenv", "environ", "fopen", "freopen",
+    "open", "socket", "longjmp", "setjmp", "signal", "sigaction", "atexit", "_exit", "exit",
+    "abort", "quick_exit", "raise", "kill", "clock_gettime", "gettimeofday", "getpid",
 })  # fmt: skip
 
 
@@ -65,9 +67,10 @@ Problem = tuple[int, str]
 
 
 def _words(lexed: Lexed) -> Iterator[Problem]:
-    for index, token in enumerate(lexed.tokens):
-        after = lexed.tokens[index + 1].text if index + 1 < len(lexed.tokens) else ""
-        before = lexed.tokens[index - 1].text if index else ""
+    tokens = _live(lexed)
+    for index, token in enumerate(tokens):
+        after = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        before = tokens[index - 1].text if index else ""
         if token.text == "<<<":
             yield token.start, "`<<<` launches a kernel; use a `// @launch` directive"
         elif token.kind == "name" and token.text in _REFUSED_WORDS:
@@ -78,6 +81,18 @@ def _words(lexed: Lexed) -> Iterator[Problem]:
             yield token.start, f"`{token.text}` is a host function"
         elif token.text == "namespace" and after in ("std", "cuda", "__gnu_cxx"):
             yield token.start, f"`namespace {after}` must not be extended"
+
+
+def _live(lexed: Lexed) -> list[Token]:
+    """All tokens but those that `#if 0` hides, which no compiler ever sees."""
+    never = [r for r in dead_ranges(lexed) if _is_never(lexed, r[0])]
+    return [t for t in lexed.tokens if not any(a <= t.start < b for a, b in never)]
+
+
+def _is_never(lexed: Lexed, start: int) -> bool:
+    opener = next((d for d in lexed.directives if d.end == start), None)
+    words = [] if opener is None else [t.text for t in lexed.tokens[opener.first : opener.last]]
+    return words == ["#", "if", "0"]
 
 
 def _spelling(lexed: Lexed) -> Iterator[Problem]:
@@ -142,7 +157,7 @@ def _define(directive: Directive, name: str, words: tuple[Token, ...]) -> Iterat
 
 def _structure(lexed: Lexed) -> Iterator[Problem]:
     depth = 0
-    for token in lexed.tokens:
+    for token in _live(lexed):
         if token.directive >= 0:
             continue
         depth += (token.text == "{") - (token.text == "}")
@@ -152,9 +167,7 @@ def _structure(lexed: Lexed) -> Iterator[Problem]:
     if depth > 0:
         yield len(lexed.text) - 1 if lexed.text else 0, "a `{` is never closed"
     for start, _ in dead_ranges(lexed):
-        opener = next((d for d in lexed.directives if d.end == start), None)
-        words = [] if opener is None else [t.text for t in lexed.tokens[opener.first : opener.last]]
-        if words != ["#", "if", "0"]:
+        if not _is_never(lexed, start):
             yield start, "branches of `#if` must each close the braces that they open"
 
 

@@ -50,10 +50,12 @@ class Launch(NamedTuple):
 
 def find_launches(lexed: Lexed) -> Iterator[Launch]:
     """Every launch of a text, in order; those in branches that are never compiled left out."""
+    end = 0
     for index, token in enumerate(lexed.tokens):
-        if token.text == "<<<" and not lexed.dead(token.start):
+        if token.text == "<<<" and token.start >= end and not lexed.dead(token.start):
             launch = _launch(lexed, index)
             if launch is not None:
+                end = launch.end
                 yield launch
 
 

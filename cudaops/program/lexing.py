@@ -100,7 +100,7 @@ def plain_text(raw: str) -> str:
 
 @lru_cache(maxsize=32)
 def lex(raw: str) -> Lexed:
-    """Take a `byte_text` apart. Never fails: what is unterminated ends with its line or the text."""
+    """Take a `byte_text` apart. Never fails: what is unterminated ends at its line's end."""
     tokens: list[Token] = []
     comments: list[Comment] = []
     directives: list[Directive] = []
@@ -202,7 +202,7 @@ def opening(tokens: Sequence[Token], closer: int) -> int:
 
 
 def closing_angle(tokens: Sequence[Token], opener: int) -> int | None:
-    """Index of the `>` that closes the template bracket at `opener`; None where it is a comparison."""
+    """Index of the `>` that closes the template bracket at `opener`; None for a comparison."""
     depth = 0
     index = opener
     while index < len(tokens):
@@ -224,7 +224,7 @@ def closing_angle(tokens: Sequence[Token], opener: int) -> int | None:
 
 
 def opening_angle(tokens: Sequence[Token], closer: int) -> int | None:
-    """Index of the `<` that opens the template bracket closed at `closer`; None where there is none."""
+    """Index of the `<` that opens the template bracket closed at `closer`; None without."""
     depth = 0
     index = closer
     while index >= 0:
@@ -263,7 +263,7 @@ def split_commas(tokens: Sequence[Token], *, angles: bool = False) -> list[list[
 
 
 def _opens_template(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the `<` at `index` can open template arguments: `a<b` may, `1 << a` and `a << b` not."""
+    """Whether the `<` at `index` can open template arguments: `a<b` may, `a << b` not."""
     if tokens[index].text != "<" or index == 0 or index + 1 == len(tokens):
         return False
     return tokens[index - 1].kind == "name" and tokens[index + 1].text != "<"

@@ -19,8 +19,9 @@ SPACES = frozenset(
 )
 _NOT_A_NAME = frozenset({
     "__launch_bounds__", "__attribute__", "__align__", "alignas", "__declspec", "decltype",
-    "noexcept", "__cluster_dims__", "__maxnreg__", "__block_size__", "requires", "throw", "explicit",
-    "if", "while", "for", "switch", "return", "sizeof", "defined", "static_assert", "asm",
+    "noexcept", "__cluster_dims__", "__maxnreg__", "__block_size__", "requires", "throw",
+    "explicit", "if", "while", "for", "switch", "return", "sizeof", "defined",
+    "static_assert", "asm",
 })  # fmt: skip
 _AFTER_PARAMETERS = frozenset({
     "{", ":", ";", "const", "noexcept", "override", "final", "volatile", "try", "->", "&",
@@ -120,7 +121,7 @@ class _Reader:
         self.tokens, self.aliases = tokens, aliases
 
     def text(self, index: int) -> str:
-        return self.tokens[index].text if index < len(self.tokens) else ""
+        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
 
     def items(
         self, at: int, end: int, namespaces: tuple[str, ...], linkage: bool = False, deep: int = 0

@@ -68,7 +68,8 @@ class _Rewriter:
         edits = dialect_edits(facts.lexed, self.macros)
         edits += shared_global_edits(facts, self.shared)
         edits += self._launch_edits(path, facts.lexed)
-        holes = [_removed(facts, i) for i in facts.items if i.kind == "variable" and _is_shared(i)]
+        shared = {s.name for s in self.shared}
+        holes = [_removed(facts, i) for i in facts.items if _is_shared(i) and i.name in shared]
         if not host:
             holes += [_removed(facts, i) for i in facts.items if _goes(i)]
             holes += [
@@ -117,7 +118,7 @@ class _Rewriter:
 
 
 def _is_shared(item: Item) -> bool:
-    return {"extern", "__shared__"} <= item.specifiers
+    return item.kind == "variable" and {"extern", "__shared__"} <= item.specifiers
 
 
 def _goes(item: Item) -> bool:

@@ -32,6 +32,8 @@ from cudaops.program.wrapper import (
     wrapper_text,
 )
 
+_BYTE_ORDER_MARK = "\xef\xbb\xbf"
+
 
 def splice(program: Program, kernel: str, rewrite: Rewrite, callee: str | None = None) -> Program:
     """The program with `rewrite` in place of a kernel's launches.
@@ -45,16 +47,16 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, callee: str | None =
     wanted = _instance(program, target, callee)
     place = _Place.of(program, target, wanted)
     facts = _facts(program, place.file)
-    edits = [_insertion(place, target, rewrite, _guard(program, target, wanted))]
+    includes = _missing_includes(program, rewrite)
+    guard = _guard(program, target, wanted)
+    edits = [_insertion(facts, place, _block(place, target, rewrite, guard, includes))]
     edits += [
         Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
         for site, launch in place.replaced
     ]
-    includes = _missing_includes(program, rewrite)
-    if includes and not place.is_global:
-        edits.append(Edit(0, 0, includes))
-    elif includes:
-        edits[0] = edits[0]._replace(text=includes + edits[0].text)
+    if not place.is_global:
+        top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
+        edits.append(Edit(top, top, includes))
     text = plain_text(apply_edits(facts.lexed.text, edits))
     files = tuple(
         SourceFile(path=f.path, text=text if f.path == place.file else f.text)
@@ -171,12 +173,23 @@ def _guard(program: Program, kernel: Kernel, wanted: str | None) -> Guard:
     return Guard(tuple(plain_text(raw[p[0].start : p[-1].end]) for p in parts))
 
 
-def _insertion(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard) -> Edit:
+def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
+    """The block on lines of its own."""
+    if not place.after_kernel:
+        return Edit(place.offset, place.offset, block + "\n")
+    line_end = facts.lexed.text.find("\n", place.offset)
+    rest = facts.lexed.text[place.offset : None if line_end < 0 else line_end]
+    return Edit(place.offset, place.offset, "\n" + block + ("\n" if rest.strip() else ""))
+
+
+def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
+    """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
     wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard)
     lexed = lex(byte_text(rewrite.source))
     body = plain_text(apply_edits(lexed.text, body_edits(lexed, frozenset(rewrite.values()))))
     lines = [
-        f"// ---- cudaops: {_one_line(rewrite.title)} ({_one_line(rewrite.proposer)}, {rewrite.id})",
+        f"// ---- cudaops: {_one_line(f'{rewrite.title} ({rewrite.proposer}, {rewrite.id})')}",
+        *(includes.splitlines() if place.is_global else []),
         *macro_prologue(rewrite),
         f"namespace {namespace_name(kernel)} {{",
         body.strip("\n"),
@@ -188,11 +201,7 @@ def _insertion(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard) ->
     ]
     if place.in_linkage_block:
         lines = ['extern "C++" {', *lines, "}"]
-    text = byte_text("\n".join(lines) + "\n")
-    lead = "\n" if place.after_kernel else ""
-    return Edit(
-        place.offset, place.offset, lead + (text.rstrip("\n") if place.after_kernel else text)
-    )
+    return byte_text("\n".join(lines))
 
 
 def _one_line(text: str) -> str:

@@ -61,7 +61,7 @@ def _matched(candidate: Kernel, baseline: Kernel) -> list[str]:
     if len(candidate.parameters) != len(baseline.parameters):
         raise InputError(
             f"`{candidate.name}` takes ({_listed(candidate.parameters)}) and `{baseline.name}` "
-            f"({_listed(baseline.parameters)}); give the parameters that mean the same the same names"
+            f"({_listed(baseline.parameters)}); give parameters that mean the same the same name"
         )
     return [p.name for p in baseline.parameters]
 

@@ -54,11 +54,13 @@ class Guard(NamedTuple):
 
 
 _GEOMETRY = """
-static inline bool cudaops_fits(const long long (&grid)[3], const long long (&block)[3], long long smem) {
+static inline bool cudaops_fits(const long long (&grid)[3], const long long (&block)[3],
+                                long long smem) {
     const bool grid_fits = grid[0] >= 1 && grid[0] <= 2147483647LL && grid[1] >= 1 &&
                            grid[1] <= 65535 && grid[2] >= 1 && grid[2] <= 65535;
-    const bool block_fits = block[0] >= 1 && block[0] <= 1024 && block[1] >= 1 && block[1] <= 1024 &&
-                            block[2] >= 1 && block[2] <= 64 && block[0] * block[1] * block[2] <= 1024;
+    const bool block_fits = block[0] >= 1 && block[0] <= 1024 && block[1] >= 1 &&
+                            block[1] <= 1024 && block[2] >= 1 && block[2] <= 64 &&
+                            block[0] * block[1] * block[2] <= 1024;
     return grid_fits && block_fits && smem >= 0 && smem <= 232448;
 }
 static inline dim3 cudaops_dim3(const long long (&extent)[3]) {
@@ -192,7 +194,7 @@ class _Wrapper:
         lines = [
             f"const long long {grid}[3] = {{{self._three(launch.grid)}}};",
             f"const long long {block}[3] = {{{self._three(launch.block)}}};",
-            f"const long long {smem} = {cpp(launch.smem, self.spell)};",
+            f"const long long {smem} = (long long)({cpp(launch.smem, self.spell)});",
             f"if (!{self.space}::cudaops_fits({grid}, {block}, {smem})) cudaops_ok = false;",
         ]
         most = constant_value(launch.smem, self.constants)
@@ -202,14 +204,16 @@ class _Wrapper:
         return [
             *lines,
             f"if (cudaops_ok && {smem} > {SMEM_WITHOUT_OPT_IN} &&",
-            f"    cudaFuncSetAttribute({self._callee(step)}, {attribute}, (int){smem}) != cudaSuccess) {{",
+            f"    cudaFuncSetAttribute({self._callee(step)}, {attribute}, (int){smem})",
+            "    != cudaSuccess) {",
             "    (void)cudaGetLastError();",
             "    cudaops_ok = false;",
             "}",
         ]
 
     def _three(self, extent: Sequence[Expression]) -> str:
-        return ", ".join([*(cpp(e, self.spell) for e in extent), "1", "1"][:3])
+        # Braces refuse a narrowing conversion, which a template's or an alias's type may need.
+        return ", ".join([*(f"(long long)({cpp(e, self.spell)})" for e in extent), "1", "1"][:3])
 
     def _allocation(self, buffer: ScratchBuffer) -> list[str]:
         name, size = _pointer(buffer), cpp(buffer.size, self.spell)
@@ -232,10 +236,11 @@ class _Wrapper:
     def _launch(self, step: int) -> str:
         launch = self.plan.launches[step]
         grid, block, smem = _extent_names(step)
+        dim3 = f"{self.space}::cudaops_dim3"
         arguments = ", ".join(self._argument(launch, i) for i in range(len(launch.args)))
         return (
-            f"{self._callee(step)}<<<{self.space}::cudaops_dim3({grid}), {self.space}::cudaops_dim3("
-            f"{block}), (size_t){smem}, cudaops_stream>>>({arguments});"
+            f"{self._callee(step)}<<<{dim3}({grid}), {dim3}({block}), (size_t){smem}, "
+            f"cudaops_stream>>>({arguments});"
         )
 
     def _argument(self, launch: Launch, index: int) -> str:

@@ -127,7 +127,7 @@ def check_space(folder: Path, needed_bytes: int = NEEDED_BYTES) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed_bytes:
         raise KnowledgeUnavailable(
-            f"only {free // 2**20} MiB are free under {folder}, {needed_bytes // 2**20} MiB are needed",
+            f"only {free // 2**20} of {needed_bytes // 2**20} MiB needed are free under {folder}",
             "free some space, choose another knowledge folder, or set DATABASE_URL",
         )
 
@@ -188,7 +188,8 @@ def _lock(path: Path, how: int, deadline: float) -> int:
             if time.monotonic() > deadline:
                 os.close(descriptor)
                 raise KnowledgeUnavailable(
-                    f"another process holds {path} for too long", "wait for it to end, then try again"
+                    f"another process holds {path} for too long",
+                    "wait for it to end, then try again",
                 ) from None
             time.sleep(0.02)
 

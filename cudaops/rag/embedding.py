@@ -1,4 +1,4 @@
-"""Text to vectors: NeMo Retriever on NIM when there is a key, static vectors otherwise (design D8)."""
+"""Text to vectors: NeMo Retriever on NIM with a key, static vectors otherwise (design D8)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ class WordLlamaEmbedder:
         """One unit vector a text; zeros for a text with no known token."""
         if not texts:
             return []
-        vectors: list[list[float]] = self._load().embed(list(texts), norm=True).tolist()
+        import numpy as np
+
+        with np.errstate(invalid="ignore", divide="ignore"):
+            vectors: list[list[float]] = self._load().embed(list(texts), norm=True).tolist()
         return [v if all(map(math.isfinite, v)) else [0.0] * self.dimension for v in vectors]
 
     def embed_query(self, text: str) -> list[float]:
@@ -143,7 +146,9 @@ class NvidiaEmbedder:
         return self._client
 
     def _checked(self, vectors: list[list[float]], expected: int) -> list[list[float]]:
-        lengths = {len(vector) for vector in vectors} | ({self._dimension} if self._dimension else set())
+        lengths = {len(vector) for vector in vectors} | (
+            {self._dimension} if self._dimension else set()
+        )
         finite = all(math.isfinite(x) for vector in vectors for x in vector)
         if len(vectors) != expected or len(lengths) != 1 or 0 in lengths or not finite:
             raise ModelUnavailable(
@@ -196,7 +201,7 @@ class NvidiaReranker:
 
 
 def choose_embedder(
-    *, api_key: str | None, base_url: str | None = None, model: str | None = None
+    api_key: str | None, base_url: str | None = None, model: str | None = None
 ) -> Embedder:
     """NIM where there is a key or an endpoint of one's own, else the static vectors.
 
@@ -207,7 +212,9 @@ def choose_embedder(
     return WordLlamaEmbedder()
 
 
-def nim_unavailable(what: str, model: str, base_url: str | None, error: Exception) -> ModelUnavailable:
+def nim_unavailable(
+    what: str, model: str, base_url: str | None, error: Exception
+) -> ModelUnavailable:
     """The client's error as one with a remedy; it tells statuses apart in its text only."""
     text = str(error).strip() or type(error).__name__
     found = re.match(r"\[(\d{3})\]", text)

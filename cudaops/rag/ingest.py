@@ -52,10 +52,14 @@ def read_documents(path: Path) -> tuple[str, list[Note]]:
     if not found:
         raise InputError(f"{path} holds no .md, .txt, .cu or .cuh file")
     if len(found) > MAX_FILES:
-        raise InputError(f"{path} holds {len(found)} documents, more than {MAX_FILES}: add a part of it")
+        raise InputError(
+            f"{path} holds {len(found)} documents, more than {MAX_FILES}: add a part of it"
+        )
     total = sum(file.stat().st_size for file in found)
     if total > MAX_TOTAL_BYTES:
-        raise InputError(f"{path} holds {total >> 20} MiB, more than {MAX_TOTAL_BYTES >> 20}: add a part of it")
+        raise InputError(
+            f"{path} holds {total >> 20} MiB, more than {MAX_TOTAL_BYTES >> 20}: add a part of it"
+        )
     origin = str(root)
     prefix = f"{root.name}-{hashlib.sha256(origin.encode('utf-8', 'replace')).hexdigest()[:6]}"
     notes = [_document(file, root, origin, prefix) for file in found]
@@ -85,11 +89,15 @@ def _document(file: Path, root: Path, origin: str, prefix: str) -> Note:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}") from error
     if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{file} is larger than {MAX_FILE_BYTES >> 10} KiB: split it or leave it out")
+        raise InputError(
+            f"{file} is larger than {MAX_FILE_BYTES >> 10} KiB: split it or leave it out"
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text (byte {error.start}): convert it first") from error
+        raise InputError(
+            f"{file} is not UTF-8 text (byte {error.start}): convert it first"
+        ) from error
     if "\0" in text:
         raise InputError(f"{file} is not text: it holds a zero byte")
     relative = file.name if root.is_file() else file.relative_to(root).as_posix()
@@ -97,4 +105,3 @@ def _document(file: Path, root: Path, origin: str, prefix: str) -> Note:
     if file.suffix == ".md":
         return parse_note(text, origin=origin, name=relative, otherwise_id=note_id)
     return Note(note_id, origin, "document", relative, (), (), (relative,), text)
-

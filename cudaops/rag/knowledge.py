@@ -95,7 +95,9 @@ class Knowledge:
         """What was degraded since this was opened, in plain words."""
         return tuple(self._notices)
 
-    def search(self, query: str, limit: int = 5, subtype: str | None = None) -> tuple[Citation, ...]:
+    def search(
+        self, query: str, limit: int = 5, subtype: str | None = None
+    ) -> tuple[Citation, ...]:
         """The passages nearest to `query`, best first; the page on `subtype` leads.
 
         An embedding model that cannot be reached is replaced by the static one, with a notice.
@@ -117,14 +119,23 @@ class Knowledge:
             self._prepare_or_fall_back()
             with self._store.transaction() as cursor:
                 cursor.execute(
-                    "SELECT id, title, kind, subtypes, tags, sources, body FROM notes WHERE id = %s",
+                    "SELECT id, title, kind, subtypes, tags, sources, body"
+                    " FROM notes WHERE id = %s",
                     [clean(note)],
                 )
                 row = cursor.fetchone()
         if row is None:
-            raise InputError(f"there is no note {note!r}: search_knowledge names the notes there are")
+            raise InputError(
+                f"there is no note {note!r}: search_knowledge names the notes there are"
+            )
         return NoteText(
-            id=row[0], title=row[1], kind=row[2], subtypes=row[3], tags=row[4], sources=row[5], body=row[6]
+            id=row[0],
+            title=row[1],
+            kind=row[2],
+            subtypes=row[3],
+            tags=row[4],
+            sources=row[5],
+            body=row[6],
         )
 
     def add(self, path: Path) -> IngestReport:

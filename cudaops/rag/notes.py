@@ -110,7 +110,9 @@ def _front_matter(text: str, name: str) -> tuple[dict[str, tuple[str, ...]], str
             fields[key] += (item.group(1).strip(),)
         elif field:
             key, value = field.group(1), field.group(2).strip()
-            listed = value[1:-1].split(",") if value.startswith("[") and value.endswith("]") else [value]
+            listed = (
+                value[1:-1].split(",") if value.startswith("[") and value.endswith("]") else [value]
+            )
             fields[key] = tuple(part.strip() for part in listed if part.strip())
         elif line.strip():
             raise InputError(f"{name}:{number}: front matter must be `key: value` or `- item`")
@@ -134,7 +136,11 @@ def _sections(title: str, body: str) -> list[tuple[str, str]]:
             sections.append((found.group(1), []))
         else:
             sections[-1][1].append(line)
-    return [(heading, "\n".join(lines).strip()) for heading, lines in sections if "\n".join(lines).strip()]
+    return [
+        (heading, "\n".join(lines).strip())
+        for heading, lines in sections
+        if "\n".join(lines).strip()
+    ]
 
 
 def _pieces(section: str) -> list[str]:

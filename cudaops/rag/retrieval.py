@@ -46,7 +46,7 @@ WITH q AS (
     {nearest}
 ), matching AS (
     SELECT c.id AS chunk,
-           row_number() OVER (ORDER BY ts_rank_cd(c.terms, q.query, 1) DESC, c.note, c.position) AS place
+           row_number() OVER (ORDER BY ts_rank(c.terms, q.query) DESC, c.note, c.position) AS place
     FROM chunks c, q WHERE c.terms @@ q.query
     ORDER BY place LIMIT %(candidates)s
 ), scored AS (
@@ -60,7 +60,8 @@ WITH q AS (
     WHERE nearest.chunk IS NOT NULL OR matching.chunk IS NOT NULL
        OR (n.kind = 'bottleneck' AND %(subtype)s = ANY(n.subtypes))
 ), numbered AS (
-    SELECT *, row_number() OVER (PARTITION BY id ORDER BY score DESC, position) AS of_note FROM scored
+    SELECT *, row_number() OVER (PARTITION BY id ORDER BY score DESC, position) AS of_note
+    FROM scored
 )
 SELECT id, title, heading, body, array_to_string(sources, '; '), score::float8, about
 FROM numbered WHERE of_note <= %(per_note)s
@@ -68,7 +69,8 @@ ORDER BY score DESC, id, position LIMIT %(limit)s
 """
 
 _NEAREST = """
-    SELECT e.chunk, row_number() OVER (ORDER BY e.vector <=> %(vector)s, c.note, c.position) AS place
+    SELECT e.chunk,
+           row_number() OVER (ORDER BY e.vector <=> %(vector)s, c.note, c.position) AS place
     FROM {table} e JOIN chunks c ON c.id = e.chunk
     ORDER BY place LIMIT %(candidates)s
 """
@@ -99,7 +101,7 @@ def find(store: Store, embedder: Embedder, query: str, k: int, subtype: str | No
     parameters = {
         "query": query,
         "vector": Vector(vector),
-        "subtype": subtype or "",
+        "subtype": clean(subtype or ""),
         "k": RANK_CONSTANT,
         "candidates": CANDIDATES,
         "per_note": CHUNKS_PER_NOTE,
@@ -111,7 +113,12 @@ def find(store: Store, embedder: Embedder, query: str, k: int, subtype: str | No
         cursor.execute(sql.SQL(_SEARCH).format(nearest=nearest), parameters)
         rows = cursor.fetchall()
     return [
-        Hit(Citation(note=note, title=title, heading=heading, text=text, source=source, score=score), about)
+        Hit(
+            Citation(
+                note=note, title=title, heading=heading, text=text, source=source, score=score
+            ),
+            about,
+        )
         for note, title, heading, text, source, score, about in rows
     ]
 

@@ -48,7 +48,10 @@ class Database:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -68,7 +71,8 @@ def open_database(database_url: str | None, data_folder: Path | None = None) -> 
                 return Database(database_url)
         except psycopg.Error as error:
             raise KnowledgeUnavailable(
-                f"the PostgreSQL server {describe(database_url)} cannot be reached: {first_line(error)}",
+                f"the PostgreSQL server {describe(database_url)} cannot be reached:"
+                f" {first_line(error)}",
                 UNSET_REMEDY,
             ) from error
     server = EmbeddedServer.start(data_folder or default_data_folder())
@@ -100,7 +104,9 @@ def _own_folder(folder: Path) -> Path:
     except FileExistsError:
         pass
     except OSError as error:
-        raise KnowledgeUnavailable(f"{folder} cannot be created: {error.strerror}", remedy) from error
+        raise KnowledgeUnavailable(
+            f"{folder} cannot be created: {error.strerror}", remedy
+        ) from error
     found = folder.lstat()
     writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or writable:

@@ -125,7 +125,8 @@ class Store:
         """Keep a value under a name."""
         with self.transaction() as cursor:
             cursor.execute(
-                "INSERT INTO facts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                "INSERT INTO facts VALUES (%s, %s)"
+                " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                 [name, value],
             )
 
@@ -230,6 +231,9 @@ def _create_extension(connection: psycopg.Connection[Any]) -> None:
 def _create_schema(connection: psycopg.Connection[Any]) -> None:
     with connection.transaction(), connection.cursor() as cursor:
         _lock(cursor)
+        # Another process may have made it while this one waited. IF NOT EXISTS would trust the
+        # cached answer of before; reading the catalogue brings the cache up to date.
+        cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", [SCHEMA])
         cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
         cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
         cursor.execute(
@@ -257,15 +261,17 @@ def _insert(cursor: psycopg.Cursor[Any], note: Note) -> None:
 
 
 def _embed_missing(cursor: psycopg.Cursor[Any], table: sql.Identifier, embedder: Embedder) -> int:
-    """Embed the chunks that have no vector of this model: title and heading go along."""
+    """Embed the chunks that have no vector of this model; what the note is about goes along."""
     cursor.execute(
         sql.SQL(
-            "SELECT c.id, n.title, c.heading, c.body FROM chunks c JOIN notes n ON n.id = c.note"
+            "SELECT c.id, c.subject, c.heading, c.body FROM chunks c JOIN notes n ON n.id = c.note"
             " WHERE NOT EXISTS (SELECT FROM {} e WHERE e.chunk = c.id) ORDER BY c.id"
         ).format(table)
     )
     missing = cursor.fetchall()
-    vectors = embedder.embed_passages([f"{title}. {heading}.\n{body}" for _, title, heading, body in missing])
+    vectors = embedder.embed_passages(
+        [f"{subject}. {heading}.\n{body}" for _, subject, heading, body in missing]
+    )
     with cursor.copy(sql.SQL("COPY {} (chunk, vector) FROM STDIN").format(table)) as copy:
         for (chunk, *_), vector in zip(missing, vectors, strict=True):
             copy.write_row((chunk, Vector(vector)))

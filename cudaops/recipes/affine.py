@@ -88,7 +88,7 @@ class Polynomial:
         return any(a == atom for a in self.atoms())
 
     def linear_in(self, atom: Atom) -> tuple[Polynomial, Polynomial] | None:
-        """(a, b) with self = a * atom + b and neither depending on it; None where that is not so."""
+        """(a, b) with self = a * atom + b, neither depending on it; None where it is not so."""
         factor: dict[Monomial, int] = {}
         rest: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms:

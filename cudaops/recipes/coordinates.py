@@ -24,6 +24,8 @@ from cudaops.recipes.affine import (
 from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import Below, Value
 
+_ONE = number(1)
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -36,7 +38,7 @@ class Axis:
     """What the launch's geometry must fulfil for the reach to be true; plan expressions."""
     guard: Polynomial | None = None
     """The kernel's own bound, where it has one: values below it are worked on."""
-    scale: Polynomial = number(1)
+    scale: Polynomial = _ONE
     """Threads that share one value: the divisor where one index is taken apart."""
 
     @property
@@ -122,7 +124,7 @@ class _Finder:
         }
         if len(divisors) != 1 or (divisor := divisors.pop()) is None:
             return None
-        gone = {
+        gone: dict[Atom, Polynomial] = {
             Quotient(of(thread), number(divisor)): number(0),
             Remainder(of(thread), number(divisor)): number(0),
         }
@@ -146,9 +148,7 @@ class _Finder:
             self._replace(thread, moved)
             if stride != extent:
                 conditions += (f"{extent.text()} == {stride.text()}",)
-            self._axes.append(
-                Axis(Symbol(name), symbol(f"gridDim.{axis}") * stride, conditions)
-            )
+            self._axes.append(Axis(Symbol(name), symbol(f"gridDim.{axis}") * stride, conditions))
             return
         self._replace(thread, of(Symbol(name)))
         self._axes.append(Axis(Symbol(name), extent, conditions))
@@ -196,7 +196,7 @@ class _Finder:
 
 
 def find_space(polynomials: Iterable[Polynomial], guards: Sequence[Value]) -> Space:
-    """The coordinates behind these polynomials. Raises NotUnderstood for a guard that is no bound."""
+    """The coordinates behind these. Raises NotUnderstood for a guard that is no bound."""
     bounds = [_bound(g) for g in guards]
     space = _Finder([*polynomials, *bounds]).space()
     axes = {axis.symbol: axis for axis in space.axes}

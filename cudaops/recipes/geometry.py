@@ -86,9 +86,8 @@ def _source(
         block.append(names.get(axis, "1"))
     arguments = ", ".join(p.name for p in kernel.parameters)
     callee = name + _instance(kernel, workloads)
-    lines.append(
-        f"// @launch {callee} grid=({', '.join(grid)}) block=({', '.join(block)}) args=({arguments})"
-    )
+    extents = f"grid=({', '.join(grid)}) block=({', '.join(block)})"
+    lines.append(f"// @launch {callee} {extents} args=({arguments})")
     return "\n".join([*lines, re.sub(rf"\b{kernel.name}\b", name, kernel.text), ""])
 
 

@@ -1,29 +1,38 @@
-"""Proves that a kernel's threads may be grouped into other blocks without changing what it does.
+"""Proves that a kernel's threads may be grouped into other blocks with the same result.
 
-A thread that knows its place only as `blockIdx.d * blockDim.d + threadIdx.d`, that talks to no other
-thread and waits for none, cannot tell how it was grouped. The same set of places then does the same
-work. Where the kernel bounds a place, places above the bound do nothing and may be added.
+A thread that knows its place only as `blockIdx.d * blockDim.d + threadIdx.d`, that talks to no
+other thread and waits for none, cannot tell how it was grouped. The same set of places then does
+the same work. Where the kernel bounds a place, those above the bound do nothing and may be added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import pairwise
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
-from cudaops.recipes.affine import Polynomial, Symbol, number, of, symbol
+from cudaops.recipes.affine import Polynomial, Symbol, number, symbol
 from cudaops.recipes.reading import syntax as s
 from cudaops.recipes.reading.expressions import BUILTINS, MATHEMATICS, Expressions
 from cudaops.recipes.reading.kernel import KnownParameter, Scope, read_body
 from cudaops.recipes.reading.parser import Reader
 from cudaops.recipes.reading.tokens import NotUnderstood
-from cudaops.recipes.reading.values import INTEGERS, Below, Value, Whole, conjuncts, converted, negated
+from cudaops.recipes.reading.values import (
+    INTEGERS,
+    Below,
+    Value,
+    Whole,
+    conjuncts,
+    converted,
+    negated,
+)
 
 _ATOMICS = frozenset({
     "atomicAdd", "atomicSub", "atomicMin", "atomicMax", "atomicAnd", "atomicOr", "atomicXor",
 })  # fmt: skip
-"""Their old values are not looked at: the parser takes them as statements only (`_calls`)."""
+"""Taken as statements only, where nobody looks at the old value."""
 _TALKATIVE = frozenset({"asm", "warpSize", "clock", "clock64", "printf", "assert", "__trap"})
 
 
@@ -93,9 +102,10 @@ class _Proof:
 
     def _declare(self, kind: str, name: str, value: s.Expression) -> None:
         """A name for a thread's own number is that number wherever it stands."""
+        if name in self._env:
+            raise NotUnderstood(f"a second {name}")
         found = self._place(value)
-        if found is None or kind not in INTEGERS | {"auto"} or self._is_free(found):
-            self._env.pop(name, None)
+        if found is None or kind not in INTEGERS | {"auto"} or _is_free(found):
             self._expression(value)
             return
         self._env[name] = Whole(found, "unsigned")
@@ -103,7 +113,7 @@ class _Proof:
     def _expression(self, node: s.Expression) -> None:
         found = self._place(node)
         if found is not None:
-            if not self._is_free(found):
+            if not _is_free(found):
                 raise NotUnderstood("a thread's number within its block")
             self._note(found)
             return
@@ -130,7 +140,7 @@ class _Proof:
                 self._expression(term)
             else:
                 total = total + found * number(sign)
-        if not self._is_free(total):
+        if not _is_free(total):
             raise NotUnderstood("a thread's number within its block")
         self._note(total)
 
@@ -143,12 +153,6 @@ class _Proof:
         if not isinstance(found, Whole) or not list(found.value.atoms()):
             return None
         return found.value
-
-    def _is_free(self, found: Polynomial) -> bool:
-        for atom in _as_places(found).replace(_WHOLE_GRID).atoms():
-            if not isinstance(atom, Symbol) or not atom.name.startswith("place."):
-                return _only_strides(_as_places(found))
-        return True
 
     def _note(self, found: Polynomial) -> None:
         for atom in _as_places(found).atoms():
@@ -168,7 +172,7 @@ class _Proof:
             texts = [t.text for t in tokens]
             if (BUILTINS | _TALKATIVE | {"__shared__", "static"}) & set(texts):
                 raise NotUnderstood(f"a call of {function}")
-            called = {a for a, b in zip(texts, texts[1:], strict=False) if b == "("}
+            called = {a for a, b in pairwise(texts) if b == "("}
             if {c for c in called if c.startswith(("__sync", "__shfl", "atomic"))} - known:
                 raise NotUnderstood(f"a call of {function}")
 
@@ -184,9 +188,6 @@ class _Proof:
                     waiting.append(token.text)
 
 
-_WHOLE_GRID: dict[Symbol, Polynomial] = {}
-
-
 def _as_places(found: Polynomial) -> Polynomial:
     """With each thread index expressed by the thread's place in the grid."""
     for axis in "xyz":
@@ -196,9 +197,9 @@ def _as_places(found: Polynomial) -> Polynomial:
     return found
 
 
-def _only_strides(found: Polynomial) -> bool:
-    """Whether what is left are places and whole numbers of threads of a dimension."""
-    for monomial, _ in found.terms:
+def _is_free(found: Polynomial) -> bool:
+    """Whether it is made of places and of whole numbers of threads of a dimension."""
+    for monomial, _ in _as_places(found).terms:
         names = sorted(atom.name if isinstance(atom, Symbol) else "?" for atom in monomial)
         left = [n for n in names if not n.startswith("place.")]
         if not left:
@@ -254,7 +255,7 @@ def _bounds(
         condition = reader.value(rest[0].condition)
     except NotUnderstood:
         return {}
-    if isinstance(rest[0].yes[-1:], tuple) and rest[0].yes == (s.Leave("return"),):
+    if rest[0].yes == (s.Leave("return"),):
         return _limits(negated(condition), parameters)
     return _limits(condition, parameters) if len(rest) == 1 else {}
 

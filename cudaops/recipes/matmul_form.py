@@ -31,7 +31,7 @@ class Matrix:
 
     array: str
     k_adjacent: bool
-    """True: neighbours in k are adjacent in memory; False: neighbours in the other direction are."""
+    """True: neighbours in k are adjacent in memory; False: those in the other direction are."""
     stride: Polynomial
     """Distance, in elements, between neighbours in the direction that is not adjacent."""
     offset: Polynomial

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from string import Template
+from textwrap import indent
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.recipes.affine import Polynomial
-from cudaops.recipes.matmul_form import Matrix, MatmulForm
+from cudaops.recipes.matmul_form import MatmulForm, Matrix
 from cudaops.recipes.reading.kernel import Reading
 from cudaops.recipes.reading.values import Load, Value, parts
 from cudaops.recipes.spelling import Speller, bare, free_name, renamed_template, signature
@@ -22,9 +23,10 @@ _VECTORS = {
 
 LOCALS = (
     "tile_a", "tile_b", "rows", "cols", "depth", "lda", "ldb", "ldc", "first_row", "first_col",
-    "thread_row", "thread_col", "base_a", "base_b", "base_c", "wide", "sums", "next_a",
-    "next_b", "stage", "from", "load", "slot", "run", "line", "lane", "valid", "pack", "frag_a",
-    "frag_b", "step", "row", "col", "to", "total", "tid", "i", "j", "g", "q",
+    "DOWN", "ACROSS", "THREADS", "LOADS_A", "LOADS_B", "thread_row", "thread_col", "base_a",
+    "base_b", "base_c", "wide", "sums", "next_a", "next_b", "stage", "from", "load", "slot",
+    "run", "line", "lane", "valid", "pack", "frag_a", "frag_b", "step", "row", "col", "to",
+    "total", "tid", "i", "j", "g", "q",
 )  # fmt: skip
 
 TUNES = """\
@@ -36,28 +38,29 @@ TUNES = """\
 """
 
 _HEAD = Template("""\
-// Matrix product ($layout) through shared memory and registers. A block computes CUDAOPS_BM x CUDAOPS_BN
-// outputs, a thread CUDAOPS_TM x CUDAOPS_TN of them. While CUDAOPS_BK steps are multiplied, the next
-// ones are on their way from global memory into registers; with two stages one barrier is enough.
-$tunes$requires// @launch $name grid=($grid) block=((CUDAOPS_BM/CUDAOPS_TM)*(CUDAOPS_BN/CUDAOPS_TN)) args=($args)
+// Matrix product ($layout) through shared memory and registers. A block computes BM x BN outputs,
+// a thread TM x TN of them. While BK steps are multiplied, the next ones are on their way from
+// global memory into registers; with two stages in shared memory one barrier a round is enough.
+$tunes$requires// @launch $name grid=($grid) block=($block) args=($args)
 """)
 
 _KERNEL = Template("""\
 __global__ void __launch_bounds__((CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN))
 $name($signature)
 {
-    constexpr int THREADS = (CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN);
+    constexpr int DOWN = CUDAOPS_BM / CUDAOPS_TM, ACROSS = CUDAOPS_BN / CUDAOPS_TN;
+    constexpr int THREADS = DOWN * ACROSS;
     constexpr int LOADS_A = CUDAOPS_BM * CUDAOPS_BK / ($lanes * THREADS);
     constexpr int LOADS_B = CUDAOPS_BN * CUDAOPS_BK / ($lanes * THREADS);
-    __shared__ __align__(16) $element tile_a[2][CUDAOPS_BK][CUDAOPS_BM + $pad_a];
-    __shared__ __align__(16) $element tile_b[2][CUDAOPS_BK][CUDAOPS_BN + $pad_b];
+    __shared__ __align__(16) $element tile_a[2][CUDAOPS_BK][CUDAOPS_BM$pad_a];
+    __shared__ __align__(16) $element tile_b[2][CUDAOPS_BK][CUDAOPS_BN$pad_b];
 
     $sizes
     const int first_row = blockIdx.y * CUDAOPS_BM;
     const int first_col = blockIdx.x * CUDAOPS_BN;
     const int tid = threadIdx.x;
-    const int thread_row = tid / (CUDAOPS_BN / CUDAOPS_TN) * $lanes;
-    const int thread_col = tid % (CUDAOPS_BN / CUDAOPS_TN) * $lanes;
+    const int thread_row = tid / ACROSS * $lanes;
+    const int thread_col = tid % ACROSS * $lanes;
     const $element* base_a = $base_a;
     const $element* base_b = $base_b;
     $out* base_c = $base_c;
@@ -86,12 +89,12 @@ $fetch_edge_b
                 $product frag_a[CUDAOPS_TM], frag_b[CUDAOPS_TN];
                 #pragma unroll
                 for (int i = 0; i < CUDAOPS_TM; i += $lanes) {
-                    const $vector pack = *($vector*)&tile_a[stage][step][i * (CUDAOPS_BM / CUDAOPS_TM) + thread_row];
+                    const $vector pack = *($vector*)&tile_a[stage][step][i * DOWN + thread_row];
 $unpack_a
                 }
                 #pragma unroll
                 for (int j = 0; j < CUDAOPS_TN; j += $lanes) {
-                    const $vector pack = *($vector*)&tile_b[stage][step][j * (CUDAOPS_BN / CUDAOPS_TN) + thread_col];
+                    const $vector pack = *($vector*)&tile_b[stage][step][j * ACROSS + thread_col];
 $unpack_b
                 }
                 #pragma unroll
@@ -116,11 +119,11 @@ $finish
 _FINISH = """\
     #pragma unroll
     for (int i = 0; i < CUDAOPS_TM; ++i) {
-        const int row = first_row + i / $lanes * ($lanes * CUDAOPS_BM / CUDAOPS_TM) + thread_row + i % $lanes;
+        const int row = first_row + (i - i % $lanes) * DOWN + thread_row + i % $lanes;
         if (row >= rows) continue;
         #pragma unroll
         for (int j = 0; j < CUDAOPS_TN; j += $lanes) {
-            const int g = first_col + j * (CUDAOPS_BN / CUDAOPS_TN) + thread_col;
+            const int g = first_col + j * ACROSS + thread_col;
             $out* to = base_c + (size_t)row * ldc + g;
             $out run[$lanes];
             #pragma unroll
@@ -147,12 +150,12 @@ _STORE_WIDE = """\
 """
 
 _SLOT = """\
-                #pragma unroll
-                for (int i = 0; i < LOADS_{U}; ++i) {{
-                    const int slot = tid + i * THREADS;
-                    {where}
+#pragma unroll
+for (int i = 0; i < LOADS_{U}; ++i) {{
+    const int slot = tid + i * THREADS;
+{where}
 {body}
-                }}"""
+}}"""
 
 
 def matmul_source(program: Program, kernel: Kernel, reading: Reading, form: MatmulForm) -> str:
@@ -189,6 +192,7 @@ class _Writer:
             tunes=TUNES,
             requires="".join(f"// @requires {r}\n" for r in form.requirements),
             name=self._name,
+            block="(CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN)",
             grid=", ".join(grid),
             args=", ".join(args),
         )
@@ -205,8 +209,8 @@ class _Writer:
             "accumulator": form.accumulator,
             "out": form.out_element,
             "vector": _VECTORS[form.element],
-            "pad_a": str(lanes if form.left.k_adjacent else 0),
-            "pad_b": str(lanes if form.right.k_adjacent else 0),
+            "pad_a": f" + {lanes}" if form.left.k_adjacent else "",
+            "pad_b": f" + {lanes}" if form.right.k_adjacent else "",
             "sizes": self._sizes(),
             "base_a": self._base(form.left),
             "base_b": self._base(form.right),
@@ -258,31 +262,27 @@ class _Writer:
         first, limit = ("first_row", "rows") if side == "a" else ("first_col", "cols")
         names = {"s": side, "first": first, "limit": limit, "extent": extent}
         pieces = _ALONG_K if matrix.k_adjacent else _ACROSS
-        where = pieces["where"].format(**names, n="$lanes")
-        built = {
-            part: _SLOT.format(U=upper, where=where, body=self._piece(pieces[part], names))
-            for part in ("fetch_wide", "fetch_edge", "keep")
-        }
+        where = self._piece(pieces["where"], names)
+        built = {}
+        for part, spaces in (("fetch_wide", 16), ("fetch_edge", 16), ("keep", 12)):
+            slot = _SLOT.format(U=upper, where=where, body=self._piece(pieces[part], names))
+            built[part] = indent(slot, " " * spaces)
+        cast = "" if self._form.product == self._form.element else "($product)"
         built["unpack"] = self._each_lane(
-            "                    frag_{s}[{x} + {q}] = ($product)pack.{c};", side
+            f"                    frag_{{s}}[{{x}} + {{q}}] = {cast}pack.{{c}};", side
         )
         return built
 
     def _piece(self, text: str, names: dict[str, str]) -> str:
         lines = []
         for line in text.splitlines():
-            if "{q}" not in line and "{c}" not in line:
-                lines.append(line.format(**names, n="$lanes"))
-                continue
-            for q in range(self._lanes):
-                lines.append(line.format(**names, n="$lanes", q=q, c="xyzw"[q]))
-        return "\n".join("                    " + line for line in lines)
+            every = range(self._lanes) if "{q}" in line or "{c}" in line else range(1)
+            lines += [line.format(**names, n="$lanes", q=q, c="xyzw"[q]) for q in every]
+        return indent("\n".join(lines), "    ")
 
     def _each_lane(self, text: str, side: str) -> str:
         x = "i" if side == "a" else "j"
-        return "\n".join(
-            text.format(s=side, x=x, q=q, c="xyzw"[q]) for q in range(self._lanes)
-        )
+        return "\n".join(text.format(s=side, x=x, q=q, c="xyzw"[q]) for q in range(self._lanes))
 
     def _finish(self) -> str:
         packs = "\n".join(
@@ -310,7 +310,9 @@ class _Writer:
 
 
 _ALONG_K = {
-    "where": "const int row = slot / 2 % {extent}, line = slot % 2 * {n} + slot / (2 * {extent}) * (2 * {n});",
+    "where": """\
+const int row = slot / 2 % {extent};
+const int line = slot % 2 * {n} + slot / (2 * {extent}) * (2 * {n});""",
     "fetch_wide": """\
 const $vector pack = *(const $vector*)&base_{s}[({first} + row) * ld{s} + load + line];
 next_{s}[i][{q}] = pack.{c};""",
@@ -318,11 +320,13 @@ next_{s}[i][{q}] = pack.{c};""",
 const int valid = {first} + row < {limit} ? depth - load - line : 0;
 #pragma unroll
 for (int q = 0; q < {n}; ++q)
-    next_{s}[i][q] = q < valid ? base_{s}[({first} + row) * ld{s} + load + line + q] : ($element)0;""",
+    next_{s}[i][q] = q < valid ? base_{s}[({first} + row) * ld{s} + load + line + q] : 0;""",
     "keep": "tile_{s}[stage][line + {q}][row] = next_{s}[i][{q}];",
 }
 _ACROSS = {
-    "where": "const int line = slot / ({extent} / {n}), row = slot % ({extent} / {n}) * {n};",
+    "where": """\
+const int line = slot / ({extent} / {n});
+const int row = slot % ({extent} / {n}) * {n};""",
     "fetch_wide": """\
 const $vector pack = *(const $vector*)&base_{s}[(load + line) * ld{s} + {first} + row];
 next_{s}[i][{q}] = pack.{c};""",
@@ -330,10 +334,9 @@ next_{s}[i][{q}] = pack.{c};""",
 const int valid = load + line < depth ? {limit} - {first} - row : 0;
 #pragma unroll
 for (int q = 0; q < {n}; ++q)
-    next_{s}[i][q] = q < valid ? base_{s}[(load + line) * ld{s} + {first} + row + q] : ($element)0;""",
+    next_{s}[i][q] = q < valid ? base_{s}[(load + line) * ld{s} + {first} + row + q] : 0;""",
     "keep": """\
 $vector pack;
 pack.{c} = next_{s}[i][{q}];
 *($vector*)&tile_{s}[stage][line][row] = pack;""",
 }
-

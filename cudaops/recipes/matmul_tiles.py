@@ -184,9 +184,7 @@ def _swap(value: Value, old: Value, new: Value) -> Value:
 def _check_padding(form: MatmulForm, tiles: _Tiles) -> None:
     """Zeros may stand only where the element is outside: beyond k, the rows or the columns."""
     limits = [
-        of(axis.symbol) - axis.guard
-        for axis in (form.rows, form.columns)
-        if axis.guard is not None
+        of(axis.symbol) - axis.guard for axis in (form.rows, form.columns) if axis.guard is not None
     ]
     for edge in tiles.edges:
         if form.space.place(edge) not in limits:

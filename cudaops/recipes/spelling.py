@@ -25,9 +25,7 @@ _INFIX = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "&&", 
 class Speller:
     """C text of values, with some of them standing under given names."""
 
-    def __init__(
-        self, space: Space, names: Mapping[str, str], known: Mapping[Value, str]
-    ) -> None:
+    def __init__(self, space: Space, names: Mapping[str, str], known: Mapping[Value, str]) -> None:
         self._space = space
         self._names = names
         self._known = known

@@ -35,7 +35,7 @@ _STATIC_SHARED_BYTES = 48 * 1024
 
 _SOURCE = Template("""\
 // Transpose through a padded tile in shared memory: neighbouring threads read neighbours of the
-// input and write neighbours of the output; the padding keeps a column of the tile in as many banks.
+// input and write neighbours of the output; the padding spreads a column of it over the banks.
 // @tune CUDAOPS_TILE = 32, 64, 16
 // @tune CUDAOPS_ROWS = 8, 16, 32, 4
 $requires// @launch $name grid=($grid) block=(CUDAOPS_TILE, CUDAOPS_ROWS) args=($args)

@@ -39,8 +39,8 @@ def _head(record: RunRecord) -> str:
     ]
     if record.time_source == "modelled":
         lines.append(
-            f"> Every time and speedup here is **modelled** for {record.device}, not measured: no GPU "
-            "took part. Correctness was checked by running the kernels."
+            f"> Every time and speedup here is **modelled** for {record.device}, not measured: "
+            "no GPU took part. Correctness was checked by running the kernels."
         )
     return "\n\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Live progress: one line an event, who is at work and what was found, with the time since start."""
+"""Live progress: one line an event, who is at work and what was found, and when."""
 
 from __future__ import annotations
 

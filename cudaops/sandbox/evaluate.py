@@ -57,8 +57,17 @@ def evaluate(bench: Workbench, rewrite: Rewrite) -> Evaluation:
 
 def _hygiene(rewrite: Rewrite) -> Gate:
     problems = check_source(rewrite.source)
-    summary = problems[0] if problems else "device code only: no host function, no constructor, no assembly"
-    return Gate(name="hygiene", passed=not problems, summary=summary, numbers={"problems": float(len(problems))})
+    summary = (
+        problems[0]
+        if problems
+        else "device code only: no host function, no constructor, no assembly"
+    )
+    return Gate(
+        name="hygiene",
+        passed=not problems,
+        summary=summary,
+        numbers={"problems": float(len(problems))},
+    )
 
 
 def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | CompileFailed:
@@ -99,9 +108,13 @@ def _physical_floor(bench: Workbench, comparisons: Sequence[Comparison]) -> Gate
         return _timed("physical_floor", False, "flops or bytes of the kernel are unknown", started)
     taken = comparison.candidate.median_us
     passed = taken >= roofline.floor_us * FLOOR_TOLERANCE
-    text = f"{taken:.1f} us against a floor of {roofline.floor_us:.1f} us ({roofline.bound} roofline)"
+    text = (
+        f"{taken:.1f} us against a floor of {roofline.floor_us:.1f} us ({roofline.bound} roofline)"
+    )
     gate = _timed("physical_floor", passed, text, started)
-    return gate.model_copy(update={"numbers": {"candidate_us": taken, "floor_us": roofline.floor_us}})
+    return gate.model_copy(
+        update={"numbers": {"candidate_us": taken, "floor_us": roofline.floor_us}}
+    )
 
 
 def _timed(name: str, passed: bool, summary: str, started: float) -> Gate:

@@ -33,7 +33,16 @@ def nvcc_command(nvcc: Path, source: Path, output: Path, sm_arch: str) -> list[s
 
     The wheels keep their libraries in `lib` where nvcc expects `lib64`: that folder is added.
     """
-    command = [str(nvcc), "-O3", f"-arch={sm_arch}", "-cudart", "static", "-o", str(output), str(source)]
+    command = [
+        str(nvcc),
+        "-O3",
+        f"-arch={sm_arch}",
+        "-cudart",
+        "static",
+        "-o",
+        str(output),
+        str(source),
+    ]
     library = nvcc.resolve().parent.parent / "lib"
     if library.is_dir():
         command += ["-L", str(library)]

@@ -73,5 +73,11 @@ def nvcc_gate(bench: Workbench, spliced: Program) -> Gate:
     passed = done.exit_code == 0
     shown = f"nvcc -O3 -arch={bench.sm_arch}"
     errors = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
-    summary = shown if passed else f"{shown} refuses it: {errors[0] if errors else f'exit code {done.exit_code}'}"
-    return Gate(name="nvcc_compile", passed=passed, summary=summary, seconds=time.monotonic() - started)
+    summary = (
+        shown
+        if passed
+        else f"{shown} refuses it: {errors[0] if errors else f'exit code {done.exit_code}'}"
+    )
+    return Gate(
+        name="nvcc_compile", passed=passed, summary=summary, seconds=time.monotonic() - started
+    )

@@ -9,13 +9,20 @@ import threading
 import time
 from pathlib import Path
 
-from cudaops.domain.execution import Captured, Compiled, CompileFailed, Measurement, Misbehaved, Unit
+from cudaops.domain.execution import (
+    Captured,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    Unit,
+)
 from cudaops.domain.judgement import Comparison, Policy
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
-from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.errors import InputError
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.verification.reference import (
@@ -91,17 +98,30 @@ class Workbench:
             captured = Captured.model_validate_json((state / "captured.json").read_text("utf-8"))
             seed = int(json.loads((state / "seed.json").read_text("utf-8")))
         except FileNotFoundError as error:
-            raise InputError(f"{folder} holds no run that can be resumed: {error.filename} is missing") from error
+            raise InputError(
+                f"{folder} holds no run that can be resumed: {error.filename} is missing"
+            ) from error
         policy = policy.model_copy(update={"seed": seed})
         captured = _relocated(captured, folder)
         return cls(
-            program, captured, executor, policy, folder, argv=argv, sm_arch=sm_arch, timeout_s=timeout_s
+            program,
+            captured,
+            executor,
+            policy,
+            folder,
+            argv=argv,
+            sm_arch=sm_arch,
+            timeout_s=timeout_s,
         )
 
     def unit(self, workload: Workload, rewrite: Rewrite | None, *, widened: bool = False) -> Unit:
         """What to compile for this workload."""
         return Unit(
-            program=self.program, kernel=self.kernel.name, callee=workload.callee, rewrite=rewrite, widened=widened
+            program=self.program,
+            kernel=self.kernel.name,
+            callee=workload.callee,
+            rewrite=rewrite,
+            widened=widened,
         )
 
     def compile(self, rewrite: Rewrite | None) -> Compiled | CompileFailed:
@@ -113,14 +133,20 @@ class Workbench:
 
         Raises PlanError where an expression of the rewrite's plan cannot be evaluated.
         """
-        return baseline_plan(workload) if rewrite is None else resolve(rewrite, self.kernel, workload)
+        return (
+            baseline_plan(workload) if rewrite is None else resolve(rewrite, self.kernel, workload)
+        )
 
-    def measure(self, rewrite: Rewrite | None, workload: Workload) -> Measurement | Misbehaved | CompileFailed:
+    def measure(
+        self, rewrite: Rewrite | None, workload: Workload
+    ) -> Measurement | Misbehaved | CompileFailed:
         """Time of a rewrite, or of the baseline, on one workload."""
         compiled = self.executor.compile(self.unit(workload, rewrite))
         if isinstance(compiled, CompileFailed):
             return compiled
-        return self.executor.measure(compiled, workload, self.plan(workload, rewrite), timeout_s=self.timeout_s)
+        return self.executor.measure(
+            compiled, workload, self.plan(workload, rewrite), timeout_s=self.timeout_s
+        )
 
     def baseline_time(self, workload: Workload) -> Measurement:
         """The baseline's time, taken once a workload. Raises InputError where it misbehaves."""
@@ -128,7 +154,9 @@ class Workbench:
             if workload.id not in self._baseline_times:
                 measured = self.measure(None, workload)
                 if not isinstance(measured, Measurement):
-                    raise InputError(f"the author's kernel {workload.callee} cannot be timed: {measured.message}")
+                    raise InputError(
+                        f"the author's kernel {workload.callee} cannot be timed: {measured.message}"
+                    )
                 self._baseline_times[workload.id] = measured
             return self._baseline_times[workload.id]
 
@@ -172,9 +200,11 @@ class Workbench:
         if all(a.role != "out" for a in workload.allocations):
             confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
         widened = self.executor.compile(self.unit(workload, None, widened=True))
-        problem = f"the widened baseline does not compile: {widened.message}" if isinstance(
-            widened, CompileFailed
-        ) else None
+        problem = (
+            f"the widened baseline does not compile: {widened.message}"
+            if isinstance(widened, CompileFailed)
+            else None
+        )
         baseline = Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
         builder = ReferenceBuilder(self.executor, baseline, workload, folder, self.timeout_s)
         return Oracle(
@@ -184,7 +214,9 @@ class Workbench:
     def _compiled_baseline(self, workload: Workload) -> Compiled:
         compiled = self.executor.compile(self.unit(workload, None))
         if isinstance(compiled, CompileFailed):
-            raise InputError(f"the kernel {workload.callee} does not compile on its own: {compiled.message}")
+            raise InputError(
+                f"the kernel {workload.callee} does not compile on its own: {compiled.message}"
+            )
         return compiled
 
     def discard(self, name: str) -> None:
@@ -212,12 +244,16 @@ def open_workbench(
     outcome = executor.capture(program, kernel, argv, folder / "workloads", timeout_s)
     if isinstance(outcome, CompileFailed):
         where = f"{outcome.location}: " if outcome.location else ""
-        raise InputError(f"{where}{outcome.message}; the program must compile before it can be optimised")
+        raise InputError(
+            f"{where}{outcome.message}; the program must compile before it can be optimised"
+        )
     if isinstance(outcome, Misbehaved):
         where = f"{outcome.location}: " if outcome.location else ""
         raise InputError(f"{where}{outcome.message}")
     if not outcome.workloads:
-        raise InputError(f"no launch of {outcome.kernel} could be captured in {time.monotonic() - started:.0f} s")
+        raise InputError(
+            f"no launch of {outcome.kernel} could be captured in {time.monotonic() - started:.0f} s"
+        )
     bench = Workbench(
         program, outcome, executor, policy, folder, argv=argv, sm_arch=sm_arch, timeout_s=timeout_s
     )

@@ -16,7 +16,9 @@ PASSED = tuple(Gate(name=name, passed=True, summary="ok") for name in REQUIRED_G
 POLICY = Policy(min_speedup=1.2)
 
 
-def measurement(samples: list[float], source: str = "cuda_event", workload: str = "w0") -> Measurement:
+def measurement(
+    samples: list[float], source: str = "cuda_event", workload: str = "w0"
+) -> Measurement:
     return Measurement.model_validate(
         {"source": source, "device": "A10", "samples_us": samples, "workload": workload}
     )
@@ -53,9 +55,7 @@ def test_a_modelled_speedup_is_never_more_than_provisional() -> None:
     assert "modelled" in judgement.reason
 
 
-@given(
-    baseline=st.floats(1e-3, 1e9), candidate=st.floats(1e-3, 1e9), samples=st.integers(1, 40)
-)
+@given(baseline=st.floats(1e-3, 1e9), candidate=st.floats(1e-3, 1e9), samples=st.integers(1, 40))
 @settings(max_examples=200, deadline=None)
 def test_no_modelled_time_whatever_it_is_gets_accepted(
     baseline: float, candidate: float, samples: int
@@ -122,7 +122,9 @@ def test_equal_kernels_are_hardly_ever_accepted_at_any_threshold() -> None:
         drift = [1 + 0.05 * i / 30 for i in range(30)]
         a = [100 * d * generator.gauss(1, 0.01) for d in drift]
         b = [100 * d * generator.gauss(1, 0.01) for d in drift]
-        accepted += judge(PASSED, [comparison(a, b)], Policy(min_speedup=1.01)).outcome == "accepted"
+        accepted += (
+            judge(PASSED, [comparison(a, b)], Policy(min_speedup=1.01)).outcome == "accepted"
+        )
     assert accepted <= 2
 
 

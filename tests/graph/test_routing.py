@@ -16,7 +16,13 @@ from cudaops.graph.routing import route_optimizer, route_supervisor, route_verif
 def attempt(outcome: str = "rejected") -> Attempt:
     judgement = Judgement.model_validate({"outcome": outcome, "reason": "r", "gates": []})
     return Attempt(
-        iteration=1, rewrite_id="a", source_id="b", title="t", proposer="p", judgement=judgement, lesson="l"
+        iteration=1,
+        rewrite_id="a",
+        source_id="b",
+        title="t",
+        proposer="p",
+        judgement=judgement,
+        lesson="l",
     )
 
 

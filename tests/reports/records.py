@@ -155,7 +155,8 @@ def provisional(out: str = "/tmp/runs/naive_matmul/20261120T080000Z") -> RunReco
         sm_arch="sm_86",
         options=run_options(out),
         program=ProgramSummary(
-            source_sha256="0" * 64, kernel="naive_matmul", callee="naive_matmul", launches=23, workloads=1
+            source_sha256="0" * 64, kernel="naive_matmul", callee="naive_matmul",
+            launches=23, workloads=1,
         ),
         profile=ProfileSummary(
             verdict=verdict().summary,

@@ -33,7 +33,7 @@ def test_summary_has_everything_a_person_needs() -> None:
     for wanted in (
         "PROVISIONAL", "5.56× (modelled for A10)", "baseline 1.24 ms (modelled for A10)",
         "0.223 ms (modelled for A10)", "Limited by L1 load throughput", "97.3 %", ">= 80 %",
-        "5.54 % of the arithmetic roofline", "naive_matmul.cu:27", "shared-memory and register tiling",
+        "5.54 % of the arithmetic roofline", "naive_matmul.cu:27", "register tiling",
         "BM=128", "best of 12 configurations", "rejected", "correctness_captured",
         "candidate_rel_l2 1.200e-07", "static word vectors", "best.cu", "nvcc -O3 -arch=sm_86",
         "/tmp/runs/naive_matmul/20261120T080000Z", "took 42.1 s",
@@ -123,7 +123,8 @@ def test_progress_is_one_plain_line_an_event() -> None:
                 Event.model_validate(
                     {
                         "seq": 0, "time": "2026-11-20T08:00:00.000Z", "stage": "profiler",
-                        "agent": "profiler", "kind": kind, "message": f"{kind}: a\nb \x1b[31m" + "x" * 60,
+                        "agent": "profiler", "kind": kind,
+                        "message": f"{kind}: a\nb \x1b[31m" + "x" * 60,
                     }
                 )
             )  # fmt: skip

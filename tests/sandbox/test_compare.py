@@ -84,7 +84,9 @@ def test_a_silent_drop_of_precision_fails(product: Product, narrow, with_yardsti
     ],
 )
 def test_wrong_results_fail(product: Product, spoil) -> None:  # type: ignore[no-untyped-def]
-    found = buffer_accuracy(OUT, "C", product.ran(spoil(product.baseline)), product.reference(), 4.0)
+    found = buffer_accuracy(
+        OUT, "C", product.ran(spoil(product.baseline)), product.reference(), 4.0
+    )
     assert not found.passed, found.summary
 
 
@@ -104,8 +106,12 @@ def test_integers_must_be_equal(tmp_path: Path) -> None:
     reference = Reference("captured", InputSet(contents={}), {0: str(base)}, None)
     off_by_one = tmp_path / "out.bin"
     (np.arange(10, dtype=np.int32) + (np.arange(10) == 4)).astype(np.int32).tofile(off_by_one)
-    assert buffer_accuracy(counts, "n", Ran(outputs={0: str(base)}, seconds=0), reference, 4.0).passed
-    assert not buffer_accuracy(counts, "n", Ran(outputs={0: str(off_by_one)}, seconds=0), reference, 4.0).passed
+    assert buffer_accuracy(
+        counts, "n", Ran(outputs={0: str(base)}, seconds=0), reference, 4.0
+    ).passed
+    assert not buffer_accuracy(
+        counts, "n", Ran(outputs={0: str(off_by_one)}, seconds=0), reference, 4.0
+    ).passed
 
 
 def test_nan_of_the_baseline_must_be_met_by_nan() -> None:
@@ -113,7 +119,9 @@ def test_nan_of_the_baseline_must_be_met_by_nan() -> None:
     assert distance(reference, reference).non_finite_mismatches == 0
     assert distance(np.array([1.0, 2.0, np.inf, -np.inf]), reference).non_finite_mismatches == 1
     assert distance(np.array([1.0, np.nan, -np.inf, np.inf]), reference).non_finite_mismatches == 2
-    assert distance(np.array([np.nan, np.nan, np.inf, -np.inf]), reference).non_finite_mismatches == 1
+    assert (
+        distance(np.array([np.nan, np.nan, np.inf, -np.inf]), reference).non_finite_mismatches == 1
+    )
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])

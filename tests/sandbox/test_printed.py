@@ -46,8 +46,12 @@ def test_disagreeing_outputs_say_where(printed: str, says: str) -> None:
 
 def test_times_may_differ_and_results_on_the_same_page_may_not() -> None:
     expected = "Average kernel execution time: 12.5 (us)\nsum 10\n"
-    assert compare_printed(expected, "Average kernel execution time: 3.1 (us)\nsum 10\n", 1e-3).matches
-    assert not compare_printed(expected, "Average kernel execution time: 3.1 (us)\nsum 11\n", 1e-3).matches
+    assert compare_printed(
+        expected, "Average kernel execution time: 3.1 (us)\nsum 10\n", 1e-3
+    ).matches
+    assert not compare_printed(
+        expected, "Average kernel execution time: 3.1 (us)\nsum 11\n", 1e-3
+    ).matches
 
 
 def test_nan_meets_nan_and_infinities_keep_their_sign() -> None:

@@ -29,10 +29,17 @@ _FLOAT_FUNCTIONS = frozenset({
     "powf", "sinf", "cosf", "cbrtf", "__expf", "__logf", "floorf", "ceilf", "roundf",
 })  # fmt: skip
 _OVERLOADED = frozenset({
-    "fmax", "fmin", "exp", "log", "tanh", "sqrt", "rsqrt", "fabs", "erf", "pow", "sin", "cos", "abs",
-    "max", "min", "floor", "ceil",
+    "fmax", "fmin", "exp", "log", "tanh", "sqrt", "rsqrt", "fabs", "erf", "pow", "sin", "cos",
+    "abs", "max", "min", "floor", "ceil",
 })  # fmt: skip
-_SUFFIXES = {"": "int", "u": "unsigned", "l": "long long", "ll": "long long", "ul": "unsigned long long", "ull": "unsigned long long", "lu": "unsigned long long", "llu": "unsigned long long"}  # fmt: skip
+MATHEMATICS = (
+    FUSED | _FLOAT_FUNCTIONS | _OVERLOADED | {"__ldg", "fmodf", "hypotf", "log1pf", "expm1f"}
+)
+"""Functions whose result depends on their arguments alone."""
+_SUFFIXES = {
+    "": "int", "u": "unsigned", "l": "long long", "ll": "long long", "ul": "unsigned long long",
+    "ull": "unsigned long long", "lu": "unsigned long long", "llu": "unsigned long long",
+}  # fmt: skip
 
 
 class Expressions:

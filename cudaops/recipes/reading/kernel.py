@@ -22,7 +22,15 @@ from cudaops.recipes.reading.tokens import (
     split,
     without_comments,
 )
-from cudaops.recipes.reading.values import FLOATS, INTEGERS, Pointer, Scalar, Value, Whole, converted
+from cudaops.recipes.reading.values import (
+    FLOATS,
+    INTEGERS,
+    Pointer,
+    Scalar,
+    Value,
+    Whole,
+    converted,
+)
 
 _C_TYPE: Mapping[Element, str] = {
     "f32": "float", "f64": "double", "i32": "int", "u32": "unsigned", "i64": "long long",

@@ -34,7 +34,7 @@ _NORMAL = {
 
 
 def normal_type(text: str) -> str:
-    """One spelling for each arithmetic type (LP64), without qualifiers: `size_t` is `unsigned long long`."""
+    """One spelling for each arithmetic type (LP64), without qualifiers or aliases (`size_t`)."""
     words = [w for w in text.replace("::", " ").split() if w not in _QUALIFIERS]
     joined = " ".join(words)
     return _NORMAL.get(joined, joined)

@@ -194,10 +194,12 @@ class Execution:
         test = self._read.value(condition)
         before = len(self.effects.stores)
         first = self._guarded(test, yes)
-        middle = len(self.effects.stores)
+        of_yes = self.effects.stores[before:]
+        del self.effects.stores[before:]
         second = self._guarded(negated(test), no)
         self._env = {n: _merged(test, first[n], second[n]) for n in first if n in second}
-        self._join_stores(test, before, middle)
+        of_no = self.effects.stores[before:]
+        self.effects.stores[before:] = self._joined(test, of_yes, of_no)
 
     def _guarded(self, test: Value, body: tuple[s.Statement, ...]) -> dict[str, Value]:
         """The environment after `body` under `test`; the one before is put back."""
@@ -208,14 +210,12 @@ class Execution:
         after, self._env, self._guards = self._env, outer, guards
         return after
 
-    def _join_stores(self, test: Value, before: int, middle: int) -> None:
+    def _joined(self, test: Value, yes: list[Store], no: list[Store]) -> list[Store]:
         """Two writes of both branches to one place are one write of a choice."""
-        added = self.effects.stores[before:]
-        if len(added) != 2 or middle != before + 1 or added[0].place != added[1].place:
-            return
-        kind = added[0].value.type
-        chosen = Apply("?:", (test, added[0].value, added[1].value), kind)
-        self.effects.stores[before:] = [replace(added[0], value=chosen, guards=self._guards)]
+        if len(yes) != 1 or len(no) != 1 or yes[0].place != no[0].place:
+            return [*yes, *no]
+        chosen = Apply("?:", (test, yes[0].value, no[0].value), yes[0].value.type)
+        return [replace(yes[0], value=chosen, guards=self._guards)]
 
     def _for(self, node: s.For) -> None:
         outer = dict(self._env)

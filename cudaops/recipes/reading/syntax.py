@@ -94,9 +94,7 @@ class Assign:
     value: Expression
 
 
-Expression = (
-    Number | Name | Member | Index | Call | Cast | Unary | Step | Binary | Choice | Assign
-)
+Expression = Number | Name | Member | Index | Call | Cast | Unary | Step | Binary | Choice | Assign
 
 
 @dataclass(frozen=True)

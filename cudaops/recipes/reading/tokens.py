@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
-class NotUnderstood(Exception):  # noqa: N818 - says what is the matter, like cudaops.errors
+class NotUnderstood(Exception):
     """The text says something this reader does not know; whoever asked must leave it alone."""
 
 
@@ -49,7 +49,7 @@ def without_comments(text: str) -> str:
 
 
 def split(text: str) -> tuple[Token, ...]:
-    """Tokens of `text`. Raises NotUnderstood for strings, odd characters and `#if` inside a body."""
+    """Tokens of `text`. Raises NotUnderstood for strings, odd characters and `#if` in a body."""
     plain = without_comments(text)
     for found in _DIRECTIVE.finditer(plain):
         if found[1] not in _HARMLESS:
@@ -93,7 +93,9 @@ def _macro(parts: re.Match[str]) -> Macro | None:
 
 
 def expand(
-    tokens: tuple[Token, ...], macros: Mapping[str, Macro | None], hidden: frozenset[str] = frozenset()
+    tokens: tuple[Token, ...],
+    macros: Mapping[str, Macro | None],
+    hidden: frozenset[str] = frozenset(),
 ) -> tuple[Token, ...]:
     """`tokens` with macros replaced. Raises NotUnderstood where a used name has two meanings."""
     result: list[Token] = []
@@ -141,9 +143,7 @@ def _arguments(tokens: tuple[Token, ...], at: int) -> tuple[list[tuple[Token, ..
     raise NotUnderstood("a macro call without its end")
 
 
-def _substitute(
-    macro: Macro, arguments: list[tuple[Token, ...]], name: str
-) -> tuple[Token, ...]:
+def _substitute(macro: Macro, arguments: list[tuple[Token, ...]], name: str) -> tuple[Token, ...]:
     parameters = macro.parameters or ()
     if len(parameters) != len(arguments) and not (not parameters and arguments == [()]):
         raise NotUnderstood(f"{name} called with {len(arguments)} arguments")

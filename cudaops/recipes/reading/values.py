@@ -9,9 +9,10 @@ from cudaops.recipes.affine import Polynomial, Symbol, number
 from cudaops.recipes.reading.tokens import NotUnderstood
 
 RANK = {
-    "bool": 0, "int": 1, "unsigned": 2, "long long": 3, "unsigned long long": 4, "float": 5, "double": 6,
+    "bool": 0, "int": 1, "unsigned": 2, "long long": 3, "unsigned long long": 4, "float": 5,
+    "double": 6,
 }  # fmt: skip
-"""Arithmetic types in the order of the usual arithmetic conversions (C++ [expr.arith.conv], LP64)."""
+"""Arithmetic types in the order of the usual conversions (C++ [expr.arith.conv], LP64)."""
 
 INTEGERS = frozenset({"int", "unsigned", "long long", "unsigned long long"})
 FLOATS = frozenset({"float", "double"})
@@ -107,9 +108,7 @@ class Reduced:
     type: str
 
 
-Value = (
-    Whole | Literal | Scalar | Pointer | Load | SharedLoad | Below | Apply | Carried | Reduced
-)
+Value = Whole | Literal | Scalar | Pointer | Load | SharedLoad | Below | Apply | Carried | Reduced
 
 
 def parts(value: Value) -> Iterator[Value]:

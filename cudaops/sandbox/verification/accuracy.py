@@ -57,7 +57,9 @@ def buffer_accuracy(
         gap = distance(result, wide)
         own_l2, own_max = own.relative_l2, own.max_abs
         bound_l2 = max_error_factor * max(own_l2, roundoff)
-    bound_max = MAX_ERROR_FACTOR_EXTRA * max(max_error_factor * own_max, bound_l2 * max(gap.scale, own_max))
+    bound_max = MAX_ERROR_FACTOR_EXTRA * max(
+        max_error_factor * own_max, bound_l2 * max(gap.scale, own_max)
+    )
     special = distance(result, baseline).non_finite_mismatches
     passed = gap.relative_l2 <= bound_l2 and gap.max_abs <= bound_max and special == 0
     numbers = {
@@ -68,12 +70,16 @@ def buffer_accuracy(
         f"{name}_max_abs_bound": bound_max,
         f"{name}_non_finite_mismatches": float(special),
     }
-    return BufferAccuracy(passed, _describe(name, gap.relative_l2, own_l2, bound_l2, special), numbers)
+    return BufferAccuracy(
+        passed, _describe(name, gap.relative_l2, own_l2, bound_l2, special), numbers
+    )
 
 
 def _describe(name: str, l2: float, own: float, bound: float, special: int) -> str:
     text = f"{name}: relative L2 error {l2:.1e} (baseline's own {own:.1e}, allowed {bound:.1e})"
-    return text + (f", {special} elements not finite where the baseline is or the reverse" if special else "")
+    return text + (
+        f", {special} elements not finite where the baseline is or the reverse" if special else ""
+    )
 
 
 def exact_accuracy(

@@ -61,4 +61,8 @@ def all_finite(values: Array) -> bool:
 
 def is_small_integers(values: Array, limit: float) -> bool:
     """Whether every value is an integer no larger than `limit`: arithmetic on it was exact."""
-    return bool(np.isfinite(values).all() and (np.abs(values) <= limit).all() and (values == np.rint(values)).all())
+    return bool(
+        np.isfinite(values).all()
+        and (np.abs(values) <= limit).all()
+        and (values == np.rint(values)).all()
+    )

@@ -9,7 +9,12 @@ import numpy as np
 
 from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.verification.arrays import element_count, read_array, write_array, write_widened
+from cudaops.sandbox.verification.arrays import (
+    element_count,
+    read_array,
+    write_array,
+    write_widened,
+)
 
 CaseKind = Literal["captured", "signed", "positive", "scaled", "permuted", "exact"]
 
@@ -31,7 +36,9 @@ def has_floating_input(workload: Workload) -> bool:
     return any(a.element in FLOATING and a.role != "out" for a in workload.allocations)
 
 
-def build_case(workload: Workload, kind: CaseKind, seed: int, folder: Path, poison: int) -> InputSet:
+def build_case(
+    workload: Workload, kind: CaseKind, seed: int, folder: Path, poison: int
+) -> InputSet:
     """Write the contents of one case under `folder` and describe them.
 
     `out` buffers are filled with `poison` (0-255). Floating buffers that are read get new values;
@@ -49,11 +56,19 @@ def build_case(workload: Workload, kind: CaseKind, seed: int, folder: Path, pois
 
 
 def _contents(
-    workload: Workload, allocation: Allocation, kind: CaseKind, generator: np.random.Generator, folder: Path
+    workload: Workload,
+    allocation: Allocation,
+    kind: CaseKind,
+    generator: np.random.Generator,
+    folder: Path,
 ) -> Path:
     captured = before_path(workload, allocation)
     floating = allocation.element in FLOATING
-    if kind == "captured" or (not floating and kind != "permuted") or allocation.element == "opaque":
+    if (
+        kind == "captured"
+        or (not floating and kind != "permuted")
+        or allocation.element == "opaque"
+    ):
         return captured
     count = element_count(allocation.size_bytes, allocation.element)
     if kind == "signed":

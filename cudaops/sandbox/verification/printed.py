@@ -40,7 +40,9 @@ def compare_printed(expected: str, actual: str, rtol: float) -> PrintedCompariso
         if TIME_LINE.search(want):
             continue
         if NUMBER.sub("#", want) != NUMBER.sub("#", got):
-            return PrintedComparison(False, f"prints {got!r} where it should print {want!r}", compared, math.inf)
+            return PrintedComparison(
+                False, f"prints {got!r} where it should print {want!r}", compared, math.inf
+            )
         for a, b in zip(NUMBER.findall(want), NUMBER.findall(got), strict=True):
             compared += 1
             difference = _relative_difference(a, b)

@@ -87,7 +87,12 @@ class ReferenceBuilder:
     """Runs the baseline on every case of one workload."""
 
     def __init__(
-        self, executor: Executor, baseline: Baseline, workload: Workload, folder: Path, timeout_s: float
+        self,
+        executor: Executor,
+        baseline: Baseline,
+        workload: Workload,
+        folder: Path,
+        timeout_s: float,
     ) -> None:
         self._executor = executor
         self._baseline = baseline
@@ -99,12 +104,16 @@ class ReferenceBuilder:
     def captured(self) -> Reference:
         """The case the program itself ran; the baseline's result is the captured one."""
         inputs = build_case(self._workload, "captured", 0, self._folder / "captured", 0xFF)
-        outputs = {a.index: str(Path(self._workload.folder) / a.after) for a in self._workload.allocations}
+        outputs = {
+            a.index: str(Path(self._workload.folder) / a.after) for a in self._workload.allocations
+        }
         return self._with_wide("captured", inputs, outputs)
 
     def perturbed(self, seed: int) -> Reference | None:
         """The first perturbed case on which the baseline itself stays finite; None without one."""
-        kinds: Sequence[CaseKind] = PERTURBED_KINDS if has_floating_input(self._workload) else ("permuted",)
+        kinds: Sequence[CaseKind] = (
+            PERTURBED_KINDS if has_floating_input(self._workload) else ("permuted",)
+        )
         for kind in kinds:
             inputs = build_case(self._workload, kind, seed, self._folder / kind, 0x5A)
             outputs = self._run_baseline(kind, inputs)
@@ -124,12 +133,19 @@ class ReferenceBuilder:
     def _run_baseline(self, name: str, inputs: InputSet) -> dict[int, str] | None:
         target = self._folder / name / "baseline"
         ran = self._executor.run(
-            self._baseline.plain, self._workload, self._plan, inputs, target, timeout_s=self._timeout_s
+            self._baseline.plain,
+            self._workload,
+            self._plan,
+            inputs,
+            target,
+            timeout_s=self._timeout_s,
         )
         return None if isinstance(ran, Misbehaved) else ran.outputs
 
     def _finite(self, outputs: dict[int, str]) -> bool:
-        floating = [a for a in self._workload.allocations if a.element in FLOATING and a.role != "in"]
+        floating = [
+            a for a in self._workload.allocations if a.element in FLOATING and a.role != "in"
+        ]
         return all(all_finite(read_array(outputs[a.index], a.element)) for a in floating)
 
     def _with_wide(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
@@ -141,10 +157,17 @@ class ReferenceBuilder:
         wide_inputs = widen(self._workload, inputs, self._folder / kind)
         target = self._folder / kind / "widened"
         ran = self._executor.run(
-            self._baseline.widened, self._workload, self._plan, wide_inputs, target, timeout_s=self._timeout_s
+            self._baseline.widened,
+            self._workload,
+            self._plan,
+            wide_inputs,
+            target,
+            timeout_s=self._timeout_s,
         )
         if isinstance(ran, Misbehaved):
-            return Reference(kind, inputs, outputs, None, f"the widened baseline failed: {ran.message}")
+            return Reference(
+                kind, inputs, outputs, None, f"the widened baseline failed: {ran.message}"
+            )
         return Reference(kind, inputs, outputs, ran.outputs)
 
 
@@ -158,7 +181,12 @@ def confirm_reproduces(
     """
     contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
     ran = executor.run(
-        baseline, workload, baseline_plan(workload), InputSet(contents=contents), folder, timeout_s=timeout_s
+        baseline,
+        workload,
+        baseline_plan(workload),
+        InputSet(contents=contents),
+        folder,
+        timeout_s=timeout_s,
     )
     if isinstance(ran, Misbehaved):
         raise InputError(

@@ -70,9 +70,13 @@ class Verifier:
         """Every correctness gate, stopping at the first that fails."""
         steps: tuple[Callable[[Sequence[Subject]], Gate], ...] = (
             self._checker,
-            lambda s: self._case_gate("correctness_captured", s, lambda o: o.captured, buffer_accuracy),
+            lambda s: self._case_gate(
+                "correctness_captured", s, lambda o: o.captured, buffer_accuracy
+            ),
             lambda s: self._case_gate("correctness_exact", s, lambda o: o.exact, exact_accuracy),
-            lambda s: self._case_gate("correctness_perturbed", s, lambda o: o.perturbed, buffer_accuracy),
+            lambda s: self._case_gate(
+                "correctness_perturbed", s, lambda o: o.perturbed, buffer_accuracy
+            ),
             self._repeat,
             self._unchanged_inputs,
         )
@@ -87,7 +91,9 @@ class Verifier:
 
     def _checker(self, subjects: Sequence[Subject]) -> Gate:
         """Bounds, races and divergent barriers, found by construction on the smallest workload."""
-        subject = min(subjects, key=lambda s: s.oracle.workload.grid.volume * s.oracle.workload.block.volume)
+        subject = min(
+            subjects, key=lambda s: s.oracle.workload.grid.volume * s.oracle.workload.block.volume
+        )
         ran = self._run(subject, subject.oracle.captured.inputs, "checker", check="full")
         if isinstance(ran, Misbehaved):
             return self._failed("checker", ran)
@@ -108,7 +114,9 @@ class Verifier:
         for subject in subjects:
             reference = choose(subject.oracle)
             if reference is None:
-                text = "the baseline itself is not finite on any such inputs, so nothing was compared"
+                text = (
+                    "the baseline itself is not finite on any such inputs, so nothing was compared"
+                )
                 return Gate(name=name, passed=False, summary=text)
             ran = self._run(subject, reference.inputs, name)
             if isinstance(ran, Misbehaved):
@@ -123,8 +131,10 @@ class Verifier:
         for subject in subjects:
             reference = subject.oracle.captured
             for poison in REPEAT_POISONS:
-                poisoned = {index: poison for index in reference.inputs.poison}
-                inputs = reference.inputs.model_copy(update={"poison": poisoned, "scratch_poison": poison})
+                poisoned = dict.fromkeys(reference.inputs.poison, poison)
+                inputs = reference.inputs.model_copy(
+                    update={"poison": poisoned, "scratch_poison": poison}
+                )
                 ran = self._run(subject, inputs, f"repeat_{poison:02x}")
                 if isinstance(ran, Misbehaved):
                     return self._failed("repeat", ran)
@@ -134,10 +144,14 @@ class Verifier:
     def _unchanged_inputs(self, subjects: Sequence[Subject]) -> Gate:
         if self._changed:
             names = ", ".join(sorted(set(self._changed)))
-            return Gate(name="unchanged_inputs", passed=False, summary=f"wrote to its input {names}")
+            return Gate(
+                name="unchanged_inputs", passed=False, summary=f"wrote to its input {names}"
+            )
         summary = "every input buffer holds what it held before"
         numbers = {"runs_checked": float(self._input_checks)}
-        return Gate(name="unchanged_inputs", passed=self._input_checks > 0, summary=summary, numbers=numbers)
+        return Gate(
+            name="unchanged_inputs", passed=self._input_checks > 0, summary=summary, numbers=numbers
+        )
 
     def _compare(
         self, subject: Subject, ran: Ran, reference: Reference, accuracy: Accuracy
@@ -151,7 +165,9 @@ class Verifier:
             if a.role != "in"
         ]
 
-    def _run(self, subject: Subject, inputs: InputSet, name: str, check: Check = "none") -> Ran | Misbehaved:
+    def _run(
+        self, subject: Subject, inputs: InputSet, name: str, check: Check = "none"
+    ) -> Ran | Misbehaved:
         workload = subject.oracle.workload
         return self._executor.run(
             subject.compiled,
@@ -169,10 +185,14 @@ class Verifier:
         return Gate(name=name, passed=False, summary=f"{where}{misbehaved.message}")
 
 
-def _accuracy_gate(name: GateName, found: Sequence[BufferAccuracy], kinds: Iterable[CaseKind]) -> Gate:
+def _accuracy_gate(
+    name: GateName, found: Sequence[BufferAccuracy], kinds: Iterable[CaseKind]
+) -> Gate:
     """One gate over all buffers of all workloads; no buffer at all is a failure."""
     if not found:
-        return Gate(name=name, passed=False, summary="the kernel changes no buffer, so nothing was compared")
+        return Gate(
+            name=name, passed=False, summary="the kernel changes no buffer, so nothing was compared"
+        )
     numbers: dict[str, float] = {}
     for accuracy in found:
         for key, value in accuracy.numbers.items():

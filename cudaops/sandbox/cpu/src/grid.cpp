@@ -1,5 +1,4 @@
 // All blocks of a launch over the worker threads, and the checks a driver makes before it launches.
-#include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -45,16 +44,6 @@ struct Pool {
 static Pool* pool = nullptr;
 static std::mutex launch_lock;
 
-static int find_segment(dl_phdr_info* info, size_t, void* raw) {
-  auto* w = static_cast<Worker*>(raw);
-  for (int i = 0; i < info->dlpi_phnum; ++i)
-    if (info->dlpi_phdr[i].p_type == PT_TLS) {
-      w->shared_low = static_cast<char*>(info->dlpi_tls_data);
-      w->shared_high = w->shared_low + info->dlpi_phdr[i].p_memsz;
-    }
-  return 1;  // the first object is the program itself
-}
-
 static Worker* make_worker(int index) {
   auto* w = new Worker;
   w->index = index;
@@ -63,7 +52,8 @@ static Worker* make_worker(int index) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (stacks == MAP_FAILED) stop("infrastructure", nullptr, "no address space for the stacks of a block's threads");
   w->stacks = static_cast<char*>(stacks);
-  dl_iterate_phdr(&find_segment, w);
+  w->shared_low = cudaops_shared_begin + shared_marker;
+  w->shared_high = cudaops_shared_end;
   return w;
 }
 

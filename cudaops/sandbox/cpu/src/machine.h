@@ -9,6 +9,10 @@
 #include "cudaops/context.h"
 #include "cudaops/launch.h"
 
+extern "C" {
+extern __thread char cudaops_shared_begin[], cudaops_shared_end[];
+}
+
 namespace cudaops {
 
 constexpr unsigned max_threads = 1024;         // of a block, every compute capability since 2.0
@@ -65,14 +69,15 @@ struct Worker {
   int count_now = 0, any_now = 0, all_now = 1, count_then = 0, any_then = 0, all_then = 1;
   Warp warps[max_threads / 32];
 
-  char *shared_low = nullptr, *shared_high = nullptr;  // this worker's thread-local segment
+  char *shared_low = nullptr, *shared_high = nullptr;  // this worker's static shared arrays
 #ifdef CUDAOPS_INSTRUMENTED
-  struct Shadow* shadow = nullptr;
+  struct Shadow *shadow = nullptr, *dynamic_shadow = nullptr;
   uint64_t stamp = 1, block_stamp = 1;
 #endif
 };
 
 extern __thread Worker* worker;
+constexpr unsigned shared_marker = 16;  // bytes of the variables linked around the author's
 
 enum class Memory : unsigned char { Device, Managed, Pinned };
 
@@ -127,6 +132,9 @@ void checker_block_begin(Worker& w);
 void checker_block_end(Worker& w);
 void checker_barrier(Worker& w, unsigned exited);
 void checker_warp(Worker& w, Warp& warp, unsigned members);
+extern bool trace_on;
+void trace_regions();
+void trace_finish();
 #endif
 
 }  // namespace cudaops

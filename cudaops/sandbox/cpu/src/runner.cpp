@@ -56,7 +56,7 @@ class Runner {
       else if (verb == "launch") launch_line(words);
       else if (verb == "value") value(words);
       else if (verb == "shared") { size_t n; words >> n; allow_unit_shared(n); }
-      else if (verb == "blocks") { unsigned long long b; only_selected_blocks = true; while (words >> b) selected_blocks.push_back(b); }
+      else if (verb == "blocks") blocks(words);
       else if (verb == "dump" || verb == "gdump") dumps_.push_back(line);
       else bad("unknown line in the specification: " + line);
     }
@@ -64,7 +64,16 @@ class Runner {
 
   void run() {
     poison_shared_memory = launches_must_be_valid = true;
-    for (Step& step : steps_) {
+#ifdef CUDAOPS_INSTRUMENTED
+    trace_regions();
+#endif
+    for (int number = 0; number < (int)steps_.size(); ++number) {
+      if (restricted_ >= 0 && number > restricted_) break;  // nobody looks at what comes later
+      Step& step = steps_[number];
+      only_selected_blocks = restricts_ && (restricted_ < 0 || restricted_ == number);
+#ifdef CUDAOPS_INSTRUMENTED
+      trace_on = only_selected_blocks;
+#endif
       Entry* entry = find(step.entry);
       if ((int)step.values.size() != entry->count)
         stop("launch_refused", nullptr, "%s takes %d arguments, the launch gives %zu", entry->kernel, entry->count,
@@ -76,6 +85,9 @@ class Runner {
       call.shared_bytes = step.shared_bytes;
       entry->run(*entry, call, step.values.data());
     }
+#ifdef CUDAOPS_INSTRUMENTED
+    trace_finish();
+#endif
   }
 
   void dump() {
@@ -124,6 +136,14 @@ class Runner {
       done += (size_t)n;
     }
     close(fd);
+  }
+
+  // "blocks LAUNCH B B B": this launch (-1: every one) runs these blocks only.
+  void blocks(std::istringstream& words) {
+    unsigned long long b;
+    words >> restricted_;
+    restricts_ = true;
+    while (words >> b) selected_blocks.push_back(b);
   }
 
   uintptr_t reserve(size_t size, int number) {
@@ -217,6 +237,8 @@ class Runner {
     close(fd);
   }
 
+  bool restricts_ = false;
+  int restricted_ = -1;
   std::map<int, uintptr_t> at_;
   std::map<int, size_t> size_;
   std::map<std::string, uintptr_t> scratch_;

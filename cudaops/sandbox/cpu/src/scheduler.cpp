@@ -77,7 +77,7 @@ static void complete(Worker& w, unsigned warp_index, int group_index, unsigned m
   Group group = warp.group[group_index];
   warp.group[group_index] = warp.group[--warp.groups];
 #ifdef CUDAOPS_INSTRUMENTED
-  checker_warp(w, warp, members);
+  if (group.kind != Collective::Active) checker_warp(w, warp, members);
 #endif
   unsigned votes = 0;
   for (unsigned left = members; left; left &= left - 1) {
@@ -217,20 +217,7 @@ static void index_threads(Worker& w, dim3 block) {
 
 // Shared memory of a new block holds nothing that a right kernel could use.
 static void poison_shared(Worker& w) {
-  char* holes[][2] = {
-      {(char*)&threadIdx, (char*)(&threadIdx + 1)}, {(char*)&blockIdx, (char*)(&blockIdx + 1)},
-      {(char*)&blockDim, (char*)(&blockDim + 1)},   {(char*)&gridDim, (char*)(&gridDim + 1)},
-      {(char*)&worker, (char*)(&worker + 1)},
-      {cudaops_dynamic_shared, cudaops_dynamic_shared + dynamic_shared_room}};
-  for (auto& a : holes)
-    for (auto& b : holes)
-      if (a[0] < b[0]) std::swap(a[0], b[0]), std::swap(a[1], b[1]);
-  char* high = w.shared_high;
-  for (auto& hole : holes) {
-    if (hole[1] < high) std::memset(hole[1], 0xff, (size_t)(high - hole[1]));
-    high = hole[0];
-  }
-  if (w.shared_low < high) std::memset(w.shared_low, 0xff, (size_t)(high - w.shared_low));
+  std::memset(w.shared_low, 0xff, (size_t)(w.shared_high - w.shared_low));
   std::memset(cudaops_dynamic_shared, 0xff, w.call->shared_bytes);
 }
 

@@ -13,6 +13,10 @@ extern __thread uint3 blockIdx CUDAOPS_TLS;
 extern __thread dim3 blockDim CUDAOPS_TLS;
 extern __thread dim3 gridDim CUDAOPS_TLS;
 static constexpr int warpSize = 32;
+// One block of bytes a worker serves every `extern __shared__` array.
+extern "C" {
+extern __thread char cudaops_dynamic_shared[] CUDAOPS_TLS;
+}
 
 void __syncthreads();
 int __syncthreads_count(int predicate);

@@ -26,7 +26,5 @@
 #define CUDARTAPI
 #define CUDART_CB
 
-// One thread-local block of bytes serves every dynamic shared array: the asm label makes the
-// author's name another name of it, at function and at namespace scope.
-#define CUDAOPS_DYNAMIC_SHARED(T, name) \
-  extern __thread T name[] __asm__("cudaops_dynamic_shared") CUDAOPS_TLS
+// Intake puts this into the function that uses the array.
+#define CUDAOPS_DYNAMIC_SHARED(T, name) T* const name = reinterpret_cast<T*>(cudaops_dynamic_shared)

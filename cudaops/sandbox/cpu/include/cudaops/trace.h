@@ -91,7 +91,7 @@ class Recorder {
         const std::uint32_t index = site(pc, space, size, write, atomic);
         ++sites_[index].accesses;
         auto& stored = threads_[thread];
-        if (stored.size() < kMaxStored && looked_at(epoch)) {
+        if (stored.size() < kMaxStored && (looked_at(epoch) || !sites_[index].kept)) {
             stored.push_back({address, index});
         } else if (space == Space::global) {
             touch(address / kSectorBytes, write || atomic);

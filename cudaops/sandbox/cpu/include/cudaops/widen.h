@@ -2,6 +2,9 @@
 // float (design D3). Included after every system header.
 #pragma once
 
+#define CUDAOPS_WIDENED 1
+#include "cudaops/half.h"
+
 #define float double
 #define float1 double1
 #define float2 double2

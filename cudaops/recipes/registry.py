@@ -1,0 +1,93 @@
+"""All recipes, and what they propose for one kernel and verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+
+from cudaops.domain.profile import Verdict
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import Workload
+from cudaops.errors import PlanError
+from cudaops.program.plans import resolve
+from cudaops.recipes.base import Recipe
+from cudaops.recipes.geometry import GeometryRecipe
+from cudaops.recipes.matmul import MatmulRecipe
+from cudaops.recipes.transpose import TransposeRecipe
+
+RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe(), GeometryRecipe())
+"""In order of what they usually gain."""
+
+
+def propose(
+    program: Program,
+    kernel: Kernel,
+    workloads: Sequence[Workload],
+    verdict: Verdict | None,
+    tried: Collection[str] = (),
+) -> tuple[Rewrite, ...]:
+    """Rewrites not tried yet: those that relieve the verdict first, then in RECIPES' order.
+
+    `tried` holds ids of Rewrites, tuned or not, or `source_key`s; either keeps all tunings out.
+    """
+    subtype = verdict.subtype if verdict else ""
+    ordered = sorted(RECIPES, key=lambda recipe: subtype not in recipe.relieves)
+    found = (
+        rewrite
+        for recipe in ordered
+        for rewrite in recipe.propose(program, kernel, workloads, verdict)
+    )
+    return tuple(rewrite for rewrite in found if not _was_tried(rewrite, tried))
+
+
+def seeds(rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
+    """Tune values to measure first; the defaults alone for a rewrite that is no recipe's."""
+    recipe = _recipe_of(rewrite)
+    return recipe.seeds(rewrite) if recipe else ({},)
+
+
+def refusal(rewrite: Rewrite, kernel: Kernel, workloads: Sequence[Workload]) -> str | None:
+    """Why these tune values cannot be used on any workload, known without compiling.
+
+    None where they may. For the tuner's `feasible`.
+    """
+    recipe = _recipe_of(rewrite)
+    reason = recipe.refusal(rewrite) if recipe else None
+    if reason is not None:
+        return reason
+    unmet = ""
+    for workload in workloads:
+        try:
+            plan = resolve(rewrite, kernel, workload)
+        except PlanError as error:
+            return str(error)
+        if plan.applicable:
+            return None
+        unmet = f"@requires {plan.unmet} does not hold"
+    return unmet or None
+
+
+def source_key(rewrite: Rewrite) -> str:
+    """12 hex digits over the source alone: the same for all tunings of one rewrite."""
+    return hashlib.sha256(rewrite.source.encode()).hexdigest()[:12]
+
+
+def _recipe_of(rewrite: Rewrite) -> Recipe | None:
+    name = rewrite.proposer.removeprefix("recipe:")
+    return next((recipe for recipe in RECIPES if recipe.name == name), None)
+
+
+def _was_tried(rewrite: Rewrite, tried: Collection[str]) -> bool:
+    """Whether any tuning of it was; the tunings of a recipe are few enough to list."""
+    known = frozenset(tried)
+    if not known:
+        return False
+    if source_key(rewrite) in known:
+        return True
+    names = [t.name for t in rewrite.plan.tune]
+    tunings = itertools.product(*(t.values for t in rewrite.plan.tune))
+    return any(
+        rewrite.tuned_with(dict(zip(names, values, strict=True))).id in known for values in tunings
+    )

@@ -1,0 +1,102 @@
+// cooperative_groups as far as blocks, tiles of a warp and coalesced threads go. A grid group is not
+// offered: blocks run one after another on the workers and cannot wait for each other.
+#pragma once
+#include "cudaops/cuda.h"
+
+namespace cooperative_groups {
+
+class thread_block {
+ public:
+  static void sync() { __syncthreads(); }
+  static unsigned size() { return blockDim.x * blockDim.y * blockDim.z; }
+  static unsigned num_threads() { return size(); }
+  static unsigned thread_rank() {
+    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  }
+  static dim3 group_index() { return dim3(blockIdx); }
+  static dim3 thread_index() { return dim3(threadIdx); }
+  static dim3 group_dim() { return blockDim; }
+  static dim3 dim_threads() { return blockDim; }
+};
+using thread_group = thread_block;
+__attribute__((always_inline)) inline thread_block this_thread_block() { return thread_block(); }
+
+// Lanes that act together: the mask names them, ranks count within it.
+class lane_group {
+ public:
+  explicit lane_group(unsigned mask) : mask_(mask) {}
+  CUDAOPS_INLINE void sync() const { __syncwarp(mask_); }
+  unsigned size() const { return __builtin_popcount(mask_); }
+  unsigned num_threads() const { return size(); }
+  unsigned thread_rank() const { return __builtin_popcount(mask_ & ((1u << cudaops::lane()) - 1)); }
+  template <class T>
+  CUDAOPS_INLINE T shfl(T value, unsigned rank) const { return cudaops::shuffle(mask_, value, lane_of(rank)); }
+  template <class T>
+  CUDAOPS_INLINE T shfl_down(T value, unsigned delta) const {
+    unsigned rank = thread_rank() + delta;
+    return cudaops::shuffle(mask_, value, lane_of(rank < size() ? rank : thread_rank()));
+  }
+  template <class T>
+  CUDAOPS_INLINE T shfl_up(T value, unsigned delta) const {
+    unsigned rank = thread_rank();
+    return cudaops::shuffle(mask_, value, lane_of(rank >= delta ? rank - delta : rank));
+  }
+  template <class T>
+  CUDAOPS_INLINE T shfl_xor(T value, unsigned bits) const {
+    unsigned rank = thread_rank() ^ bits;
+    return cudaops::shuffle(mask_, value, lane_of(rank < size() ? rank : thread_rank()));
+  }
+  CUDAOPS_INLINE int any(int predicate) const { return __any_sync(mask_, predicate); }
+  CUDAOPS_INLINE int all(int predicate) const { return __all_sync(mask_, predicate); }
+  CUDAOPS_INLINE unsigned ballot(int predicate) const { return packed(__ballot_sync(mask_, predicate)); }
+  unsigned mask() const { return mask_; }
+
+ private:
+  unsigned lane_of(unsigned rank) const {
+    unsigned left = mask_;
+    for (unsigned i = 0; i < rank && left; ++i) left &= left - 1;
+    return left ? __builtin_ctz(left) : cudaops::lane();
+  }
+  unsigned packed(unsigned votes) const {
+    unsigned result = 0, rank = 0;
+    for (unsigned left = mask_; left; left &= left - 1, ++rank)
+      if (votes & (left & -left)) result |= 1u << rank;
+    return result;
+  }
+  unsigned mask_;
+};
+
+template <unsigned Size>
+class thread_block_tile : public lane_group {
+  static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads here");
+
+ public:
+  thread_block_tile()
+      : lane_group((Size == 32 ? ~0u : (1u << (Size & 31)) - 1) << (cudaops::lane() & ~(Size - 1))) {}
+  static constexpr unsigned size() { return Size; }
+  static constexpr unsigned num_threads() { return Size; }
+  static unsigned thread_rank() { return cudaops::lane() & (Size - 1); }
+  static unsigned meta_group_size() { return (thread_block::size() + Size - 1) / Size; }
+  static unsigned meta_group_rank() { return thread_block::thread_rank() / Size; }
+};
+using coalesced_group = lane_group;
+
+template <unsigned Size, class Parent>
+thread_block_tile<Size> tiled_partition(const Parent&) { return thread_block_tile<Size>(); }
+CUDAOPS_INLINE coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+template <class Group>
+CUDAOPS_INLINE void sync(const Group& group) { group.sync(); }
+
+template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
+template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
+template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
+
+// Every thread gets the combination of all values, in rank order.
+template <class Group, class T, class Combine>
+CUDAOPS_INLINE T reduce(const Group& group, T value, Combine combine) {
+  T result = group.shfl(value, 0);
+  for (unsigned rank = 1; rank < group.size(); ++rank) result = combine(result, group.shfl(value, rank));
+  return result;
+}
+
+}  // namespace cooperative_groups

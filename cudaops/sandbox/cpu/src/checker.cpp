@@ -1,0 +1,336 @@
+// Every access of an instrumented kernel: g++ calls these functions for -fsanitize=thread, and no
+// sanitizer library is linked. Finds accesses outside allocations and shared arrays always; races on
+// shared memory, divergent barriers and reads of unwritten shared memory under CUDAOPS_CHECK=full.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "machine.h"
+#ifdef CUDAOPS_TRACE
+#include "cudaops/trace.h"
+#include "cudaops/trace_report.h"
+#endif
+
+namespace cudaops {
+
+// What happened last to one byte of shared memory. A stamp names an interval between barriers of one
+// block; a clock counts the warp operations that its lane had been through.
+struct Shadow {
+  uint64_t write_stamp, read_stamp;
+  const void *write_pc, *read_pc;
+  uint32_t write_clock, read_clock, other_clock;
+  uint16_t writer, reader, other_reader;
+  bool atomic_write, has_other;
+};
+
+enum class Depth { None, Memory, Full };
+static Depth depth() {
+  static const Depth chosen = [] {
+    const char* text = option("CUDAOPS_CHECK");
+    if (!text) return Depth::Memory;
+    return !strcmp(text, "full") ? Depth::Full : !strcmp(text, "none") ? Depth::None : Depth::Memory;
+  }();
+  return chosen;
+}
+
+bool trace_on = false;  // the launch that is traced is running
+
+static std::mutex finding_lock;
+static std::set<std::pair<const void*, const void*>> found_races, found_barriers, found_reads;
+
+static bool first_time(std::set<std::pair<const void*, const void*>>& seen, const void* a, const void* b) {
+  std::lock_guard<std::mutex> hold(finding_lock);
+  return seen.size() < 64 && seen.insert({a, b}).second;
+}
+
+static void name_thread(char* text, size_t size, const Worker& w, unsigned t) {
+  const uint3& i = w.index_of[t];
+  snprintf(text, size, "thread (%u,%u,%u)", i.x, i.y, i.z);
+}
+
+// Whether an access of thread `then`, made at `clock`, comes before what the current thread does now.
+static bool ordered(const Worker& w, unsigned then, uint32_t clock) {
+  if (then == w.current) return true;
+  if (then >> 5 != w.current >> 5) return false;
+  return w.warps[then >> 5].known[w.current & 31][then & 31] > clock;
+}
+
+static void race(const Worker& w, unsigned then, const void* then_pc, bool then_wrote, bool writes, const void* pc,
+                 bool atomic) {
+  if (!first_time(found_races, pc, then_pc)) return;
+  char here[64], there[64];
+  name_thread(here, sizeof here, w, w.current);
+  name_thread(there, sizeof there, w, then);
+  warn("shared_race", pc, then_pc,
+       "%s%s by %s of shared memory that %s %s at @OTHER@ with no barrier between them, block (%u,%u,%u)",
+       atomic ? "atomic " : "", writes ? "write" : "read", here, there, then_wrote ? "writes" : "reads", blockIdx.x,
+       blockIdx.y, blockIdx.z);
+}
+
+static bool in_dynamic(const char* a) {
+  return a >= cudaops_dynamic_shared && a < cudaops_dynamic_shared + dynamic_shared_room;
+}
+static bool in_shared(const Worker& w, const char* a) { return (a >= w.shared_low && a < w.shared_high) || in_dynamic(a); }
+
+static void check_races(Worker& w, char* address, unsigned size, bool write, bool atomic, const void* pc) {
+  unsigned t = w.current;
+  uint32_t clock = w.warps[t >> 5].clock[t & 31];
+  Shadow* shadow = in_dynamic(address) ? w.dynamic_shadow + (address - cudaops_dynamic_shared)
+                                       : w.shadow + (address - w.shared_low);
+  for (unsigned i = 0; i < size; ++i) {
+    Shadow& s = shadow[i];
+    if (s.write_stamp == w.stamp && !(atomic && s.atomic_write) && !ordered(w, s.writer, s.write_clock))
+      race(w, s.writer, s.write_pc, true, write, pc, atomic);
+    if (!write && !atomic && s.write_stamp < w.block_stamp && first_time(found_reads, pc, nullptr))
+      warn("uninitialised_read", pc, nullptr,
+           "reads shared memory that no thread of block (%u,%u,%u) has written", blockIdx.x, blockIdx.y, blockIdx.z);
+    if (write) {
+      if (s.read_stamp == w.stamp && !atomic) {
+        if (!ordered(w, s.reader, s.read_clock)) race(w, s.reader, s.read_pc, false, true, pc, atomic);
+        else if (s.has_other && !ordered(w, s.other_reader, s.other_clock))
+          race(w, s.other_reader, s.read_pc, false, true, pc, atomic);
+      }
+      s.write_stamp = w.stamp, s.write_pc = pc, s.write_clock = clock, s.writer = (uint16_t)t, s.atomic_write = atomic;
+    } else {
+      bool same_interval = s.read_stamp == w.stamp;
+      if (same_interval && s.reader != t) s.other_reader = s.reader, s.other_clock = s.read_clock, s.has_other = true;
+      if (!same_interval) s.has_other = false;
+      s.read_stamp = w.stamp, s.read_pc = pc, s.read_clock = clock, s.reader = (uint16_t)t;
+    }
+  }
+}
+
+static void check_shared(Worker& w, char* address, unsigned size, bool write, bool atomic, const void* pc) {
+  const char* verb = write ? "write" : "read";
+  char* end = in_dynamic(address) ? cudaops_dynamic_shared + w.call->shared_bytes : w.shared_high;
+  if (address + size > end) {
+    const char* which = in_dynamic(address) ? "dynamic" : "static";
+    stop("out_of_bounds", pc, "%s of %u bytes, %zu bytes past the end of %s shared memory (size %zu bytes)", verb, size,
+         (size_t)(address > end ? address - end : 0), which,
+         in_dynamic(address) ? w.call->shared_bytes : (size_t)(w.shared_high - w.shared_low));
+  }
+  if (depth() == Depth::Full) check_races(w, address, size, write, atomic, pc);
+}
+
+static bool in_global_variable(uintptr_t a) {
+  for (GlobalVariable* v = global_variables; v; v = v->next)
+    if (a >= (uintptr_t)v->address && a < (uintptr_t)v->address + v->size) return true;
+  return false;
+}
+
+static const Allocation* allocation_of(uintptr_t a) {
+  static __thread const Allocation* recent[4];
+  static __thread const Allocation* base;
+  static __thread unsigned turn;
+  if (base != allocations.data()) {  // allocations changed since: what is kept points nowhere
+    for (auto& r : recent) r = nullptr;
+    base = allocations.data();
+  }
+  for (auto* r : recent)
+    if (r && a >= r->low && a < r->high) return r;
+  const Allocation* found = allocation_around(a);
+  if (found) recent[turn++ & 3] = found;
+  return found;
+}
+
+static Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
+  const Allocation* found = allocation_of(a);
+  if (found) {
+    if (depth() != Depth::None && (a < found->begin || a + size > found->begin + found->size)) {
+      char place[256];
+      describe_place(place, sizeof place, a, size);
+      stop("out_of_bounds", pc, "%s%s of %u bytes, %s", atomic ? "atomic " : "", write ? "write" : "read", size, place);
+    }
+    return Space::Global;
+  }
+  if (in_shared(w, (const char*)a)) {
+    if (depth() != Depth::None) check_shared(w, (char*)a, size, write, atomic, pc);
+    return Space::Shared;
+  }
+  if (a < 1 << 16)
+    stop("out_of_bounds", pc, "%s of %u bytes through a null pointer (address %zu)", write ? "write" : "read", size,
+         (size_t)a);
+  return in_global_variable(a) ? Space::Program : Space::Host;
+}
+
+static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc) {
+  Worker* w = worker;
+  if (!w || !w->in_kernel) return;
+  auto a = (uintptr_t)p;
+  if (a - (uintptr_t)w->stacks < w->stack_stride * max_threads) return;  // the thread's own stack
+  Space space = classify_and_check(*w, a, size, write, atomic, pc);
+#ifdef CUDAOPS_TRACE
+  if (trace_on && space != Space::Host) {
+    trace::Space seen = space == Space::Global ? trace::Space::global
+                        : space == Space::Shared ? trace::Space::shared : trace::Space::other;
+    trace::access(w->current, w->interval, seen, a, size, write, atomic, pc);
+  }
+#else
+  (void)space;
+#endif
+}
+
+void note_atomic(const volatile void* address, unsigned size, const void* pc) {
+  access(const_cast<const void*>(address), size, true, true, pc);
+}
+
+static Shadow* make_shadow(size_t bytes) {
+  void* memory = mmap(nullptr, (bytes + 1) * sizeof(Shadow), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) stop("infrastructure", nullptr, "no memory to check shared accesses");
+  return static_cast<Shadow*>(memory);
+}
+
+void checker_block_begin(Worker& w) {
+  if (!w.shadow && depth() == Depth::Full) {
+    w.shadow = make_shadow((size_t)(w.shared_high - w.shared_low));
+    w.dynamic_shadow = make_shadow(dynamic_shared_room);
+  }
+  w.block_stamp = ++w.stamp;
+  if (depth() == Depth::Full)
+    for (unsigned i = 0; i * 32 < w.threads; ++i) {
+      std::memset(w.warps[i].clock, 0, sizeof w.warps[i].clock);
+      std::memset(w.warps[i].known, 0, sizeof w.warps[i].known);
+    }
+#ifdef CUDAOPS_TRACE
+  if (trace_on) trace::begin_block(w.block_linear, w.threads);
+#endif
+}
+
+void checker_block_end(Worker&) {
+#ifdef CUDAOPS_TRACE
+  if (trace_on) trace::end_block();
+#endif
+}
+
+void checker_barrier(Worker& w, unsigned exited) {
+  ++w.stamp;
+  if (depth() != Depth::Full) return;
+  const void* site = nullptr;
+  for (unsigned t = 0; t < w.threads; ++t) {
+    if (!(w.at_barrier[t >> 6] >> (t & 63) & 1)) continue;
+    if (!site) site = w.site[t];
+    if (w.site[t] != site && first_time(found_barriers, site, w.site[t]))
+      warn("divergent_barrier", site, w.site[t],
+           "threads of block (%u,%u,%u) wait here while others wait at the barrier at @OTHER@", blockIdx.x, blockIdx.y,
+           blockIdx.z);
+  }
+  if (exited && first_time(found_barriers, site, nullptr))
+    warn("divergent_barrier", site, nullptr, "%u of the %u threads of block (%u,%u,%u) ended without reaching this barrier",
+         exited, w.threads, blockIdx.x, blockIdx.y, blockIdx.z);
+}
+
+// The lanes of a warp operation learn of everything that any of them did or had learned before.
+void checker_warp(Worker&, Warp& warp, unsigned members) {
+  if (depth() != Depth::Full) return;
+  uint32_t merged[32] = {};
+  for (unsigned left = members; left; left &= left - 1) {
+    unsigned l = __builtin_ctz(left);
+    ++warp.clock[l];
+    for (unsigned j = 0; j < 32; ++j) merged[j] = std::max(merged[j], warp.known[l][j]);
+  }
+  for (unsigned left = members; left; left &= left - 1) merged[__builtin_ctz(left)] = warp.clock[__builtin_ctz(left)];
+  for (unsigned left = members; left; left &= left - 1)
+    std::memcpy(warp.known[__builtin_ctz(left)], merged, sizeof merged);
+}
+
+void trace_regions() {
+#ifdef CUDAOPS_TRACE
+  for (auto& a : allocations) trace::region(a.number, (const void*)a.begin, a.size);
+#endif
+}
+
+void trace_finish() {
+#ifdef CUDAOPS_TRACE
+  if (const char* path = option("CUDAOPS_TRACE_REPORT"))
+    if (!trace::report(path)) stop("infrastructure", nullptr, "cannot write the trace");
+#endif
+}
+
+}  // namespace cudaops
+
+#define CUDAOPS_PC __builtin_return_address(0)
+#define CUDAOPS_TSAN_SIZE(n)                                                                                     \
+  void __tsan_read##n(void* p) { cudaops::access(p, n, false, false, CUDAOPS_PC); }                              \
+  void __tsan_write##n(void* p) { cudaops::access(p, n, true, false, CUDAOPS_PC); }                              \
+  void __tsan_unaligned_read##n(void* p) { cudaops::access(p, n, false, false, CUDAOPS_PC); }                    \
+  void __tsan_unaligned_write##n(void* p) { cudaops::access(p, n, true, false, CUDAOPS_PC); }                    \
+  void __tsan_volatile_read##n(void* p) { cudaops::access(p, n, false, false, CUDAOPS_PC); }                     \
+  void __tsan_volatile_write##n(void* p) { cudaops::access(p, n, true, false, CUDAOPS_PC); }
+
+extern "C" {
+CUDAOPS_TSAN_SIZE(1)
+CUDAOPS_TSAN_SIZE(2)
+CUDAOPS_TSAN_SIZE(4)
+CUDAOPS_TSAN_SIZE(8)
+CUDAOPS_TSAN_SIZE(16)
+void __tsan_read_range(void* p, unsigned long n) { cudaops::access(p, (unsigned)n, false, false, CUDAOPS_PC); }
+void __tsan_write_range(void* p, unsigned long n) { cudaops::access(p, (unsigned)n, true, false, CUDAOPS_PC); }
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+#define CUDAOPS_TSAN_ATOMIC(bits, T)                                                                             \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {                                                       \
+    cudaops::access((const void*)p, sizeof(T), false, true, CUDAOPS_PC);                                         \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                 \
+  }                                                                                                              \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {                                                    \
+    cudaops::access((const void*)p, sizeof(T), true, true, CUDAOPS_PC);                                          \
+    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                    \
+  }                                                                                                              \
+  int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* c, T v, int, int) {                        \
+    cudaops::access((const void*)p, sizeof(T), true, true, CUDAOPS_PC);                                          \
+    return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                      \
+  }                                                                                                              \
+  int __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* c, T v, int, int) {                          \
+    cudaops::access((const void*)p, sizeof(T), true, true, CUDAOPS_PC);                                          \
+    return __atomic_compare_exchange_n(p, c, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                       \
+  }                                                                                                              \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T c, T v, int, int) {                              \
+    cudaops::access((const void*)p, sizeof(T), true, true, CUDAOPS_PC);                                          \
+    __atomic_compare_exchange_n(p, &c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
+    return c;                                                                                                    \
+  }
+#define CUDAOPS_TSAN_UPDATE(bits, T, name, builtin)                                                              \
+  T __tsan_atomic##bits##_##name(volatile T* p, T v, int) {                                                      \
+    cudaops::access((const void*)p, sizeof(T), true, true, CUDAOPS_PC);                                          \
+    return builtin(p, v, __ATOMIC_SEQ_CST);                                                                      \
+  }
+#define CUDAOPS_TSAN_ALL(bits, T)                                                                                \
+  CUDAOPS_TSAN_ATOMIC(bits, T)                                                                                   \
+  CUDAOPS_TSAN_UPDATE(bits, T, exchange, __atomic_exchange_n)                                                    \
+  CUDAOPS_TSAN_UPDATE(bits, T, fetch_add, __atomic_fetch_add)                                                    \
+  CUDAOPS_TSAN_UPDATE(bits, T, fetch_sub, __atomic_fetch_sub)                                                    \
+  CUDAOPS_TSAN_UPDATE(bits, T, fetch_and, __atomic_fetch_and)                                                    \
+  CUDAOPS_TSAN_UPDATE(bits, T, fetch_or, __atomic_fetch_or)                                                      \
+  CUDAOPS_TSAN_UPDATE(bits, T, fetch_xor, __atomic_fetch_xor)                                                    \
+  CUDAOPS_TSAN_UPDATE(bits, T, fetch_nand, __atomic_fetch_nand)
+CUDAOPS_TSAN_ALL(8, unsigned char)
+CUDAOPS_TSAN_ALL(16, unsigned short)
+CUDAOPS_TSAN_ALL(32, unsigned)
+CUDAOPS_TSAN_ALL(64, unsigned long)
+
+// Library copies that a kernel calls (--wrap).
+void* __real_memcpy(void*, const void*, size_t);
+void* __real_memset(void*, int, size_t);
+void* __real_memmove(void*, const void*, size_t);
+void* __wrap_memcpy(void* to, const void* from, size_t n) {
+  if (n) cudaops::access(from, (unsigned)n, false, false, CUDAOPS_PC), cudaops::access(to, (unsigned)n, true, false, CUDAOPS_PC);
+  return __real_memcpy(to, from, n);
+}
+void* __wrap_memmove(void* to, const void* from, size_t n) {
+  if (n) cudaops::access(from, (unsigned)n, false, false, CUDAOPS_PC), cudaops::access(to, (unsigned)n, true, false, CUDAOPS_PC);
+  return __real_memmove(to, from, n);
+}
+void* __wrap_memset(void* to, int value, size_t n) {
+  if (n) cudaops::access(to, (unsigned)n, true, false, CUDAOPS_PC);
+  return __real_memset(to, value, n);
+}
+}

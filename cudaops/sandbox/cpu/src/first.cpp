@@ -1,0 +1,5 @@
+// Linked before the author's object: its thread-local variables, which are the shared ones, begin here.
+extern "C" {
+extern __thread char cudaops_shared_begin[];
+__thread char cudaops_shared_begin[16];
+}

@@ -1,0 +1,189 @@
+"""The `cpu` executor: the author's source compiled by g++ against our model of CUDA's execution."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    ProgramOutcome,
+    Ran,
+    Unit,
+)
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Workload
+from cudaops.errors import PrerequisiteError
+from cudaops.sandbox.executors.base import Check, InputSet
+from cudaops.sandbox.executors.cpu_build import Built, as_compiled, build_unit
+from cudaops.sandbox.executors.cpu_program import ProgramRunner
+from cudaops.sandbox.executors.cpu_toolchain import Build, find_toolchain
+from cudaops.sandbox.executors.cpu_unit import Task, captured_inputs, run_task
+
+TRACE_REPORT = "trace.json"
+
+
+class CpuExecutor:
+    """Implements `Executor` on this machine's processor."""
+
+    name: Literal["cpu", "cuda", "remote"] = "cpu"
+    time_source: Literal["cuda_event", "modelled"] = "modelled"
+
+    def __init__(self, device: str, cache_folder: Path, workers: int | None = None) -> None:
+        self.device = device
+        self.cache = cache_folder.absolute()
+        self.workers = workers or len(os.sched_getaffinity(0))
+
+    def check_available(self) -> None:
+        """Raise PrerequisiteError where g++ or binutils are missing, with the command that installs them."""
+        find_toolchain()
+        for tool in ("addr2line", "nm"):
+            if shutil.which(tool) is None:
+                raise PrerequisiteError(f"{tool} is not installed", "install binutils: `apt-get install binutils`")
+
+    def capture(
+        self, program: Program, kernel: str | None, argv: tuple[str, ...], folder: Path, timeout_s: float
+    ) -> CaptureOutcome:
+        """See `Executor.capture`."""
+        runner = ProgramRunner(program, argv, self.cache, self.workers, timeout_s)
+        return runner.capture(kernel, folder)
+
+    def run_program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramOutcome:
+        """See `Executor.run_program`."""
+        return ProgramRunner(program, argv, self.cache, self.workers, timeout_s).run()
+
+    def compile(self, unit: Unit) -> Compiled | CompileFailed:
+        """See `Executor.compile`. 0.2 to 0.6 s; the first time a runtime object is built as well."""
+        return self._compiled(unit, build_unit(self.cache, unit))
+
+    def run(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        *,
+        check: Check = "none",
+        timeout_s: float = 60.0,
+        blocks: Sequence[int] | None = None,
+    ) -> Ran | Misbehaved:
+        """See `Executor.run`. `blocks` (linear indices) restricts the run to these blocks.
+
+        A memory fault of an unchecked run is looked at again with the checker, which names the
+        access and its line.
+        """
+        outcome = self._run(compiled.unit, workload, plan, inputs, folder, check, timeout_s, blocks)
+        if isinstance(outcome, Misbehaved) and check == "none" and outcome.what in ("out_of_bounds", "guard_overwritten"):
+            named = self._run(compiled.unit, workload, plan, inputs, folder, "memory", timeout_s, blocks)
+            if isinstance(named, Misbehaved) and named.what == "out_of_bounds":
+                return named
+        return outcome
+
+    def measure(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        samples: int = 1,
+        timeout_s: float = 120.0,
+    ) -> Measurement | Misbehaved:
+        """Modelled time of the plan: see `cpu_profile.measure`."""
+        from cudaops.sandbox.executors import cpu_profile
+
+        return cpu_profile.measure(self, compiled, workload, plan, samples=samples, timeout_s=timeout_s)
+
+    def profile(
+        self, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *, timeout_s: float = 120.0
+    ) -> Profile | Misbehaved:
+        """Modelled metrics of the plan's dominant launch: see `cpu_profile.profile`."""
+        from cudaops.sandbox.executors import cpu_profile
+
+        return cpu_profile.profile(self, compiled, workload, plan, timeout_s=timeout_s)
+
+    def tools(self) -> Mapping[str, str]:
+        """The compiler."""
+        return {"g++": find_toolchain().version}
+
+    def build_instrumented(self, unit: Unit, compile_extra: Sequence[str] = ()) -> Compiled | CompileFailed:
+        """The unit with every access going to `cudaops/trace.h`."""
+        return self._compiled(unit, build_unit(self.cache, unit, "traced", compile_extra))
+
+    def run_instrumented(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        blocks: Sequence[int],
+        folder: Path,
+        timeout_s: float,
+        launch: int = 0,
+    ) -> Path | Misbehaved:
+        """Trace these blocks of one launch of the plan on the captured inputs; the report's path.
+
+        Launches before it run whole and untraced, launches after it not at all.
+        """
+        target = folder.absolute() / TRACE_REPORT
+        env = {"CUDAOPS_TRACE_REPORT": str(target)}
+        outcome = self.run_counted(compiled, workload, plan, blocks, folder, timeout_s, env, launch)
+        return outcome if isinstance(outcome, Misbehaved) else target
+
+    def build_counted(
+        self, unit: Unit, compile_extra: Sequence[str], link_extra: Sequence[str] = ()
+    ) -> Compiled | CompileFailed:
+        """The plain unit with further g++ flags, such as `-fprofile-arcs`; they are part of the key."""
+        return self._compiled(unit, build_unit(self.cache, unit, "plain", compile_extra, link_extra))
+
+    def run_counted(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        blocks: Sequence[int],
+        folder: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        launch: int = 0,
+    ) -> Ran | Misbehaved:
+        """Run only these blocks of one launch of a build as it is, on one worker, captured inputs."""
+        outcome = run_task(
+            Task(
+                compiled.unit, Path(compiled.folder) / "unit", workload, plan, captured_inputs(workload),
+                folder, timeout_s, 1, dict(env or {}), tuple(blocks), launch,
+            )  # fmt: skip
+        )
+        return outcome if isinstance(outcome, Misbehaved) else outcome.ran
+
+    def _compiled(self, unit: Unit, built: Built | CompileFailed) -> Compiled | CompileFailed:
+        return built if isinstance(built, CompileFailed) else as_compiled(built, unit)
+
+    def _run(
+        self,
+        unit: Unit,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        check: Check,
+        timeout_s: float,
+        blocks: Sequence[int] | None,
+    ) -> Ran | Misbehaved:
+        build: Build = "plain" if check == "none" else "checked"
+        built = build_unit(self.cache, unit, build)
+        if isinstance(built, CompileFailed):
+            return Misbehaved(what="crash", message=f"does not compile for checking: {built.message}", log=built.log)
+        env = {"CUDAOPS_CHECK": check}
+        only = None if blocks is None else tuple(blocks)
+        task = Task(unit, built.executable, workload, plan, inputs, folder, timeout_s, self.workers, env, only)
+        outcome = run_task(task)
+        return outcome if isinstance(outcome, Misbehaved) else outcome.ran

@@ -1,0 +1,158 @@
+"""Builds by content: the same source, flags and compiler are compiled once, whoever asks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.execution import Compiled, CompileFailed, Unit
+from cudaops.domain.program import Program
+from cudaops.errors import SandboxUnavailable
+from cudaops.sandbox.executors.cpu_messages import read_failure
+from cudaops.sandbox.executors.cpu_source import MAIN, Source, program_source, unit_source
+from cudaops.sandbox.executors.cpu_toolchain import (
+    COMPILE_TIMEOUT_S,
+    Build,
+    around,
+    compile_command,
+    compile_flags,
+    find_toolchain,
+    link_command,
+    precompiled_header,
+    source_digest,
+)
+from cudaops.sandbox.process import SPACE_REMEDY, Finished, raise_for_space, run_bounded
+
+EXECUTABLE = "unit"
+OBJECT = "unit.o"
+FACTS = "build.json"
+
+
+class Built(NamedTuple):
+    """A folder with an executable in it."""
+
+    key: str
+    folder: Path
+    command: str
+    seconds: float
+    cached: bool
+    log: str
+
+    @property
+    def executable(self) -> Path:
+        return self.folder / EXECUTABLE
+
+
+def build_program(cache: Path, program: Program, build: Build = "plain") -> Built | CompileFailed:
+    """The whole program as one executable."""
+    return _build(cache, program_source(program), program, build, (), (), runner=False)
+
+
+def build_unit(
+    cache: Path,
+    unit: Unit,
+    build: Build = "plain",
+    compile_extra: Sequence[str] = (),
+    link_extra: Sequence[str] = (),
+) -> Built | CompileFailed:
+    """A baseline or rewrite with our runner. The extra flags become part of the key."""
+    return _build(cache, unit_source(unit), unit.program, build, compile_extra, link_extra, runner=True)
+
+
+def as_compiled(built: Built, unit: Unit) -> Compiled:
+    """The record of a build."""
+    return Compiled(
+        key=built.key,
+        folder=str(built.folder),
+        unit=unit,
+        command=built.command,
+        compiler=find_toolchain().name,
+        seconds=built.seconds,
+        cached=built.cached,
+        log=built.log,
+    )
+
+
+def _build(
+    cache: Path,
+    source: Source,
+    program: Program,
+    build: Build,
+    compile_extra: Sequence[str],
+    link_extra: Sequence[str],
+    *,
+    runner: bool,
+) -> Built | CompileFailed:
+    flags = (compile_flags(build), tuple(compile_extra), tuple(link_extra), runner)
+    text = repr((source_digest(), flags, sorted(source.files.items()), source.includes))
+    key = hashlib.sha256(text.encode()).hexdigest()[:24]
+    folder = cache / key
+    started = time.monotonic()
+    if (folder / FACTS).is_file():
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        return Built(key, folder, facts["command"], time.monotonic() - started, True, facts["log"])
+    header = precompiled_header(cache, build, source.includes)
+    objects = around(cache, build, OBJECT, runner=runner)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=f"{key}.") as name:
+            work = Path(name)
+            _write(work, source.files)
+            command = compile_command(build, MAIN, OBJECT, _placed(work, header, compile_extra))
+            done = _step(command, work)
+            if done.exit_code == 0:
+                log = done.stderr
+                done = _step(link_command(build, objects, EXECUTABLE, link_extra), work)
+            if done.exit_code != 0:
+                return _refused(done, program)
+            shown = " ".join(command).replace(str(work), ".")
+            (work / FACTS).write_text(json.dumps({"command": shown, "log": log[:4096]}), encoding="utf-8")
+            _publish(work, folder)
+    except OSError as problem:
+        raise_for_space(problem, f"compiling in {cache}")
+        raise
+    return Built(key, folder, shown, time.monotonic() - started, False, log[:4096])
+
+
+def _placed(work: Path, header: Path | None, extra: Sequence[str]) -> list[str]:
+    """Flags that depend on where the build happens, and none of which change the code."""
+    prelude = ["-include", str(header)] if header else ["-include", "cudaops/cuda.h", "-include", "cudaops/entry.h"]
+    return [f"-ffile-prefix-map={work}=.", *prelude, *extra]
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8", newline="")
+
+
+def _step(command: list[str], folder: Path) -> Finished:
+    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S)
+    if done.exit_code != 0 and "No space left on device" in done.stderr:
+        raise SandboxUnavailable(f"no space left while compiling in {folder.parent}", SPACE_REMEDY)
+    return done
+
+
+def _refused(done: Finished, program: Program) -> CompileFailed:
+    if done.timed_out:
+        text = f"g++ did not finish within {COMPILE_TIMEOUT_S:g} s"
+        return CompileFailed(message=text, log=done.stderr[:4096])
+    return read_failure(done.stderr, [f.path for f in program.files])
+
+
+def _publish(work: Path, folder: Path) -> None:
+    """Move a finished build into place; a process that was faster has the same."""
+    try:
+        shutil.copytree(work, part := work.with_name(work.name + ".done"))
+        part.rename(folder)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        if not (folder / FACTS).is_file():
+            raise

@@ -1,0 +1,129 @@
+"""Two builds of a unit for the model: one that traces memory, one whose IL says how often code ran.
+
+Both are compiled alike and at the same time: nothing vectorised, loops with known trip counts unrolled
+as nvcc does, vector types left whole. Everything is kept by content, so a unit that was looked at once
+costs nothing again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved, Unit
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Workload
+from cudaops.errors import SandboxUnavailable
+from cudaops.sandbox.executors.cpu_gimple import Function, parse
+from cudaops.sandbox.executors.cpu_sampling import Trace, read_trace
+from cudaops.sandbox.executors.cpu_source import MAIN, unit_source
+from cudaops.sandbox.executors.cpu_toolchain import (
+    COMPILE_TIMEOUT_S,
+    compile_command,
+    precompiled_header,
+)
+from cudaops.sandbox.process import raise_for_space, run_bounded
+
+if TYPE_CHECKING:
+    from cudaops.sandbox.executors.cpu import CpuExecutor
+
+MODEL_FLAGS = (
+    "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-ffp-contract=off", "-fno-ivopts",
+    "-funroll-loops", "-fno-peel-loops", "-fno-tree-sra", "-fno-tree-loop-distribute-patterns",
+    "--param", "max-completely-peeled-insns=8000", "--param", "max-completely-peel-times=64",
+)  # fmt: skip
+_BASE = "counted"
+
+
+class Sample(NamedTuple):
+    """What the sampled blocks of one launch did."""
+
+    trace: Trace
+    functions: tuple[Function, ...]
+    """Functions of the unit that ran, with the counts of all sampled blocks together."""
+
+
+def sample(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, blocks: Sequence[int],
+    timeout_s: float,
+) -> Sample | Misbehaved:  # fmt: skip
+    """Run `blocks` (linear indices) of a one-launch plan twice: for memory and for counts.
+
+    Raises:
+        SandboxUnavailable: g++ takes the unit for one of the two purposes and not for the other.
+    """
+    try:
+        executor.cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=executor.cache, prefix="sample.") as name:
+            folder = Path(name)
+            with ThreadPoolExecutor(max_workers=2) as pool:
+                traced = pool.submit(_traced, executor, unit, workload, plan, blocks, folder / "t", timeout_s)
+                counted = pool.submit(_counted, executor, unit, workload, plan, blocks, folder / "c", timeout_s)
+                trace, functions = traced.result(), counted.result()
+    except OSError as problem:
+        raise_for_space(problem, f"sampling in {executor.cache}")
+        raise
+    if isinstance(trace, Misbehaved):
+        return trace
+    if isinstance(functions, Misbehaved):
+        return functions
+    return Sample(trace, functions)
+
+
+def _traced(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, blocks: Sequence[int],
+    folder: Path, timeout_s: float,
+) -> Trace | Misbehaved:  # fmt: skip
+    built = _built(executor.build_instrumented(unit, MODEL_FLAGS))
+    report = executor.run_instrumented(built, workload, plan, blocks, folder, timeout_s)
+    if isinstance(report, Misbehaved):
+        return report
+    return read_trace(report, Path(built.folder) / "unit")
+
+
+def _counted(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, blocks: Sequence[int],
+    folder: Path, timeout_s: float,
+) -> tuple[Function, ...] | Misbehaved:  # fmt: skip
+    flags = (*MODEL_FLAGS, "-fprofile-arcs")
+    built = _built(executor.build_counted(unit, flags, ("-lgcov", "--coverage")))
+    counters = folder / "counters"
+    ran = executor.run_counted(
+        built, workload, plan, blocks, folder, timeout_s, {"GCOV_PREFIX": str(counters)}
+    )
+    if isinstance(ran, Misbehaved):
+        return ran
+    found = next(counters.rglob("*.gcda"), None)
+    if found is None:
+        raise SandboxUnavailable("the counted build wrote no counters", "check that gcov's library is whole")
+    text = _dump(executor, unit, Path(built.folder), found, folder / "il")
+    return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
+
+
+def _built(outcome: Compiled | CompileFailed) -> Compiled:
+    if isinstance(outcome, CompileFailed):
+        raise SandboxUnavailable(
+            f"g++ does not compile the unit for the time model: {outcome.message}",
+            "use g++ 12, or report this program",
+        )
+    return outcome
+
+
+def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path, work: Path) -> str:
+    """The unit compiled again with its counters at hand, up to the last IL g++ prints."""
+    shutil.copytree(sources, work, ignore=shutil.ignore_patterns("*.o", "unit"))
+    shutil.copy(counters, work / f"{_BASE}.gcda")
+    header = precompiled_header(executor.cache, "plain", unit_source(unit).includes)
+    prelude = [str(header)] if header else ["cudaops/cuda.h", "cudaops/entry.h"]
+    extra = [*MODEL_FLAGS, "-fbranch-probabilities", "-fdump-tree-optimized-lineno", "-S", "-dumpbase", _BASE]
+    extra += [f"-ffile-prefix-map={work}=.", *(word for p in prelude for word in ("-include", p))]
+    done = run_bounded(compile_command("plain", MAIN, "/dev/null", extra), cwd=work, timeout_s=COMPILE_TIMEOUT_S)
+    dumps = sorted(work.glob(f"{_BASE}.*.optimized"))
+    if done.exit_code != 0 or not dumps:
+        first = (done.stderr.strip() or "no message").splitlines()[0]
+        raise SandboxUnavailable(f"g++ wrote no IL for the time model: {first}", "use g++ 11 or newer")
+    return dumps[0].read_text("utf-8", errors="replace")

@@ -1,0 +1,172 @@
+"""Orders the work of straight code into steps: loads that go out together, then what waits for them.
+
+How nvcc schedules, read off its SASS (13.0.88, sm_86 and sm_90): loads from global memory are hoisted to
+the top of straight code as far as their addresses and earlier stores allow; loads from shared memory
+stay close to their use; an innermost loop with an unknown trip count is unrolled, by 4, by 16 if small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from cudaops.cuda.work import Mix, Site, Step, Use
+from cudaops.sandbox.executors.cpu_gimple import Function
+from cudaops.sandbox.executors.cpu_instructions import Op
+
+SMALL_BODY = 14.0
+LARGE_BODY = 64.0
+"""Instructions of a loop body: up to the first unrolled 16 times, up to the second 4 times."""
+
+MOST_LOADS = 32
+"""Loads of one thread in flight at once, in registers."""
+
+
+@dataclass
+class _Draft:
+    loads: dict[int, float] = field(default_factory=dict)
+    stores: dict[int, float] = field(default_factory=dict)
+    mix: Mix = Mix()
+    chain: float = 0.0
+    registers: float = 0.0
+    shared: bool = False
+    consumed: bool = False
+    follows: bool = False
+
+
+@dataclass(frozen=True)
+class _Value:
+    step: int
+    chain: float
+    loaded: bool
+
+
+class Scheduler:
+    """Turns the operations of one straight run into steps."""
+
+    def __init__(self, function: Function, sites: Sequence[Site], weight: Callable[[int, float], float]) -> None:
+        """`weight(site, threads)`: warp instructions of a site where `threads` lanes' worth of
+        accesses fall on one pass of the run."""
+        self._function = function
+        self._sites = sites
+        self._weight = weight
+        pointers = [t for t in function.parameters.values() if "*" in t]
+        self._restrict = bool(pointers) and all("restrict" in t for t in pointers)
+        self._drafts: list[_Draft] = [_Draft()]
+        self._values: dict[str, _Value] = {}
+        self._floor = 0
+        self._shared_at = 0
+
+    def add(self, op: Op, share: float) -> None:
+        """The next operation, which `share` (0-1) of the passes execute."""
+        needs = [self._values[n] for n in op.statement.uses if n in self._values]
+        step = max((v.step for v in needs), default=-1)
+        if op.loads:
+            step = self._load(op, share, step)
+        elif op.mix.issued or op.stores:
+            self._work(op, step)
+        for site in op.stores:
+            self._store(site, share, max(step, 0))
+        name = op.statement.target_name
+        chain = max((v.chain for v in needs if v.step == step), default=0.0)
+        if op.latency and step >= 0:
+            chain += op.latency
+            self._drafts[step].chain = max(self._drafts[step].chain, chain)
+        if name:
+            self._values[name] = _Value(step, 0.0 if op.loads else chain, bool(op.loads))
+
+    def _load(self, op: Op, share: float, depends_on: int) -> int:
+        shared = all(self._sites[s].space == "shared" for s in op.loads)
+        step = max(depends_on + 1, self._floor)
+        if shared:
+            step = max(step, self._shared_at)
+            if step == self._shared_at and step < len(self._drafts) and self._drafts[step].consumed:
+                step += 1
+            self._shared_at = step
+        while step < len(self._drafts) and sum(self._drafts[step].loads.values()) >= MOST_LOADS:
+            step += 1
+        draft = self._draft(step)
+        for site in op.loads:
+            draft.loads[site] = draft.loads.get(site, 0.0) + self._weight(site, share)
+            draft.registers += share * max(op.loaded_bytes, 4) / 4
+        draft.shared = draft.shared or shared
+        draft.follows = draft.follows or depends_on >= 0
+        draft.mix += op.mix
+        return step
+
+    def _work(self, op: Op, step: int) -> None:
+        draft = self._draft(max(step, 0))
+        draft.mix += op.mix
+        if step >= 0:
+            draft.consumed = True
+
+    def _store(self, site: int, share: float, step: int) -> None:
+        draft = self._draft(step)
+        draft.stores[site] = draft.stores.get(site, 0.0) + self._weight(site, share)
+        if self._sites[site].space == "shared":
+            self._shared_at = max(self._shared_at, step + 1)
+        elif not self._restrict:
+            self._floor = max(self._floor, step + 1)
+
+    def _draft(self, step: int) -> _Draft:
+        while len(self._drafts) <= step:
+            self._drafts.append(_Draft())
+        return self._drafts[step]
+
+    def steps(self) -> list[Step]:
+        """What has been added, in order; empty steps left out."""
+        made = [
+            Step(
+                tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
+                tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers,
+                d.follows,
+            )
+            for d in self._drafts
+        ]  # fmt: skip
+        return [s for s in made if s.loads or s.stores or s.mix.issued]
+
+    @property
+    def stores_block_loads(self) -> bool:
+        """Whether a store to global memory keeps the next iteration's loads behind it."""
+        return self._floor > 0
+
+    def feeds_address(self, names: set[str]) -> bool:
+        """Whether one of these loop-carried values comes out of a load: a chase of pointers."""
+        return any(self._values[n].step >= 0 for n in names if n in self._values)
+
+
+def unroll_factor(steps: Sequence[Step], trips: float) -> int:
+    """How often nvcc repeats an innermost loop's body that goes round `trips` times."""
+    size = sum(s.mix.issued + sum(u.instructions for u in (*s.loads, *s.stores)) for s in steps)
+    factor = 16 if size <= SMALL_BODY else 4 if size <= LARGE_BODY else 1
+    while factor > 1 and factor > trips:
+        factor //= 4 if factor == 16 else 2
+    return max(factor, 1)
+
+
+def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], *, merge: bool, overhead: Mix) -> list[Step]:
+    """`factor` iterations as one: global loads of all go out together where `merge`."""
+    if factor == 1:
+        return list(steps)
+    once = _without(steps, overhead.times(1 - 1 / factor))
+    shared_only = all(sites[u.site].space == "shared" for s in steps for u in s.loads)
+    if not merge or (shared_only and any(s.loads for s in steps)):
+        return once * factor
+    return [
+        replace(
+            s, loads=tuple(Use(u.site, u.instructions * factor) for u in s.loads), mix=s.mix.times(factor),
+            stores=tuple(Use(u.site, u.instructions * factor) for u in s.stores), chain=s.chain * factor,
+            registers=s.registers * factor,
+        )
+        for s in once
+    ]  # fmt: skip
+
+
+def _without(steps: Sequence[Step], shared_out: Mix) -> list[Step]:
+    left = shared_out
+    result: list[Step] = []
+    for step in reversed(steps):
+        taken = Mix(*(min(a, b) for a, b in zip(step.mix, left, strict=True)))
+        left += taken.times(-1.0)
+        result.append(replace(step, mix=step.mix + taken.times(-1.0)))
+    return result[::-1]

@@ -1,0 +1,91 @@
+"""Places in source and names of functions, from an executable that g++ built with line tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from cudaops.domain.base import SourceLocation
+from cudaops.program.candidate import FILE as CANDIDATE_FILE
+from cudaops.sandbox.process import run_bounded
+
+TOOL_TIMEOUT_S = 30.0
+_PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?: \(.*\))?$")
+
+
+def locate(
+    executable: Path, addresses: Sequence[int], author_files: Collection[str]
+) -> dict[int, SourceLocation]:
+    """Innermost place in the author's own text for each address, inlined calls followed outwards.
+
+    Addresses may be return addresses: the instruction before is looked up. What has no line in the
+    author's text is absent.
+    """
+    known = {*author_files, CANDIDATE_FILE}
+    wanted = sorted({a for a in addresses if a > 1})
+    if not wanted:
+        return {}
+    listed = [hex(a - 1) for a in wanted]
+    command = ["addr2line", "-a", "-i", "-e", str(executable), *listed]
+    done = run_bounded(command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S)
+    found: dict[int, SourceLocation] = {}
+    current = 0
+    for line in done.stdout.splitlines():
+        if line.startswith("0x"):
+            current = int(line, 16) + 1
+            continue
+        place = _PLACE.match(line)
+        if place is None or current in found:
+            continue
+        file = _relative(place["file"], known)
+        if file is not None and int(place["line"]) > 0:
+            found[current] = SourceLocation(file=file, line=int(place["line"]))
+    return found
+
+
+def _relative(path: str, known: Collection[str]) -> str | None:
+    """The author's name of a file that the line table spells with folders before it."""
+    clean = path.replace("/./", "/").removeprefix("./")
+    if clean in known:
+        return clean
+    return next((k for k in sorted(known, key=len, reverse=True) if clean.endswith("/" + k)), None)
+
+
+def function_names(executable: Path, addresses: Collection[int]) -> dict[int, str]:
+    """Demangled names of functions by address: `void ops::scale<float, 4>(float*, int)`."""
+    if not addresses:
+        return {}
+    command = ["nm", "-C", "--defined-only", str(executable)]
+    done = run_bounded(command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S)
+    found: dict[int, str] = {}
+    for line in done.stdout.splitlines():
+        parts = line.split(" ", 2)
+        if len(parts) == 3 and parts[1] in "tTwW" and (address := int(parts[0], 16)) in addresses:
+            found.setdefault(address, parts[2])
+    return found
+
+
+def callee_of(demangled: str) -> str:
+    """The callable part of a demangled function: `ops::scale<float, 4>`.
+
+    Return type and parameters go; what stands between angle brackets stays.
+    """
+    depth = 0
+    end = len(demangled)
+    for index, character in enumerate(demangled):
+        if character == "<":
+            depth += 1
+        elif character == ">" and demangled[index - 1 : index + 1] != "->":
+            depth -= 1
+        elif character == "(" and depth == 0 and not demangled.startswith("(anonymous", index):
+            end = index
+            break
+    head = demangled[:end].strip()
+    depth = 0
+    start = 0
+    for index, character in enumerate(head):
+        depth += (character == "<") - (character == ">")
+        if character == " " and depth == 0 and not head.startswith("(anonymous", index - 10):
+            start = index + 1
+    return head[start:].replace("(anonymous namespace)::", "")

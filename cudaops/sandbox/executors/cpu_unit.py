@@ -1,0 +1,172 @@
+"""One run of a unit in a child process: what stands in memory before, the launches, what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cudaops.domain.execution import Compiled, Misbehaved, Ran, Unit
+from cudaops.domain.rewrite import ResolvedPlan, Value
+from cudaops.domain.workload import Allocation, Element, GlobalState, PointerArgument, Workload
+from cudaops.sandbox.executors.base import InputSet
+from cudaops.sandbox.executors.cpu_report import Names, Report, find_fault, find_warnings, read_report
+from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
+from cudaops.sandbox.process import raise_for_space, run_bounded
+
+DYNAMIC_SHARED_LIMIT = 99 * 1024
+"""sm_86, opted in. Source: CUDA C++ Programming Guide, technical specifications."""
+WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
+"""Bytes of a double per byte of the element it stands for."""
+_WIDE_SHARED = 4
+"""A widened kernel may need this many times its shared memory (all of it half)."""
+
+
+class Task(NamedTuple):
+    """A run, whatever it is for."""
+
+    unit: Unit
+    executable: Path
+    workload: Workload
+    plan: ResolvedPlan
+    inputs: InputSet
+    folder: Path
+    timeout_s: float
+    workers: int
+    env: dict[str, str]
+    blocks: tuple[int, ...] | None = None
+    """Linear indices of the only blocks to run; None runs all."""
+    launch: int = -1
+    """Index in the plan of the launch that `blocks` restricts: those before run whole, those after
+    not at all. -1 restricts every launch."""
+
+
+class Outcome(NamedTuple):
+    """A child that came to its end."""
+
+    ran: Ran
+    report: Report
+
+
+def run_task(task: Task) -> Outcome | Misbehaved:
+    """Write the specification, run the child, read its report. Outputs land in the task's folder."""
+    folder = task.folder.absolute()
+    report_path = folder / "report.tsv"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        report_path.unlink(missing_ok=True)
+        (folder / "spec.txt").write_text("\n".join(_specification(task, folder)) + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise_for_space(problem, f"writing to {folder}")
+        raise
+    env = {"CUDAOPS_REPORT": str(report_path), "CUDAOPS_WORKERS": str(task.workers), **task.env}
+    command = [str(task.executable), str(folder / "spec.txt")]
+    done = run_bounded(command, cwd=folder, timeout_s=task.timeout_s, env=env)
+    report = read_report(report_path)
+    names = names_of(task)
+    fault = find_fault(report, done, task.executable, names, task.timeout_s)
+    if fault is not None:
+        return fault
+    if done.exit_code != 0 or not report.all("ok"):
+        text = f"the kernel ended its process with exit code {done.exit_code}"
+        return Misbehaved(what="exit_code", message=text, log=done.stderr[-4096:])
+    written = {a.index for a in task.workload.allocations}
+    ran = Ran(
+        outputs={i: str(folder / f"out{i}.bin") for i in sorted(written)},
+        global_outputs={g.name: str(folder / _global_file(n)) for n, g in enumerate(task.workload.globals)},
+        seconds=done.seconds,
+        warnings=find_warnings(report, task.executable, names),
+    )
+    return Outcome(ran, report)
+
+
+def captured_inputs(workload: Workload) -> InputSet:
+    """The contents that stood before the captured launch."""
+    folder = Path(workload.folder).absolute()
+    return InputSet(contents={a.index: str(folder / a.before) for a in workload.allocations})
+
+
+def names_of(task: Task) -> Names:
+    """What the author calls the things that a message of the runtime numbers."""
+    program = task.unit.program
+    parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
+    parameters[task.unit.callee] = parameters.get(task.unit.kernel, ())
+    allocations: dict[int, str] = {}
+    for argument in task.workload.arguments:
+        if isinstance(argument, PointerArgument):
+            allocations.setdefault(argument.allocation, argument.name)
+    for number, name in enumerate(task.plan.scratch_bytes):
+        allocations[-2 - number] = name
+    for launch in task.plan.launches:
+        if task.unit.rewrite is not None and task.plan.applicable:
+            step = task.unit.rewrite.plan.launches[launch.step]
+            parameters[step.kernel] = step.args
+    return Names(tuple(f.path for f in program.files), parameters, allocations)
+
+
+def _specification(task: Task, folder: Path) -> list[str]:
+    wide = task.unit.widened
+    factors = {a.index: WIDENED_BY.get(a.element, 1) if wide else 1 for a in task.workload.allocations}
+    lines = [f"shared {DYNAMIC_SHARED_LIMIT * (_WIDE_SHARED if wide else 1)}"]
+    if task.blocks is not None:
+        lines.append(f"blocks {task.launch} " + " ".join(str(b) for b in sorted(set(task.blocks))))
+    lines += [_allocation(task.inputs, a, factors[a.index]) for a in task.workload.allocations]
+    for name, size in task.plan.scratch_bytes.items():
+        lines.append(f"scratch {name} {size * (2 if wide else 1)} fill {task.inputs.scratch_poison}")
+    lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
+    lines += _launches(task, factors)
+    lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in task.workload.allocations]
+    lines += [f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.workload.globals)]
+    return lines
+
+
+def _allocation(inputs: InputSet, allocation: Allocation, factor: int) -> str:
+    head = f"alloc {allocation.index} {allocation.size_bytes * factor} "
+    if allocation.index in inputs.poison:
+        return head + f"fill {inputs.poison[allocation.index]}"
+    return head + f"file {Path(inputs.contents[allocation.index]).absolute()}"
+
+
+def _global_file(number: int) -> str:
+    return f"global{number}.bin"
+
+
+def _global(task: Task, state: GlobalState, folder: Path, number: int) -> str:
+    before = Path(task.workload.folder).absolute() / state.before
+    if task.unit.widened and _is_float(task, state.name):
+        wide = folder / f"wide{number}.bin"
+        np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
+        before = wide
+    return f"global {state.name} file {before}"
+
+
+def _is_float(task: Task, name: str) -> bool:
+    variables = task.unit.program.global_variables
+    texts = [v.type_text for v in variables if name in (v.qualified_name, v.name)]
+    return any("float" in text.split() or "float2" in text or "float4" in text for text in texts)
+
+
+def _launches(task: Task, factors: dict[int, int]) -> list[str]:
+    baseline = task.unit.rewrite is None or not task.plan.applicable
+    lines = []
+    for launch in task.plan.launches:
+        entry = BASELINE_ENTRY if baseline else launch.step
+        g, b = launch.grid, launch.block
+        smem = launch.dynamic_smem_bytes * (2 if task.unit.widened else 1)
+        lines.append(f"launch {entry} {g.x} {g.y} {g.z} {b.x} {b.y} {b.z} {smem}")
+        lines += [f"value {_value(v, factors, task.unit.widened)}" for v in launch.values]
+    return lines
+
+
+def _value(value: Value, factors: dict[int, int], wide: bool) -> str:
+    if value.kind == "null":
+        return "null"
+    if value.kind == "raw":
+        return f"raw {value.raw_hex}"
+    if value.kind == "number":
+        number = value.value
+        return f"int {int(number)}" if isinstance(number, int) else f"float {number!r}"
+    if value.allocation is not None:
+        return f"buffer {value.allocation} {value.offset_bytes * factors[value.allocation]}"
+    return f"scratch {value.scratch} {value.offset_bytes * (2 if wide else 1)}"

@@ -1,0 +1,110 @@
+"""What may not stand in a rewrite, each with the line it stands on; and what may."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudaops.program.hygiene import check_source
+
+KERNEL = "__global__ void k(float* p) { p[threadIdx.x] = 1.0f; }\n"
+
+CLEAN = """#include <cuda_runtime.h>
+#include <cuda_fp16.h>
+// @tune TILE = 16, 32
+// @launch k<TILE> grid=(1) block=(TILE) args=(p)
+#define PAD (TILE + 1)
+#define SWAP(a, b) do { float t = a; a = b; b = t; } while (0)
+constexpr int ROWS = 8;
+static const float table[2] = {1.0f, 2.0f};
+__constant__ float weights[4];
+__device__ int counter = 0;
+struct Pair { float a, b; };
+struct Tile { float x[4]; __device__ Tile() { for (int i = 0; i < 4; ++i) x[i] = 0.0f; } };
+using index_t = long long;
+__device__ float forward(float x);
+template <typename T> __device__ __forceinline__ T twice(T x) { return x + x; }
+__host__ __device__ inline int both(int x) { return x; }
+constexpr int up(int a, int b) { return (a + b - 1) / b; }
+__device__ float forward(float x) { return twice(x); }
+template <int T> __global__ void __launch_bounds__(T) k(float* p) {
+    extern __shared__ float s[];
+    static __shared__ float fixed[PAD];
+    #pragma unroll 4
+    for (int i = 0; i < up(T, 4); ++i) { s[i] = forward(table[i % 2]); }
+    if (T % 2 == 0) { _Pragma("unroll") for (int i = 0; i < 4; ++i) p[i] = s[i]; }
+}
+#if __CUDA_ARCH__ >= 800
+__device__ int recent() { return 1; }
+#else
+__device__ int recent() { return 0; }
+#endif
+namespace inner { __device__ int two() { return 2; } }
+"""
+
+REFUSED = {
+    "main": ("int main() { return 0; }\n", "line 1: `main`"),
+    "host function": ("\nvoid helper(float* p) { }\n", "line 2: host function `helper`"),
+    "template host": ("template <class T> T f(T x) { return x; }\n", "host function `f`"),
+    "lambda global": ("auto f = [](int x) { return x; };\n", "host variable"),
+    "host variable": ("int counter = 0;\n", "host variable"),
+    "thread local": ("thread_local int x;\n", "host variable"),
+    "const with a call": ("const int x = run();\n", "initialiser calls"),
+    "device with a call": ("__device__ int x = run();\n", "initialiser calls"),
+    "device with a lambda": ("__device__ int x = [] { return 1; }();\n", "initialiser calls"),
+    "constructed device object": ("struct E { E() { } };\n__device__ E e;\n", "line 2: `e`"),
+    "default member": ("struct E { int x = run(); };\n__device__ E e;\n", "line 2: `e`"),
+    "object with its type": ("struct E { int x; } e;\n", "together with its type"),
+    "constructor": ("__attribute__((constructor)) __device__ void f() { }\n", "runs by itself"),
+    "gnu constructor": ("[[gnu::constructor]] __device__ void f() { }\n", "runs by itself"),
+    "asm": ('__device__ void f() { asm("exit;"); }\n', "inline assembly"),
+    "include": ("#include <thread>\n", "`#include <thread>`"),
+    "quoted include": ('#include "/etc/passwd"\n', "is not a device header"),
+    "computed include": ("#include HEADER\n", "is not a device header"),
+    "define cuda": ("#define cudaMemcpy(...) 0\n", "changes what a CUDA name means"),
+    "define cu": ("#define cuLaunchKernel 0\n", "changes what a CUDA name means"),
+    "undef": ("#undef __syncthreads\n", "changes what a CUDA name means"),
+    "define a keyword": ("#define double float\n", "changes what a CUDA name means"),
+    "pasting": ("#define GLUE(a, b) a##b\n", "pastes tokens"),
+    "pasting in digraphs": ("#define GLUE(a, b) a%:%:b\n", "write the plain token"),
+    "brace macro": ("#define END }\n", "opens or closes a brace"),
+    "launch": ("__global__ void j() { k<<<1, 1>>>(0); }\n", "`<<<` launches"),
+    "shim": ("__device__ void f() { cudaops::trace(); }\n", "reserved"),
+    "shim macro": ("__device__ void f() { CUDAOPS_DYNAMIC_SHARED(int, x); }\n", "reserved"),
+    "namespace escape": ("}\nint x;\nnamespace y {\n", "line 1: `}` closes nothing"),
+    "open brace": ("namespace y {\n", "never closed"),
+    "std": ("namespace std { struct x; }\n", "must not be extended"),
+    "block linkage": ('extern "C" { __device__ void f() {} }\n', 'extern "C"'),
+    "system": ('__device__ void f() { system("true"); }\n', "`system` is a host function"),
+    "global system": ('__device__ void f() { ::system("true"); }\n', "`system` is a host function"),
+    "spliced word": ("[[gnu::con\\\nstructor]] __device__ void f() { }\n", "inside of a word"),
+    "universal name": ("__device__ void f() { \\u0061sm(0); }\n", "backslash"),
+    "open comment": ("/* no end\n", "does not end"),
+    "trailing splice": ("// end \\", "line continuation"),
+    "pragma": ('#pragma push_macro("x")\n', "only unroll is"),
+    "pragma operator": ('_Pragma("weak x")\n', "only unroll is"),
+    "line": ('#line 1 "main.cu"\n', "`#line`"),
+    "open if": ("#if 1\n", "without `#endif`"),
+    "two heads": ("#ifdef A\n__device__ void f() {\n#else\nint f() {\n#endif\n}\n", "branches"),
+    "host declaration": ("int puts(const char*);\n", "host code at file scope"),
+    "macro call": ("RUN(x);\n", "host code at file scope"),
+    "instantiation": ("template void f<int>(int);\n", "instantiation of a host function"),
+}  # fmt: skip
+
+
+def test_device_code_is_clean() -> None:
+    assert check_source(CLEAN) == ()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    text, expected = REFUSED[case]
+    problems = (
+        check_source(text + KERNEL) if not text.endswith("\\") else check_source(KERNEL + text)
+    )
+    assert any(expected in p for p in problems), problems
+    assert all(p.startswith("line ") and "\n" not in p for p in problems)
+
+
+def test_words_in_strings_and_comments_are_no_code() -> None:
+    text = '// int main() { asm("x"); }\n__device__ const char* text() { return "<<<asm>>>"; }\n'
+    assert check_source(text + KERNEL) == ()

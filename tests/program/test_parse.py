@@ -1,0 +1,256 @@
+"""What intake sees in programs of many shapes, and what it refuses in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tree_sitter_cuda
+from tree_sitter import Language, Parser
+
+from cudaops.domain.program import LaunchSite, Program, SourceFile
+from cudaops.errors import InputError
+from cudaops.program.constants import program_constants
+from cudaops.program.parse import load_program, parse_files
+
+DATA = Path(__file__).parent.parent / "data"
+PROGRAMS = sorted((DATA / "programs").glob("*.cu"))
+RUNNABLE = [p for p in PROGRAMS if p.stem not in ("no_main", "no_kernel")]
+CALIBRATION = sorted((DATA / "calibration").glob("*.cu"))
+
+
+def load(name: str) -> Program:
+    return load_program(DATA / "programs" / f"{name}.cu")
+
+
+def parse(text: str) -> Program:
+    return parse_files("main", (SourceFile(path="main.cu", text=text),))
+
+
+def only_site(program: Program) -> LaunchSite:
+    (site,) = program.launches
+    return site
+
+
+@pytest.mark.parametrize("path", [*RUNNABLE, *CALIBRATION], ids=lambda p: p.stem)
+def test_offsets_name_what_they_say(path: Path) -> None:
+    program = load_program(path)
+    for kernel in program.kernels:
+        raw = program.file(kernel.file).text.encode()
+        assert raw[kernel.start_byte : kernel.end_byte].decode() == kernel.text
+        assert kernel.text.endswith("}")
+        assert raw[: kernel.start_byte].count(b"\n") + 1 == kernel.first_line
+    for index, site in enumerate(program.launches):
+        text = program.file(site.file).text.encode()[site.start_byte : site.end_byte].decode()
+        assert site.index == index
+        assert text.startswith(site.callee)
+        assert text.endswith(")")
+        assert site.enclosing_start_byte <= site.start_byte
+
+
+@pytest.mark.parametrize("path", [*RUNNABLE, *CALIBRATION], ids=lambda p: p.stem)
+def test_no_kernel_is_lost_that_tree_sitter_sees(path: Path) -> None:
+    program = load_program(path)
+    parser = Parser(Language(tree_sitter_cuda.language()))
+    tree = parser.parse(program.main.text.encode())
+    seen = set()
+    pending = [tree.root_node]
+    while pending:
+        node = pending.pop()
+        pending.extend(node.children)
+        if (
+            node.type == "function_definition"
+            and b"__global__" in (node.text or b"").split(b"(")[0]
+        ):
+            declarator = node.child_by_field_name("declarator")
+            name = declarator.child_by_field_name("declarator") if declarator else None
+            if name is not None and name.text is not None:
+                seen.add(name.text.decode())
+    assert seen - {"dead"} <= {k.name for k in program.kernels}
+
+
+def test_header_template_and_launch_bounds() -> None:
+    program = load("gemm_header")
+    assert [f.path for f in program.files] == ["gemm_header.cu", "gemm_kernel.cuh"]
+    assert program.system_includes == ("cstdio", "cstdlib", "vector", "cuda_runtime.h")
+    (kernel,) = program.kernels
+    assert kernel.file == "gemm_kernel.cuh"
+    assert kernel.template_parameters == ("int THREADS",)
+    assert kernel.launch_bounds == "THREADS"
+    assert [p.name for p in kernel.parameters] == [
+        "weights",
+        "inputs",
+        "outputs",
+        "rows",
+        "cols",
+        "inner",
+    ]
+    assert kernel.parameters[0].type_text == "const float *__restrict__"
+    assert [(p.is_pointer, p.is_const) for p in kernel.parameters[1:4]] == [
+        (True, True),
+        (True, False),
+        (False, False),
+    ]
+    site = only_site(program)
+    assert (site.callee, site.template_arguments) == ("dense_layer<kThreads>", "kThreads")
+    assert (site.grid, site.block, site.smem, site.stream) == ("blocks", "kThreads", None, None)
+
+
+def test_geometry_shared_memory_and_stream() -> None:
+    site = only_site(load("reduction"))
+    assert site.smem == "(threads / 32) * sizeof(float)"
+    assert site.stream == "stream"
+    kernel = load("reduction").kernel("block_sums")
+    assert kernel.uses_dynamic_shared
+    assert "warp_sum" in kernel.calls
+    assert [d.name for d in load("reduction").device_functions] == ["warp_sum"]
+
+
+def test_braced_geometry() -> None:
+    site = only_site(load("nt_product"))
+    assert site.grid == "{(unsigned)(n + 15) / 16, (unsigned)(m + 7) / 8}"
+    assert site.block == "{16, 8}"
+
+
+def test_namespaces_and_deduced_template() -> None:
+    program = load("namespace_template")
+    kernel = program.kernel("signal::energy")
+    assert kernel.template_parameters == ("typename T",)
+    site = only_site(program)
+    assert (site.kernel, site.callee, site.template_arguments) == ("energy", "signal::energy", None)
+
+
+def test_constant_and_device_variables() -> None:
+    program = load("stencil")
+    found = {(v.name, v.space, v.type_text) for v in program.global_variables}
+    assert found == {
+        ("weights", "constant", "float[2 * RADIUS + 1]"),
+        ("touched", "device", "int"),
+    }
+    assert program_constants(program) == {"RADIUS": 4}
+
+
+def test_launches_in_macros_and_helpers() -> None:
+    program = load("helper_macros")
+    assert [(s.kernel, s.callee) for s in program.launches] == [
+        ("fill", "kernel"),
+        ("saxpy", "saxpy"),
+    ]
+    assert program.launches[1].stream == "stream"
+    assert program.kernel("saxpy").parameters[1].type_text == "float"
+
+
+def test_indirect_launches() -> None:
+    program = load("indirect")
+    assert [s.kernel for s in program.launches] == ["put", "put", "stride", "rotate", "rotate"]
+    assert program.launches[3].smem == "64 * sizeof(int)"
+    assert "dead" not in {k.name for k in program.kernels}
+    assert program.kernel("rotate").uses_dynamic_shared
+    assert any("overloaded" in limit for limit in program.limits)
+
+
+def test_attributes_in_either_position() -> None:
+    program = parse(
+        "template<int N, class T = float>\n__launch_bounds__(256, 2) __global__ void a(T x[4]) {}\n"
+        "static __global__ void __launch_bounds__(N) b(void) {}\n"
+        'extern "C" { __attribute__((noinline)) __global__ void c(int, const S s = S{1, 2}) {} }\n'
+        "void __global__ d(const float* const* table, float const* __restrict__ q) {}\n"
+    )
+    a, b, c, d = program.kernels
+    assert (a.name, a.launch_bounds, a.template_parameters) == (
+        "a",
+        "256, 2",
+        ("int N", "class T = float"),
+    )
+    assert a.parameters[0].is_pointer
+    assert (b.launch_bounds, b.parameters) == ("N", ())
+    assert [(p.name, p.type_text) for p in c.parameters] == [("", "int"), ("s", "const S")]
+    assert [(p.is_pointer, p.is_const) for p in d.parameters] == [(True, True), (True, True)]
+
+
+def test_limits_in_plain_words() -> None:
+    program = parse(
+        "texture<float, 1> t;\n"
+        '__global__ void child(int* p) { asm volatile("membar.gl;"); }\n'
+        "__global__ void parent(int* p) { child<<<1, 1>>>(p); }\n"
+        "void go(void** a) { cudaLaunchCooperativeKernel((void*)child, 1, 1, a); }\n"
+        "#define MAKE(name) __global__ void name(int* p) { }\n"
+        "template <class K> void run(K kernel) { kernel<<<1, 1>>>(nullptr); }\n"
+    )
+    text = "\n".join(program.limits)
+    for words in (
+        "main.cu:1: texture references",
+        "main.cu:2: inline PTX",
+        "main.cu:3: a launch from the device",
+        "main.cu:4: a cooperative launch",
+        "macro `MAKE` defines a kernel",
+        "main.cu:6: launches `kernel`",
+    ):
+        assert words in text
+    assert [s.callee for s in program.launches] == ["kernel"]
+
+
+def test_operators_are_no_template_brackets() -> None:
+    program = parse(
+        "__global__ void k(int a, int b) {}\n"
+        "int main() { k<<<1 << 4, N >> 2, a < b ? 0 : 4>>>(x << 2, y >> 3); "
+        "k<<<f<2, 3>(), g<h<4>>::value>>>(1, 2); }\n"
+    )
+    first, second = program.launches
+    assert (first.grid, first.block, first.smem) == ("1 << 4", "N >> 2", "a < b ? 0 : 4")
+    assert first.args == ("x << 2", "y >> 3")
+    assert (second.grid, second.block) == ("f<2, 3>()", "g<h<4>>::value")
+
+
+def test_local_includes_above_the_main_file(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "k.cuh").write_text('#include "deep.cuh"\n__global__ void k() {}\n')
+    (tmp_path / "lib" / "deep.cuh").write_text('#include "k.cuh"\n#include "helper_cuda.h"\n')
+    main = tmp_path / "app" / "x.cu"
+    main.write_text('#include "../lib/k.cuh"\nint main() { k<<<1, 1>>>(); }\n')
+    program = load_program(main)
+    assert program.main_path == "app/x.cu"
+    assert [f.path for f in program.files] == ["app/x.cu", "lib/k.cuh", "lib/deep.cuh"]
+    assert program.system_includes == ("helper_cuda.h",)
+
+
+def test_text_that_is_not_utf8_and_windows_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x.cu"
+    path.write_bytes(b"// caf\xe9\r\n__global__ void k() {}\r\nint main() { k<<<1, 1>>>(); }\r\n")
+    program = load_program(path)
+    assert program.kernels[0].first_line == 2
+    assert "\r\n" in program.main.text
+
+
+def _write(folder: Path, data: bytes) -> Path:
+    path = folder / "x.cu"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b"\x7fELF\0\0", "is a binary file"),
+        (b"int main() { return 0; }", "is it a .cu file?"),
+        (b"__global__ void k(); int main() {}", "no kernel in it"),
+        (b"__global__ void k() {} int main() {}", "no kernel is launched"),
+        (b"__global__ void k() {}\nvoid f() { k<<<1, 1>>>(); }", "no `main` function"),
+        (b"// " + b"x" * 5_000_001, "larger than 5 MB"),
+    ],
+)
+def test_bad_input(data: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_program(_write(tmp_path, data))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        load_program(tmp_path / "none.cu")
+    with pytest.raises(InputError, match="is a directory"):
+        load_program(tmp_path)

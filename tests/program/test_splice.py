@@ -1,0 +1,236 @@
+"""Rewrites in the author's file: what changes, what does not, and that nvcc and g++ take it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.program import Program, SourceFile
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError
+from cudaops.program.parse import load_program, parse_files
+from cudaops.program.patch import unified_patch
+from cudaops.program.plans import make_rewrite
+from cudaops.program.reroute import rerouted_files
+from cudaops.program.splice import splice
+
+CheckCpp = Callable[[dict[str, str], str], str]
+DATA = Path(__file__).parent.parent / "data"
+
+TILED = (DATA / "rewrites" / "naive_matmul.cu").read_text()
+
+KERNELS = {
+    "gemm_header": "dense_layer",
+    "vector_add": "add",
+    "tiled_good": "blocked",
+    "struct_argument": "apply",
+    "nt_product": "similarity",
+    "tn_alpha_beta": "gram",
+    "helper_macros": "saxpy",
+    "stencil": "blur",
+    "reduction": "block_sums",
+    "indirect": "rotate",
+}
+"""Program to the kernel that its rewrite in data/rewrites replaces."""
+
+
+def rewrite_of(text: str) -> Rewrite:
+    return make_rewrite(text, "recipe:test", "a title\\\nin two lines", "why")
+
+
+def rewrite_text(name: str) -> str:
+    return (DATA / "rewrites" / f"{name}.cu").read_text()
+
+
+def spliced(name: str) -> tuple[Program, Program]:
+    program = load_program(DATA / "programs" / f"{name}.cu")
+    return program, splice(program, KERNELS[name], rewrite_of(rewrite_text(name)))
+
+
+def without_insertion(text: str) -> str:
+    """The spliced text with the inserted block cut out."""
+    start = text.index("// ---- cudaops: ")
+    end = text.index("// ---- cudaops: end", start) + len("// ---- cudaops: end\n")
+    return text[:start] + text[end:]
+
+
+def nvcc(program: Program, folder: Path) -> str:
+    for file in program.files:
+        (folder / file.path).write_text(file.text)
+    for mode in (["-O3", "-cubin", "-o", "x.cubin"], ["-O0", "-c", "-o", "x.o"]):
+        command = ["nvcc", "-arch=sm_86", *mode, program.main_path]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        )
+        if done.returncode:
+            return done.stderr
+    return ""
+
+
+def test_main_is_byte_identical_apart_from_the_launches(naive: Program) -> None:
+    after = splice(naive, "naive_matmul", rewrite_of(TILED))
+    old = naive.main.text[naive.main.text.index("int main()") :]
+    new = after.main.text[after.main.text.index("int main()") :]
+    call = "cudaops_launch_naive_matmul(grid, block, 0, 0, dA,dB,dC,N)"
+    assert new == old.replace("naive_matmul<<<grid,block>>>(dA,dB,dC,N)", call)
+    assert new.count(call) == 2
+
+
+def test_everything_else_is_untouched(naive: Program) -> None:
+    after = splice(naive, "naive_matmul", rewrite_of(TILED))
+    lines = naive.main.text.split("\n")
+    kept = without_insertion(after.main.text).split("\n")
+    changed = [(a, b) for a, b in zip(lines, kept, strict=True) if a != b]
+    assert len(changed) == 2
+    assert all("<<<" in a for a, _ in changed)
+    assert "// @launch tiled<TILE, PAD>" in after.main.text
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_program_is_a_program_again(name: str, check_cpp: CheckCpp) -> None:
+    before, after = spliced(name)
+    kernel = KERNELS[name]
+    assert len(after.kernels) > len(before.kernels)
+    assert f"cudaops_launch_{kernel}(" in "".join(f.text for f in after.files)
+    assert check_cpp(rerouted_files(after), after.main_path) == ""
+    headers = {f.path: f.text for f in before.files[1:]}
+    assert headers == {f.path: f.text for f in after.files[1:]}
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", KERNELS)
+def test_nvcc_takes_it(name: str, tmp_path: Path) -> None:
+    assert nvcc(spliced(name)[1], tmp_path) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+def test_nvcc_takes_scratch_tune_and_opt_in(naive: Program, tmp_path: Path) -> None:
+    after = splice(naive, "naive_matmul", rewrite_of(TILED).tuned_with({"TILE": 32}))
+    assert "tiled<32, 1><<<" in after.main.text
+    assert nvcc(after, tmp_path) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+@pytest.mark.parametrize("path", sorted((DATA / "programs").glob("*.cu")), ids=lambda p: p.stem)
+def test_nvcc_takes_the_programs_themselves(path: Path, tmp_path: Path) -> None:
+    if path.stem in ("no_kernel", "no_main"):
+        with pytest.raises(InputError):
+            load_program(path)
+        return
+    errors = nvcc(load_program(path), tmp_path)
+    assert (errors == "") == (path.stem != "syntax_error")
+
+
+DEDUCED = """
+// @launch fast<float> grid=(gridDim.x) block=(64) args=(samples, out, n)
+template <typename T> __global__ void fast(const T* s, T* o, int n) {}
+"""
+
+
+def test_deduced_template_guards_the_captured_instance(check_cpp: CheckCpp) -> None:
+    program = load_program(DATA / "programs" / "namespace_template.cu")
+    after = splice(program, "energy", rewrite_of(DEDUCED), "signal::energy<float>")
+    text = after.main.text
+    assert "signal::cudaops_launch_energy((n + 63) / 64, 64, 0, 0, a, b, n)" in text
+    assert "if constexpr (cudaops_energy::cudaops_same<T, float>::value) {" in text
+    assert check_cpp(rerouted_files(after), after.main_path) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+def test_nvcc_takes_the_guard(tmp_path: Path) -> None:
+    program = load_program(DATA / "programs" / "namespace_template.cu")
+    after = splice(program, "energy", rewrite_of(DEDUCED), "signal::energy<float>")
+    assert nvcc(after, tmp_path) == ""
+
+
+def parse(text: str) -> Program:
+    return parse_files("main", (SourceFile(path="main.cu", text=text),))
+
+
+TWO_INSTANCES = (
+    "template <int T> __global__ void k(int* p) {}\n"
+    "int main() { k<32><<<1, 32>>>(p); k< 64 ><<<1, 64>>>(p); }\n"
+)
+ONE = "// @launch q grid=(1) block=(1) args=(p)\n__global__ void q(int* p) {}\n"
+
+
+def test_other_instances_keep_the_baseline() -> None:
+    after = splice(parse(TWO_INSTANCES), "k", rewrite_of(ONE), "k<64>")
+    main = after.main.text[after.main.text.index("int main()") :]
+    assert "k<32><<<1, 32>>>(p)" in main
+    assert "cudaops_launch_k< 64 >(1, 64, 0, 0, p)" in main
+
+
+def test_an_ambiguous_instance_is_asked_for() -> None:
+    with pytest.raises(InputError, match="say which one"):
+        splice(parse(TWO_INSTANCES), "k", rewrite_of(ONE))
+
+
+def test_an_indirect_launch_cannot_be_replaced() -> None:
+    program = load_program(DATA / "programs" / "helper_macros.cu")
+    with pytest.raises(InputError, match="names it directly"):
+        splice(program, "fill", rewrite_of(ONE))
+
+
+def test_kernel_after_its_launch_and_linkage_block(check_cpp: CheckCpp) -> None:
+    late = parse("__global__ void k(int* p, int);\nvoid go(int* p) { k<<<1, 1>>>(p, 2); }\n"
+                 "__global__ void k(int* p, int) { }\nint main() { go(0); }\n")  # fmt: skip
+    after = splice(late, "k", rewrite_of(ONE))
+    text = after.main.text
+    assert text.index("cudaops_launch_k(\n") < text.index("void go(")
+    assert check_cpp(rerouted_files(after), "main.cu") == ""
+    linked = parse(
+        'extern "C" {\n__global__ void k(int* p) { }\n}\nint main() { k<<<1, 1>>>(0); }\n'
+    )
+    after = splice(linked, "k", rewrite_of(ONE))
+    assert 'extern "C++" {' in after.main.text
+    assert check_cpp(rerouted_files(after), "main.cu") == ""
+
+
+def test_code_after_the_kernel_on_its_line_is_no_comment(check_cpp: CheckCpp) -> None:
+    program = parse("__global__ void k(int* p) { } int main() { k<<<1, 1>>>(0); }")
+    after = splice(program, "k", rewrite_of(ONE))
+    assert "\n int main() { cudaops_launch_k(1, 1, 0, 0, 0); }" in after.main.text
+    assert check_cpp(rerouted_files(after), "main.cu") == ""
+
+
+def test_missing_includes_are_added_once(naive: Program) -> None:
+    text = splice(naive, "naive_matmul", rewrite_of(TILED)).main.text
+    assert text.count("#include <cuda_fp16.h>") == 1
+    assert text.count("#include <cuda_runtime.h>") == 1
+
+
+@pytest.mark.parametrize("name", ["gemm_header", "vector_add"])
+@pytest.mark.parametrize("ending", ["\n", "", "\r\n"])
+def test_patch_applies(name: str, ending: str, tmp_path: Path) -> None:
+    before, after = spliced(name)
+    files = tuple(
+        SourceFile(path=f.path, text=f.text.rstrip("\n").replace("\n", ending or "\n") + ending)
+        for f in before.files
+    )
+    before = parse_files(name, files)
+    after = splice(before, KERNELS[name], rewrite_of(rewrite_text(name)))
+    for file in before.files:
+        (tmp_path / file.path).write_bytes(file.text.encode())
+    (tmp_path / "best.patch").write_bytes(unified_patch(before, after).encode())
+    command = (
+        ["patch", "-p1", "--binary", "-i", "best.patch"]
+        if shutil.which("patch")
+        else ["git", "apply", "best.patch"]
+    )
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for file in after.files:
+        assert (tmp_path / file.path).read_bytes().decode() == file.text
+
+
+def test_patch_of_nothing_is_empty(naive: Program) -> None:
+    assert unified_patch(naive, naive) == ""

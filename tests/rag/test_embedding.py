@@ -1,0 +1,183 @@
+"""Embedders: the static one, and NIM's client against a local server that speaks its protocol."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from cudaops.errors import ModelUnavailable
+from cudaops.rag.embedding import (
+    NvidiaEmbedder,
+    NvidiaReranker,
+    WordLlamaEmbedder,
+    choose_embedder,
+)
+from cudaops.rag.knowledge import Knowledge
+
+KEY = "test-key"
+
+
+class Nim(ThreadingHTTPServer):
+    """NIM's /v1/embeddings and /v1/ranking with the right status for wrong keys and models."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.dimension = 8
+        self.down = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def answer(
+        self, path: str, key: str | None, body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        if self.down:
+            return 503, {"detail": "overloaded"}
+        if key != f"Bearer {KEY}":
+            return 401, {"title": "Unauthorized", "detail": "bad key"}
+        if not str(body["model"]).startswith("test/"):
+            return 404, {"title": "Not Found", "detail": "no such model"}
+        if path == "/v1/ranking":
+            lengths = [len(passage["text"]) for passage in body["passages"]]
+            order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+            return 200, {"rankings": [{"index": i, "logit": -float(lengths[i])} for i in order]}
+        vectors = [
+            [float(len(text) % (d + 2)) + 0.5 for d in range(self.dimension)]
+            for text in body["input"]
+        ]
+        return 200, {"data": [{"index": i, "embedding": v} for i, v in enumerate(vectors)]}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Nim
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append((self.path, body))
+        status, reply = self.server.answer(self.path, self.headers.get("Authorization"), body)
+        data = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def nim() -> Iterator[Nim]:
+    server = Nim()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def nvidia(nim: Nim, key: str = KEY, model: str = "test/embed") -> NvidiaEmbedder:
+    return NvidiaEmbedder(api_key=key, base_url=nim.url, model=model)
+
+
+def test_static_vectors_need_no_network(embedder: WordLlamaEmbedder) -> None:
+    near, far, query = embedder.embed_passages(
+        ["shared memory bank conflicts", "a recipe for soup", "conflicts of banks in shared memory"]
+    )
+    assert len(query) == embedder.dimension == 256
+    assert math.isclose(math.sqrt(math.fsum(x * x for x in query)), 1.0, rel_tol=1e-3)
+    assert sum(a * b for a, b in zip(near, query, strict=True)) > sum(
+        a * b for a, b in zip(far, query, strict=True)
+    )
+    assert embedder.embed_passages([]) == []
+    assert all(map(math.isfinite, embedder.embed_query("")))
+
+
+def test_nim_gets_passages_and_queries_as_such(nim: Nim) -> None:
+    embedder = nvidia(nim)
+    assert embedder.dimension == 8
+    nim.requests.clear()
+    assert len(embedder.embed_passages([f"text {i}" for i in range(60)])) == 60
+    assert len(embedder.embed_query("why")) == 8
+    kinds = [(body["input_type"], len(body["input"]), body["truncate"]) for _, body in nim.requests]
+    assert kinds == [("passage", 50, "END"), ("passage", 10, "END"), ("query", 1, "END")]
+    assert embedder.model_id == "nim/test/embed"
+
+
+@pytest.mark.parametrize(
+    ("key", "model", "remedy"),
+    [("wrong", "test/embed", "NVIDIA_API_KEY"), (KEY, "other/embed", "model's name")],
+)
+def test_nim_refuses(nim: Nim, key: str, model: str, remedy: str) -> None:
+    embedder = nvidia(nim, key, model)
+    for ask in (lambda: embedder.embed_query("x"), lambda: embedder.embed_passages(["x"])):
+        with pytest.raises(ModelUnavailable) as caught:
+            ask()
+        assert remedy in caught.value.remedy
+        assert "\n" not in caught.value.problem
+
+
+def test_nobody_listens() -> None:
+    embedder = NvidiaEmbedder(api_key=KEY, base_url="http://127.0.0.1:1/v1", model="test/embed")
+    with pytest.raises(ModelUnavailable, match="cannot be reached") as caught:
+        embedder.embed_query("x")
+    assert "network" in caught.value.remedy
+
+
+def test_vectors_of_changing_length_are_refused(nim: Nim) -> None:
+    embedder = nvidia(nim)
+    assert embedder.dimension == 8
+    nim.dimension = 4
+    with pytest.raises(ModelUnavailable, match="unusable vectors"):
+        embedder.embed_query("x")
+
+
+def test_the_choice() -> None:
+    assert isinstance(choose_embedder(None), WordLlamaEmbedder)
+    assert isinstance(choose_embedder(KEY), NvidiaEmbedder)
+    assert isinstance(choose_embedder(None, "http://127.0.0.1:1/v1"), NvidiaEmbedder)
+
+
+def test_knowledge_is_embedded_by_nim(nim: Nim, database_url: str) -> None:
+    knowledge = Knowledge.open(database_url=database_url, data_folder=None, embedder=nvidia(nim))
+    found = knowledge.search("bank conflicts", 3, "shared_bank_conflicts")
+    assert found[0].note == "shared-bank-conflicts"
+    status = knowledge.status()
+    assert (status.embedding_model, status.notices) == ("nim/test/embed", ())
+    assert status.embedded == status.chunks > 100
+    knowledge.close()
+
+
+def test_knowledge_falls_back_with_a_notice(nim: Nim, database_url: str) -> None:
+    knowledge = Knowledge.open(database_url=database_url, data_folder=None, embedder=nvidia(nim))
+    assert knowledge.search("bank conflicts", 3)
+    nim.down = True
+    found = knowledge.search("bank conflicts", 3)
+    assert found[0].note == "shared-bank-conflicts"
+    assert len(knowledge.notices) == 1
+    assert "built-in model" in knowledge.notices[0]
+    assert knowledge.status().embedding_model.startswith("wordllama/")
+    knowledge.close()
+
+
+def test_a_reranker_orders_but_the_subtypes_page_still_leads(nim: Nim, database_url: str) -> None:
+    reranker = NvidiaReranker(api_key=KEY, base_url=nim.url, model="test/rank")
+    knowledge = Knowledge.open(
+        database_url=database_url, data_folder=None, embedder=WordLlamaEmbedder(), reranker=reranker
+    )
+    lengths = [len(citation.text) for citation in knowledge.search("memory", 6)]
+    assert lengths == sorted(lengths)
+    assert knowledge.search("memory", 6, "fma_pipe")[0].note == "fma-pipe"
+    nim.down = True
+    assert len(knowledge.search("memory", 6)) == 6
+    assert "not reranked" in knowledge.notices[0]
+    knowledge.close()

@@ -1,0 +1,183 @@
+"""The store on a real PostgreSQL with pgvector."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from time import monotonic
+
+import psycopg
+import pytest
+
+from cudaops.errors import KnowledgeUnavailable, ModelUnavailable
+from cudaops.rag.embedding import WordLlamaEmbedder
+from cudaops.rag.notes import Note
+from cudaops.rag.server import Database, open_database
+from cudaops.rag.store import SCHEMA, Store, Synced
+
+
+def note(name: str, body: str) -> Note:
+    return Note(name, "builtin", "technique", name.title(), ("fma_pipe",), (), ("a guide",), body)
+
+
+class CountingEmbedder(WordLlamaEmbedder):
+    """Keeps what it was asked to embed."""
+
+    def __init__(self, model_id: str = "counting", dimension: int = 256) -> None:
+        super().__init__()
+        self.model_id = model_id
+        self.dimension = dimension
+        self.asked: list[str] = []
+
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked += texts
+        return [vector[: self.dimension] for vector in super().embed_passages(texts)]
+
+
+class BrokenEmbedder(CountingEmbedder):
+    """A model that is away."""
+
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        raise ModelUnavailable("away", "bring it back")
+
+
+ONE, TWO = note("one", "First text."), note("two", "Second text.\n\n## Part\nMore.")
+
+
+def count(store: Store, statement: str) -> int:
+    with store.transaction() as cursor:
+        row = cursor.execute(statement).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_ingest_is_idempotent(store: Store) -> None:
+    embedder = CountingEmbedder()
+    assert store.sync("builtin", [ONE, TWO], embedder) == Synced(0, 2, 0, 3)
+    assert store.sync("builtin", [ONE, TWO], embedder) == Synced(2, 0, 0, 0)
+    assert len(embedder.asked) == 3
+    assert count(store, "SELECT count(*) FROM chunks") == 3
+
+
+def test_only_a_changed_note_is_embedded_again(store: Store) -> None:
+    embedder = CountingEmbedder()
+    store.sync("builtin", [ONE, TWO], embedder)
+    embedder.asked.clear()
+    changed = note("one", "First text, changed.")
+    assert store.sync("builtin", [changed, TWO], embedder) == Synced(1, 1, 0, 1)
+    assert embedder.asked == ["One fma pipe. One.\nFirst text, changed."]
+
+
+def test_a_vanished_note_goes_with_its_chunks_and_vectors(store: Store) -> None:
+    embedder = CountingEmbedder()
+    store.sync("builtin", [ONE, TWO], embedder)
+    assert store.sync("builtin", [ONE], embedder).removed == 1
+    assert count(store, "SELECT count(*) FROM notes") == 1
+    assert count(store, "SELECT count(*) FROM embeddings_1") == 1
+
+
+def test_origins_do_not_touch_each_other(store: Store) -> None:
+    embedder = CountingEmbedder()
+    store.sync("builtin", [ONE], embedder)
+    store.sync("/a/folder", [TWO._replace(id="x/two", origin="/a/folder")], embedder)
+    store.sync("/a/folder", [], embedder)
+    assert count(store, "SELECT count(*) FROM notes WHERE origin = 'builtin'") == 1
+    assert count(store, "SELECT count(*) FROM notes") == 1
+
+
+def test_models_never_mix(store: Store) -> None:
+    wide, narrow = CountingEmbedder("wide", 256), CountingEmbedder("narrow", 64)
+    store.sync("builtin", [ONE, TWO], wide)
+    assert store.sync("builtin", [ONE, TWO], narrow) == Synced(2, 0, 0, 3)
+    assert count(store, "SELECT vector_dims(vector) FROM embeddings_1 LIMIT 1") == 256
+    assert count(store, "SELECT vector_dims(vector) FROM embeddings_2 LIMIT 1") == 64
+    with pytest.raises(KnowledgeUnavailable, match="another length"):
+        store.sync("builtin", [ONE], CountingEmbedder("wide", 64))
+
+
+def test_a_failing_model_leaves_everything_as_it_was(store: Store) -> None:
+    store.sync("builtin", [ONE], CountingEmbedder())
+    with pytest.raises(ModelUnavailable):
+        store.sync("builtin", [TWO], BrokenEmbedder())
+    assert count(store, "SELECT count(*) FROM notes WHERE id = 'one'") == 1
+    assert count(store, "SELECT count(*) FROM notes") == 1
+
+
+def test_hostile_text_is_only_text(store: Store) -> None:
+    evil = note(
+        "x'); DROP TABLE notes; --", "'; DROP SCHEMA cudaops_knowledge CASCADE; -- %s {} \\"
+    )
+    store.sync("builtin", [evil], CountingEmbedder())
+    assert count(store, "SELECT count(*) FROM notes") == 1
+
+
+INGEST = """
+import sys
+from cudaops.rag.knowledge import Knowledge
+from cudaops.rag.embedding import WordLlamaEmbedder
+k = Knowledge.open(database_url=sys.argv[1], data_folder=None, embedder=WordLlamaEmbedder())
+s = k.status()
+print(s.notes, s.chunks, s.embedded)
+k.close()
+"""
+
+
+def test_two_processes_ingest_into_an_empty_database_at_once(database_url: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", INGEST, database_url]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0].split() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert said[0] == said[1]
+    assert said[0][1] == said[0][2] != "0"
+
+
+def test_a_lost_connection_is_made_again(store: Store, database_url: str) -> None:
+    store.sync("builtin", [ONE], CountingEmbedder())
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        )
+    with pytest.raises(KnowledgeUnavailable):
+        count(store, "SELECT count(*) FROM notes")
+    assert count(store, "SELECT count(*) FROM notes") == 1
+
+
+def test_the_schema_of_another_version_is_refused(store: Store, database_url: str) -> None:
+    store.remember("schema_version", "99")
+    with pytest.raises(KnowledgeUnavailable, match="schema version 99") as caught:
+        Store(Database(database_url))
+    assert SCHEMA in caught.value.remedy
+
+
+def test_a_role_that_may_not_create_the_extension(server: object, database_url: str) -> None:
+    role = "cudaops_test_reader"
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        limited = psycopg.conninfo.make_conninfo(database_url, user=role)
+        with pytest.raises(KnowledgeUnavailable, match="no vector extension") as caught:
+            Store(Database(limited))
+        assert "CREATE EXTENSION vector" in caught.value.remedy
+    finally:
+        with psycopg.connect(database_url, autocommit=True) as admin:
+            admin.execute(f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret@127.0.0.1:1/none",
+        "postgresql://user:secret@no-such-host.invalid/none",
+        "this is no url",
+        "mysql://host/db",
+    ],
+)
+def test_a_refused_database_url_is_said_within_seconds(url: str) -> None:
+    started = monotonic()
+    with pytest.raises(KnowledgeUnavailable, match="cannot be reached") as caught:
+        open_database(url)
+    assert monotonic() - started < 8
+    assert "DATABASE_URL" in caught.value.remedy
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,87 @@
+"""What is proposed in which order, and what is never proposed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+from cudaops.cuda.subtypes import Subtype
+from cudaops.domain.profile import Verdict
+from cudaops.domain.program import Program
+from cudaops.domain.workload import Workload
+from cudaops.recipes.registry import RECIPES, propose, refusal, seeds, source_key
+
+MakeProgram = Callable[..., Program]
+MakeLaunch = Callable[..., Workload]
+
+_TEXT = """
+__global__ void mm(const float* A, const float* B, float* C, int N) {
+    int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < N && col < N) {
+        float acc = 0;
+        for (int k = 0; k < N; ++k) acc += A[row * N + k] * B[k * N + col];
+        C[row * N + col] = acc;
+    }
+}"""
+
+
+def _verdict(subtype: str) -> Verdict:
+    return Verdict(
+        bottleneck_class="memory_bound", subtype=subtype, summary="s", evidence=(), relief="r",
+        source="modelled",
+    )  # fmt: skip
+
+
+def test_recipes_name_known_subtypes_and_have_names_of_their_own() -> None:
+    known = set(get_args(Subtype))
+    for recipe in RECIPES:
+        assert recipe.relieves <= known
+    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+
+
+def test_what_relieves_the_verdict_comes_first(program_of: MakeProgram) -> None:
+    program = program_of(_TEXT)
+    kernel = program.kernel("mm")
+
+    def proposers(subtype: str) -> list[str]:
+        return [r.proposer for r in propose(program, kernel, (), _verdict(subtype))]
+
+    assert proposers("l1_load_throughput") == ["recipe:matmul", "recipe:geometry"]
+    assert proposers("occupancy_block_size") == ["recipe:geometry", "recipe:matmul"]
+    first, *_ = propose(program, kernel, (), _verdict("l1_load_throughput"))
+    assert "l1_load_throughput" in first.why
+
+
+def test_nothing_is_proposed_twice(program_of: MakeProgram) -> None:
+    program = program_of(_TEXT)
+    kernel = program.kernel("mm")
+    matmul, geometry = propose(program, kernel, (), None)
+    tuned = matmul.tuned_with({"CUDAOPS_BM": 128, "CUDAOPS_TM": 8})
+    assert propose(program, kernel, (), None, {tuned.id}) == (geometry,)
+    assert propose(program, kernel, (), None, {source_key(geometry)}) == (matmul,)
+    assert propose(program, kernel, (), None, {"0" * 12}) == (matmul, geometry)
+
+
+def test_refusal_joins_the_recipe_and_the_plan(
+    program_of: MakeProgram, launch_of: MakeLaunch
+) -> None:
+    program = program_of(_TEXT)
+    kernel = program.kernel("mm")
+    matmul, _ = propose(program, kernel, (), None)
+    reached, short = launch_of("mm", N=64), launch_of("mm", N=65)
+    assert refusal(matmul, kernel, (reached,)) is None
+    assert refusal(matmul, kernel, (short, reached)) is None
+    assert "@requires" in str(refusal(matmul, kernel, (short,)))
+    assert "divide" in str(refusal(matmul.tuned_with({"CUDAOPS_BK": 4}), kernel, (reached,)))
+    spilling = matmul.tuned_with({"CUDAOPS_BM": 128, "CUDAOPS_BN": 128})
+    assert "do not share out" in str(refusal(spilling, kernel, (reached,)))
+
+
+def test_every_seed_is_allowed(program_of: MakeProgram, launch_of: MakeLaunch) -> None:
+    program = program_of(_TEXT)
+    kernel = program.kernel("mm")
+    for rewrite in propose(program, kernel, (), None):
+        for values in seeds(rewrite):
+            assert (
+                refusal(rewrite.tuned_with(dict(values)), kernel, (launch_of("mm", N=64),)) is None
+            )
