@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -11,16 +12,19 @@ from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel
 
+from cudaops.mcp_servers.failures import REMEDY
+
 Result = TypeVar("Result", bound=BaseModel)
 
 
 class ToolFailed(Exception):
     """A tool refused or could not do what was asked; the message is meant for the agent."""
 
-    def __init__(self, server: str, tool: str, message: str) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.server = server
-        self.tool = tool
+        self.problem, _, remedy = message.partition(REMEDY)
+        self.remedy = remedy or None
+        """What a user can do about it; None where the input itself is at fault."""
 
 
 class Toolbox:
@@ -32,6 +36,10 @@ class Toolbox:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Toolbox:
+        # A refusal reaches the agent as ToolFailed; fastmcp would print its traceback as well, and
+        # mcp a line for every request.
+        for name in ("fastmcp", "mcp"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         for name, server in self._servers.items():
             self._clients[name] = await self._stack.enter_async_context(Client(server))
         return self
@@ -49,5 +57,7 @@ class Toolbox:
         try:
             answer = await self._clients[server].call_tool(tool, arguments)
         except ToolError as error:
-            raise ToolFailed(server, tool, str(error)) from error
+            if str(error).startswith("Error calling tool"):
+                raise  # not a refusal: the server itself broke
+            raise ToolFailed(str(error)) from error
         return result.model_validate(answer.structured_content)

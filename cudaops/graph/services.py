@@ -73,7 +73,9 @@ def open_knowledge(settings: Settings) -> Knowledge:
     url = settings.database_url.get_secret_value() if settings.database_url else None
     key = settings.nvidia_api_key.get_secret_value() if settings.nvidia_api_key else None
     embedder = choose_embedder(key, settings.nvidia_base_url)
-    return Knowledge.open(database_url=url, data_folder=settings.knowledge_folder, embedder=embedder)
+    return Knowledge.open(
+        database_url=url, data_folder=settings.knowledge_folder, embedder=embedder
+    )
 
 
 def build_toolbox(bench: Workbench, settings: Settings) -> Toolbox:

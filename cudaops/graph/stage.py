@@ -8,7 +8,9 @@ from typing import Protocol
 
 from langgraph.runtime import Runtime
 
+from cudaops.agents.tools import ToolFailed
 from cudaops.domain.run import AgentName
+from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.graph.context import Context
 from cudaops.graph.state import State
 
@@ -34,10 +36,19 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
             update, found = await body(state, context)
         except Exception as error:
             context.events.emit(name, agent, "failed", str(error))
-            raise
+            raise _understood(error) from error
         seconds = time.monotonic() - started
         context.events.emit(name, agent, "finished", found, {"seconds": round(seconds, 3)})
         return {**update, "seconds_by_stage": {name: seconds}}
 
     node.__name__ = name
     return node
+
+
+def _understood(error: Exception) -> Exception:
+    """A tool's refusal that no agent dealt with, as the error a user gets."""
+    if not isinstance(error, ToolFailed):
+        return error
+    if error.remedy is None:
+        return InputError(error.problem)
+    return SandboxUnavailable(error.problem, error.remedy)

@@ -13,7 +13,7 @@ from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.base import Record
 from cudaops.domain.profile import Profile, Verdict
-from cudaops.errors import CudaOpsError
+from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Session
 
@@ -45,10 +45,8 @@ def build_server(session: Session) -> FastMCP:
     @server.tool
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
         """What a metric counts, its unit, and how to read it."""
-        try:
+        with tool_errors():
             return explain(name)
-        except CudaOpsError as error:
-            raise ToolError(str(error)) from error
 
     @server.resource("cudaops://metrics")
     def metrics() -> dict[str, str]:
@@ -61,7 +59,8 @@ def build_server(session: Session) -> FastMCP:
 def _diagnose(session: Session, source: str | None, tuned: dict[str, int]) -> Diagnosis:
     bench = session.bench
     rewrite = None if source is None else read_rewrite(source, tuned=tuned)
-    profile = bench.profile(rewrite)
+    with tool_errors():
+        profile = bench.profile(rewrite)
     if not isinstance(profile, Profile):
         where = f"{profile.location}: " if profile.location else ""
         raise ToolError(f"{where}{profile.message}")

@@ -15,6 +15,7 @@ from cudaops.domain.judgement import Judgement
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
+from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Session
 from cudaops.recipes.registry import refusal, seeds
@@ -100,7 +101,9 @@ def build_server(session: Session) -> FastMCP:
     @server.tool
     def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
         """Compile a rewrite; a compiler error comes back with its line."""
-        return _compile_report(session.bench.compile(read_rewrite(source, tuned=tuned)))
+        rewrite = read_rewrite(source, tuned=tuned)
+        with tool_errors():
+            return _compile_report(session.bench.compile(rewrite))
 
     @server.tool
     def tune_rewrite(
@@ -111,7 +114,8 @@ def build_server(session: Session) -> FastMCP:
     ) -> Tuned:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
         rewrite = read_rewrite(source, tuned={}, proposer=proposer)
-        return _tune(session.bench, rewrite, max_trials, max_seconds)
+        with tool_errors():
+            return _tune(session.bench, rewrite, max_trials, max_seconds)
 
     @server.tool
     def judge_rewrite(
@@ -130,7 +134,8 @@ def build_server(session: Session) -> FastMCP:
         policy = bench.policy
         if min_speedup is not None:
             policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
-        evaluation = evaluate(bench, rewrite)
+        with tool_errors():
+            evaluation = evaluate(bench, rewrite)
         return Judged(
             evaluation=evaluation, judgement=judge(evaluation.gates, evaluation.comparisons, policy)
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fastmcp.exceptions import ToolError
 
-from cudaops.errors import CudaOpsError
+from cudaops.mcp_servers.failures import tool_errors
 from cudaops.sandbox.workbench import Workbench
 
 OpenProgram = Callable[[Path, str | None, tuple[str, ...]], Workbench]
@@ -42,9 +42,6 @@ class Session:
         """
         if self._open_program is None:
             raise ToolError("this server was started for one program and cannot open another")
-        with self._lock:
-            try:
-                self._bench = self._open_program(path, kernel, argv)
-            except CudaOpsError as error:
-                raise ToolError(str(error)) from error
+        with self._lock, tool_errors():
+            self._bench = self._open_program(path, kernel, argv)
             return self._bench

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from cudaops.program.lexing import Directive, Lexed, Token, byte_text, dead_ranges, line_of
+from cudaops.program.lexing import Directive, Lexed, Token, byte_text, line_of
 from cudaops.program.outline import Item, Outline, outline
 
 ALLOWED_INCLUDES = frozenset({
@@ -49,11 +49,15 @@ _HOST_CALLS = frozenset({
 })  # fmt: skip
 
 
+_TUNE_NAME = re.compile(r"^\s*//\s*@tune\s+(\w+)", re.MULTILINE)
+"""A tune name is defined for the length of the candidate and cannot leak, whatever it is."""
+
+
 def check_source(rewrite_source: str) -> tuple[str, ...]:
     """Problems of a device-only text, one line each with its line number. Empty: clean."""
     facts = outline(byte_text(rewrite_source), frozenset())
     found = [
-        *_words(facts.lexed),
+        *_words(facts.lexed, frozenset(_TUNE_NAME.findall(rewrite_source))),
         *_spelling(facts.lexed),
         *_directives(facts.lexed),
         *_structure(facts.lexed),
@@ -66,7 +70,11 @@ def check_source(rewrite_source: str) -> tuple[str, ...]:
 Problem = tuple[int, str]
 
 
-def _words(lexed: Lexed) -> Iterator[Problem]:
+def _is_ours(name: str) -> bool:
+    return name.lower().startswith("cudaops")
+
+
+def _words(lexed: Lexed, tuned: frozenset[str]) -> Iterator[Problem]:
     tokens = _live(lexed)
     for index, token in enumerate(tokens):
         after = tokens[index + 1].text if index + 1 < len(tokens) else ""
@@ -75,7 +83,7 @@ def _words(lexed: Lexed) -> Iterator[Problem]:
             yield token.start, "`<<<` launches a kernel; use a `// @launch` directive"
         elif token.kind == "name" and token.text in _REFUSED_WORDS:
             yield token.start, f"`{token.text}`: {_REFUSED_WORDS[token.text]} is not device code"
-        elif token.kind == "name" and token.text.lower().startswith("cudaops"):
+        elif token.kind == "name" and _is_ours(token.text) and token.text not in tuned:
             yield token.start, f"`{token.text}`: names of cudaops itself are reserved"
         elif token.text in _HOST_CALLS and after == "(" and before not in (".", "->"):
             yield token.start, f"`{token.text}` is a host function"
@@ -85,7 +93,7 @@ def _words(lexed: Lexed) -> Iterator[Problem]:
 
 def _live(lexed: Lexed) -> list[Token]:
     """All tokens but those that `#if 0` hides, which no compiler ever sees."""
-    never = [r for r in dead_ranges(lexed) if _is_never(lexed, r[0])]
+    never = [r for r in lexed.dead_ranges if _is_never(lexed, r[0])]
     return [t for t in lexed.tokens if not any(a <= t.start < b for a, b in never)]
 
 
@@ -166,7 +174,7 @@ def _structure(lexed: Lexed) -> Iterator[Problem]:
             return
     if depth > 0:
         yield len(lexed.text) - 1 if lexed.text else 0, "a `{` is never closed"
-    for start, _ in dead_ranges(lexed):
+    for start, _ in lexed.dead_ranges:
         if not _is_never(lexed, start):
             yield start, "branches of `#if` must each close the braces that they open"
 

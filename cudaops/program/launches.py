@@ -54,7 +54,7 @@ def find_launches(lexed: Lexed) -> Iterator[Launch]:
     for index, token in enumerate(lexed.tokens):
         if token.text == "<<<" and token.start >= end and not lexed.dead(token.start):
             launch = _launch(lexed, index)
-            if launch is not None:
+            if launch is not None and launch.start >= end:
                 end = launch.end
                 yield launch
 
@@ -62,7 +62,7 @@ def find_launches(lexed: Lexed) -> Iterator[Launch]:
 def _launch(lexed: Lexed, opener: int) -> Launch | None:
     # Tokens of a directive end with it, those outside skip directives in between.
     place = lexed.tokens[opener].directive
-    near = range(max(0, opener - 400), min(len(lexed.tokens), opener + 4000))
+    near = range(max(0, opener - 200), min(len(lexed.tokens), opener + 1500))
     indices = [i for i in near if lexed.tokens[i].directive == place]
     tokens = [lexed.tokens[i] for i in indices]
     at = indices.index(opener)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -68,7 +69,8 @@ class Directive(NamedTuple):
     """Index after its last token."""
 
 
-class Lexed(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Lexed:
     """A text taken apart."""
 
     text: str
@@ -78,14 +80,35 @@ class Lexed(NamedTuple):
 
     def code(self) -> list[Token]:
         """Tokens outside of preprocessor directives, without branches that are never compiled."""
-        dead = dead_ranges(self)
-        starts = [d[0] for d in dead]
-        return [t for t in self.tokens if t.directive < 0 and not _inside(t.start, dead, starts)]
+        return [t for t in self.tokens if t.directive < 0 and not self.dead(t.start)]
 
     def dead(self, offset: int) -> bool:
         """Whether a byte lies in a branch that is never compiled."""
-        dead = dead_ranges(self)
-        return _inside(offset, dead, [d[0] for d in dead])
+        # Ranges may nest; one that ended does not hide an outer one that did not.
+        at = bisect_right(self._dead_starts, offset)
+        return any(offset < end for _, end in self.dead_ranges[max(0, at - 8) : at])
+
+    @cached_property
+    def _dead_starts(self) -> tuple[int, ...]:
+        return tuple(start for start, _ in self.dead_ranges)
+
+    @cached_property
+    def dead_ranges(self) -> tuple[tuple[int, int], ...]:
+        """Byte ranges that are never compiled, or that would unbalance the braces of the others.
+
+        `#if 0` is never compiled. Where the first branch of a conditional opens a brace that it
+        does not close, each later branch opens the same brace again, so only the first is kept.
+        """
+        dead: list[tuple[int, int]] = []
+        groups: list[list[Directive]] = []
+        for directive in self.directives:
+            if directive.keyword in ("if", "ifdef", "ifndef"):
+                groups.append([directive])
+            elif directive.keyword in ("else", "elif") and groups:
+                groups[-1].append(directive)
+            elif directive.keyword == "endif" and groups:
+                dead.extend(_dead_branches(self, [*groups.pop(), directive]))
+        return tuple(sorted(dead))
 
 
 def byte_text(text: str) -> str:
@@ -135,25 +158,6 @@ def _directive(tokens: Sequence[Token], opened: int, end: int) -> Directive:
     return Directive(keyword, tokens[opened].start, end, opened, len(tokens))
 
 
-@lru_cache(maxsize=32)
-def dead_ranges(lexed: Lexed) -> tuple[tuple[int, int], ...]:
-    """Byte ranges that are never compiled, or that would unbalance the braces of the others.
-
-    `#if 0` is never compiled. Where the first branch of a conditional opens a brace that it does
-    not close, each later branch opens the same brace again, so only the first is kept.
-    """
-    dead: list[tuple[int, int]] = []
-    groups: list[list[Directive]] = []
-    for directive in lexed.directives:
-        if directive.keyword in ("if", "ifdef", "ifndef"):
-            groups.append([directive])
-        elif directive.keyword in ("else", "elif") and groups:
-            groups[-1].append(directive)
-        elif directive.keyword == "endif" and groups:
-            dead.extend(_dead_branches(lexed, [*groups.pop(), directive]))
-    return tuple(sorted(dead))
-
-
 def _dead_branches(lexed: Lexed, group: list[Directive]) -> Iterable[tuple[int, int]]:
     never = [t.text for t in lexed.tokens[group[0].first + 1 : group[0].last]] == ["if", "0"]
     if never:
@@ -165,12 +169,6 @@ def _dead_branches(lexed: Lexed, group: list[Directive]) -> Iterable[tuple[int, 
             balance += (token.text == "{") - (token.text == "}")
     if balance:
         yield from ((a.end, b.start) for a, b in pairwise(group[1:]))
-
-
-def _inside(offset: int, ranges: Sequence[tuple[int, int]], starts: Sequence[int]) -> bool:
-    # Ranges may nest; a nested one that ended does not hide the outer one that did not.
-    at = bisect_right(starts, offset)
-    return any(offset < end for _, end in ranges[max(0, at - 8) : at])
 
 
 def closing(tokens: Sequence[Token], opener: int) -> int:

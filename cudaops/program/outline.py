@@ -6,8 +6,10 @@ body need not be understood to know where it ends.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from cudaops.program.lexing import Lexed, Token, closing, closing_angle, lex
@@ -75,7 +77,8 @@ class Item(NamedTuple):
         return self.kind == "function" and not device
 
 
-class Outline(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Outline:
     """A file's items in order, those inside namespaces included."""
 
     lexed: Lexed
@@ -89,7 +92,13 @@ class Outline(NamedTuple):
 
     def item_at(self, offset: int) -> Item | None:
         """The item that holds a byte."""
-        return next((i for i in self.items if i.start <= offset < i.end), None)
+        at = bisect_right(self._starts, offset) - 1
+        item = self.items[at] if at >= 0 else None
+        return item if item is not None and offset < item.end else None
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        return tuple(i.start for i in self.items)
 
 
 def outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]] = frozenset()) -> Outline:

@@ -64,6 +64,7 @@ def run_bounded(
     started = time.monotonic()
     child = _start(command, cwd, child_environment(env))
     try:
+        _limit(child.pid)
         collected = _drain(child, started + timeout_s, max_output_bytes)
     finally:
         _end(child)
@@ -94,29 +95,37 @@ def _start(command: Sequence[str], cwd: Path, env: dict[str, str]) -> subprocess
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=_limit if sys.platform == "linux" else None,
         )
     except FileNotFoundError as problem:
         if not cwd.is_dir():
             raise SandboxUnavailable(f"the folder {cwd} is gone", "run again") from problem
-        raise PrerequisiteError(f"{command[0]} is not there", "install it or put it on PATH") from problem
+        raise PrerequisiteError(
+            f"{command[0]} is not there", "install it or put it on PATH"
+        ) from problem
     except OSError as problem:
         raise_for_space(problem, f"starting {command[0]}")
-        raise SandboxUnavailable(f"cannot start {command[0]}: {problem.strerror}", "free memory or processes") from problem
+        raise SandboxUnavailable(
+            f"cannot start {command[0]}: {problem.strerror}", "free memory or processes"
+        ) from problem
 
 
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    most = MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILE_BYTES)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+def _limit(pid: int) -> None:
+    """No core files, no endless files. The child has just started and has written nothing yet."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(ProcessLookupError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        most = MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILE_BYTES)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, hard))
 
 
 def _drain(
     child: subprocess.Popen[bytes], deadline: float, limit: int
 ) -> tuple[bytes, bytes, bool, bool]:
     """Read both pipes until they close, the child floods them, or time is up."""
-    assert child.stdout is not None and child.stderr is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
     kept: dict[IO[bytes], bytearray] = {child.stdout: bytearray(), child.stderr: bytearray()}
     seen = dict.fromkeys(kept, 0)
     timed_out = flooded = False

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from cudaops.cuda.devices import DEVICES
 from cudaops.domain.execution import (
     CaptureOutcome,
     Compiled,
@@ -22,7 +23,7 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
-from cudaops.errors import PrerequisiteError
+from cudaops.errors import InputError, PrerequisiteError
 from cudaops.sandbox.executors.base import Check, InputSet
 from cudaops.sandbox.executors.cpu_build import Built, as_compiled, build_unit
 from cudaops.sandbox.executors.cpu_program import ProgramRunner
@@ -42,24 +43,36 @@ class CpuExecutor:
         self.device = device
         self.cache = cache_folder.absolute()
         self.workers = workers or len(os.sched_getaffinity(0))
+        known = DEVICES.get(device)
+        if known is None:
+            raise InputError(f"unknown device {device!r}; known: {', '.join(DEVICES)}")
+        self.shared_optin = known.shared_bytes_per_block_optin
 
     def check_available(self) -> None:
         """Raise PrerequisiteError where g++ or binutils are missing, with the command that installs them."""
         find_toolchain()
         for tool in ("addr2line", "nm"):
             if shutil.which(tool) is None:
-                raise PrerequisiteError(f"{tool} is not installed", "install binutils: `apt-get install binutils`")
+                raise PrerequisiteError(
+                    f"{tool} is not installed", "install binutils: `apt-get install binutils`"
+                )
 
     def capture(
-        self, program: Program, kernel: str | None, argv: tuple[str, ...], folder: Path, timeout_s: float
+        self,
+        program: Program,
+        kernel: str | None,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
     ) -> CaptureOutcome:
         """See `Executor.capture`."""
-        runner = ProgramRunner(program, argv, self.cache, self.workers, timeout_s)
-        return runner.capture(kernel, folder)
+        return self._program(program, argv, timeout_s).capture(kernel, folder)
 
-    def run_program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramOutcome:
+    def run_program(
+        self, program: Program, argv: tuple[str, ...], timeout_s: float
+    ) -> ProgramOutcome:
         """See `Executor.run_program`."""
-        return ProgramRunner(program, argv, self.cache, self.workers, timeout_s).run()
+        return self._program(program, argv, timeout_s).run()
 
     def compile(self, unit: Unit) -> Compiled | CompileFailed:
         """See `Executor.compile`. 0.2 to 0.6 s; the first time a runtime object is built as well."""
@@ -83,8 +96,14 @@ class CpuExecutor:
         access and its line.
         """
         outcome = self._run(compiled.unit, workload, plan, inputs, folder, check, timeout_s, blocks)
-        if isinstance(outcome, Misbehaved) and check == "none" and outcome.what in ("out_of_bounds", "guard_overwritten"):
-            named = self._run(compiled.unit, workload, plan, inputs, folder, "memory", timeout_s, blocks)
+        if (
+            isinstance(outcome, Misbehaved)
+            and check == "none"
+            and outcome.what in ("out_of_bounds", "guard_overwritten")
+        ):
+            named = self._run(
+                compiled.unit, workload, plan, inputs, folder, "memory", timeout_s, blocks
+            )
             if isinstance(named, Misbehaved) and named.what == "out_of_bounds":
                 return named
         return outcome
@@ -101,10 +120,17 @@ class CpuExecutor:
         """Modelled time of the plan: see `cpu_profile.measure`."""
         from cudaops.sandbox.executors import cpu_profile
 
-        return cpu_profile.measure(self, compiled, workload, plan, samples=samples, timeout_s=timeout_s)
+        return cpu_profile.measure(
+            self, compiled, workload, plan, samples=samples, timeout_s=timeout_s
+        )
 
     def profile(
-        self, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *, timeout_s: float = 120.0
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """Modelled metrics of the plan's dominant launch: see `cpu_profile.profile`."""
         from cudaops.sandbox.executors import cpu_profile
@@ -115,7 +141,9 @@ class CpuExecutor:
         """The compiler."""
         return {"g++": find_toolchain().version}
 
-    def build_instrumented(self, unit: Unit, compile_extra: Sequence[str] = ()) -> Compiled | CompileFailed:
+    def build_instrumented(
+        self, unit: Unit, compile_extra: Sequence[str] = ()
+    ) -> Compiled | CompileFailed:
         """The unit with every access going to `cudaops/trace.h`."""
         return self._compiled(unit, build_unit(self.cache, unit, "traced", compile_extra))
 
@@ -142,7 +170,9 @@ class CpuExecutor:
         self, unit: Unit, compile_extra: Sequence[str], link_extra: Sequence[str] = ()
     ) -> Compiled | CompileFailed:
         """The plain unit with further g++ flags, such as `-fprofile-arcs`; they are part of the key."""
-        return self._compiled(unit, build_unit(self.cache, unit, "plain", compile_extra, link_extra))
+        return self._compiled(
+            unit, build_unit(self.cache, unit, "plain", compile_extra, link_extra)
+        )
 
     def run_counted(
         self,
@@ -158,11 +188,24 @@ class CpuExecutor:
         """Run only these blocks of one launch of a build as it is, on one worker, captured inputs."""
         outcome = run_task(
             Task(
-                compiled.unit, Path(compiled.folder) / "unit", workload, plan, captured_inputs(workload),
-                folder, timeout_s, 1, dict(env or {}), tuple(blocks), launch,
+                compiled.unit,
+                Path(compiled.folder) / "unit",
+                workload,
+                plan,
+                captured_inputs(workload),
+                folder,
+                timeout_s,
+                1,
+                dict(env or {}),
+                self.shared_optin,
+                tuple(blocks),
+                launch,
             )  # fmt: skip
         )
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran
+
+    def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramRunner:
+        return ProgramRunner(program, argv, self.cache, self.workers, self.shared_optin, timeout_s)
 
     def _compiled(self, unit: Unit, built: Built | CompileFailed) -> Compiled | CompileFailed:
         return built if isinstance(built, CompileFailed) else as_compiled(built, unit)
@@ -181,9 +224,16 @@ class CpuExecutor:
         build: Build = "plain" if check == "none" else "checked"
         built = build_unit(self.cache, unit, build)
         if isinstance(built, CompileFailed):
-            return Misbehaved(what="crash", message=f"does not compile for checking: {built.message}", log=built.log)
-        env = {"CUDAOPS_CHECK": check}
+            return Misbehaved(
+                what="crash",
+                message=f"does not compile for checking: {built.message}",
+                log=built.log,
+            )
+        env: dict[str, str] = {"CUDAOPS_CHECK": check}
         only = None if blocks is None else tuple(blocks)
-        task = Task(unit, built.executable, workload, plan, inputs, folder, timeout_s, self.workers, env, only)
+        limit = self.shared_optin - built.static_shared
+        task = Task(
+            unit, built.executable, workload, plan, inputs, folder, timeout_s, self.workers, env, limit, only
+        )  # fmt: skip
         outcome = run_task(task)
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran

@@ -16,6 +16,7 @@ from cudaops.domain.program import Program
 from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.executors.cpu_messages import read_failure
 from cudaops.sandbox.executors.cpu_source import MAIN, Source, program_source, unit_source
+from cudaops.sandbox.executors.cpu_symbols import static_shared_bytes
 from cudaops.sandbox.executors.cpu_toolchain import (
     COMPILE_TIMEOUT_S,
     Build,
@@ -32,6 +33,8 @@ from cudaops.sandbox.process import SPACE_REMEDY, Finished, raise_for_space, run
 EXECUTABLE = "unit"
 OBJECT = "unit.o"
 FACTS = "build.json"
+STATIC_SHARED_LIMIT = 48 * 1024
+"""ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
 
 
 class Built(NamedTuple):
@@ -43,6 +46,8 @@ class Built(NamedTuple):
     seconds: float
     cached: bool
     log: str
+    static_shared: int
+    """Most bytes of static shared memory any one function has."""
 
     @property
     def executable(self) -> Path:
@@ -62,7 +67,13 @@ def build_unit(
     link_extra: Sequence[str] = (),
 ) -> Built | CompileFailed:
     """A baseline or rewrite with our runner. The extra flags become part of the key."""
-    return _build(cache, unit_source(unit), unit.program, build, compile_extra, link_extra, runner=True)
+    built = _build(
+        cache, unit_source(unit), unit.program, build, compile_extra, link_extra, runner=True
+    )
+    if isinstance(built, Built) and not unit.widened and built.static_shared > STATIC_SHARED_LIMIT:
+        text = f"uses {built.static_shared} bytes of static shared memory, at most {STATIC_SHARED_LIMIT} are possible"
+        return CompileFailed(message=text, log="")
+    return built
 
 
 def as_compiled(built: Built, unit: Unit) -> Compiled:
@@ -96,7 +107,15 @@ def _build(
     started = time.monotonic()
     if (folder / FACTS).is_file():
         facts = json.loads((folder / FACTS).read_text("utf-8"))
-        return Built(key, folder, facts["command"], time.monotonic() - started, True, facts["log"])
+        return Built(
+            key,
+            folder,
+            facts["command"],
+            time.monotonic() - started,
+            True,
+            facts["log"],
+            facts["shared"],
+        )
     header = precompiled_header(cache, build, source.includes)
     objects = around(cache, build, OBJECT, runner=runner)
     try:
@@ -111,18 +130,24 @@ def _build(
                 done = _step(link_command(build, objects, EXECUTABLE, link_extra), work)
             if done.exit_code != 0:
                 return _refused(done, program)
+            shared = static_shared_bytes(work / EXECUTABLE)
             shown = " ".join(command).replace(str(work), ".")
-            (work / FACTS).write_text(json.dumps({"command": shown, "log": log[:4096]}), encoding="utf-8")
+            facts = {"command": shown, "log": log[:4096], "shared": max(shared.values(), default=0)}
+            (work / FACTS).write_text(json.dumps(facts), encoding="utf-8")
             _publish(work, folder)
     except OSError as problem:
         raise_for_space(problem, f"compiling in {cache}")
         raise
-    return Built(key, folder, shown, time.monotonic() - started, False, log[:4096])
+    return Built(key, folder, shown, time.monotonic() - started, False, log[:4096], facts["shared"])
 
 
 def _placed(work: Path, header: Path | None, extra: Sequence[str]) -> list[str]:
     """Flags that depend on where the build happens, and none of which change the code."""
-    prelude = ["-include", str(header)] if header else ["-include", "cudaops/cuda.h", "-include", "cudaops/entry.h"]
+    prelude = (
+        ["-include", str(header)]
+        if header
+        else ["-include", "cudaops/cuda.h", "-include", "cudaops/entry.h"]
+    )
     return [f"-ffile-prefix-map={work}=.", *prelude, *extra]
 
 

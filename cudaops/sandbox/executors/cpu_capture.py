@@ -71,7 +71,13 @@ def recorded(report: Report, kernel: str) -> list[Configuration]:
             sizes = tuple(int(r) for r in rest)
             found.append(
                 Configuration(
-                    number, int(site), int(function, 16), sizes[:6], sizes[6], int(used[1]), float(used[2])
+                    number,
+                    int(site),
+                    int(function, 16),
+                    sizes[:6],
+                    sizes[6],
+                    int(used[1]),
+                    float(used[2]),
                 )
             )
     return sorted(found, key=lambda c: -c.seconds)
@@ -86,7 +92,13 @@ class WorkloadReader:
     """Turns recorded configurations of one kernel into Workloads under a folder."""
 
     def __init__(
-        self, program: Program, kernel: Kernel, report: Report, executable: Path, blobs: Path, folder: Path
+        self,
+        program: Program,
+        kernel: Kernel,
+        report: Report,
+        executable: Path,
+        blobs: Path,
+        folder: Path,
     ) -> None:
         self.program = program
         self.kernel = kernel
@@ -95,13 +107,16 @@ class WorkloadReader:
         self.folder = folder
         self.report = report
         self._lines: dict[str, dict[str, list[tuple[str, ...]]]] = {
-            verb: defaultdict(list) for verb in ("arg", "before", "after", "gbefore", "gafter", "limit")
+            verb: defaultdict(list)
+            for verb in ("arg", "before", "after", "gbefore", "gafter", "limit")
         }
         for verb, by_number in self._lines.items():
             for line in report.all(verb):
                 by_number[line[0]].append(line[1:])
 
-    def read(self, configurations: list[Configuration], total_seconds: float) -> tuple[Workload, ...]:
+    def read(
+        self, configurations: list[Configuration], total_seconds: float
+    ) -> tuple[Workload, ...]:
         """The most expensive that cover enough time. Raises InputError where none can be captured."""
         usable = [c for c in configurations if not self._lines["limit"][c.number]]
         if not usable:
@@ -117,12 +132,18 @@ class WorkloadReader:
         return tuple(workloads)
 
     def _cannot(self, configurations: list[Configuration]) -> str:
-        reason = self._lines["limit"][configurations[0].number][0][0] if configurations else "nothing was recorded"
+        reason = (
+            self._lines["limit"][configurations[0].number][0][0]
+            if configurations
+            else "nothing was recorded"
+        )
         for position, parameter in enumerate(self.kernel.parameters):
             reason = reason.replace(f"@N{position}@", parameter.name)
         return f"the launches of {self.kernel.name} cannot be captured: {reason}; choose another with --kernel"
 
-    def _workload(self, name: str, c: Configuration, names: dict[int, str], total: float) -> Workload:
+    def _workload(
+        self, name: str, c: Configuration, names: dict[int, str], total: float
+    ) -> Workload:
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -173,9 +194,11 @@ class WorkloadReader:
         self, folder: Path, index: int, size: int, before: str, after: str, number: str
     ) -> Allocation:
         pointing = [
-            line for line in self._lines["arg"][number] if line[1] == "pointer" and int(line[4]) == index
+            line
+            for line in self._lines["arg"][number]
+            if line[1] == "pointer" and int(line[4]) == index
         ]
-        only_read = all(line[3] == "1" for line in pointing) and before == after
+        only_read = all(self._points_to_const(line) for line in pointing) and before == after
         role: Role = "in" if only_read else "inout"
         names = self._keep(folder, f"a{index}", before, after)
         return Allocation(
@@ -187,12 +210,22 @@ class WorkloadReader:
             after=names[1],
         )
 
+    def _points_to_const(self, line: tuple[str, ...]) -> bool:
+        """By the type that was bound, or as declared where the compiler deduced a template."""
+        position = int(line[0])
+        declared = (
+            position < len(self.kernel.parameters) and self.kernel.parameters[position].is_const
+        )
+        return line[3] == "1" or declared
+
     def _globals(self, folder: Path, number: str) -> tuple[GlobalState, ...]:
         after = {name: blob for name, blob in self._lines["gafter"][number]}
         states = []
         for position, (name, size, blob) in enumerate(sorted(self._lines["gbefore"][number])):
             names = self._keep(folder, f"g{position}", blob, after[name])
-            states.append(GlobalState(name=name, size_bytes=int(size), before=names[0], after=names[1]))
+            states.append(
+                GlobalState(name=name, size_bytes=int(size), before=names[0], after=names[1])
+            )
         return tuple(states)
 
     def _keep(self, folder: Path, stem: str, before: str, after: str) -> tuple[str, str]:
@@ -204,13 +237,18 @@ class WorkloadReader:
         _link(self.blobs / after, folder / f"{stem}.after.bin")
         return first, f"{stem}.after.bin"
 
-    def _callee(self, c: Configuration, names: dict[int, str], arguments: tuple[Argument, ...]) -> str:
+    def _callee(
+        self, c: Configuration, names: dict[int, str], arguments: tuple[Argument, ...]
+    ) -> str:
         """The instance that ran: as the linker names it, else as written, else deduced."""
         if not self.kernel.template_parameters:
             return self.kernel.qualified_name
         if c.function in names:
             return callee_of(names[c.function])
-        elements = [a.element if isinstance(a, PointerArgument | ScalarArgument) else None for a in arguments]
+        elements = [
+            a.element if isinstance(a, PointerArgument | ScalarArgument) else None
+            for a in arguments
+        ]
         deduced = deduce_instance(self.kernel, elements)
         if deduced is None:
             text = f"the template arguments of {self.kernel.name} cannot be told from its launch"

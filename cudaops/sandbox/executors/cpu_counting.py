@@ -82,7 +82,8 @@ def _traced(
     report = executor.run_instrumented(built, workload, plan, blocks, folder, timeout_s)
     if isinstance(report, Misbehaved):
         return report
-    return read_trace(report, Path(built.folder) / "unit")
+    files = [f.path for f in unit.program.files]
+    return read_trace(report, Path(built.folder) / "unit", files)
 
 
 def _counted(

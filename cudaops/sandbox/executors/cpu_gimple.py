@@ -128,7 +128,7 @@ def _fill(function: Function, lines: list[str]) -> None:
             _declaration(function, line)
             continue
         stripped = line.strip()
-        if not stripped or stripped == "}" or stripped.startswith(("<L", ";;")):
+        if not stripped or stripped == "}" or stripped.startswith(("<L", ";;")) or "# DEBUG" in stripped:
             continue
         if stripped.startswith("# "):
             _phi(block, stripped)
@@ -197,7 +197,7 @@ def _statement(block: Block, text: str) -> None:
     if bare.startswith("switch"):
         edges = [int(n) for n in _CASE.findall(bare) if n]
     block.successors += [e for e in edges if e not in block.successors]
-    if bare.startswith(("goto", "else")) or "CLOBBER" in bare or bare.startswith("# DEBUG"):
+    if bare.startswith(("goto", "else")) or "CLOBBER" in bare:
         return
     bare = bare.rstrip(";")
     target, equals, value = bare.partition(" = ")

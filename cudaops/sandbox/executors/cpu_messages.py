@@ -10,10 +10,14 @@ from cudaops.domain.execution import CompileFailed
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 
 MAX_LOG = 16 * 1024
-_ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<text>.*)$")
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<text>.*)$"
+)
 _PLACE = re.compile(r"(?:from |^)(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?")
 _ASSEMBLER = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+): Error: (?P<text>.*)$")
-_LINKER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+): (?P<text>(?:undefined reference to|multiple definition of) .*)$")
+_LINKER = re.compile(
+    r"(?P<file>[^\s:]+):(?P<line>\d+): (?P<text>(?:undefined reference to|multiple definition of) .*)$"
+)
 _LINKER_BARE = re.compile(r"(?P<text>(?:undefined reference to|multiple definition of) .*)$")
 
 
@@ -34,7 +38,11 @@ def read_failure(log: str, author_files: Collection[str]) -> CompileFailed:
             return _failed(found["text"], _location(found, known), log)
         if found := _LINKER_BARE.search(line):
             return _failed(found["text"], None, log)
-    return _failed(next((line for line in lines if line.strip()), "the compiler failed and said nothing"), None, log)
+    return _failed(
+        next((line for line in lines if line.strip()), "the compiler failed and said nothing"),
+        None,
+        log,
+    )
 
 
 def _failed(text: str, location: SourceLocation | None, log: str) -> CompileFailed:
@@ -52,7 +60,9 @@ def _location(found: re.Match[str], known: Collection[str]) -> SourceLocation | 
     if file not in known:
         return None
     column = found.groupdict().get("column")
-    return SourceLocation(file=file, line=int(found["line"]), column=int(column) if column else None)
+    return SourceLocation(
+        file=file, line=int(found["line"]), column=int(column) if column else None
+    )
 
 
 def _instantiation(lines: list[str], index: int, known: Collection[str]) -> SourceLocation | None:

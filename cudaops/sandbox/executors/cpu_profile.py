@@ -7,34 +7,19 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from cudaops.cuda.devices import Device
 from cudaops.cuda.devices import device as device_named
-from cudaops.cuda.microarch import microarchitecture
-from cudaops.cuda.modelled_metrics import Modelled, modelled_metrics
-from cudaops.cuda.occupancy import occupancy
-from cudaops.cuda.sm_program import Costs
-from cudaops.cuda.timing import Estimate, estimate
-from cudaops.cuda.work import KernelWork, Mix
+from cudaops.cuda.modelled_metrics import modelled_metrics
 from cudaops.domain.execution import Compiled, Measurement, Misbehaved, Unit
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan
 from cudaops.domain.workload import Workload
-from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.sandbox.executors.cpu_counting import Sample, sample
-from cudaops.sandbox.executors.cpu_flow import Node
-from cudaops.sandbox.executors.cpu_gimple import Function
 from cudaops.sandbox.executors.cpu_hot_lines import hot_lines
-from cudaops.sandbox.executors.cpu_instructions import Translator
-from cudaops.sandbox.executors.cpu_phases import Sampled, operations, shape
-from cudaops.sandbox.executors.cpu_registers import registers_per_thread, shared_bytes
-from cudaops.sandbox.executors.cpu_sampling import Trace, finder, sampled_blocks, sites_of
-from cudaops.sandbox.executors.cpu_traffic import traffic
+from cudaops.sandbox.executors.cpu_look import Look, look_at
+from cudaops.sandbox.executors.cpu_sampling import sampled_blocks
 
 if TYPE_CHECKING:
     from cudaops.sandbox.executors.cpu import CpuExecutor
@@ -42,24 +27,11 @@ if TYPE_CHECKING:
 SEED = 2
 """Of the random blocks in the sample."""
 
-KEPT = 256
-"""Launches whose look is kept in memory."""
+KEPT = 64
+"""Samples kept in memory: the same launch modelled for another device costs no run."""
 
-__all__ = ["Look", "examine", "measure", "profile"]
-
-
-class Look(NamedTuple):
-    """One launch of a plan, looked at."""
-
-    modelled: Modelled
-    trace: Trace
-    kernel: str
-    notes: tuple[str, ...]
-
-    @property
-    def duration_us(self) -> float:
-        """Modelled time of the launch."""
-        return self.modelled.estimate.duration_us
+_kept: OrderedDict[tuple[object, ...], Sample] = OrderedDict()
+_lock = threading.Lock()
 
 
 def measure(
@@ -104,6 +76,63 @@ def _profile(executor: CpuExecutor, workload: Workload, looks: list[Look]) -> Pr
         source="modelled",
         duration_us=top.modelled.estimate.kernel_us,
         metrics=modelled_metrics(top.modelled),
-        hot_lines=hot_lines(top.modelled, workload_files(top)),
+        hot_lines=hot_lines(top),
         notes=notes,
     )
+
+
+def _all(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
+) -> list[Look] | Misbehaved:
+    looks: list[Look] = []
+    for launch in plan.launches:
+        taken = _sampled(executor, unit, workload, plan, launch, timeout_s)
+        if isinstance(taken, Misbehaved):
+            return taken
+        sizes = {a.index: a.size_bytes for a in workload.allocations}
+        sizes |= {-2 - n: size for n, size in enumerate(plan.scratch_bytes.values())}
+        kernel = _kernel(unit, plan, launch)
+        bounded = _has_launch_bounds(unit, plan)
+        look = look_at(taken, unit, kernel, launch, sizes, device_named(executor.device), bounded=bounded)
+        if isinstance(look, Misbehaved):
+            return look
+        looks.append(look)
+    return looks
+
+
+def _sampled(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    launch: ResolvedLaunch, timeout_s: float,
+) -> Sample | Misbehaved:  # fmt: skip
+    """The sample of one launch, kept by everything it depends on."""
+    rewrite = unit.rewrite.id if unit.rewrite else ""
+    key = (
+        unit.program.sha256, unit.callee, rewrite, workload.folder, workload.id,
+        launch.model_dump_json(), plan.applicable,
+    )  # fmt: skip
+    with _lock:
+        if key in _kept:
+            _kept.move_to_end(key)
+            return _kept[key]
+    alone = plan.model_copy(update={"launches": (launch,)})
+    blocks = sampled_blocks(launch.grid, SEED)
+    taken = sample(executor, unit, workload, alone, blocks, timeout_s)
+    if not isinstance(taken, Misbehaved):
+        with _lock:
+            _kept[key] = taken
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)
+    return taken
+
+
+def _kernel(unit: Unit, plan: ResolvedPlan, launch: ResolvedLaunch) -> str:
+    """The launched expression: a step of the rewrite, or the baseline."""
+    if unit.rewrite is not None and plan.applicable:
+        return unit.rewrite.plan.launches[launch.step].kernel
+    return unit.callee
+
+
+def _has_launch_bounds(unit: Unit, plan: ResolvedPlan) -> bool:
+    if unit.rewrite is not None and plan.applicable:
+        return re.search(r"__launch_bounds__", unit.rewrite.source) is not None
+    return unit.program.kernel(unit.kernel).launch_bounds is not None

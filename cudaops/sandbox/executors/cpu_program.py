@@ -49,12 +49,19 @@ class ProgramRunner:
     """Builds and runs one program."""
 
     def __init__(
-        self, program: Program, argv: tuple[str, ...], cache: Path, workers: int, timeout_s: float
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        cache: Path,
+        workers: int,
+        shared_optin: int,
+        timeout_s: float,
     ) -> None:
         self.program = program
         self.argv = argv
         self.cache = cache
         self.workers = workers
+        self.shared_optin = shared_optin
         self.timeout_s = timeout_s
         parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
         self.names = Names(tuple(f.path for f in program.files), parameters, {})
@@ -111,7 +118,9 @@ class ProgramRunner:
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
         known = self.program.kernel(target)
-        reader = WorkloadReader(self.program, known, ran.report, ran.built.executable, blobs, folder)
+        reader = WorkloadReader(
+            self.program, known, ran.report, ran.built.executable, blobs, folder
+        )
         seconds = next((c.seconds for c in counts if c.kernel == target), 0.0)
         return Captured(
             kernel=target,
@@ -126,7 +135,11 @@ class ProgramRunner:
 
     def _recorded(self, kernel: str | None, blobs: Path) -> Child | CompileFailed | Misbehaved:
         room = CAPTURE_BYTES if kernel is None else TARGET_BYTES
-        env = {"CUDAOPS_RECORD": "1", "CUDAOPS_CAPTURE": str(blobs), "CUDAOPS_CAPTURE_BYTES": str(room)}
+        env = {
+            "CUDAOPS_RECORD": "1",
+            "CUDAOPS_CAPTURE": str(blobs),
+            "CUDAOPS_CAPTURE_BYTES": str(room),
+        }
         if kernel is not None:
             env["CUDAOPS_TARGET"] = kernel
         ran = self._child(blobs, env)
@@ -135,7 +148,9 @@ class ProgramRunner:
         if (fault := self._fault(ran, blobs)) is not None:
             return fault
         if ran.done.exit_code != 0:
-            said = [line for line in (ran.done.stderr + ran.done.stdout).splitlines() if line.strip()]
+            said = [
+                line for line in (ran.done.stderr + ran.done.stdout).splitlines() if line.strip()
+            ]
             tail = f": {said[-1].strip()[:200]}" if said else ""
             message = f"the program exits with code {ran.done.exit_code}{tail}"
             return Misbehaved(what="exit_code", message=message, log=ran.done.stderr[-4096:])
@@ -146,7 +161,9 @@ class ProgramRunner:
             return self.program.kernel(kernel).name
         except KeyError:
             names = ", ".join(k.name for k in self.program.kernels) or "none"
-            raise InputError(f"no kernel {kernel!r} in this program; its kernels: {names}") from None
+            raise InputError(
+                f"no kernel {kernel!r} in this program; its kernels: {names}"
+            ) from None
 
     def _target(
         self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report
@@ -155,11 +172,17 @@ class ProgramRunner:
         if not launched:
             for name, _, why in report.all("refused"):
                 return Misbehaved(what="launch_refused", message=f"{name}: {why}")
-            raise InputError("the program launched no kernel; give it arguments with which it does, after --")
+            raise InputError(
+                "the program launched no kernel; give it arguments with which it does, after --"
+            )
         if kernel is None:
-            return next((k for k in launched if any(k == p.name for p in self.program.kernels)), launched[0])
+            return next(
+                (k for k in launched if any(k == p.name for p in self.program.kernels)), launched[0]
+            )
         if kernel not in launched:
-            raise InputError(f"the program did not launch {kernel!r}; it launched {', '.join(launched)}")
+            raise InputError(
+                f"the program did not launch {kernel!r}; it launched {', '.join(launched)}"
+            )
         return kernel
 
     def _host_pointer(
@@ -181,7 +204,12 @@ class ProgramRunner:
             return built
         report_path = folder / "report.tsv"
         report_path.unlink(missing_ok=True)
-        env = {**env, "CUDAOPS_REPORT": str(report_path), "CUDAOPS_WORKERS": str(self.workers)}
+        env = {
+            **env,
+            "CUDAOPS_REPORT": str(report_path),
+            "CUDAOPS_WORKERS": str(self.workers),
+            "CUDAOPS_SHARED_OPTIN": str(self.shared_optin),
+        }
         command = [str(built.executable), *self.argv]
         with tempfile.TemporaryDirectory(prefix="cudaops-cwd-") as cwd:
             done = run_bounded(command, cwd=Path(cwd), timeout_s=self.timeout_s, env=env)
@@ -195,7 +223,9 @@ class ProgramRunner:
         again = self._child(folder, {"CUDAOPS_RECORD": "1"}, "checked")
         if not isinstance(again, Child):
             return fault
-        named = find_fault(again.report, again.done, again.built.executable, self.names, self.timeout_s)
+        named = find_fault(
+            again.report, again.done, again.built.executable, self.names, self.timeout_s
+        )
         return named if named is not None and named.what == "out_of_bounds" else fault
 
 

@@ -72,9 +72,13 @@ def find_fault(
         text = names.spell(message, kernel)
         return _misbehaved(kind, f"{kernel}: {text}" if kernel else text, place, log)
     if done.timed_out:
-        return _misbehaved("timeout", f"did not end within {timeout_s:g} s and was stopped", None, log)
+        return _misbehaved(
+            "timeout", f"did not end within {timeout_s:g} s and was stopped", None, log
+        )
     if done.flooded:
-        return _misbehaved("output_flood", "wrote more output than is kept and was stopped", None, log)
+        return _misbehaved(
+            "output_flood", "wrote more output than is kept and was stopped", None, log
+        )
     if done.exit_code < 0:
         return _misbehaved("crash", f"was ended by signal {-done.exit_code}", None, log)
     return None

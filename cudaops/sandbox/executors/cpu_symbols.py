@@ -11,6 +11,10 @@ from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.sandbox.process import run_bounded
 
 TOOL_TIMEOUT_S = 30.0
+_LOCAL = re.compile(r"^(?P<function>.+\))::[^()]+$")
+"""A variable in a function, demangled: `void k<float>(float*)::tile`."""
+_TLS = 0x400000
+"""A non-PIE executable is linked at this address; smaller values are offsets into thread-local storage."""
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?: \(.*\))?$")
 
 
@@ -63,6 +67,24 @@ def function_names(executable: Path, addresses: Collection[int]) -> dict[int, st
         parts = line.split(" ", 2)
         if len(parts) == 3 and parts[1] in "tTwW" and (address := int(parts[0], 16)) in addresses:
             found.setdefault(address, parts[2])
+    return found
+
+
+def static_shared_bytes(executable: Path) -> dict[str, int]:
+    """Bytes of static shared memory by function: its thread-local local variables, as linked."""
+    command = ["nm", "-C", "-S", "--defined-only", str(executable)]
+    done = run_bounded(command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S)
+    found: dict[str, int] = {}
+    for line in done.stdout.splitlines():
+        parts = line.split(" ", 3)
+        if (
+            len(parts) == 4
+            and parts[2] in "bBdDuVv"
+            and (local := _LOCAL.match(parts[3]))
+            and int(parts[0], 16) < _TLS
+        ):
+            function = local["function"]
+            found[function] = found.get(function, 0) + int(parts[1], 16)
     return found
 
 

@@ -64,14 +64,18 @@ class Toolchain(NamedTuple):
 def find_toolchain() -> Toolchain:
     """g++ on PATH (or the one CXX names). Raises PrerequisiteError with the command that installs it."""
     if platform.system() != "Linux":
-        raise PrerequisiteError(f"the cpu executor needs Linux, this is {platform.system()}", INSTALL_GXX)
+        raise PrerequisiteError(
+            f"the cpu executor needs Linux, this is {platform.system()}", INSTALL_GXX
+        )
     gxx = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++")
     if gxx is None:
         raise PrerequisiteError("g++ is not installed", INSTALL_GXX)
     asked = run_bounded([gxx, "-dumpfullversion", "-dumpversion"], cwd=Path("/"), timeout_s=20)
     version = asked.stdout.strip()
     if asked.exit_code != 0 or not version.split(".")[0].isdigit():
-        raise PrerequisiteError(f"{gxx} does not tell its version: {asked.stderr.strip()[:200]}", INSTALL_GXX)
+        raise PrerequisiteError(
+            f"{gxx} does not tell its version: {asked.stderr.strip()[:200]}", INSTALL_GXX
+        )
     if int(version.split(".")[0]) < 11:
         raise PrerequisiteError(f"g++ {version} is too old, 11 or newer is needed", INSTALL_GXX)
     return Toolchain(gxx, version, BASE_FLAGS + _machine_flags())
@@ -95,10 +99,22 @@ def compile_flags(build: Build) -> tuple[str, ...]:
 
 def compile_command(build: Build, source: str, output: str, extra: Sequence[str] = ()) -> list[str]:
     """`g++ ... -c SOURCE -o OUTPUT`, run in the folder that holds the unit's files."""
-    return [find_toolchain().gxx, *compile_flags(build), *extra, "-x", "c++", "-c", source, "-o", output]
+    return [
+        find_toolchain().gxx,
+        *compile_flags(build),
+        *extra,
+        "-x",
+        "c++",
+        "-c",
+        source,
+        "-o",
+        output,
+    ]
 
 
-def link_command(build: Build, objects: Sequence[str], output: str, extra: Sequence[str] = ()) -> list[str]:
+def link_command(
+    build: Build, objects: Sequence[str], output: str, extra: Sequence[str] = ()
+) -> list[str]:
     """The command that makes an executable of a unit's object and the runtime's."""
     wraps = () if build == "plain" else INSTRUMENTED_LINK_FLAGS
     return [find_toolchain().gxx, *objects, "-o", output, *LINK_FLAGS, *wraps, *extra]
@@ -124,7 +140,9 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as problem:
         raise_for_space(problem, f"writing to {folder}")
         if isinstance(problem, PermissionError):
-            raise SandboxUnavailable(f"cannot write to {folder}", "choose another cache folder") from problem
+            raise SandboxUnavailable(
+                f"cannot write to {folder}", "choose another cache folder"
+            ) from problem
         raise
 
 
@@ -163,7 +181,9 @@ def precompiled_header(cache: Path, build: Build, includes: Sequence[str]) -> Pa
     """
     text = "".join(f"#if __has_include(<{i}>)\n#include <{i}>\n#endif\n" for i in includes)
     text += "#include <cudaops/cuda.h>\n#include <cudaops/entry.h>\n"
-    key = hashlib.sha256(repr((source_digest(), compile_flags(build), text)).encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr((source_digest(), compile_flags(build), text)).encode()).hexdigest()[
+        :16
+    ]
     folder = cache / f"pch-{key}"
     header, made, refused = folder / "prelude.h", folder / "prelude.h.gch", folder / "refused"
     if not made.is_file() and not refused.is_file():
@@ -190,4 +210,6 @@ def _must(command: list[str], folder: Path) -> None:
         first = next((line for line in text if "error" in line), text[0])
         if "No space left" in done.stderr:
             raise SandboxUnavailable("no space left for compiled code", "free some disk space")
-        raise SandboxUnavailable(f"g++ cannot build the cpu executor's runtime: {first}", "install g++ 11 or newer")
+        raise SandboxUnavailable(
+            f"g++ cannot build the cpu executor's runtime: {first}", "install g++ 11 or newer"
+        )

@@ -7,16 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.domain.execution import Compiled, Misbehaved, Ran, Unit
+from cudaops.domain.execution import Misbehaved, Ran, Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
 from cudaops.domain.workload import Allocation, Element, GlobalState, PointerArgument, Workload
 from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cpu_report import Names, Report, find_fault, find_warnings, read_report
+from cudaops.sandbox.executors.cpu_report import (
+    Names,
+    Report,
+    find_fault,
+    find_warnings,
+    read_report,
+)
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
 from cudaops.sandbox.process import raise_for_space, run_bounded
 
-DYNAMIC_SHARED_LIMIT = 99 * 1024
-"""sm_86, opted in. Source: CUDA C++ Programming Guide, technical specifications."""
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
 """Bytes of a double per byte of the element it stands for."""
 _WIDE_SHARED = 4
@@ -35,6 +39,8 @@ class Task(NamedTuple):
     timeout_s: float
     workers: int
     env: dict[str, str]
+    dynamic_limit: int
+    """Most bytes of dynamic shared memory a launch may ask for."""
     blocks: tuple[int, ...] | None = None
     """Linear indices of the only blocks to run; None runs all."""
     launch: int = -1
@@ -56,7 +62,9 @@ def run_task(task: Task) -> Outcome | Misbehaved:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         report_path.unlink(missing_ok=True)
-        (folder / "spec.txt").write_text("\n".join(_specification(task, folder)) + "\n", encoding="utf-8")
+        (folder / "spec.txt").write_text(
+            "\n".join(_specification(task, folder)) + "\n", encoding="utf-8"
+        )
     except OSError as problem:
         raise_for_space(problem, f"writing to {folder}")
         raise
@@ -74,7 +82,9 @@ def run_task(task: Task) -> Outcome | Misbehaved:
     written = {a.index for a in task.workload.allocations}
     ran = Ran(
         outputs={i: str(folder / f"out{i}.bin") for i in sorted(written)},
-        global_outputs={g.name: str(folder / _global_file(n)) for n, g in enumerate(task.workload.globals)},
+        global_outputs={
+            g.name: str(folder / _global_file(n)) for n, g in enumerate(task.workload.globals)
+        },
         seconds=done.seconds,
         warnings=find_warnings(report, task.executable, names),
     )
@@ -107,17 +117,23 @@ def names_of(task: Task) -> Names:
 
 def _specification(task: Task, folder: Path) -> list[str]:
     wide = task.unit.widened
-    factors = {a.index: WIDENED_BY.get(a.element, 1) if wide else 1 for a in task.workload.allocations}
-    lines = [f"shared {DYNAMIC_SHARED_LIMIT * (_WIDE_SHARED if wide else 1)}"]
+    factors = {
+        a.index: WIDENED_BY.get(a.element, 1) if wide else 1 for a in task.workload.allocations
+    }
+    lines = [f"shared {task.dynamic_limit * (_WIDE_SHARED if wide else 1)}"]
     if task.blocks is not None:
         lines.append(f"blocks {task.launch} " + " ".join(str(b) for b in sorted(set(task.blocks))))
     lines += [_allocation(task.inputs, a, factors[a.index]) for a in task.workload.allocations]
     for name, size in task.plan.scratch_bytes.items():
-        lines.append(f"scratch {name} {size * (2 if wide else 1)} fill {task.inputs.scratch_poison}")
+        lines.append(
+            f"scratch {name} {size * (2 if wide else 1)} fill {task.inputs.scratch_poison}"
+        )
     lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
     lines += _launches(task, factors)
     lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in task.workload.allocations]
-    lines += [f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.workload.globals)]
+    lines += [
+        f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.workload.globals)
+    ]
     return lines
 
 

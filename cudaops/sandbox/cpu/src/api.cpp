@@ -34,9 +34,15 @@ size_t dynamic_limit_of(const void* function) {
   return found == dynamic_limits.end() ? static_shared_limit : found->second;
 }
 
+// What a block may have at most after opting in, on the device that stands behind this run.
+static size_t optin_limit() {
+  static const char* text = option("CUDAOPS_SHARED_OPTIN");
+  return text ? strtoull(text, nullptr, 10) : dynamic_shared_limit;
+}
+
 cudaError_t allow_dynamic_shared(const void* function, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || (size_t)value > dynamic_shared_limit) return fail(cudaErrorInvalidValue);
+  if (value < 0 || (size_t)value > optin_limit()) return fail(cudaErrorInvalidValue);
   dynamic_limits[function] = std::max((size_t)value, static_shared_limit);
   return cudaSuccess;
 }
@@ -279,7 +285,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   std::strcpy(p->name, "cudaops CPU executor (sm_86)");
   p->totalGlobalMem = (size_t)24 << 30;
   p->sharedMemPerBlock = static_shared_limit;
-  p->sharedMemPerBlockOptin = dynamic_shared_limit;
+  p->sharedMemPerBlockOptin = optin_limit();
   p->sharedMemPerMultiprocessor = 100 << 10;
   p->reservedSharedMemPerBlock = 1024;
   p->memPitch = 2147483647;

@@ -26,13 +26,11 @@ struct Shadow {
 };
 
 enum class Depth { None, Memory, Full };
-static Depth depth() {
-  static const Depth chosen = [] {
-    const char* text = option("CUDAOPS_CHECK");
-    if (!text) return Depth::Memory;
-    return !strcmp(text, "full") ? Depth::Full : !strcmp(text, "none") ? Depth::None : Depth::Memory;
-  }();
-  return chosen;
+static Depth chosen_depth = Depth::Memory;
+static inline Depth depth() { return chosen_depth; }
+__attribute__((constructor)) static void choose_depth() {
+  const char* text = option("CUDAOPS_CHECK");
+  if (text) chosen_depth = !strcmp(text, "full") ? Depth::Full : !strcmp(text, "none") ? Depth::None : Depth::Memory;
 }
 
 bool trace_on = false;  // the launch that is traced is running
@@ -129,7 +127,7 @@ static const Allocation* allocation_of(uintptr_t a) {
     base = allocations.data();
   }
   for (auto* r : recent)
-    if (r && a >= r->low && a < r->high) return r;
+    if (r && a - r->low < r->high - r->low) return r;
   const Allocation* found = allocation_around(a);
   if (found) recent[turn++ & 3] = found;
   return found;

@@ -1,6 +1,8 @@
 // Writes what cudaops::trace counted as JSON; read by cudaops/sandbox/executors/cpu_sampling.py.
 #pragma once
 
+#include <link.h>
+
 #include "cudaops/trace.h"
 
 namespace cudaops::trace {
@@ -17,10 +19,16 @@ inline std::size_t common(const std::vector<std::uint64_t>& a, const std::vector
     return n;
 }
 
-inline void write_site(std::FILE* out, const Site& s, const char* comma) {
+// The address as addr2line wants it: in a position-independent object, from where that was loaded.
+inline std::uintptr_t address_in_object(const void* pc) {
     Dl_info info{};
-    std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(s.pc);
-    if (dladdr(s.pc, &info) && info.dli_fbase) offset -= reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+    const auto address = reinterpret_cast<std::uintptr_t>(pc);
+    if (!dladdr(pc, &info) || !info.dli_fbase) return address;
+    const auto* header = static_cast<const ElfW(Ehdr)*>(info.dli_fbase);
+    return header->e_type == ET_EXEC ? address : address - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+}
+
+inline void write_site(std::FILE* out, const Site& s, const char* comma) {
     std::fprintf(out,
                  "%s\n{\"pc\":%" PRIuPTR ",\"space\":\"%s\",\"size\":%u,\"write\":%s,\"atomic\":%s,"
                  "\"accesses\":%" PRIu64 ",\"kept\":%" PRIu64 ",\"requests\":%" PRIu64
@@ -28,7 +36,7 @@ inline void write_site(std::FILE* out, const Site& s, const char* comma) {
                  ",\"wavefronts\":%" PRIu64 ",\"ideal_wavefronts\":%" PRIu64
                  ",\"joined_wavefronts\":%.3f,\"joined_ideal\":%.3f,\"distinct_addresses\":%" PRIu64
                  ",\"worst_multiplicity\":%" PRIu64 ",\"hits\":[",
-                 comma, offset, s.space == Space::shared ? "shared" : "global", s.size,
+                 comma, address_in_object(s.pc), s.space == Space::shared ? "shared" : "global", s.size,
                  s.write ? "true" : "false", s.atomic ? "true" : "false", s.accesses, s.kept, s.requests,
                  s.instructions, s.sectors, s.lines, s.wavefronts, s.ideal_wavefronts,
                  s.joined_wavefronts, s.joined_ideal, s.distinct_addresses, s.worst_multiplicity);
