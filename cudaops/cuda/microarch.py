@@ -27,8 +27,9 @@ class Microarchitecture:
     """Load that misses both."""
     l2_bytes_per_clk: float = 64.0
     """What one SM gets out of L2. Source: NVIDIA A100 whitepaper (64 B/clk/SM); assumed elsewhere."""
-    l2_fabric_bytes_per_clk: float = 40.0
-    """L2 bandwidth the whole chip gives, an SM's share, where the device table has no width."""
+    l2_fabric_bytes_per_clk: float = 20.0
+    """L2 bandwidth the whole chip gives, an SM's share, where the device table has no width. Assumed:
+    what published bandwidth tests of the RTX 3090 and RTX 4090 come to."""
     dram_efficiency: float = 0.92
     """Share of the published bandwidth that streaming code reaches; 0.90 to 0.93 in published STREAM
     runs on A100 and H100."""
@@ -37,6 +38,9 @@ class Microarchitecture:
     convert_lanes: float = 64.0
     """Conversions between 32-bit types. Source: CUDA C++ Programming Guide, table of native arithmetic
     throughput."""
+    under_load: float = 1.3
+    """What L2 and DRAM latency become with every SM asking. The published ones are of one thread, alone.
+    Fitted to the H200 points of `docs/model.md`, assumed elsewhere."""
     barrier_latency: float = 30.0
     """Last warp's arrival to first issue after it. Fitted to the H200 points of `docs/model.md`."""
     first_use_penalty: float = 12.0

@@ -91,8 +91,10 @@ class Costs:
             all_hit_l2 *= (1.0 - self.dram_read_share * (1.0 - site.l1_hit)) ** max(use.instructions, 1.0)
             latency = max(latency, self.times.l1_latency)
         if latency > self.times.shared_latency or l2:
-            latency += (1.0 - all_hit_l1) * (self.times.l2_latency - self.times.l1_latency)
-            latency += (1.0 - all_hit_l2) * (self.times.dram_latency - self.times.l2_latency)
+            beyond = self.times.l2_latency * self.times.under_load
+            latency += (1.0 - all_hit_l1) * (beyond - self.times.l1_latency)
+            further = (self.times.dram_latency - self.times.l2_latency) * self.times.under_load
+            latency += (1.0 - all_hit_l2) * further
         return Load(issue, path, l2, dram, latency)
 
     def store(self, uses: Sequence[Use]) -> tuple[float, float, float, float]:

@@ -44,7 +44,19 @@ class Compiled(Record):
     log: str = ""
 
 
-class CompileFailed(Record):
+class Fault(Record):
+    """Something untrusted code did wrong, and where."""
+
+    message: str
+    location: SourceLocation | None = None
+
+    @property
+    def placed(self) -> str:
+        """The message in one line, behind its place where that is known."""
+        return f"{self.location}: {self.message}" if self.location else self.message
+
+
+class CompileFailed(Fault):
     """A unit the compiler refused."""
 
     kind: Literal["compile_failed"] = "compile_failed"
@@ -62,7 +74,7 @@ MisbehaviourKind = Literal[
 ]  # fmt: skip
 
 
-class Misbehaved(Record):
+class Misbehaved(Fault):
     """A program or kernel that did what it must not. Not a failure of ours."""
 
     kind: Literal["misbehaved"] = "misbehaved"

@@ -46,24 +46,32 @@ def judge(gates: Sequence[Gate], comparisons: Sequence[Comparison], policy: Poli
     bar. Provisional: all gates passed and the modelled speedup clears it (design D5: a modelled
     time never accepts). Accepted: the lower end of the interval of the measured speedup clears it.
     """
-    blocked = _blocking_reason(gates)
-    if blocked is not None:
-        return Judgement(outcome="rejected", reason=blocked, gates=tuple(gates))
+    failed = next((gate for gate in gates if not gate.passed), None)
+    if failed is not None:
+        return _rejected(f"{failed.name}: {failed.summary}", gates)
     if not comparisons:
-        return Judgement(outcome="rejected", reason="no time was taken", gates=tuple(gates))
+        return _rejected(_missing_gate(gates) or "no time was taken", gates)
     sources = {m.source for c in comparisons for m in (c.baseline, c.candidate)}
     if len(sources) > 1:
-        reason = f"baseline and candidate were timed by different clocks: {sorted(sources)}"
-        return Judgement(outcome="rejected", reason=reason, gates=tuple(gates))
+        return _rejected(
+            f"baseline and candidate were timed by different clocks: {sorted(sources)}", gates
+        )
     modelled = "modelled" in sources
-    speedup = modelled_speedup(comparisons) if modelled else measured_speedup(comparisons, policy)
+    speedup = (
+        Speedup(weighted_speedup(comparisons), None, None)
+        if modelled
+        else measured_speedup(comparisons, policy)
+    )
     gate = _speedup_gate(speedup, comparisons, policy, modelled)
-    passed: tuple[Gate, ...] = (*gates, gate)
+    # A candidate that is too slow needs no further gate; one that is fast needs every one.
+    missing = _missing_gate(gates) if gate.passed else None
+    if missing is not None:
+        return _rejected(missing, gates)
     outcome = "rejected" if not gate.passed else "provisional" if modelled else "accepted"
     return Judgement(
         outcome=outcome,
         reason=gate.summary,
-        gates=passed,
+        gates=(*gates, gate),
         speedup=speedup.value,
         speedup_low=speedup.low,
         speedup_high=speedup.high,
@@ -71,13 +79,14 @@ def judge(gates: Sequence[Gate], comparisons: Sequence[Comparison], policy: Poli
     )
 
 
-def _blocking_reason(gates: Sequence[Gate]) -> str | None:
-    for gate in gates:
-        if not gate.passed:
-            return f"{gate.name}: {gate.summary}"
+def _rejected(reason: str, gates: Sequence[Gate]) -> Judgement:
+    return Judgement(outcome="rejected", reason=reason, gates=tuple(gates))
+
+
+def _missing_gate(gates: Sequence[Gate]) -> str | None:
     present = {gate.name for gate in gates}
-    missing = [name for name in REQUIRED_GATES if name not in present]
-    return f"{missing[0]}: this gate did not run" if missing else None
+    missing = next((name for name in REQUIRED_GATES if name not in present), None)
+    return None if missing is None else f"{missing}: this gate did not run"
 
 
 def _weighted(ratios: Sequence[float], weights: Sequence[float]) -> float:
@@ -86,10 +95,10 @@ def _weighted(ratios: Sequence[float], weights: Sequence[float]) -> float:
     return total / sum(w * r for w, r in zip(weights, ratios, strict=True))
 
 
-def modelled_speedup(comparisons: Sequence[Comparison]) -> Speedup:
+def weighted_speedup(comparisons: Sequence[Comparison]) -> float:
     """Ratio of the medians, weighted by each workload's share of the kernel's time."""
     ratios = [c.candidate.median_us / c.baseline.median_us for c in comparisons]
-    return Speedup(_weighted(ratios, [c.weight for c in comparisons]), None, None)
+    return _weighted(ratios, [c.weight for c in comparisons])
 
 
 def measured_speedup(comparisons: Sequence[Comparison], policy: Policy) -> Speedup:

@@ -30,7 +30,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     """
     rewrite = read_candidate(bench, candidate)
     events.emit("sandbox", "sandbox", "started", f"judging {candidate.name}")
-    evaluation = evaluate(bench, rewrite)
+    evaluation = evaluate(bench, rewrite, bench.policy.min_speedup)
     judgement = judge(evaluation.gates, evaluation.comparisons, bench.policy)
     for gate in judgement.gates:
         mark = "passed" if gate.passed else "FAILED"

@@ -62,6 +62,5 @@ def _diagnose(session: Session, source: str | None, tuned: dict[str, int]) -> Di
     with tool_errors():
         profile = bench.profile(rewrite)
     if not isinstance(profile, Profile):
-        where = f"{profile.location}: " if profile.location else ""
-        raise ToolError(f"{where}{profile.message}")
+        raise ToolError(profile.placed)
     return Diagnosis(profile=profile, verdict=diagnose(profile, device(profile.device)))

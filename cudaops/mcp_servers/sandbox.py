@@ -135,7 +135,7 @@ def build_server(session: Session) -> FastMCP:
         if min_speedup is not None:
             policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
         with tool_errors():
-            evaluation = evaluate(bench, rewrite)
+            evaluation = evaluate(bench, rewrite, policy.min_speedup)
         return Judged(
             evaluation=evaluation, judgement=judge(evaluation.gates, evaluation.comparisons, policy)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.dialect import dialect_edits, macro_names
-from cudaops.program.lexing import Edit, Lexed, apply_edits, byte_text, lex, plain_text
+from cudaops.program.lexing import Edit, Lexed, apply_edits, byte_text, disjoint, lex, plain_text
 
 NAMESPACE = "cudaops_candidate"
 """Namespace of a candidate's kernels."""
@@ -22,7 +22,7 @@ def candidate_text(rewrite: Rewrite) -> str:
     lexed = lex(byte_text(rewrite.source))
     edits = dialect_edits(lexed, macro_names(lexed))
     edits += body_edits(lexed, frozenset(rewrite.values()))
-    body = plain_text(apply_edits(lexed.text, edits))
+    body = plain_text(apply_edits(lexed.text, disjoint(edits)))
     return (
         "".join(f"{i}\n" for i in hoisted_includes(lexed))
         + "".join(f"{line}\n" for line in macro_prologue(rewrite))

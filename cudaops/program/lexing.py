@@ -292,6 +292,15 @@ def apply_edits(raw: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, raw[position:]])
 
 
+def disjoint(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits without those that overlap an earlier one, as two readings of broken text may."""
+    kept: list[Edit] = []
+    for edit in sorted(edits):
+        if not kept or edit.start >= kept[-1].end:
+            kept.append(edit)
+    return kept
+
+
 def blank(text: str) -> str:
     """Spaces of the same length; line ends stay."""
     return re.sub(r"[^\r\n]", " ", text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -268,22 +268,18 @@ class _FileFacts:
         return found
 
     def _site(
-        self, index: int, launch: Launch, holder: Item | None, kernels: Sequence[str] | set[str]
+        self, index: int, launch: Launch, holder: Item | None, kernels: set[str]
     ) -> LaunchSite:
-        geometry = [self.text(p) for p in launch.geometry] + ["1"] * 2
-        shared, stream = (
-            (self.text(p) for p in launch.geometry[2:4])
-            if len(launch.geometry) > 3
-            else (self.text(launch.geometry[2]) if len(launch.geometry) == 3 else None, None)
-        )
+        written = [self.text(p) for p in launch.geometry]
+        grid, block, smem, stream = [*written, *[None] * 4][:4]
         return LaunchSite(
             index=index,
-            kernel=resolve_launched(launch, holder, self.outline, set(kernels)),
+            kernel=resolve_launched(launch, holder, self.outline, kernels),
             callee=self.text(launch.callee),
             template_arguments=None if launch.template is None else self.text(launch.template),
-            grid=geometry[0],
-            block=geometry[1],
-            smem=shared,
+            grid=grid or "",
+            block=block or "",
+            smem=smem,
             stream=stream,
             args=tuple(self.text(p) for p in launch.arguments),
             file=self.path,

@@ -24,6 +24,7 @@ from cudaops.program.lexing import (
     apply_edits,
     blank,
     byte_text,
+    disjoint,
     lex,
     plain_text,
     split_commas,
@@ -76,7 +77,7 @@ class _Rewriter:
                 _without_body(facts, i) for i in facts.items if i.is_host_only and not _goes(i)
             ]
         kept = [e for e in edits if not any(h.start <= e.start < h.end for h in holes)]
-        return apply_edits(facts.lexed.text, [*kept, *holes])
+        return apply_edits(facts.lexed.text, disjoint([*kept, *holes]))
 
     def _launch_edits(self, path: str, lexed: Lexed) -> list[Edit]:
         edits = []

@@ -19,10 +19,10 @@ _STATIC_SHARED_BYTES = 48 * 1024
 """Static shared memory of a block. Source: CUDA C++ Programming Guide, technical specifications."""
 _REGISTERS = 64 * 1024
 """32-bit registers of an SM, and most of one block. Source: the same table."""
-_OTHER_REGISTERS = 40
-"""Addresses, sizes and loop state beside the tiles. Measured: nvcc 13.0.88, `-O3 -arch=sm_86
--Xptxas -v`, all tiles of 64 threads or more that are not refused, float: 63 to 254 registers where
-this estimate says 72 to 200, and not one spills (2026-11-20)."""
+_OTHER_REGISTERS = {4: 40, 8: 60}
+"""By bytes of an element: addresses, sizes and loop state beside the tiles. Measured: nvcc 13.0.88,
+`-O3 -arch=sm_86 -Xptxas -v`, all tiles of 64 threads or more that are not refused: 63 to 254
+registers where this estimate says 72 to 240, and not one spills (2026-11-20)."""
 _LEAST_THREADS = 64
 """One warp hides no latency between barriers; its tiles were also the only ones that spilled."""
 
@@ -97,7 +97,8 @@ def tile_refusal(BM: int, BN: int, BK: int, TM: int, TN: int, element: str) -> s
     if shared > _STATIC_SHARED_BYTES:
         return f"{shared} bytes of shared memory, over {_STATIC_SHARED_BYTES}"
     words = size // 4
-    registers = words * (TM * TN + TM + TN + (BM + BN) * BK // threads) + _OTHER_REGISTERS
+    tiles = TM * TN + TM + TN + (BM + BN) * BK // threads
+    registers = words * tiles + _OTHER_REGISTERS[size]
     most = min(255, _REGISTERS // threads)
     if registers > most:
         return f"about {registers} registers a thread, over {most}"

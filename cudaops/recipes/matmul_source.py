@@ -29,10 +29,11 @@ LOCALS = (
     "total", "tid", "i", "j", "g", "q",
 )  # fmt: skip
 
-_RESIDENT_BYTES = 64 * 1024
-"""Outputs that the blocks of one SM shall hold at once, at least. It limits registers: without it
-the default tile takes 65 a thread, a block too few an SM. Measured: nvcc 13.0.88, sm_86, no tile
-of up to 16 k spills under it; with 32 k some do, so there it is not asked for."""
+_RESIDENT = 2**18
+"""Divided by the square of an element's bytes: how many outputs the blocks of one SM shall hold at
+once, at least. It limits registers: without it the default tile takes 65 of them and a block fewer
+fits. Measured: nvcc 13.0.88, sm_86, all tiles: none of up to 16 k spills under it, with 32 k some
+do, so there it is not asked for."""
 
 TUNES = """\
 // @tune CUDAOPS_BM = 64, 32, 128
@@ -210,7 +211,7 @@ class _Writer:
             "name": self._name,
             "signature": self._signature(),
             "lanes": str(lanes),
-            "resident": str(_RESIDENT_BYTES // ELEMENT_BYTES[form.element]),
+            "resident": str(_RESIDENT // ELEMENT_BYTES[form.element] ** 2),
             "element": form.element,
             "product": form.product,
             "accumulator": form.accumulator,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved
-from cudaops.domain.judge import modelled_speedup
+from cudaops.domain.judge import weighted_speedup
 from cudaops.domain.judgement import Comparison, Gate
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
@@ -23,34 +23,38 @@ FLOOR_TOLERANCE = 0.95
 clocks exceed the published ones by a few percent."""
 
 
-def evaluate(bench: Workbench, rewrite: Rewrite) -> Evaluation:
-    """Run every gate that costs something. Never decides: that is `judge`."""
+def evaluate(bench: Workbench, rewrite: Rewrite, min_speedup: float) -> Evaluation:
+    """Run the gates, cheapest first. Never decides: that is `judge`.
+
+    What fails a gate, or does not reach `min_speedup`, is not taken through the dearer ones.
+    """
     gates: list[Gate] = [_hygiene(rewrite)]
     if not gates[-1].passed:
         return Evaluation(rewrite=rewrite, gates=tuple(gates))
     started = time.monotonic()
     compiled = _compile_all(bench, rewrite)
     if isinstance(compiled, CompileFailed):
-        where = f"{compiled.location}: " if compiled.location else ""
-        gates.append(_timed("compile", False, f"{where}{compiled.message}", started))
+        gates.append(_timed("compile", False, compiled.placed, started))
         return Evaluation(rewrite=rewrite, gates=tuple(gates), failure=compiled)
     gates.append(_timed("compile", True, f"{compiled[0].compiler}", started))
     comparisons = bench.compare(rewrite)
     if isinstance(comparisons, Misbehaved | CompileFailed):
-        where = f"{comparisons.location}: " if comparisons.location else ""
-        gates.append(Gate(name="checker", passed=False, summary=f"{where}{comparisons.message}"))
+        gates.append(_timed("checker", False, comparisons.placed, started))
         return Evaluation(rewrite=rewrite, gates=tuple(gates), failure=comparisons)
-    verification = _verify(bench, rewrite, compiled)
-    gates += verification.gates
-    if gates[-1].passed:
-        gates.append(_physical_floor(bench, comparisons))
-    if gates[-1].passed and modelled_speedup(comparisons).value >= bench.policy.min_speedup:
-        gates += whole_program_gates(bench, rewrite)
+    misbehaved = None
+    if weighted_speedup(comparisons) >= min_speedup:
+        verification = _verify(bench, rewrite, compiled)
+        gates += verification.gates
+        misbehaved = verification.misbehaved
+        if gates[-1].passed:
+            gates.append(_physical_floor(bench, comparisons))
+        if gates[-1].passed:
+            gates += whole_program_gates(bench, rewrite)
     return Evaluation(
         rewrite=rewrite,
         gates=tuple(gates),
         comparisons=comparisons,
-        failure=verification.misbehaved,
+        failure=misbehaved,
         profile=comparisons[0].candidate.profile,
     )
 

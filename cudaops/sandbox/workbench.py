@@ -243,13 +243,11 @@ def open_workbench(
     started = time.monotonic()
     outcome = executor.capture(program, kernel, argv, folder / "workloads", timeout_s)
     if isinstance(outcome, CompileFailed):
-        where = f"{outcome.location}: " if outcome.location else ""
         raise InputError(
-            f"{where}{outcome.message}; the program must compile before it can be optimised"
+            f"{outcome.placed}; the program must compile before it can be optimised"
         )
     if isinstance(outcome, Misbehaved):
-        where = f"{outcome.location}: " if outcome.location else ""
-        raise InputError(f"{where}{outcome.message}")
+        raise InputError(outcome.placed)
     if not outcome.workloads:
         raise InputError(
             f"no launch of {outcome.kernel} could be captured in {time.monotonic() - started:.0f} s"

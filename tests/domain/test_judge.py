@@ -82,6 +82,16 @@ def test_an_optional_gate_that_failed_rejects_too() -> None:
     assert judge(gates, [comparison(noisy(200), noisy(100))], POLICY).outcome == "rejected"
 
 
+def test_a_slow_candidate_is_rejected_for_its_speed_without_the_dear_gates() -> None:
+    cheap = [g for g in PASSED if g.name in ("hygiene", "compile")]
+    judgement = judge(cheap, [comparison([100.0], [99.0], "modelled")], POLICY)
+    assert judgement.outcome == "rejected"
+    assert "1.01x" in judgement.reason
+    fast = judge(cheap, [comparison([100.0], [10.0], "modelled")], POLICY)
+    assert fast.outcome == "rejected"
+    assert "did not run" in fast.reason
+
+
 def test_no_time_is_no_acceptance() -> None:
     assert judge(PASSED, [], POLICY).reason == "no time was taken"
 

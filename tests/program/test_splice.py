@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.domain.execution import ProgramRan
 from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
@@ -17,6 +18,7 @@ from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.program.reroute import rerouted_files
 from cudaops.program.splice import splice
+from cudaops.sandbox.executors.cpu import CpuExecutor
 
 CheckCpp = Callable[[dict[str, str], str], str]
 DATA = Path(__file__).parent.parent / "data"
@@ -234,3 +236,22 @@ def test_patch_applies(name: str, ending: str, tmp_path: Path) -> None:
 
 def test_patch_of_nothing_is_empty(naive: Program) -> None:
     assert unified_patch(naive, naive) == ""
+
+
+def small(program: Program) -> Program:
+    text = program.main.text.replace("const int N = 1024;", "const int N = 64;")
+    return parse_files("naive_matmul", (SourceFile(path="naive_matmul.cu", text=text),))
+
+
+@pytest.mark.parametrize("requires", ["N % 4 == 0", "N % 4 == 1", "N / (N - 64) > 0"])
+def test_spliced_program_prints_the_same(naive: Program, requires: str, tmp_path: Path) -> None:
+    """With the rewrite, and with the baseline where `@requires` fails or cannot be computed."""
+    executor = CpuExecutor("A10", tmp_path)
+    before = small(naive)
+    text = TILED.replace("// @scratch spare", f"// @requires {requires}\n// @scratch spare")
+    after = splice(before, "naive_matmul", rewrite_of(text))
+    expected, found = (executor.run_program(p, (), 60.0) for p in (before, after))
+    assert isinstance(expected, ProgramRan)
+    assert isinstance(found, ProgramRan), found
+    assert found.stdout == expected.stdout
+    assert found.exit_code == 0

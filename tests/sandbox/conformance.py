@@ -303,9 +303,12 @@ class ConformanceSuite:
         assert str(outcome.location) == "candidate.cu:6"
 
     def test_unwritten_shared_memory_is_named(self, executor: Executor, scale: Case) -> None:
-        bad = rewrite("__shared__ float s[128];\n  if (i < n) b[i] = s[threadIdx.x];")
+        bad = rewrite(
+            "__shared__ float s[128];\n  if (threadIdx.x < 64) s[threadIdx.x] = 1;\n  __syncthreads();\n"
+            "  if (i < n) b[i] = s[threadIdx.x];"
+        )
         found = ran(run(executor, scale, bad, check="full")).warnings
-        assert [(w.what, str(w.location)) for w in found] == [("uninitialised_read", "candidate.cu:6")]
+        assert [(w.what, str(w.location)) for w in found] == [("uninitialised_read", "candidate.cu:8")]
 
     def test_widened_computes_in_double(self, executor: Executor, scale: Case, tmp_path: Path) -> None:
         wide = compiled(executor, scale, widened=True)

@@ -20,6 +20,9 @@ from cudaops.sandbox.executors.cpu_gimple import Function, Place, Statement, arr
 OWN_HEADERS = frozenset({"context.h", "warp.h", "atomics.h", "vector_types.h", "keywords.h"})
 """Files of our header whose statements stand for one instruction of the GPU, or for none."""
 
+COORDINATES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"})
+"""Variables of ours that are registers or constants on a GPU."""
+
 BARRIERS = ("__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or")
 _REFERENCE = re.compile(r"^(\*|MEM\b|VIEW_CONVERT_EXPR|BIT_FIELD_REF|REALPART_EXPR|IMAGPART_EXPR)")
 _VARIABLE = re.compile(r"^[A-Za-z_$][\w$]*(?:\.\w+|\[.*\])*$")
@@ -190,7 +193,7 @@ class Translator:
     def _memory(self, place: Place | None, reference: str, size: int, *, write: bool) -> int | None:
         base = array_base(reference)
         declared = base is not None and base in self._function.types
-        if declared and base not in self._function.statics:
+        if declared and base not in self._function.statics or base in COORDINATES:
             return None
         return self._site(place, size, write=write, atomic=False, reference=base or "")
 

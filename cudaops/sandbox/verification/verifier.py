@@ -181,8 +181,7 @@ class Verifier:
 
     def _failed(self, name: GateName, misbehaved: Misbehaved) -> Gate:
         self._misbehaved = misbehaved
-        where = f"{misbehaved.location}: " if misbehaved.location else ""
-        return Gate(name=name, passed=False, summary=f"{where}{misbehaved.message}")
+        return Gate(name=name, passed=False, summary=misbehaved.placed)
 
 
 def _accuracy_gate(

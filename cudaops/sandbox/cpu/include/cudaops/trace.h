@@ -192,7 +192,7 @@ class Recorder {
             const auto contention = r.contention();
             s.distinct_addresses += contention.distinct;
             s.worst_multiplicity += contention.worst;
-            if (atomics_.size() < 65536) r.each([this](std::uintptr_t a) { ++atomics_[a]; });
+            if (r.space == Space::global && atomics_.size() < 65536) r.each([this](std::uintptr_t a) { ++atomics_[a]; });
         }
         if (r.space == Space::shared) {
             const Wavefronts w = r.shared_wavefronts(r.size);
