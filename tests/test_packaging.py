@@ -170,6 +170,9 @@ def test_demo_from_the_wheel(installed: Installed) -> None:
     source.write_bytes((ROOT / "examples" / "naive_matmul.cu").read_bytes())
     done = installed.run("-m", "cudaops", "run", "naive_matmul.cu", "--json")
     assert done.returncode == 0, done.stderr
+    for agent in ("intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify"):
+        assert re.search(rf"^ +[\d.]+ s  {agent} ", done.stderr, flags=re.MULTILINE), done.stderr
+    assert "\x1b" not in done.stderr
     record = json.loads(done.stdout)
     assert record["outcome"] == "provisional"
     assert record["time_source"] == "modelled"
@@ -179,6 +182,7 @@ def test_demo_from_the_wheel(installed: Installed) -> None:
     assert record["verify"]["correctness"] == "match"
     assert record["research"]["degraded"] is None
     folder = Path(record["options"]["out"])
+    assert folder.parent == installed.folder / "runs" / "naive_matmul"
     for name in (
         "best.cu",
         "best.patch",

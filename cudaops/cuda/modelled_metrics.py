@@ -125,7 +125,7 @@ def _instructions(m: Modelled) -> list[tuple[str, float]]:
         (c.INST_FMA, demand["fp32"] * blocks), (c.INST_ALU, demand["alu"] * blocks),
         (c.INST_FP64, demand["fp64"] * blocks),
         (c.INST_LSU, demand["lsu"] / m.costs.lsu_cycles * blocks),
-        (d.BRANCHES, m.work.counts.branches * blocks / 32.0),
+        (d.BRANCHES, demand["branch"] * blocks),
     ]  # fmt: skip
 
 
@@ -148,11 +148,17 @@ def _global_memory(m: Modelled) -> list[tuple[str, float]]:
     load_sectors = m.total(_global_load, _sectors)
     store_sectors = m.total(_global_store, _sectors)
     hits = m.total(_global_load, lambda s: _sectors(s) * s.l1_hit)
-    atomics = m.total(lambda s: s.space == "global" and s.atomic, lambda s: s.requests_per_block)
+    asked = _sites_whose_result_is_used(m.work)
+    atomics = [
+        (i, s.requests_per_block * m.work.grid_blocks)
+        for i, s in enumerate(m.work.sites)
+        if s.space == "global" and s.atomic
+    ]
     result = [
         (c.GLOBAL_LD_REQUESTS, loads), (c.GLOBAL_LD_SECTORS, load_sectors), (c.GLOBAL_LD_INST, loads),
         (c.GLOBAL_ST_REQUESTS, stores), (c.GLOBAL_ST_SECTORS, store_sectors), (c.GLOBAL_ST_INST, stores),
-        (c.GLOBAL_RED_REQUESTS, atomics),
+        (c.GLOBAL_RED_REQUESTS, sum(n for i, n in atomics if i not in asked)),
+        (c.GLOBAL_ATOM_REQUESTS, sum(n for i, n in atomics if i in asked)),
     ]  # fmt: skip
     if load_sectors + store_sectors:
         result.append((d.L1_HIT_RATE, 100.0 * hits / (load_sectors + store_sectors)))
@@ -176,13 +182,17 @@ def _shared_memory(m: Modelled) -> list[tuple[str, float]]:
 
     reads, writes = waves(False), waves(True)
     whole = m.device.sm_count * m.estimate.cycles
+    held = m.total(
+        lambda s: s.space == "shared", lambda s: s.instructions_per_block * m.costs.wavefronts(s)
+    )
     return [
         (c.SHARED_WAVEFRONTS, reads + writes), (c.SHARED_LD_WAVEFRONTS, reads),
         (c.SHARED_ST_WAVEFRONTS, writes), (c.SHARED_WAVEFRONTS_IDEAL, ideal(False) + ideal(True)),
-        (c.SHARED_DATA_PIPE, 100.0 * (reads + writes) / whole),
+        (c.SHARED_DATA_PIPE, 100.0 * held / whole),
         (c.BANK_CONFLICTS_LD, reads - ideal(False)), (c.BANK_CONFLICTS_ST, writes - ideal(True)),
         (c.BANK_CONFLICTS, reads + writes - ideal(False) - ideal(True)),
         (c.SHARED_LD_INST, count(False)), (c.SHARED_ST_INST, count(True)),
+        (c.SHARED_ATOMICS, m.total(lambda s: s.space == "shared" and s.atomic, lambda s: s.instructions_per_block)),
     ]  # fmt: skip
 
 
@@ -207,6 +217,7 @@ def _waiting(m: Modelled) -> list[tuple[str, float]]:
     waits = m.estimate.waits
     return [
         (c.STALL_LONG, waits["global"]), (c.STALL_SHORT, waits["shared"]),
+        (c.STALL_LG, waits["queue"]),
         (c.STALL_BARRIER, waits["barrier"]), (c.STALL_WAIT, waits["chain"]),
         (c.STALL_NOT_SELECTED, waits["issue"]), (c.STALL_SELECTED, 1.0),
         (d.CYCLES_PER_ISSUE, 1.0 + sum(waits.values())),
@@ -218,8 +229,7 @@ def _sectors(s: Site) -> float:
 
 
 def _useful_bytes(s: Site) -> float:
-    """Bytes of each sector that some thread uses: at most what was asked for, at most all of it."""
-    return min(s.accesses_per_block * s.bytes_per_thread, 32.0 * _sectors(s))
+    return min(s.requests_per_block * s.useful_bytes, 32.0 * _sectors(s))
 
 
 def _global_load(s: Site) -> bool:
@@ -230,5 +240,10 @@ def _global_store(s: Site) -> bool:
     return s.space == "global" and s.write and not s.atomic
 
 
+def _sites_whose_result_is_used(work: KernelWork) -> set[int]:
+    steps = (step for p in work.phases for stretch in p.stretches for step in stretch.steps)
+    return {use.site for step in steps for use in step.loads}
+
+
 def _shared(write: bool) -> Callable[[Site], bool]:
-    return lambda s: s.space == "shared" and s.write == write
+    return lambda s: s.space == "shared" and s.write == write and not s.atomic

@@ -80,7 +80,7 @@ class Costs:
         for use in uses:
             site = self.sites[use.site]
             issue += use.instructions
-            path += use.instructions * self._wavefronts(site)
+            path += use.instructions * self.wavefronts(site)
             if site.space != "global":
                 latency = max(latency, self.times.shared_latency)
                 continue
@@ -95,7 +95,8 @@ class Costs:
             latency += (1.0 - all_hit_l1) * (beyond - self.times.l1_latency)
             further = (self.times.dram_latency - self.times.l2_latency) * self.times.under_load
             latency += (1.0 - all_hit_l2) * further
-        return Load(issue, path, l2, dram, latency)
+        shared = all(self.sites[u.site].space == "shared" for u in uses)
+        return Load(issue, path, l2, dram, latency, shared)
 
     def store(self, uses: Sequence[Use]) -> tuple[float, float, float, float]:
         """Issue slots, data path, L2 and DRAM cycles of a step's stores, one warp."""
@@ -103,14 +104,16 @@ class Costs:
         for use in uses:
             site = self.sites[use.site]
             issue += use.instructions
-            path += use.instructions * self._wavefronts(site)
+            path += use.instructions * self.wavefronts(site)
             if site.space == "global":
                 sent = use.instructions * site.sectors * 32.0
                 l2 += sent * self.store_cycles_per_byte
                 dram += sent * self.dram_write_share * self.dram_cycles_per_byte
         return issue, path, l2, dram
 
-    def _wavefronts(self, site: Site) -> float:
+    def wavefronts(self, site: Site) -> float:
+        """Cycles of the data path one instruction holds: its wavefronts, or the time its addresses
+        take to get through the load/store units."""
         serial = site.same_address if site.atomic and site.space == "shared" else 1.0
         return max(site.wavefronts * serial, self.lsu_cycles)
 
@@ -130,7 +133,7 @@ class Costs:
                     dram += times * (load.dram + store[3])
         return {
             "issue": mix.issued, "fp32": mix.fp32, "fp64": mix.fp64, "alu": mix.alu, "sfu": mix.sfu,
-            "convert": mix.convert, "data_path": path, "lsu": lsu, "l2": l2, "dram": dram,
+            "convert": mix.convert, "branch": mix.branch, "data_path": path, "lsu": lsu, "l2": l2, "dram": dram,
         }  # fmt: skip
 
 
@@ -198,11 +201,15 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
     for index, is_load in order:
         step = steps[index]
         if is_load:
+            if step.follows:
+                actions.append(Action("join", -1))
             actions.append(Action("load", number + index, costs.load(step.loads)))
             continue
         issue, path, l2, dram = costs.store(step.stores)
         waits = number + index if step.loads else -1
         actions.append(Action("work", waits, None, step.mix, step.chain, path, issue, l2, dram))
+    if any(step.chain for step in steps):
+        actions.append(Action("join", -1))
     return actions
 
 

@@ -46,7 +46,8 @@ class Estimate:
     busy_pct: dict[str, float]
     """By part: `issue`, `fp32`, `fp64`, `alu`, `sfu`, `convert`, `data_path`, `lsu`, `l2`, `dram`."""
     waits: dict[str, float]
-    """Warp cycles an issued instruction: `global`, `shared`, `barrier`, `issue`, `chain`."""
+    """Warp cycles an issued instruction: `global`, `queue` (global loads waiting for the data path),
+    `shared`, `barrier`, `issue`, `chain`."""
     occupancy: Occupancy
     blocks_per_sm: int
     """Blocks an SM holds at once in this launch: no more than the grid has for it."""
@@ -126,7 +127,7 @@ def _steady(
 
 def _long(work: KernelWork, costs: Costs, rates: Rates, slots: int) -> tuple[float, Usage]:
     """Long blocks: a few turns of each loop over barriers, a part of each loop inside."""
-    total = 0.0
+    total = longest = 0.0
     heaviest = Usage()
     for stage in stages_of(work):
         one = program_of(work, costs, [stage], {stage.first: 1}, 1.0)
@@ -149,8 +150,8 @@ def _long(work: KernelWork, costs: Costs, rates: Rates, slots: int) -> tuple[flo
             slope = (runs[1].cycles - runs[0].cycles) / max(late - early, 1)
             cycles = usage.cycles + (turns - late) * slope if late > early else usage.cycles * turns / late
         total += cycles
-        if cycles > heaviest.cycles:
-            heaviest = usage
+        if cycles > longest:
+            longest, heaviest = cycles, usage
     return total, heaviest
 
 
@@ -187,13 +188,15 @@ def _report(
     busy = {
         part: 100.0 * demand * per_pipe.get(part, 1.0) / width.get(part, 1.0) * mean_blocks / cycles
         for part, demand in costs.demand(work).items()
+        if part != "branch"
     }
     top = max((p for p in busy if p != "lsu"), key=lambda p: busy[p])
     duration = max(kernel_us + KERNEL_GAP_US, SMALLEST_LAUNCH_US)
     latency_bound = busy[top] < 60.0
     limiter = "launch" if kernel_us < SMALLEST_LAUNCH_US / 2 else "latency" if latency_bound else top
     issued = max(usage.issued, 1.0)
-    resident = min(slots, mean_blocks) * work.warps_per_block
+    rounds = math.ceil(blocks / slots)
+    resident = slots * work.warps_per_block * min(mean_blocks / (rounds * slots), 1.0)
     return Estimate(
         duration_us=duration,
         kernel_us=kernel_us,
@@ -203,6 +206,7 @@ def _report(
         busy_pct=busy,
         waits={
             "global": usage.wait_global / issued, "shared": usage.wait_shared / issued,
+            "queue": usage.wait_queue / issued,
             "barrier": usage.wait_barrier / issued, "issue": usage.wait_issue / issued,
             "chain": usage.wait_chain / issued,
         },

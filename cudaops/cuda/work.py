@@ -107,6 +107,8 @@ class Site:
     """32-byte sectors an instruction touches; 0 for shared memory."""
     l1_hit: float = 0.0
     """Share of its sectors found in L1, 0-1."""
+    useful_bytes: float = 0.0
+    """Distinct bytes of an access as written that some thread asks for; 0 for shared memory."""
     same_address: float = 1.0
     """Atomics: lanes of an instruction that meet on its fullest address."""
 

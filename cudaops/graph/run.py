@@ -22,7 +22,6 @@ from cudaops.graph.services import build_toolbox, check_space, make_executor, op
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
-from cudaops.program.splice import splice
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -173,7 +172,7 @@ def _finish(
     run_id = f"{bench.kernel.name}-{folder.name}"
     record = build_record(run_id, date, options, bench, state, intake_seconds)
     if record.best is not None:
-        spliced = splice(bench.program, bench.kernel.name, record.best)
+        spliced = bench.spliced(record.best)
         write_best(folder, spliced, unified_patch(bench.program, spliced))
         write_json(folder / "certificate.json", build_certificate(record, bench, state))
     write_whole(folder / "report.md", markdown.run_report(record))

@@ -81,9 +81,14 @@ def build_server(session: Session) -> FastMCP:
     server: FastMCP = FastMCP(
         "cudaops-sandbox",
         instructions="Compiles, tunes and judges rewrites of one CUDA kernel. Open a program, propose "
-        "device source with @launch directives, and let judge_rewrite decide: it is never fooled by claims.",
+        "device source with @launch directives, and let judge_rewrite decide: claims do not count.",
     )
+    _add_program_tools(server, session)
+    _add_rewrite_tools(server, session)
+    return server
 
+
+def _add_program_tools(server: FastMCP, session: Session) -> None:
     @server.tool
     def open_program(
         path: Annotated[str, Field(description="Path of a .cu file with a main()")],
@@ -98,6 +103,8 @@ def build_server(session: Session) -> FastMCP:
         """The kernel and the captured workloads of the open program."""
         return _opened(session.bench)
 
+
+def _add_rewrite_tools(server: FastMCP, session: Session) -> None:
     @server.tool
     def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
         """Compile a rewrite; a compiler error comes back with its line."""
@@ -129,18 +136,21 @@ def build_server(session: Session) -> FastMCP:
         why: str = "",
     ) -> Judged:
         """Compile, verify and time a rewrite through every gate, and decide."""
-        bench = session.bench
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
-        policy = bench.policy
-        if min_speedup is not None:
-            policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
         with tool_errors():
-            evaluation = evaluate(bench, rewrite, policy.min_speedup)
-        return Judged(
-            evaluation=evaluation, judgement=judge(evaluation.gates, evaluation.comparisons, policy)
-        )
+            return _judge(session.bench, rewrite, min_speedup)
 
-    return server
+
+def _judge(bench: Workbench, rewrite: Rewrite, min_speedup: float | None) -> Judged:
+    """The bar can be raised by a client, never lowered."""
+    policy = bench.policy
+    if min_speedup is not None:
+        policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
+    evaluation = evaluate(bench, rewrite, policy.min_speedup)
+    return Judged(
+        evaluation=evaluation,
+        judgement=judge(evaluation.gates, evaluation.comparisons, policy),
+    )
 
 
 def _opened(bench: Workbench) -> OpenedProgram:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cudaops.domain.program import Program
 from cudaops.errors import PlanError
 from cudaops.program.expressions import parse
-from cudaops.program.lexing import Token, byte_text, lex
+from cudaops.program.lexing import Token, byte_text
 from cudaops.program.outline import outline
 
 _SUFFIXES = "uUlL"
@@ -59,8 +59,3 @@ def _evaluated(tokens: tuple[Token, ...], known: Mapping[str, int]) -> int | Non
     except PlanError:
         return None
     return value if isinstance(value, int) else None
-
-
-def lexed_names(source: str) -> frozenset[str]:
-    """Every name that occurs in a text's code."""
-    return frozenset(t.text for t in lex(byte_text(source)).tokens if t.kind == "name")

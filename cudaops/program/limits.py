@@ -22,6 +22,8 @@ _WORDS = {
     "cudaLaunchCooperativeKernel": "a cooperative launch",
     "cudaGraphLaunch": "a CUDA graph",
 }
+_LIBRARIES = frozenset({"thrust", "cub"})
+"""Namespaces whose functions launch kernels of their own."""
 _ASM = frozenset({"asm", "__asm__", "__asm"})
 
 
@@ -56,6 +58,8 @@ def _of_file(path: str, facts: Outline) -> Iterator[str]:
             what = None
         if token.kind == "name" and token.text in _ASM:
             what = "inline PTX"
+        if token.text in _LIBRARIES and after == "::":
+            what = f"kernels of the library {token.text}"
         if what is not None and what not in seen:
             seen.add(what)
             yield f"{path}:{line_of(text, token.start)}: {what}: not followed by capture"

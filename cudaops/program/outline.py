@@ -101,13 +101,9 @@ class Outline:
         return tuple(i.start for i in self.items)
 
 
+@lru_cache(maxsize=32)
 def outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]] = frozenset()) -> Outline:
     """The outline of a `byte_text`; `aliases` as of `space_aliases`, from other files."""
-    return _outline(raw, aliases)
-
-
-@lru_cache(maxsize=32)
-def _outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]]) -> Outline:
     lexed = lex(raw)
     tokens = tuple(lexed.code())
     words = {**dict(aliases), **dict(space_aliases(lexed))}
@@ -203,36 +199,34 @@ class _Reader:
         return at, header
 
     def _extent(self, at: int, end: int) -> tuple[int, tuple[int, int] | None, int]:
-        """Index after the item, its outermost braces, index after its head."""
-        body: tuple[int, int] | None = None
+        """Index after the item, the braces of a function's body, index after its head."""
         head_end: int | None = None
-        seen_call = seen_equal = seen_colon = is_type = False
+        seen_call = seen_equal = seen_colon = False
         index = at
         while index < end:
             text = self.text(index)
             if text == ";":
-                return index + 1, body, index if head_end is None else head_end
+                return index + 1, None, index if head_end is None else head_end
             if text == "}":
-                return max(index, at + 1), body, index if head_end is None else head_end
+                return max(index, at + 1), None, index if head_end is None else head_end
             if text in ("(", "["):
                 seen_call |= text == "(" and self.text(index - 1) not in _NOT_A_NAME
                 index = closing(self.tokens, index)
             elif text == "{":
                 close = closing(self.tokens, index)
                 member = seen_colon and (self.text(index - 1) not in (")", "}"))
-                if not member and body is None:
-                    body, head_end = (index, close), index
-                    if seen_call and not seen_equal and not is_type:
-                        return close + 1, body, head_end
+                if not member and head_end is None:
+                    head_end = index
+                    if seen_call and not seen_equal:
+                        return close + 1, (index, close), head_end
                 index = close
             else:
                 seen_equal |= (
                     text == "=" and head_end is None and self.text(index - 1) != "operator"
                 )
                 seen_colon |= text == ":" and seen_call
-                is_type |= text in _TYPE_WORDS and not seen_call and head_end is None
             index += 1
-        return index, body, index if head_end is None else head_end
+        return index, None, index if head_end is None else head_end
 
     def _parameters(self, at: int, head_end: int) -> tuple[int, int] | None:
         groups: list[tuple[int, int]] = []

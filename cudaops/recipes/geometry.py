@@ -9,11 +9,10 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
-from cudaops.program.plans import make_rewrite
 from cudaops.recipes.geometry_proof import Freedom, prove_free
 from cudaops.recipes.reading.kernel import template_arguments
 from cudaops.recipes.reading.tokens import NotUnderstood
-from cudaops.recipes.spelling import free_name
+from cudaops.recipes.spelling import free_name, written
 
 _VALUES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
     1: {"x": (256, 128, 512, 64, 1024, 32)},
@@ -46,15 +45,9 @@ class GeometryRecipe:
         try:
             freedom = prove_free(program, kernel, workloads)
             source = _source(program, kernel, workloads, freedom)
+            return (written(source, self.name, self.title, _why(verdict)),)
         except NotUnderstood:
             return ()
-        limit = f"The kernel is limited by {verdict.subtype}. " if verdict else ""
-        why = (
-            f"{limit}Its threads share nothing with their block, so the block size is free: it "
-            "decides how many warps an SM holds, how full the last wave is, and which threads "
-            "read neighbouring addresses together."
-        )
-        return (make_rewrite(source, f"recipe:{self.name}", self.title, why),)
 
     def seeds(self, rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
         """The first values alone; the neighbourhood is small."""
@@ -68,6 +61,15 @@ class GeometryRecipe:
         if threads > _MAX_THREADS:
             return f"{threads} threads a block, over {_MAX_THREADS}"
         return f"{threads} threads do not fill a warp" if threads < _WARP else None
+
+
+def _why(verdict: Verdict | None) -> str:
+    limit = f"The kernel is limited by {verdict.subtype}. " if verdict else ""
+    return (
+        f"{limit}Its threads share nothing with their block, so the block size is free: it "
+        "decides how many warps an SM holds, how full the last wave is, and which threads "
+        "read neighbouring addresses together."
+    )
 
 
 def _source(

@@ -8,12 +8,12 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
-from cudaops.program.plans import make_rewrite
 from cudaops.recipes.matmul_form import MatmulForm, recognise
 from cudaops.recipes.matmul_source import ELEMENT_BYTES, matmul_source
 from cudaops.recipes.matmul_tiles import recognise_tiled
 from cudaops.recipes.reading.kernel import Reading, read_kernel
 from cudaops.recipes.reading.tokens import NotUnderstood
+from cudaops.recipes.spelling import written
 
 _STATIC_SHARED_BYTES = 48 * 1024
 """Static shared memory of a block. Source: CUDA C++ Programming Guide, technical specifications."""
@@ -59,9 +59,9 @@ class MatmulRecipe:
             reading = read_kernel(program, kernel, workloads)
             form = product_of(reading)
             source = matmul_source(program, kernel, reading, form)
+            return (written(source, self.name, self.title, _why(form, verdict)),)
         except NotUnderstood:
             return ()
-        return (make_rewrite(source, f"recipe:{self.name}", self.title, _why(form, verdict)),)
 
     def seeds(self, rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
         """Tiles that were measured to be good, best first."""

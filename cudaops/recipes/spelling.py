@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from cudaops.domain.program import Kernel, Program
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import PlanError
+from cudaops.program.plans import make_rewrite
 from cudaops.recipes.coordinates import Space
 from cudaops.recipes.reading.kernel import KnownParameter
 from cudaops.recipes.reading.tokens import NotUnderstood
@@ -67,6 +70,17 @@ class Speller:
         if operator in _INFIX:
             return f"({operands[0]} {operator} {operands[1]})"
         return f"{operator}({', '.join(operands)})"
+
+
+def written(source: str, recipe: str, title: str, why: str) -> Rewrite:
+    """The Rewrite of this text. Raises NotUnderstood where its plan cannot be written.
+
+    An index may be longer than a plan's expression is allowed to be.
+    """
+    try:
+        return make_rewrite(source, f"recipe:{recipe}", title, why)
+    except PlanError as error:
+        raise NotUnderstood(str(error)) from error
 
 
 def bare(text: str) -> str:

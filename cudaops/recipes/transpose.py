@@ -10,14 +10,13 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
-from cudaops.program.plans import make_rewrite
 from cudaops.recipes.affine import Polynomial, number
 from cudaops.recipes.coordinates import Axis, Space, find_space
 from cudaops.recipes.matmul_form import only_store, require_names
 from cudaops.recipes.reading.kernel import Reading, read_kernel
 from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import Load, Reduced, Value, parts
-from cudaops.recipes.spelling import Speller, bare, free_name, renamed_template, signature
+from cudaops.recipes.spelling import Speller, bare, free_name, renamed_template, signature, written
 
 SIZES = {
     "bool": 1, "char": 1, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2,
@@ -161,15 +160,9 @@ class TransposeRecipe:
             reading = read_kernel(program, kernel, workloads)
             form = recognise(reading)
             source = _source(program, kernel, reading, form)
+            return (written(source, self.name, self.title, _why(verdict)),)
         except NotUnderstood:
             return ()
-        limit = f"The kernel is limited by {verdict.subtype}. " if verdict else ""
-        why = (
-            f"{limit}It reads along one direction of memory and writes along the other, so one of "
-            "the two touches a sector an element. A padded tile turns the block's elements round "
-            "in shared memory and both become consecutive."
-        )
-        return (make_rewrite(source, f"recipe:{self.name}", self.title, why),)
 
     def seeds(self, rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
         """The textbook shape first."""
@@ -187,6 +180,15 @@ class TransposeRecipe:
         if shared > _STATIC_SHARED_BYTES:
             return f"{shared} bytes of shared memory, over {_STATIC_SHARED_BYTES}"
         return None
+
+
+def _why(verdict: Verdict | None) -> str:
+    limit = f"The kernel is limited by {verdict.subtype}. " if verdict else ""
+    return (
+        f"{limit}It reads along one direction of memory and writes along the other, so one of "
+        "the two touches a sector an element. A padded tile turns the block's elements round "
+        "in shared memory and both become consecutive."
+    )
 
 
 def _source(program: Program, kernel: Kernel, reading: Reading, form: TransposeForm) -> str:
@@ -220,7 +222,7 @@ def _source(program: Program, kernel: Kernel, reading: Reading, form: TransposeF
     grid = [f"ceil_div({size}, CUDAOPS_TILE)" for size in sizes]
     grid += [form.batch.size.text()] if form.batch else []
     const = {p.name for p in kernel.parameters if p.is_const}
-    written = signature(reading.parameters, const.__contains__, {form.source.array})
+    declared = signature(reading.parameters, const.__contains__, {form.source.array})
     return _SOURCE.substitute(
         requires="".join(f"// @requires {r}\n" for r in form.requirements),
         name=free_name(f"{kernel.name}_tiled", program),
@@ -228,7 +230,7 @@ def _source(program: Program, kernel: Kernel, reading: Reading, form: TransposeF
         args=", ".join(
             [p.name for p in reading.parameters] + [a.size.text() for a in extra.values()]
         ),
-        signature=written + "".join(f", int {own[local]}_" for local in extra),
+        signature=declared + "".join(f", int {own[local]}_" for local in extra),
         element=form.source.type,
         body=Template(body).substitute(fields),
     ).replace(" tile[CUDAOPS_TILE]", f" {own['tile']}[CUDAOPS_TILE]")

@@ -156,17 +156,31 @@ def _attempt_row(attempt: Attempt, device: str) -> AttemptRow:
     )
 
 
+def verdict_sentence(verdict: Verdict, clock: Clock) -> str:
+    """The verdict's summary with the source of the numbers in it."""
+    return f"{one_line(verdict.summary, 600).rstrip('.')} ({clock})."
+
+
+def notes_read(record: RunRecord) -> dict[str, list[str]]:
+    """Titles of the notes that were cited, each with its sections, nearest first."""
+    read: dict[str, list[str]] = {}
+    for citation in record.research.citations if record.research is not None else ():
+        read.setdefault(one_line(citation.title), []).append(one_line(citation.heading))
+    return read
+
+
 def gate_rows(gates: tuple[Gate, ...], clock: Clock) -> list[GateRow]:
     """Gates in the order they ran, every number with its name."""
-    return [
-        GateRow(gate.passed, gate.name, one_line(gate.summary), _numbers(gate, clock))
-        for gate in gates
-    ]
+    return [_gate_row(gate, clock) for gate in gates]
 
 
-def _numbers(gate: Gate, clock: Clock) -> str:
-    text = ", ".join(f"{name} {significant(value)}" for name, value in gate.numbers.items())
-    return f"{text} ({clock})" if text and gate.name in TIMED_GATES else text
+def _gate_row(gate: Gate, clock: Clock) -> GateRow:
+    summary = one_line(gate.summary)
+    numbers = ", ".join(f"{name} {significant(value)}" for name, value in gate.numbers.items())
+    if gate.name in TIMED_GATES:
+        summary = summary if str(clock) in summary else f"{summary} ({clock})"
+        numbers = f"{numbers} ({clock})" if numbers else ""
+    return GateRow(gate.passed, gate.name, summary, numbers)
 
 
 def files(record: RunRecord) -> list[tuple[str, str]]:
@@ -187,12 +201,10 @@ def next_steps(record: RunRecord) -> list[str]:
     folder, source = PurePath(record.options.out), shlex.quote(record.options.source)
     if record.outcome in ("accepted", "provisional"):
         best = shlex.quote(str(folder / "best.cu"))
-        steps = [f"$ diff -u {source} {best}"]
+        steps = ["See what changed:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
         if record.outcome == "provisional":
-            steps = [
-                "Time both on the GPU it is meant for; only that makes it more than provisional:"
-            ]
             steps += [
+                f"Time both where it is to run, an {record.device}; until then it is provisional:",
                 f"$ nvcc -O3 -arch={record.sm_arch} {source} -o baseline && ./baseline",
                 f"$ nvcc -O3 -arch={record.sm_arch} {best} -o candidate && ./candidate",
             ]

@@ -51,7 +51,7 @@ def _profile(summary: ProfileSummary) -> str:
     rows = [tuple(row) for row in facts.evidence_rows(verdict, summary)]
     parts = [
         f"## What limits `{baseline.kernel}`",
-        f"**{_text(verdict.summary)}** ({verdict.bottleneck_class.replace('_', ' ')})",
+        f"**{_text(facts.verdict_sentence(verdict, clock))}**",
         _table(("metric", "value", "threshold", "source"), rows),
         f"One launch: {microseconds(baseline.duration_us, clock)}. "
         + _text(facts.roofline_sentence(verdict.roofline, clock)),
@@ -60,7 +60,8 @@ def _profile(summary: ProfileSummary) -> str:
     if summary.best is not None and summary.best_verdict is not None:
         best_clock = Clock(summary.best.source, summary.best.device)
         parts.append(
-            f"After the rewrite: {_text(summary.best_verdict.summary)} One launch: "
+            f"After the rewrite: {_text(facts.verdict_sentence(summary.best_verdict, best_clock))} "
+            f"One launch: "
             f"{microseconds(summary.best.duration_us, best_clock)}. "
             + _text(facts.roofline_sentence(summary.best_verdict.roofline, best_clock))
         )

@@ -14,6 +14,8 @@ from cudaops.reports.quantities import one_line
 
 _STYLES = {"finished": "", "progress": "dim", "started": "dim", "notice": "yellow", "failed": "red"}
 _AGENT_WIDTH = 10
+_MOST_CHARACTERS = 200
+"""Of a message; events.jsonl has the rest."""
 
 
 class Progress:
@@ -50,6 +52,6 @@ class Progress:
         line = Text.assemble(
             (f"{elapsed:7.1f} s  ", "dim"),
             (f"{event.agent:<{_AGENT_WIDTH}}  ", "cyan"),
-            (one_line(event.message), _STYLES[event.kind]),
+            (one_line(event.message, _MOST_CHARACTERS), _STYLES[event.kind]),
         )
         self._console.print(line, soft_wrap=True)

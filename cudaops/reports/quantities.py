@@ -58,7 +58,9 @@ def significant(value: float, digits: int = 4) -> str:
         return f"{value:.{digits - 1}e}"
     if value == int(value):
         return f"{int(value):,}"
-    decimals = max(0, digits - len(str(int(magnitude)))) if magnitude >= 1 else digits
+    if magnitude < 1:
+        return f"{value:.{digits}g}"
+    decimals = max(0, digits - len(str(int(magnitude))))
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text
 

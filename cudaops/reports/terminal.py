@@ -54,7 +54,7 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
     clock = Clock(baseline.source, baseline.device)
     parts: list[RenderableType] = [
         _heading(f"What limits {baseline.kernel}"),
-        _indented(Text(one_line(verdict.summary, 600), style="bold")),
+        _indented(Text(facts.verdict_sentence(verdict, clock), style="bold")),
         _evidence(summary),
         _indented(Text(f"One launch: {microseconds(baseline.duration_us, clock)}.")),
         _indented(Text(facts.roofline_sentence(verdict.roofline, clock))),
@@ -69,12 +69,13 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
 
 
 def gate_table(gates: Sequence[Gate], clock: Clock) -> RenderableType:
-    """Every gate with its numbers."""
+    """Every gate, its numbers where its sentence has none or it failed; report.md has them all."""
     table = _columns("mark", "gate", "what came out")
     for row in facts.gate_rows(tuple(gates), clock):
         mark = Text("pass", style="green") if row.passed else Text("FAIL", style="bold red")
         detail = Text(row.summary)
-        if row.numbers:
+        said = any(character.isdigit() for character in row.summary.replace(str(clock), ""))
+        if row.numbers and not (row.passed and said):
             detail.append(f"\n{row.numbers}", style="dim")
         table.add_row(mark, Text(row.name), detail)
     return _indented(table)
@@ -99,7 +100,7 @@ def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
     assert verdict is not None
     return [
         _heading("What limits the best rewrite"),
-        _indented(Text(one_line(verdict.summary, 600))),
+        _indented(Text(facts.verdict_sentence(verdict, clock))),
         _indented(Text(f"One launch: {microseconds(best.duration_us, clock)}.")),
         _indented(Text(facts.roofline_sentence(verdict.roofline, clock))),
     ]
@@ -124,14 +125,9 @@ def _hot_lines(summary: ProfileSummary) -> RenderableType:
 
 
 def _notes(record: RunRecord) -> RenderableType:
-    assert record.research is not None
-    table = _columns("note", "section", "source")
-    for citation in record.research.citations:
-        table.add_row(
-            Text(one_line(citation.title)),
-            Text(one_line(citation.heading)),
-            Text(one_line(citation.source, 160), style="dim"),
-        )
+    table = _columns("note", "sections")
+    for title, sections in facts.notes_read(record).items():
+        table.add_row(Text(title), Text("; ".join(sections), style="dim"))
     return _indented(table)
 
 

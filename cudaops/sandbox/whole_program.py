@@ -9,7 +9,6 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.program.splice import splice
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
 from cudaops.sandbox.verification.printed import compare_printed
@@ -21,7 +20,7 @@ NVCC_TIMEOUT_S = 180.0
 
 def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> tuple[Gate, ...]:
     """`whole_program` always, `nvcc_compile` where nvcc is there (absent from the record if not)."""
-    spliced = splice(bench.program, bench.kernel.name, rewrite)
+    spliced = bench.spliced(rewrite)
     gates = [_run_gate(bench, spliced)]
     if gates[0].passed and find_nvcc() is not None:
         gates.append(nvcc_gate(bench, spliced))

@@ -24,6 +24,7 @@ from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.program.plans import baseline_plan, resolve
+from cudaops.program.splice import splice
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.verification.reference import (
     Baseline,
@@ -69,8 +70,17 @@ class Workbench:
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """Most expensive first."""
-        return self.captured.workloads
+        """Those of the instance that is rewritten, most expensive first."""
+        return tuple(w for w in self.captured.workloads if w.callee == self.callee)
+
+    @property
+    def callee(self) -> str:
+        """The instance that is rewritten: that of the most expensive workload."""
+        return self.captured.workloads[0].callee
+
+    def spliced(self, rewrite: Rewrite) -> Program:
+        """The author's program with the rewrite in it. Raises InputError where it cannot be put in."""
+        return splice(self.program, self.kernel.name, rewrite, self.callee)
 
     def save(self) -> None:
         """Write what a resumed run needs under `state/`."""
@@ -243,9 +253,7 @@ def open_workbench(
     started = time.monotonic()
     outcome = executor.capture(program, kernel, argv, folder / "workloads", timeout_s)
     if isinstance(outcome, CompileFailed):
-        raise InputError(
-            f"{outcome.placed}; the program must compile before it can be optimised"
-        )
+        raise InputError(f"{outcome.placed}; the program must compile before it can be optimised")
     if isinstance(outcome, Misbehaved):
         raise InputError(outcome.placed)
     if not outcome.workloads:

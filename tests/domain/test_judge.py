@@ -44,7 +44,9 @@ def test_a_measured_speedup_above_the_bar_is_accepted() -> None:
     judgement = judge(PASSED, [comparison(noisy(200), noisy(100, seed=2))], POLICY)
     assert judgement.outcome == "accepted"
     assert judgement.speedup == pytest.approx(2.0, rel=0.02)
-    assert judgement.speedup_low is not None and judgement.speedup_low <= judgement.speedup
+    assert judgement.speedup is not None
+    assert judgement.speedup_low is not None
+    assert judgement.speedup_low <= judgement.speedup
     assert [g.name for g in judgement.gates] == [*REQUIRED_GATES, "speedup"]
 
 

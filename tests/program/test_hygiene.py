@@ -19,6 +19,7 @@ static const float table[2] = {1.0f, 2.0f};
 __constant__ float weights[4];
 __device__ int counter = 0;
 struct Pair { float a, b; };
+__constant__ Pair pairs[PAD];
 struct Tile { float x[4]; __device__ Tile() { for (int i = 0; i < 4; ++i) x[i] = 0.0f; } };
 using index_t = long long;
 __device__ float forward(float x);
@@ -54,6 +55,12 @@ REFUSED = {
     "constructed device object": ("struct E { E() { } };\n__device__ E e;\n", "line 2: `e`"),
     "default member": ("struct E { int x = run(); };\n__device__ E e;\n", "line 2: `e`"),
     "object with its type": ("struct E { int x; } e;\n", "together with its type"),
+    "aliased object": ("struct E { E() { } };\nusing Q = E;\n__device__ Q q;\n", "line 3: `q`"),
+    "member object": ("struct E { E(); };\nstruct F { E e; };\n__device__ F f;\n", "line 3: `f`"),
+    "heir": ("struct E { E(); };\nstruct F : E { };\n__device__ F f;\n", "line 3: `f`"),
+    "call in a macro": ("#define A run()\n#define B A\n__device__ int x = B;\n", "line 3: `x`"),
+    "global in a macro": ("#define A int x = run();\nA ", "`A` declares something at file scope"),
+    "constructor in a macro": ("#define A E() { }\nstruct E { A };\n__device__ E e;\n", "`e`"),
     "constructor": ("__attribute__((constructor)) __device__ void f() { }\n", "runs by itself"),
     "gnu constructor": ("[[gnu::constructor]] __device__ void f() { }\n", "runs by itself"),
     "asm": ('__device__ void f() { asm("exit;"); }\n', "inline assembly"),

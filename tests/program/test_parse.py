@@ -11,6 +11,8 @@ from tree_sitter import Language, Parser
 from cudaops.domain.program import LaunchSite, Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.program.constants import program_constants
+from cudaops.program.lexing import byte_text
+from cudaops.program.outline import outline
 from cudaops.program.parse import load_program, parse_files
 
 DATA = Path(__file__).parent.parent / "data"
@@ -166,6 +168,21 @@ def test_attributes_in_either_position() -> None:
     assert (b.launch_bounds, b.parameters) == ("N", ())
     assert [(p.name, p.type_text) for p in c.parameters] == [("", "int"), ("s", "const S")]
     assert [(p.is_pointer, p.is_const) for p in d.parameters] == [(True, True), (True, True)]
+
+
+def test_what_looks_like_a_function() -> None:
+    facts = outline(
+        byte_text(
+            "struct P make(int x) { return {}; }\nunsigned (*table[2])(int) = {f, g};\n"
+            "std::function<void()> hook{nullptr};\nint last(void) { return 1; }\n"
+            "struct __align__(16) Q { float x; };\nbool operator<(P a, P b) { return true; }\n"
+        )
+    )
+    assert [(i.kind, i.name) for i in facts.items if i.kind == "function"] == [
+        ("function", "make"),
+        ("function", "last"),
+        ("function", "<"),
+    ]
 
 
 def test_limits_in_plain_words() -> None:

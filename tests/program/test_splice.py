@@ -243,15 +243,29 @@ def small(program: Program) -> Program:
     return parse_files("naive_matmul", (SourceFile(path="naive_matmul.cu", text=text),))
 
 
-@pytest.mark.parametrize("requires", ["N % 4 == 0", "N % 4 == 1", "N / (N - 64) > 0"])
-def test_spliced_program_prints_the_same(naive: Program, requires: str, tmp_path: Path) -> None:
-    """With the rewrite, and with the baseline where `@requires` fails or cannot be computed."""
+WRONG = TILED.replace("C[r * N + c] = sum;", "C[r * N + c] = 2.0f * sum;")
+
+
+@pytest.mark.parametrize(
+    ("text", "requires", "same"),
+    [
+        (TILED, "N % 4 == 0", True),
+        (WRONG, "N % 4 == 0", False),
+        (WRONG, "N % 4 == 1", True),
+        (WRONG, "N / (N - 64) > 0", True),
+    ],
+    ids=["right", "wrong", "wrong but not required", "wrong but not computable"],
+)
+def test_what_a_spliced_program_prints(
+    naive: Program, text: str, requires: str, same: bool, tmp_path: Path
+) -> None:
+    """The rewrite runs where `@requires` holds, the baseline where it fails or cannot be told."""
     executor = CpuExecutor("A10", tmp_path)
     before = small(naive)
-    text = TILED.replace("// @scratch spare", f"// @requires {requires}\n// @scratch spare")
+    text = text.replace("// @scratch spare", f"// @requires {requires}\n// @scratch spare")
     after = splice(before, "naive_matmul", rewrite_of(text))
     expected, found = (executor.run_program(p, (), 60.0) for p in (before, after))
     assert isinstance(expected, ProgramRan)
     assert isinstance(found, ProgramRan), found
-    assert found.stdout == expected.stdout
+    assert (found.stdout == expected.stdout) == same
     assert found.exit_code == 0

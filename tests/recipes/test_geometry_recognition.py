@@ -10,6 +10,7 @@ import pytest
 
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
+from cudaops.program.hygiene import check_source
 from cudaops.program.plans import resolve
 from cudaops.recipes.geometry import GeometryRecipe
 
@@ -97,6 +98,7 @@ def test_proves(name: str, program_of: MakeProgram) -> None:
     (rewrite,) = GeometryRecipe().propose(program, program.kernel("ew"), (), None)
     assert rewrite.plan.launches[0].grid[0] == grid
     assert rewrite.plan.launches[0].kernel == "ew_regrouped"
+    assert check_source(rewrite.source) == ()
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -10,6 +10,7 @@ import pytest
 
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
+from cudaops.program.hygiene import check_source
 from cudaops.recipes.matmul import MatmulRecipe, product_of
 from cudaops.recipes.matmul_form import MatmulForm
 from cudaops.recipes.reading.kernel import read_kernel
@@ -234,6 +235,7 @@ def test_recognises(name: str, program_of: MakeProgram) -> None:
     assert _form(program).layout == layout
     (rewrite,) = MatmulRecipe().propose(program, program.kernel("mm"), (), None)
     assert rewrite.plan.launches[0].kernel == "mm_tiled"
+    assert check_source(rewrite.source) == ()
 
 
 @pytest.mark.parametrize("name", REFUSED)

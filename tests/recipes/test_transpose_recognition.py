@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from cudaops.domain.program import Program
+from cudaops.program.hygiene import check_source
 from cudaops.recipes.transpose import TransposeRecipe
 
 MakeProgram = Callable[..., Program]
@@ -74,6 +75,7 @@ def test_recognises(name: str, program_of: MakeProgram) -> None:
     program = program_of(ACCEPTED[name])
     (rewrite,) = TransposeRecipe().propose(program, program.kernel("tr"), (), None)
     assert rewrite.plan.launches[0].block == ("CUDAOPS_TILE", "CUDAOPS_ROWS")
+    assert check_source(rewrite.source) == ()
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -35,7 +35,8 @@ def test_summary_has_everything_a_person_needs() -> None:
         "0.223 ms (modelled for A10)", "Limited by L1 load throughput", "97.3 %", ">= 80 %",
         "5.54 % of the arithmetic roofline", "naive_matmul.cu:27", "register tiling",
         "BM=128", "best of 12 configurations", "rejected", "correctness_captured",
-        "candidate_rel_l2 1.200e-07", "static word vectors", "best.cu", "nvcc -O3 -arch=sm_86",
+        "min_speedup 1.2 (modelled for A10)", "static word vectors", "best.cu",
+        "nvcc -O3 -arch=sm_86",
         "/tmp/runs/naive_matmul/20261120T080000Z", "took 42.1 s",
     ):  # fmt: skip
         assert wanted in " ".join(text.split()), wanted
@@ -96,7 +97,7 @@ def test_summary_fits_any_width_and_breaks_no_path(width: int) -> None:
     record = records.provisional()
     lines = on_terminal(record, width).splitlines()
     for_copying = [line for line in lines if record.options.out in line]
-    assert len(for_copying) == 2
+    assert len(for_copying) == 3
     wide = {line for line in lines if len(line) > width}
     assert all("$ " in line or line in for_copying or "Time both" in line for line in wide), wide
 
@@ -161,8 +162,8 @@ def test_quantities() -> None:
         == "0.4161 ms (measured on H200, CUDA events)"
     )
     assert microseconds(None, CLOCK) == "not timed"
-    assert [significant(x) for x in (0.0, 1.0, 12345.678, 1e9, 1.4e-7, 0.05)] == [
-        "0", "1", "12,346", "1.000e+09", "1.400e-07", "0.05",
+    assert [significant(x) for x in (0.0, 1.0, 12345.678, 1e9, 1.4e-7, 0.000477)] == [
+        "0", "1", "12,346", "1.000e+09", "1.400e-07", "0.000477",
     ]  # fmt: skip
     assert (significant(170.4, 3), significant(float("inf"))) == ("170", "inf")
     assert one_line("a\n\tb\x00c" + "x" * 500, 10) == "a bcxxxxx…"

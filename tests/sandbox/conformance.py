@@ -151,7 +151,12 @@ class ConformanceSuite:
 
     def test_a_captured_launch_holds_geometry_scalars_and_contents(self, scale: Case) -> None:
         w = scale.workload
-        assert (w.kernel, w.callee, str(w.grid), str(w.block)) == ("scale", "scale", "(4,1,1)", "(256,1,1)")
+        assert (w.kernel, w.callee, str(w.grid), str(w.block)) == (
+            "scale",
+            "scale",
+            "(4,1,1)",
+            "(256,1,1)",
+        )
         assert [a.name for a in w.arguments] == ["a", "b", "n", "by"]
         assert getattr(w.argument("n"), "value", None) == 1000
         assert getattr(w.argument("by"), "value", None) == 3.0
@@ -159,7 +164,9 @@ class ConformanceSuite:
             (4000, "f32", "in"), (4000, "f32", "inout"),
         ]  # fmt: skip
         folder = Path(w.folder)
-        np.testing.assert_array_equal(array(folder / w.allocations[0].before), 0.5 * np.arange(1000))
+        np.testing.assert_array_equal(
+            array(folder / w.allocations[0].before), 0.5 * np.arange(1000)
+        )
         np.testing.assert_array_equal(array(folder / w.allocations[1].before), np.zeros(1000))
         np.testing.assert_array_equal(array(folder / w.allocations[1].after), 1.5 * np.arange(1000))
 
@@ -167,7 +174,9 @@ class ConformanceSuite:
         outcome = ran(run(executor, scale))
         np.testing.assert_array_equal(array(outcome.outputs[1]), 1.5 * np.arange(1000))
 
-    def test_inputs_and_poison_are_taken(self, executor: Executor, scale: Case, tmp_path: Path) -> None:
+    def test_inputs_and_poison_are_taken(
+        self, executor: Executor, scale: Case, tmp_path: Path
+    ) -> None:
         other = np.linspace(-1, 1, 1000, dtype=np.float32)
         other.tofile(tmp_path / "other.bin")
         inputs = InputSet(contents={0: str(tmp_path / "other.bin")}, poison={1: 0xCD})
@@ -200,12 +209,16 @@ class ConformanceSuite:
         outcome = ran(run(executor, scale, rewrite("", textwrap.dedent(text))))
         np.testing.assert_array_equal(array(outcome.outputs[1]), 1.5 * np.arange(1000))
 
-    def test_where_a_requirement_fails_the_baseline_runs(self, executor: Executor, scale: Case) -> None:
+    def test_where_a_requirement_fails_the_baseline_runs(
+        self, executor: Executor, scale: Case
+    ) -> None:
         text = "// @requires n % 7 == 0\n" + REWRITE
         outcome = ran(run(executor, scale, rewrite("if (i < n) b[i] = -1;", text)))
         np.testing.assert_array_equal(array(outcome.outputs[1]), 1.5 * np.arange(1000))
 
-    def test_a_compile_error_names_the_candidates_line(self, executor: Executor, scale: Case) -> None:
+    def test_a_compile_error_names_the_candidates_line(
+        self, executor: Executor, scale: Case
+    ) -> None:
         bad = rewrite("b[i] = undeclared_name;")
         w = scale.workload
         unit = Unit(program=scale.program, kernel=w.kernel, callee=w.callee, rewrite=bad)
@@ -215,23 +228,33 @@ class ConformanceSuite:
         assert outcome.location is not None
         assert (outcome.location.file, outcome.location.line) == ("candidate.cu", 5)
 
-    def test_a_compile_error_names_the_authors_line(self, executor: Executor, tmp_path: Path) -> None:
-        parsed = program(tmp_path, SCALE.replace("by * a[i];", "by * a[i]"), "scale<<<1,1>>>(0, 0, 0, 0);")
+    def test_a_compile_error_names_the_authors_line(
+        self, executor: Executor, tmp_path: Path
+    ) -> None:
+        parsed = program(
+            tmp_path, SCALE.replace("by * a[i];", "by * a[i]"), "scale<<<1,1>>>(0, 0, 0, 0);"
+        )
         outcome = executor.run_program(parsed, (), 30.0)
         assert isinstance(outcome, CompileFailed)
         assert outcome.location is not None
         assert (outcome.location.file, outcome.location.line) == ("k.cu", 5)
 
-    def test_a_write_past_the_end_is_named_with_its_line(self, executor: Executor, scale: Case) -> None:
+    def test_a_write_past_the_end_is_named_with_its_line(
+        self, executor: Executor, scale: Case
+    ) -> None:
         outcome = went_wrong(run(executor, scale, rewrite("b[i] = a[i < n ? i : 0];")))
         assert outcome.what in ("out_of_bounds", "guard_overwritten")
-        outcome = went_wrong(run(executor, scale, rewrite("b[i] = a[i < n ? i : 0];"), check="memory"))
+        outcome = went_wrong(
+            run(executor, scale, rewrite("b[i] = a[i < n ? i : 0];"), check="memory")
+        )
         assert outcome.what == "out_of_bounds"
         assert "write of 4 bytes" in outcome.message
         assert "allocation b (size 4000 bytes)" in outcome.message
         assert str(outcome.location) == "candidate.cu:5"
 
-    def test_a_read_past_the_end_is_named_with_its_line(self, executor: Executor, scale: Case) -> None:
+    def test_a_read_past_the_end_is_named_with_its_line(
+        self, executor: Executor, scale: Case
+    ) -> None:
         bad = rewrite("if (i < n) b[i] = by *\n a[i + 1];")
         outcome = went_wrong(run(executor, scale, bad, check="memory"))
         assert outcome.what == "out_of_bounds"
@@ -239,7 +262,9 @@ class ConformanceSuite:
         assert "allocation a" in outcome.message
         assert str(outcome.location) == "candidate.cu:6"
 
-    def test_a_write_before_the_start_overwrites_a_guard(self, executor: Executor, scale: Case) -> None:
+    def test_a_write_before_the_start_overwrites_a_guard(
+        self, executor: Executor, scale: Case
+    ) -> None:
         outcome = went_wrong(run(executor, scale, rewrite("if (i < 4) b[i - 8] = 1;")))
         assert outcome.what in ("out_of_bounds", "guard_overwritten")
         assert "before the start of allocation b" in outcome.message
@@ -271,16 +296,26 @@ class ConformanceSuite:
         outcome = executor.run(unit, scale.workload, plan, before(scale), scale.folder / "refused")
         assert went_wrong(outcome).what == "launch_refused"
 
-    def test_a_race_on_shared_memory_names_both_lines(self, executor: Executor, scale: Case) -> None:
+    def test_a_race_on_shared_memory_names_both_lines(
+        self, executor: Executor, scale: Case
+    ) -> None:
         bad = rewrite(
             "__shared__ float s[128];\n  s[threadIdx.x] = i < n ? a[i] : 0;\n"
             "  float v = s[(threadIdx.x + 33) % 128];\n  if (i < n) b[i] = v;"
         )
-        found = [w for w in ran(run(executor, scale, bad, check="full")).warnings if w.what == "shared_race"]
+        found = [
+            w
+            for w in ran(run(executor, scale, bad, check="full")).warnings
+            if w.what == "shared_race"
+        ]
         assert {str(w.location) for w in found} == {"candidate.cu:6", "candidate.cu:7"}
-        assert any("candidate.cu:6" in w.message for w in found if str(w.location) == "candidate.cu:7")
+        assert any(
+            "candidate.cu:6" in w.message for w in found if str(w.location) == "candidate.cu:7"
+        )
 
-    def test_barriers_and_warp_operations_order_threads(self, executor: Executor, scale: Case) -> None:
+    def test_barriers_and_warp_operations_order_threads(
+        self, executor: Executor, scale: Case
+    ) -> None:
         good = rewrite(
             "__shared__ float s[128];\n  s[threadIdx.x] = i < n ? a[i] : 0;\n  __syncthreads();\n"
             "  float v = s[(threadIdx.x + 33) % 128];\n  __syncthreads();\n  s[threadIdx.x] = v;\n"
@@ -291,7 +326,9 @@ class ConformanceSuite:
     def test_a_divergent_barrier_names_its_line(self, executor: Executor, scale: Case) -> None:
         bad = rewrite("if (threadIdx.x < 40)\n    __syncthreads();\n  if (i < n) b[i] = a[i];")
         found = ran(run(executor, scale, bad, check="full")).warnings
-        assert [(w.what, str(w.location)) for w in found] == [("divergent_barrier", "candidate.cu:6")]
+        assert [(w.what, str(w.location)) for w in found] == [
+            ("divergent_barrier", "candidate.cu:6")
+        ]
 
     def test_a_deadlock_is_named(self, executor: Executor, scale: Case) -> None:
         bad = rewrite(
@@ -304,13 +341,18 @@ class ConformanceSuite:
 
     def test_unwritten_shared_memory_is_named(self, executor: Executor, scale: Case) -> None:
         bad = rewrite(
-            "__shared__ float s[128];\n  if (threadIdx.x < 64) s[threadIdx.x] = 1;\n  __syncthreads();\n"
+            "__shared__ float s[128];\n  if (threadIdx.x < 64) s[threadIdx.x] = 1;\n"
+            "  __syncthreads();\n"
             "  if (i < n) b[i] = s[threadIdx.x];"
         )
         found = ran(run(executor, scale, bad, check="full")).warnings
-        assert [(w.what, str(w.location)) for w in found] == [("uninitialised_read", "candidate.cu:8")]
+        assert [(w.what, str(w.location)) for w in found] == [
+            ("uninitialised_read", "candidate.cu:8")
+        ]
 
-    def test_widened_computes_in_double(self, executor: Executor, scale: Case, tmp_path: Path) -> None:
+    def test_widened_computes_in_double(
+        self, executor: Executor, scale: Case, tmp_path: Path
+    ) -> None:
         wide = compiled(executor, scale, widened=True)
         value = np.linspace(0, 1, 1000) / 3
         value.tofile(tmp_path / "a.bin")
@@ -319,7 +361,9 @@ class ConformanceSuite:
         outcome = ran(executor.run(wide, scale.workload, plan, inputs, tmp_path / "wide"))
         np.testing.assert_array_equal(array(outcome.outputs[1], "f64"), 3.0 * value)
 
-    def test_constants_and_device_variables_travel(self, executor: Executor, tmp_path: Path) -> None:
+    def test_constants_and_device_variables_travel(
+        self, executor: Executor, tmp_path: Path
+    ) -> None:
         kernels = """
         __constant__ float weights[4];
         __device__ int calls;
@@ -328,7 +372,9 @@ class ConformanceSuite:
           if (i < n) { b[i] = a[i] * weights[i & 3]; atomicAdd(&calls, 1); }
         }
         """
-        launch = "float w[4] = {1, 2, 3, 4}; cudaMemcpyToSymbol(weights, w, sizeof w); weigh<<<4, 256>>>(a, b, n)"
+        launch = """float w[4] = {1, 2, 3, 4};
+          cudaMemcpyToSymbol(weights, w, sizeof w);
+          weigh<<<4, 256>>>(a, b, n)"""
         case = vector_case(executor, tmp_path, kernels, launch)
         outcome = ran(run(executor, case))
         expected = 0.5 * np.arange(1000) * (np.arange(1000) % 4 + 1)
@@ -343,7 +389,9 @@ class ConformanceSuite:
           if (i < f.n) b[i] = a[i] * f.scale + (float)f.shift;
         }
         """
-        case = vector_case(executor, tmp_path, kernels, "affine<<<4, 256>>>(a, b, Affine{n, 2.0f, 5.0})")
+        case = vector_case(
+            executor, tmp_path, kernels, "affine<<<4, 256>>>(a, b, Affine{n, 2.0f, 5.0})"
+        )
         outcome = ran(run(executor, case))
         np.testing.assert_array_equal(array(outcome.outputs[1]), np.arange(1000) + 5.0)
 
@@ -357,7 +405,9 @@ class ConformanceSuite:
           b[i] = tile[blockDim.x - 1 - i];
         }
         """
-        case = vector_case(executor, tmp_path, kernels, "reverse<<<1, 500, 500 * sizeof(float)>>>(a, b, n)")
+        case = vector_case(
+            executor, tmp_path, kernels, "reverse<<<1, 500, 500 * sizeof(float)>>>(a, b, n)"
+        )
         outcome = ran(run(executor, case, check="full"))
         assert outcome.warnings == ()
         np.testing.assert_array_equal(array(outcome.outputs[1])[:500], 0.5 * np.arange(500)[::-1])

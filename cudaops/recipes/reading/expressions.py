@@ -180,7 +180,11 @@ def literal(text: str) -> Value:
     if plain.startswith("0x") or not any(c in plain for c in ".ef"):
         digits = plain.rstrip("ul")
         base = 16 if plain.startswith("0x") else 8 if len(digits) > 1 and digits[0] == "0" else 10
-        return Whole(number(int(digits, base)), _SUFFIXES[plain[len(digits) :]])
+        suffix = plain[len(digits) :]
+        try:
+            return Whole(number(int(digits, base)), _SUFFIXES[suffix])
+        except (ValueError, KeyError):
+            raise NotUnderstood(f"the number {text}") from None
     return Literal(text.replace("'", ""), "float" if plain.endswith("f") else "double")
 
 

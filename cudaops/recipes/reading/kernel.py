@@ -84,9 +84,10 @@ class Scope:
         return expand(split(text), self.macros)
 
     def parameter(self, written: Parameter) -> KnownParameter:
-        """The parameter with its concrete type. Raises NotUnderstood for a reference."""
+        """The parameter with its concrete type. Raises NotUnderstood for one without a name."""
         words = [t.text for t in self.tokens(written.type_text)]
-        if "&" in words or words.count("*") > 1 or "[" in words:
+        odd = "&" in words or words.count("*") > 1 or "[" in words
+        if odd or not written.name.isidentifier():
             raise NotUnderstood(f"the type of {written.name}")
         plain = normal_type(" ".join(w for w in words if w != "*"))
         return KnownParameter(written.name, plain, "*" in words)
@@ -111,7 +112,7 @@ class Scope:
         bound: dict[str, Macro] = {}
         for position, written in enumerate(kernel.template_parameters):
             head, _, default = written.partition("=")
-            *kind, name = head.split()
+            *kind, name = head.split() or [""]
             if position < len(given):
                 text = given[position]
             elif kind[:1] in (["typename"], ["class"]):
@@ -176,9 +177,11 @@ def _deduced(name: str, kernel: Kernel, workload: Workload) -> str | None:
     for parameter in kernel.parameters:
         if re.search(rf"\b{re.escape(name)}\b", parameter.type_text) is None:
             continue
-        argument = workload.argument(parameter.name)
-        if isinstance(argument, PointerArgument | ScalarArgument):
-            return _C_TYPE.get(argument.element)
+        for argument in workload.arguments:
+            if argument.name != parameter.name:
+                continue
+            if isinstance(argument, PointerArgument | ScalarArgument):
+                return _C_TYPE.get(argument.element)
     return None
 
 
@@ -241,7 +244,8 @@ class _Inlined:
         env: dict[str, Value] = dict(self._scope.constants)
         for (kind, name), value in zip(parameters, arguments, strict=True):
             env[name] = converted(value, kind)
-        *lines, last = Reader(tokens).body()
+        body = Reader(tokens).body()
+        lines, last = body[:-1], body[-1] if body else None
         expressions = Expressions(env, _nothing_loadable, {})
         for line in lines:
             if not isinstance(line, s.Declare) or line.value is None or line.extents:
@@ -253,6 +257,8 @@ class _Inlined:
 
     def _signature(self, tokens: tuple[Token, ...]) -> tuple[str, list[tuple[str, str]]]:
         texts = [t.text for t in tokens]
+        if self._function.name not in texts or "{" not in texts:
+            raise NotUnderstood(f"the text of {self._function.name}")
         start = texts.index(self._function.name)
         end = texts.index("{")
         inside = texts[start + 2 : end - 1]
@@ -261,7 +267,7 @@ class _Inlined:
         attributes = {"__device__", "__host__", "__forceinline__", "__inline__", "inline", "static"}
         result = normal_type(" ".join(w for w in texts[:start] if w not in attributes))
         parameters = []
-        for part in " ".join(inside).split(" , "):
-            *kind, name = part.split()
+        for part in " ".join(inside).split(" , ") if inside else ():
+            *kind, name = part.split() or [""]
             parameters.append((normal_type(" ".join(kind)), name))
         return result, parameters

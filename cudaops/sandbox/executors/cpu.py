@@ -39,8 +39,16 @@ class CpuExecutor:
     name: Literal["cpu", "cuda", "remote"] = "cpu"
     time_source: Literal["cuda_event", "modelled"] = "modelled"
 
-    def __init__(self, device: str, cache_folder: Path, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        device: str,
+        cache_folder: Path,
+        workers: int | None = None,
+        program_folder: Path | None = None,
+    ) -> None:
+        """`program_folder`: where whole programs run and find their files; default: here."""
         self.device = device
+        self.program_folder = program_folder
         self.cache = cache_folder.absolute()
         self.workers = workers or len(os.sched_getaffinity(0))
         known = DEVICES.get(device)
@@ -49,7 +57,7 @@ class CpuExecutor:
         self.shared_optin = known.shared_bytes_per_block_optin
 
     def check_available(self) -> None:
-        """Raise PrerequisiteError where g++ or binutils are missing, with the command that installs them."""
+        """Raise PrerequisiteError, with the command that installs what is missing."""
         find_toolchain()
         for tool in ("addr2line", "nm"):
             if shutil.which(tool) is None:
@@ -75,7 +83,7 @@ class CpuExecutor:
         return self._program(program, argv, timeout_s).run()
 
     def compile(self, unit: Unit) -> Compiled | CompileFailed:
-        """See `Executor.compile`. 0.2 to 0.6 s; the first time a runtime object is built as well."""
+        """See `Executor.compile`. 0.2 to 0.6 s; the first also builds the runtime."""
         return self._compiled(unit, build_unit(self.cache, unit))
 
     def run(
@@ -169,7 +177,7 @@ class CpuExecutor:
     def build_counted(
         self, unit: Unit, compile_extra: Sequence[str], link_extra: Sequence[str] = ()
     ) -> Compiled | CompileFailed:
-        """The plain unit with further g++ flags, such as `-fprofile-arcs`; they are part of the key."""
+        """The plain unit with further g++ flags, such as `-fprofile-arcs`, in its key."""
         return self._compiled(
             unit, build_unit(self.cache, unit, "plain", compile_extra, link_extra)
         )
@@ -185,7 +193,7 @@ class CpuExecutor:
         env: Mapping[str, str] | None = None,
         launch: int = 0,
     ) -> Ran | Misbehaved:
-        """Run only these blocks of one launch of a build as it is, on one worker, captured inputs."""
+        """Run only these blocks of one launch, on one worker, on the captured inputs."""
         outcome = run_task(
             Task(
                 compiled.unit,
@@ -200,12 +208,15 @@ class CpuExecutor:
                 self.shared_optin,
                 tuple(blocks),
                 launch,
-            )  # fmt: skip
+            )
         )
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran
 
     def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramRunner:
-        return ProgramRunner(program, argv, self.cache, self.workers, self.shared_optin, timeout_s)
+        where = self.program_folder or Path.cwd()
+        return ProgramRunner(
+            program, argv, self.cache, self.workers, self.shared_optin, where, timeout_s
+        )
 
     def _compiled(self, unit: Unit, built: Built | CompileFailed) -> Compiled | CompileFailed:
         return built if isinstance(built, CompileFailed) else as_compiled(built, unit)
@@ -233,7 +244,17 @@ class CpuExecutor:
         only = None if blocks is None else tuple(blocks)
         limit = self.shared_optin - built.static_shared
         task = Task(
-            unit, built.executable, workload, plan, inputs, folder, timeout_s, self.workers, env, limit, only
-        )  # fmt: skip
+            unit=unit,
+            executable=built.executable,
+            workload=workload,
+            plan=plan,
+            inputs=inputs,
+            folder=folder,
+            timeout_s=timeout_s,
+            workers=self.workers,
+            env=env,
+            dynamic_limit=limit,
+            blocks=only,
+        )
         outcome = run_task(task)
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran

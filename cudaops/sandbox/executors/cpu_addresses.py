@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from cudaops.cuda.work import Mix
 from cudaops.sandbox.executors import cpu_costs as cost
 from cudaops.sandbox.executors.cpu_gimple import Function, Statement, ssa_names
 from cudaops.sandbox.executors.cpu_instructions import Op, bytes_of, is_reference
@@ -78,7 +77,7 @@ def reduced_addresses(ops: list[Op], function: Function, body: set[int], only_ad
         for name in _address_names(op.statement):
             straight, variable_step = _walk(name, inside, counters, affine)
             if straight and variable_step and name not in charged:
-                op.mix += Mix(1.0, alu=1.0)
+                op.mix += cost.ONE_IMAD
                 charged.add(name)
 
 

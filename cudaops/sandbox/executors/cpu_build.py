@@ -71,7 +71,8 @@ def build_unit(
         cache, unit_source(unit), unit.program, build, compile_extra, link_extra, runner=True
     )
     if isinstance(built, Built) and not unit.widened and built.static_shared > STATIC_SHARED_LIMIT:
-        text = f"uses {built.static_shared} bytes of static shared memory, at most {STATIC_SHARED_LIMIT} are possible"
+        text = f"{built.static_shared} bytes of static shared memory"
+        text = f"uses {text}; a block has at most {STATIC_SHARED_LIMIT}"
         return CompileFailed(message=text, log="")
     return built
 

@@ -117,13 +117,14 @@ class WorkloadReader:
     def read(
         self, configurations: list[Configuration], total_seconds: float
     ) -> tuple[Workload, ...]:
-        """The most expensive that cover enough time. Raises InputError where none can be captured."""
+        """Those that cover enough time. Raises InputError where none can be captured."""
         usable = [c for c in configurations if not self._lines["limit"][c.number]]
         if not usable:
             raise InputError(self._cannot(configurations))
         names = function_names(self.executable, {c.function for c in usable if c.function})
         total = max(total_seconds, 1e-12)
-        covered, workloads = 0.0, []
+        covered = 0.0
+        workloads: list[Workload] = []
         for configuration in usable[:MAX_WORKLOADS]:
             workloads.append(self._workload(f"w{len(workloads)}", configuration, names, total))
             covered += configuration.seconds
@@ -139,7 +140,8 @@ class WorkloadReader:
         )
         for position, parameter in enumerate(self.kernel.parameters):
             reason = reason.replace(f"@N{position}@", parameter.name)
-        return f"the launches of {self.kernel.name} cannot be captured: {reason}; choose another with --kernel"
+        text = f"the launches of {self.kernel.name} cannot be captured: {reason}"
+        return f"{text}; choose another kernel with --kernel"
 
     def _workload(
         self, name: str, c: Configuration, names: dict[int, str], total: float
@@ -148,7 +150,7 @@ class WorkloadReader:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         arguments = tuple(self._argument(line) for line in self._lines["arg"][c.number])
-        after = {k: blob for k, blob in self._lines["after"][c.number]}
+        after = {line[0]: line[1] for line in self._lines["after"][c.number]}
         allocations = tuple(
             self._allocation(folder, int(k), int(size), blob, after[k], c.number)
             for k, size, blob in self._lines["before"][c.number]
@@ -219,7 +221,7 @@ class WorkloadReader:
         return line[3] == "1" or declared
 
     def _globals(self, folder: Path, number: str) -> tuple[GlobalState, ...]:
-        after = {name: blob for name, blob in self._lines["gafter"][number]}
+        after = {line[0]: line[1] for line in self._lines["gafter"][number]}
         states = []
         for position, (name, size, blob) in enumerate(sorted(self._lines["gbefore"][number])):
             names = self._keep(folder, f"g{position}", blob, after[name])

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.cuda.work import Mix, ThreadCounts
 from cudaops.sandbox.executors import cpu_costs as cost
+from cudaops.sandbox.executors import cpu_intrinsics
 from cudaops.sandbox.executors.cpu_gimple import Function, Place, Statement, array_base, ssa_names
 
 OWN_HEADERS = frozenset({"context.h", "warp.h", "atomics.h", "vector_types.h", "keywords.h"})
@@ -123,8 +124,15 @@ class Translator:
         `address`: its result is only ever part of an address, so additions of constants,
         multiplications by constants and casts are free.
         """
-        if s.place and PurePosixPath(s.place[0]).name in OWN_HEADERS:
+        header = PurePosixPath(s.place[0]).name if s.place else ""
+        if header in OWN_HEADERS:
             return self._own_header(s)
+        if s.place and header == cpu_intrinsics.HEADER:
+            mix = cpu_intrinsics.cost_of(s.place[1], s.value)
+            if mix is not None:
+                return Op(s, mix, latency=_latency(mix))
+        if header == cpu_intrinsics.HALF_HEADER and s.value.startswith("("):
+            return Op(s, cost.FREE)
         if s.target is None:
             return self._effect(s)
         if s.target_name is None:
@@ -156,7 +164,7 @@ class Translator:
             return Op(s, cost.ONE_ALU, kind="barrier")
         if "atomic" in name.lower():
             return self._atomic(s, name, call.group(2))
-        mix = self._call(name)
+        mix = self._call(name, "")
         return Op(s, mix, latency=_latency(mix))
 
     def _atomic(self, s: Statement, name: str, _arguments: str) -> Op:
@@ -216,16 +224,18 @@ class Translator:
             return bytes_of(self._function.types[base])
         return 0
 
-    def _call(self, name: str) -> Mix:
-        bare = name.removeprefix("__builtin_").removeprefix("std::").removeprefix("::").lstrip(".")
+    def _call(self, name: str, kind: str) -> Mix:
+        bare = name.removeprefix("__builtin_").removeprefix("std::").removeprefix("::")
+        if bare.startswith("."):
+            bare = bare[1:].lower() + ("f" if kind == "float" else "")
         for table in (cost.CALLS, cost.FAST_CALLS, self._callees):
             if bare in table:
                 return table[bare]
-        if bare in ("FMA", "FMS", "FNMA", "FNMS"):
-            return cost.ONE_FP32
-        if bare.startswith(("popcount", "clz", "ctz", "ffs", "bswap", "expect", "POPCOUNT", "CLZ")):
+        if bare.rstrip("f") in ("fma", "fms", "fnma", "fnms"):
+            return cost.ONE_FP32 if kind == "float" else cost.ONE_FP64
+        if bare.startswith(("popcount", "clz", "ctz", "ffs", "bswap", "expect")):
             return cost.ONE_ALU
-        if bare.startswith(("unreachable", "memcpy", "assume", "UNREACHABLE")) or "lane" in bare:
+        if bare.startswith(("unreachable", "memcpy", "assume", "assoc_barrier")) or "lane" in bare:
             return cost.FREE
         return cost.UNKNOWN_CALL
 
@@ -235,7 +245,7 @@ class Translator:
         value = s.value
         call = _CALL.match(value)
         if call and not value.startswith("("):
-            return self._call(call.group(1))
+            return self._call(call.group(1), kind)
         if value.startswith("("):
             return self._cast(value, kind)
         if value.startswith(("MAX_EXPR", "MIN_EXPR")) or " ? " in value:
@@ -305,8 +315,10 @@ class Translator:
         if address:
             free = operator in "+-*" and constant or operator == "<<"
             return cost.FREE if free or operator == "*" and self.fused(s) else cost.ONE_ALU
-        if operator == "*" and self.fused(s):
-            return cost.FREE
+        if operator == "*":
+            return cost.FREE if self.fused(s) else cost.TWO_IMAD if wide else cost.ONE_IMAD
+        if operator == "+" and self.adds_product(s):
+            return cost.TWO_IMAD if wide else cost.ONE_IMAD
         return cost.TWO_ALU if wide else cost.ONE_ALU
 
 
@@ -322,10 +334,15 @@ def _latency(mix: Mix) -> float:
 def thread_counts(op: Op, translator: Translator, function: Function) -> ThreadCounts:
     """What one thread executes in one pass over the statement."""
     s, mix = op.statement, op.mix
+    if op.loads or op.stores:
+        return ThreadCounts(integer=mix.issued)
     kind = function.type_of(s.target_name) if s.target_name else ""
     binary = _BINARY.match(s.value)
     operator = binary.group(2) if binary else ""
+    floating = kind in ("float", "double", "_Float16", "__bf16")
     simple = binary is not None and mix.issued == 1 and operator in ("+", "-", "*")
+    if not floating:
+        return ThreadCounts(integer=mix.alu + mix.fp32, convert=mix.convert, special=mix.sfu, branches=mix.branch)
     if simple and mix.fp32 == 1:
         fma = translator.adds_product(s)
         return ThreadCounts(ffma=fma, fadd=operator != "*" and not fma, fmul=operator == "*")

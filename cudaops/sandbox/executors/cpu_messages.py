@@ -15,10 +15,9 @@ _ERROR = re.compile(
 )
 _PLACE = re.compile(r"(?:from |^)(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?")
 _ASSEMBLER = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+): Error: (?P<text>.*)$")
-_LINKER = re.compile(
-    r"(?P<file>[^\s:]+):(?P<line>\d+): (?P<text>(?:undefined reference to|multiple definition of) .*)$"
-)
-_LINKER_BARE = re.compile(r"(?P<text>(?:undefined reference to|multiple definition of) .*)$")
+_UNLINKED = r"(?P<text>(?:undefined reference to|multiple definition of) .*)$"
+_LINKER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+): " + _UNLINKED)
+_LINKER_BARE = re.compile(_UNLINKED)
 
 
 def read_failure(log: str, author_files: Collection[str]) -> CompileFailed:

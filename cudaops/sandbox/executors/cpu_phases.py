@@ -11,7 +11,7 @@ from cudaops.sandbox.executors.cpu_addresses import address_only, reduced_addres
 from cudaops.sandbox.executors.cpu_flow import Node, Run, loop_size, loops_of_blocks, nodes_of, runs_of
 from cudaops.sandbox.executors.cpu_gimple import Function, ssa_names
 from cudaops.sandbox.executors.cpu_instructions import FindSite, Op, Translator, thread_counts
-from cudaops.sandbox.executors.cpu_steps import Scheduler, unroll_factor, unrolled
+from cudaops.sandbox.executors.cpu_steps import Loop, Scheduler, unroll_factor, unrolled
 
 
 class KernelShape(NamedTuple):
@@ -114,7 +114,7 @@ def _stretch(
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
         merge = not (scheduler.stores_block_loads or chase)
-        steps = unrolled(steps, factor, sites, merge=merge, overhead=_loop_overhead(run))
+        steps = unrolled(steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run)))
     if per_warp >= 1:
         return Stretch(tuple(steps), per_warp / factor)
     return Stretch(tuple(steps), 1.0, per_warp / factor)
@@ -161,6 +161,19 @@ def _loop_overhead(run: Run) -> Mix:
             if closes or counts:
                 total += op.mix
     return total
+
+
+def _carried_chain(run: Run) -> float:
+    """Longest dependent arithmetic from a value carried into an iteration to one carried out."""
+    depth = {phi.target: 0.0 for phi in run.head.phis}
+    for node in run.nodes:
+        for op in node.ops:
+            name = op.statement.target_name
+            needs = [depth[n] for n in op.statement.uses if n in depth]
+            if name and needs:
+                depth[name] = max(needs) + op.latency
+    sources = {source for phi in run.head.phis for source, _ in phi.sources}
+    return max((depth[s] for s in sources if s in depth), default=0.0)
 
 
 def _address_roots(run: Run) -> set[str]:

@@ -32,7 +32,7 @@ from cudaops.sandbox.executors.cpu_toolchain import Build
 from cudaops.sandbox.process import Finished, raise_for_space, run_bounded
 
 CAPTURE_BYTES = 2 * 1024**3
-"""Contents kept while no target is known yet; a target that did not fit is recorded in a second run."""
+"""Contents kept while no target is known; one that does not fit is recorded in a second run."""
 TARGET_BYTES = 8 * 1024**3
 _KERNEL_MS = re.compile(r"^KERNEL_MS:\s*([0-9.eE+-]+)", re.MULTILINE)
 
@@ -55,6 +55,7 @@ class ProgramRunner:
         cache: Path,
         workers: int,
         shared_optin: int,
+        cwd: Path,
         timeout_s: float,
     ) -> None:
         self.program = program
@@ -62,12 +63,13 @@ class ProgramRunner:
         self.cache = cache
         self.workers = workers
         self.shared_optin = shared_optin
+        self.cwd = cwd
         self.timeout_s = timeout_s
         parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
         self.names = Names(tuple(f.path for f in program.files), parameters, {})
 
     def run(self) -> ProgramOutcome:
-        """The program as its author would run it; repeated launches are still skipped once proven."""
+        """The program as its author would run it, proven repetitions left out."""
         with tempfile.TemporaryDirectory(prefix="cudaops-run-") as name:
             ran = self._child(Path(name), {"CUDAOPS_RECORD": "1"})
             if not isinstance(ran, Child):
@@ -211,12 +213,11 @@ class ProgramRunner:
             "CUDAOPS_SHARED_OPTIN": str(self.shared_optin),
         }
         command = [str(built.executable), *self.argv]
-        with tempfile.TemporaryDirectory(prefix="cudaops-cwd-") as cwd:
-            done = run_bounded(command, cwd=Path(cwd), timeout_s=self.timeout_s, env=env)
+        done = run_bounded(command, cwd=self.cwd, timeout_s=self.timeout_s, env=env)
         return Child(built, done, read_report(report_path))
 
     def _fault(self, ran: Child, folder: Path) -> Misbehaved | None:
-        """What went wrong; a memory fault is looked at again by the checker, which names the access."""
+        """What went wrong; after a memory fault the checker runs and names the access."""
         fault = find_fault(ran.report, ran.done, ran.built.executable, self.names, self.timeout_s)
         if fault is None or fault.what not in ("out_of_bounds", "guard_overwritten"):
             return fault

@@ -1,4 +1,4 @@
-"""The report of a child process: tab-separated lines, one fact each, written by `cpu/src/report.cpp`."""
+"""The report that `cpu/src/report.cpp` writes: tab-separated lines, one fact each."""
 
 from __future__ import annotations
 

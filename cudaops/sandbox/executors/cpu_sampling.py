@@ -156,6 +156,7 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, sector_floor: fl
         ideal_wavefronts=(c["joined_ideal"] * per_instruction) if shared else c["lines"] * per_request,
         sectors=0.0 if shared else max(c["sectors"] * per_request, sector_floor),
         l1_hit=_hit_rate(row, trace.cache_bytes, l1_bytes) if loads else 0.0,
+        useful_bytes=0.0 if shared else c["distinct_addresses"] * per_request * row.size,
         same_address=max(c["worst_multiplicity"] * per_request, 1.0),
     )
 

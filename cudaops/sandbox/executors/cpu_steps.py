@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from cudaops.cuda.work import Mix, Site, Step, Use
 from cudaops.sandbox.executors.cpu_gimple import Function
@@ -144,21 +145,39 @@ def unroll_factor(steps: Sequence[Step], trips: float) -> int:
     return max(factor, 1)
 
 
-def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], *, merge: bool, overhead: Mix) -> list[Step]:
-    """`factor` iterations as one: global loads of all go out together where `merge`."""
+class Loop(NamedTuple):
+    """What an innermost loop does besides its body's steps."""
+
+    merge: bool
+    """Whether the loads of several iterations may go out together."""
+    overhead: Mix
+    """Counter, comparison and branch, an iteration."""
+    carried: float
+    """Dependent instructions from one iteration's values to the next one's."""
+
+
+def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Loop) -> list[Step]:
+    """`factor` iterations as one: their chains overlap but for what is carried round the loop."""
     if factor == 1:
         return list(steps)
-    once = _without(steps, overhead.times(1 - 1 / factor))
+    once = _without(steps, loop.overhead.times(1 - 1 / factor))
     shared_only = all(sites[u.site].space == "shared" for s in steps for u in s.loads)
-    if not merge or (shared_only and any(s.loads for s in steps)):
+    if not loop.merge:
         return once * factor
+    if shared_only and any(s.loads for s in steps):
+        last = len(once) - 1
+        return [
+            replace(s, chain=max(s.chain / factor, loop.carried if i == last else 0.0))
+            for i, s in enumerate(once)
+        ] * factor
     return [
         replace(
             s, loads=tuple(Use(u.site, u.instructions * factor) for u in s.loads), mix=s.mix.times(factor),
-            stores=tuple(Use(u.site, u.instructions * factor) for u in s.stores), chain=s.chain * factor,
+            stores=tuple(Use(u.site, u.instructions * factor) for u in s.stores),
+            chain=max(s.chain, loop.carried * factor if i == len(once) - 1 else 0.0),
             registers=s.registers * factor,
         )
-        for s in once
+        for i, s in enumerate(once)
     ]  # fmt: skip
 
 

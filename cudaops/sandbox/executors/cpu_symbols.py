@@ -14,7 +14,7 @@ TOOL_TIMEOUT_S = 30.0
 _LOCAL = re.compile(r"^(?P<function>.+\))::[^()]+$")
 """A variable in a function, demangled: `void k<float>(float*)::tile`."""
 _TLS = 0x400000
-"""A non-PIE executable is linked at this address; smaller values are offsets into thread-local storage."""
+"""Where a non-PIE executable is linked; smaller values are offsets into thread-local storage."""
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?: \(.*\))?$")
 
 

@@ -38,12 +38,14 @@ INSTALL_GXX = (
 )
 
 BASE_FLAGS = ("-std=c++17", "-fno-pie", "-fno-strict-aliasing", "-fno-builtin-printf", "-w")
-"""Device code casts between buffers and vector types freely: strict aliasing would miscompile it."""
+"""Device code casts freely between types: strict aliasing would miscompile it."""
 INSTRUMENTED_FLAGS = (
-    "-fsanitize=thread", "--param", "tsan-distinguish-volatile=0", "-g", "-gdwarf-4", "-fno-tree-vectorize",
-    "-fno-tree-slp-vectorize", "-fno-tree-sra", "-fno-optimize-sibling-calls", "-DCUDAOPS_INSTRUMENTED",
+    "-fsanitize=thread", "--param", "tsan-distinguish-volatile=0", "-g", "-gdwarf-4",
+    "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-tree-sra",
+    "-fno-optimize-sibling-calls", "-DCUDAOPS_INSTRUMENTED",
 )  # fmt: skip
 """Every access keeps its author's width: nothing is vectorised, and vector types stay whole."""
+_CHECKED = ("-DCUDAOPS_INSTRUMENTED",)
 LINK_FLAGS = ("-no-pie", "-Wl,--wrap=printf", "-Wl,--wrap=__assert_fail", "-ldl", "-pthread")
 INSTRUMENTED_LINK_FLAGS = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memset", "-Wl,--wrap=memmove")
 
@@ -62,7 +64,7 @@ class Toolchain(NamedTuple):
 
 @functools.cache
 def find_toolchain() -> Toolchain:
-    """g++ on PATH (or the one CXX names). Raises PrerequisiteError with the command that installs it."""
+    """g++ on PATH, or what CXX names. Raises PrerequisiteError with the install command."""
     if platform.system() != "Linux":
         raise PrerequisiteError(
             f"the cpu executor needs Linux, this is {platform.system()}", INSTALL_GXX
@@ -163,14 +165,19 @@ def _runtime_object(cache: Path, build: Build, name: str) -> Path:
         return made
     with locked(folder):
         if not made.is_file():
-            define = {"plain": (), "checked": ("-DCUDAOPS_INSTRUMENTED",),
-                      "traced": ("-DCUDAOPS_INSTRUMENTED", "-DCUDAOPS_TRACE")}[build]  # fmt: skip
-            with tempfile.TemporaryDirectory(dir=folder) as work:
-                part = Path(work) / made.name
-                _must([find_toolchain().gxx, *find_toolchain().flags, "-O2", "-g1", *define,
-                       f"-I{INCLUDE}", f"-I{SOURCE}", "-c", str(SOURCE / f"{name}.cpp"), "-o", str(part)], folder)  # fmt: skip
-                part.replace(made)
+            _compile_runtime(folder, build, name, made)
     return made
+
+
+def _compile_runtime(folder: Path, build: Build, name: str, made: Path) -> None:
+    toolchain = find_toolchain()
+    defines = {"plain": (), "checked": _CHECKED, "traced": (*_CHECKED, "-DCUDAOPS_TRACE")}[build]
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        part = Path(work) / made.name
+        source = SOURCE / f"{name}.cpp"
+        flags = [*toolchain.flags, "-O2", "-g1", *defines, f"-I{INCLUDE}", f"-I{SOURCE}"]
+        _must([toolchain.gxx, *flags, "-c", str(source), "-o", str(part)], folder)
+        part.replace(made)
 
 
 def precompiled_header(cache: Path, build: Build, includes: Sequence[str]) -> Path | None:

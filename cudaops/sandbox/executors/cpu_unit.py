@@ -1,4 +1,4 @@
-"""One run of a unit in a child process: what stands in memory before, the launches, what comes out."""
+"""One run of a unit in a child process: memory before, the launches, what comes out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 
 def run_task(task: Task) -> Outcome | Misbehaved:
-    """Write the specification, run the child, read its report. Outputs land in the task's folder."""
+    """Write the specification, run the child, read its report."""
     folder = task.folder.absolute()
     report_path = folder / "report.tsv"
     try:

@@ -67,16 +67,16 @@ static void race(const Worker& w, unsigned then, const void* then_pc, bool then_
        blockIdx.y, blockIdx.z);
 }
 
-static bool in_dynamic(const char* a) {
-  return a >= cudaops_dynamic_shared && a < cudaops_dynamic_shared + dynamic_shared_room;
+static inline bool in_dynamic(const Worker& w, const char* a) { return (size_t)(a - w.dynamic_low) < dynamic_shared_room; }
+static inline bool in_shared(const Worker& w, const char* a) {
+  return (size_t)(a - w.shared_low) < (size_t)(w.shared_high - w.shared_low) || in_dynamic(w, a);
 }
-static bool in_shared(const Worker& w, const char* a) { return (a >= w.shared_low && a < w.shared_high) || in_dynamic(a); }
 
 static void check_races(Worker& w, char* address, unsigned size, bool write, bool atomic, const void* pc) {
   unsigned t = w.current;
   uint32_t clock = w.warps[t >> 5].clock[t & 31];
-  Shadow* shadow = in_dynamic(address) ? w.dynamic_shadow + (address - cudaops_dynamic_shared)
-                                       : w.shadow + (address - w.shared_low);
+  Shadow* shadow = in_dynamic(w, address) ? w.dynamic_shadow + (address - w.dynamic_low)
+                                          : w.shadow + (address - w.shared_low);
   for (unsigned i = 0; i < size; ++i) {
     Shadow& s = shadow[i];
     if (s.write_stamp == w.stamp && !(atomic && s.atomic_write) && !ordered(w, s.writer, s.write_clock))
@@ -101,13 +101,13 @@ static void check_races(Worker& w, char* address, unsigned size, bool write, boo
 }
 
 static void check_shared(Worker& w, char* address, unsigned size, bool write, bool atomic, const void* pc) {
-  const char* verb = write ? "write" : "read";
-  char* end = in_dynamic(address) ? cudaops_dynamic_shared + w.call->shared_bytes : w.shared_high;
-  if (address + size > end) {
-    const char* which = in_dynamic(address) ? "dynamic" : "static";
+  bool dynamic = in_dynamic(w, address);
+  char* end = dynamic ? w.dynamic_low + w.call->shared_bytes : w.shared_high;
+  if (__builtin_expect(address + size > end, 0)) {
+    const char *which = dynamic ? "dynamic" : "static", *verb = write ? "write" : "read";
     stop("out_of_bounds", pc, "%s of %u bytes, %zu bytes past the end of %s shared memory (size %zu bytes)", verb, size,
          (size_t)(address > end ? address - end : 0), which,
-         in_dynamic(address) ? w.call->shared_bytes : (size_t)(w.shared_high - w.shared_low));
+         dynamic ? w.call->shared_bytes : (size_t)(w.shared_high - w.shared_low));
   }
   if (depth() == Depth::Full) check_races(w, address, size, write, atomic, pc);
 }
@@ -118,34 +118,32 @@ static bool in_global_variable(uintptr_t a) {
   return false;
 }
 
-static const Allocation* allocation_of(uintptr_t a) {
-  static __thread const Allocation* recent[4];
-  static __thread const Allocation* base;
-  static __thread unsigned turn;
-  if (base != allocations.data()) {  // allocations changed since: what is kept points nowhere
-    for (auto& r : recent) r = nullptr;
-    base = allocations.data();
+static const Allocation* allocation_of(Worker& w, uintptr_t a) {
+  if (w.allocations_known != allocations_version()) {
+    for (auto& r : w.recent) r = Allocation{};
+    w.allocations_known = allocations_version();
   }
-  for (auto* r : recent)
-    if (r && a - r->low < r->high - r->low) return r;
+  for (auto& r : w.recent)
+    if (a - r.low < r.high - r.low) return &r;
   const Allocation* found = allocation_around(a);
-  if (found) recent[turn++ & 3] = found;
-  return found;
+  if (!found) return nullptr;
+  Allocation& kept = w.recent[w.turn++ & 3];
+  kept = *found;
+  return &kept;
 }
 
-static Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
-  const Allocation* found = allocation_of(a);
-  if (found) {
-    if (depth() != Depth::None && (a < found->begin || a + size > found->begin + found->size)) {
+static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
+  if (in_shared(w, (const char*)a)) {
+    if (depth() != Depth::None) check_shared(w, (char*)a, size, write, atomic, pc);
+    return Space::Shared;
+  }
+  if (const Allocation* found = allocation_of(w, a)) {
+    if (__builtin_expect(a < found->begin || a + size > found->begin + found->size, 0) && depth() != Depth::None) {
       char place[256];
       describe_place(place, sizeof place, a, size);
       stop("out_of_bounds", pc, "%s%s of %u bytes, %s", atomic ? "atomic " : "", write ? "write" : "read", size, place);
     }
     return Space::Global;
-  }
-  if (in_shared(w, (const char*)a)) {
-    if (depth() != Depth::None) check_shared(w, (char*)a, size, write, atomic, pc);
-    return Space::Shared;
   }
   if (a < 1 << 16)
     stop("out_of_bounds", pc, "%s of %u bytes through a null pointer (address %zu)", write ? "write" : "read", size,

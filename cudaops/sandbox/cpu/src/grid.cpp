@@ -54,6 +54,9 @@ static Worker* make_worker(int index) {
   w->stacks = static_cast<char*>(stacks);
   w->shared_low = cudaops_shared_begin + shared_marker;
   w->shared_high = cudaops_shared_end;
+#ifdef CUDAOPS_INSTRUMENTED
+  w->dynamic_low = cudaops_dynamic_shared;
+#endif
   return w;
 }
 
@@ -102,8 +105,6 @@ static void start_pool() {
 }
 
 void run_grid(const Call& call) {
-  if (!pool) start_pool();
-  if (!worker) worker = make_worker(0);  // another host thread launches
   unsigned long long blocks = (unsigned long long)call.grid.x * call.grid.y * call.grid.z;
   pool->call = &call;
   pool->blocks = blocks;
@@ -160,6 +161,8 @@ void submit(const Call& call) {
     return;
   }
   if (recorder->skip(call)) return;
+  if (!pool) start_pool();
+  if (!worker) worker = make_worker(0);  // another host thread launches
   recorder->before(call);
   double start = now();
   run_grid(call);

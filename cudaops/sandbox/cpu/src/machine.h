@@ -48,6 +48,16 @@ struct Warp {
 #endif
 };
 
+enum class Memory : unsigned char { Device, Managed, Pinned };
+
+struct Allocation {
+  uintptr_t begin;      // what the program holds
+  size_t size;
+  uintptr_t low, high;  // the mapping, guard pages included
+  Memory kind;
+  int number;           // in order of creation; in a unit the workload's index, scratch below 0
+};
+
 struct Worker {
   int index = 0;
   bool in_kernel = false;
@@ -72,22 +82,16 @@ struct Worker {
   char *shared_low = nullptr, *shared_high = nullptr;  // this worker's static shared arrays
 #ifdef CUDAOPS_INSTRUMENTED
   struct Shadow *shadow = nullptr, *dynamic_shadow = nullptr;
+  char* dynamic_low = nullptr;      // dynamic shared memory, all that is reserved
+  Allocation recent[4] = {};        // hit last; valid while `allocations_known` stands
+  uint64_t allocations_known = 0;
+  unsigned turn = 0;
   uint64_t stamp = 1, block_stamp = 1;
 #endif
 };
 
 extern __thread Worker* worker;
 constexpr unsigned shared_marker = 16;  // bytes of the variables linked around the author's
-
-enum class Memory : unsigned char { Device, Managed, Pinned };
-
-struct Allocation {
-  uintptr_t begin;      // what the program holds
-  size_t size;
-  uintptr_t low, high;  // the mapping, guard pages included
-  Memory kind;
-  int number;           // in order of creation; in a unit the workload's index, scratch below 0
-};
 
 // Sorted by address; changes only between launches.
 extern std::vector<Allocation> allocations;
@@ -96,6 +100,7 @@ bool release(uintptr_t begin);
 Allocation* allocation_around(uintptr_t address);  // guard pages included
 void check_guards(const Call* call);
 uint64_t generation();
+uint64_t allocations_version();                    // counts cudaMalloc and cudaFree
 void touch();                                      // memory changed or may have
 size_t host_bytes_available();
 

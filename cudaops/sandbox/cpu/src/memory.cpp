@@ -13,12 +13,14 @@ namespace cudaops {
 std::vector<Allocation> allocations;
 static uint64_t memory_generation = 1;
 static int created = 0;
+static uint64_t version = 1;
 
 constexpr size_t guard_bytes = 1 << 20;   // inaccessible, on both sides
 constexpr size_t granule = 256;           // cudaMalloc's alignment
 
 uint64_t generation() { return memory_generation; }
 void touch() { ++memory_generation; }
+uint64_t allocations_version() { return version; }
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -64,6 +66,7 @@ Allocation* allocate(size_t size, Memory kind, int number) {
   auto at = std::lower_bound(allocations.begin(), allocations.end(), a.begin,
                              [](const Allocation& x, uintptr_t begin) { return x.begin < begin; });
   touch();
+  ++version;
   return &*allocations.insert(at, a);
 }
 
@@ -73,6 +76,7 @@ bool release(uintptr_t begin) {
       munmap((void*)i->low, i->high - i->low);
       allocations.erase(i);
       touch();
+      ++version;
       return true;
     }
   return false;

@@ -79,7 +79,6 @@ class ProgramRecorder : public Recorder {
     if (const char* folder = option("CUDAOPS_CAPTURE")) folder_ = folder;
     if (const char* target = option("CUDAOPS_TARGET")) target_ = target;
     if (const char* bytes = option("CUDAOPS_CAPTURE_BYTES")) room_ = strtoull(bytes, nullptr, 10);
-    if (option("CUDAOPS_NO_SKIP")) may_skip_ = false;
   }
 
   bool skip(const Call& call) override {
@@ -87,7 +86,7 @@ class ProgramRecorder : public Recorder {
     for (int i = 0; i < call.count; ++i) exact_ += bytes_of(call.values[i], call.types[i].size);
     Repeat& repeat = repeats_[exact_];
     ++repeat.seen;
-    if (!may_skip_ || repeat.fixed_at != generation() || any_registered()) return false;
+    if (repeat.fixed_at != generation() || any_registered()) return false;
     if (host_visible() && !(digest_memory(true) == repeat.host_visible)) return false;
     Configuration& c = configuration(call);
     double mean = c.ran ? c.seconds / (double)c.ran : 0;
@@ -105,9 +104,7 @@ class ProgramRecorder : public Recorder {
     if (recording_) describe(call, *current_);
     proving_ = worth_proving(repeats_[exact_]);
     if (proving_) {
-      double start = now();
       if (digest_at_ != generation() || host_visible()) digest_ = digest_memory(false);
-      digest_seconds_ = now() - start;
     }
   }
 
@@ -154,7 +151,7 @@ class ProgramRecorder : public Recorder {
   // A proof costs two passes over memory; a launch that is cheaper than that is simply repeated,
   // and one that failed waits longer each time.
   bool worth_proving(Repeat& repeat) {
-    if (!may_skip_ || repeat.seen < 2 || any_registered()) return false;
+    if (repeat.seen < 2 || any_registered()) return false;
     if (repeat.wait) return --repeat.wait, false;
     size_t bytes = 0;
     for (auto& a : allocations) bytes += a.size;
@@ -266,6 +263,7 @@ class ProgramRecorder : public Recorder {
       if (!p) return report("arg\t%d\t%d\tnull", id, i);
       const Allocation* a = allocation_around(p);
       if (!a && in_global(p)) return report("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
+      if (!a && any_registered()) return report("limit\t%d\tparameter @N%d@ points to registered host memory", id, i);
       if (!a) return report("host\t%d\t%d", id, i);
       if (type.pointee_pointer) report("limit\t%d\tparameter @N%d@ points to pointers", id, i);
       auto at = std::find(reachable.begin(), reachable.end(), a) - reachable.begin();
@@ -299,11 +297,10 @@ class ProgramRecorder : public Recorder {
   std::map<std::string, double> last_seconds_;
   std::string folder_, target_, exact_;
   Configuration* current_ = nullptr;
-  bool may_skip_ = true, recording_ = false, proving_ = false;
+  bool recording_ = false, proving_ = false;
   unsigned long long room_ = 2ull << 30, written_ = 0;
   Digest digest_;
   uint64_t digest_at_ = 0;
-  double digest_seconds_ = 0;
 };
 
 static ProgramRecorder* program_recorder = nullptr;

@@ -65,10 +65,21 @@ CUDAOPS_FN double norm4d(double x, double y, double z, double w) { return sqrt(x
 CUDAOPS_FN float norm4df(float x, float y, float z, float w) { return (float)norm4d(x, y, z, w); }
 
 // `_rn` operations are never contracted into a fused multiply-add.
+namespace cudaops {
+template <class T>
+CUDAOPS_FN T alone(T x) {
+#if __has_builtin(__builtin_assoc_barrier)
+  return __builtin_assoc_barrier(x);
+#else
+  volatile T kept = x;  // g++ 11
+  return kept;
+#endif
+}
+}  // namespace cudaops
 #define CUDAOPS_ROUNDED(T, d)                                                             \
-  CUDAOPS_FN T __##d##add_rn(T a, T b) { return __builtin_assoc_barrier(a + b); }         \
-  CUDAOPS_FN T __##d##sub_rn(T a, T b) { return __builtin_assoc_barrier(a - b); }         \
-  CUDAOPS_FN T __##d##mul_rn(T a, T b) { return __builtin_assoc_barrier(a * b); }         \
+  CUDAOPS_FN T __##d##add_rn(T a, T b) { return cudaops::alone(a + b); }                  \
+  CUDAOPS_FN T __##d##sub_rn(T a, T b) { return cudaops::alone(a - b); }                  \
+  CUDAOPS_FN T __##d##mul_rn(T a, T b) { return cudaops::alone(a * b); }                  \
   CUDAOPS_FN T __##d##div_rn(T a, T b) { return a / b; }
 CUDAOPS_ROUNDED(float, f)
 CUDAOPS_ROUNDED(double, d)

@@ -18,6 +18,7 @@ static inline double unpack_brain(double x) { return x; }
 using narrow_half = unsigned short;
 using narrow_brain = unsigned short;
 using half_math = float;
+#ifdef __FLT16_MAX__
 static inline unsigned short pack_half(float x) {
   _Float16 h = (_Float16)x;
   unsigned short bits;
@@ -29,6 +30,23 @@ static inline float unpack_half(unsigned short bits) {
   std::memcpy(&h, &bits, 2);
   return (float)h;
 }
+#else  // g++ 11: no _Float16 in C++
+static inline unsigned short pack_half(float x) {
+  unsigned bits = __float_as_uint(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);  // rounds to infinity
+  if (magnitude < 0x38800000u)  // subnormal: 2^-24 is one unit
+    return (unsigned short)(sign | (unsigned)nearbyint((double)__uint_as_float(magnitude) * 16777216.0));
+  unsigned rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);  // to nearest, ties to even
+  return (unsigned short)(sign | ((rounded >> 13) - (112u << 10)));
+}
+static inline float unpack_half(unsigned short bits) {
+  unsigned sign = (unsigned)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;
+  if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);
+  float value = exponent ? __uint_as_float((exponent + 112u) << 23 | fraction << 13) : (float)fraction / 16777216.0f;
+  return sign ? -value : value;
+}
+#endif
 static inline unsigned short pack_brain(float x) {
   unsigned bits = __float_as_uint(x);
   if (x != x) return 0x7fff;

@@ -16,7 +16,7 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
-#define __shared__ static __thread
+#define __shared__ thread_local  // static where it stands in a function; authors may write static as well
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
 #define __forceinline__ inline __attribute__((always_inline))

@@ -45,7 +45,7 @@ struct Site {
     std::uint64_t sectors = 0, lines = 0;
     std::uint64_t wavefronts = 0, ideal_wavefronts = 0;  // shared memory, as written
     double joined_wavefronts = 0, joined_ideal = 0;      // shared memory, neighbours joined
-    std::uint64_t distinct_addresses = 0;                // atomics
+    std::uint64_t distinct_addresses = 0;                // a request, summed; global memory and atomics
     std::uint64_t worst_multiplicity = 0;                // atomics: lanes on the fullest address, summed
     std::array<std::uint64_t, kCacheSizes> hits{};       // load sectors found, one an L1 size
 };
@@ -188,10 +188,12 @@ class Recorder {
         Site& s = sites_[r.site];
         ++s.requests;
         s.kept += r.lanes();
-        if (r.atomic) {
+        if (r.atomic || r.space == Space::global) {
             const auto contention = r.contention();
             s.distinct_addresses += contention.distinct;
             s.worst_multiplicity += contention.worst;
+        }
+        if (r.atomic) {
             if (r.space == Space::global && atomics_.size() < 65536) r.each([this](std::uintptr_t a) { ++atomics_[a]; });
         }
         if (r.space == Space::shared) {

@@ -73,11 +73,14 @@ class Request {
         out.count = static_cast<std::size_t>(std::unique(out.sector.begin(), end) - out.sector.begin());
     }
 
+    std::uint32_t distinct() const { return contention().distinct; }
+
     Contention contention() const {
         std::array<std::uintptr_t, 32> a;
         std::size_t n = 0;
         each([&](std::uintptr_t x) { a[n++] = x; });
-        std::sort(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n));
+        const auto end = a.begin() + static_cast<std::ptrdiff_t>(n);
+        if (!std::is_sorted(a.begin(), end)) std::sort(a.begin(), end);
         Contention c;
         std::uint32_t run = 0;
         for (std::size_t i = 0; i < n; ++i) {

@@ -1,0 +1,48 @@
+"""The runtime API, the intrinsics and the atomics of the `cpu` executor, by programs that check themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.execution import ProgramRan, Unit
+from cudaops.program.parse import load_program
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.executors.cpu_build import Built, build_program, build_unit
+
+DATA = Path(__file__).parents[1] / "data" / "cpu"
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
+    return CpuExecutor("A10", tmp_path_factory.mktemp("kernels"), workers=2)
+
+
+def test_the_runtime_api(executor: CpuExecutor) -> None:
+    outcome = executor.run_program(load_program(DATA / "runtime_api.cu"), (), 60.0)
+    assert isinstance(outcome, ProgramRan), outcome
+    assert (outcome.stderr, outcome.stdout) == ("", "ok\n")
+
+
+def test_intrinsics_and_atomics(executor: CpuExecutor) -> None:
+    outcome = executor.run_program(load_program(DATA / "device_functions.cu"), (), 60.0)
+    assert isinstance(outcome, ProgramRan), outcome
+    assert outcome.stdout.splitlines() == [
+        "wrong 0",
+        "512 -1024 63 -63 512 | ffffffff 0 2 0 | 512 | 256 128",
+    ]
+
+
+@pytest.mark.parametrize("kernel", ["integers", "floats", "narrow", "atomics"])
+def test_the_widened_build_knows_the_same_functions(executor: CpuExecutor, kernel: str) -> None:
+    program = load_program(DATA / "device_functions.cu")
+    if kernel == "narrow":
+        pytest.skip("bits of a half have no meaning in a double: such a kernel has no widened build")
+    built = build_unit(executor.cache, Unit(program=program, kernel=kernel, callee=kernel, widened=True))
+    assert isinstance(built, Built) or kernel == "floats", built
+
+
+def test_the_checked_build_takes_every_atomic(executor: CpuExecutor) -> None:
+    built = build_program(executor.cache, load_program(DATA / "device_functions.cu"), "checked")
+    assert isinstance(built, Built), built
