@@ -7,7 +7,7 @@ waits between barriers for lack of other warps, and how the blocks of a grid fal
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudaops.cuda.devices import Device
 from cudaops.cuda.microarch import (
@@ -24,6 +24,9 @@ from cudaops.errors import InputError
 
 EVENT_BUDGET = 9000
 """Actions of warps played forward for one estimate; longer kernels are extrapolated from a part."""
+
+BUSY_PCT = 60.0
+"""Below this nobody calls a part the limit. Judgement; NVIDIA's own guided analysis uses the same."""
 
 ROUNDS = 4
 """Fillings of an SM that a kernel with short blocks is played for before it is extrapolated."""
@@ -42,7 +45,8 @@ class Estimate:
     active_cycles: float
     """SM cycles with at least one warp, mean over all SMs."""
     limiter: str
-    """The busiest part, or `latency` where nothing is busy half of the time, or `launch`."""
+    """The busiest part of `busy_pct`; `latency` where none is busy `BUSY_PCT` of the time; `atomics`
+    where one address has to take too many; `launch` where the launch itself is longer."""
     busy_pct: dict[str, float]
     """By part: `issue`, `fp32`, `fp64`, `alu`, `sfu`, `convert`, `data_path`, `lsu`, `l2`, `dram`."""
     waits: dict[str, float]
@@ -79,8 +83,9 @@ def estimate(work: KernelWork, device: Device) -> Estimate:
     costs = Costs.of(work, device, times)
     rates = _rates(device, times)
     cycles, usage = _cycles(work, costs, rates, slots, busiest)
-    cycles = max(cycles, _atomic_floor(work, times))
-    return _report(work, device, costs, held, slots, busiest, cycles, usage)
+    floor = _atomic_floor(work, times)
+    found = _report(work, device, costs, held, slots, busiest, max(cycles, floor), usage)
+    return replace(found, limiter="atomics") if floor > cycles else found
 
 
 def _rates(device: Device, times: Microarchitecture) -> Rates:
@@ -192,7 +197,7 @@ def _report(
     }
     top = max((p for p in busy if p != "lsu"), key=lambda p: busy[p])
     duration = max(kernel_us + KERNEL_GAP_US, SMALLEST_LAUNCH_US)
-    latency_bound = busy[top] < 60.0
+    latency_bound = busy[top] < BUSY_PCT
     limiter = "launch" if kernel_us < SMALLEST_LAUNCH_US / 2 else "latency" if latency_bound else top
     issued = max(usage.issued, 1.0)
     rounds = math.ceil(blocks / slots)

@@ -58,6 +58,8 @@ async def look_up(state: State, context: Context) -> tuple[State, str]:
     verdict = Verdict.model_validate(state["verdict"])
     findings = await research.research(context.toolbox, verdict, context.bench.kernel.text)
     update: State = {"research": findings.model_dump(mode="json")}
+    if "baseline_research" not in state:
+        update["baseline_research"] = update["research"]
     if findings.degraded:
         notice = f"research: {findings.degraded}"
         context.events.emit("research", "research", "notice", notice)

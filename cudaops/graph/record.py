@@ -58,9 +58,7 @@ def build_record(
         options=options,
         program=program_summary(bench),
         profile=_profile_summary(state),
-        research=ResearchFindings.model_validate(state["research"])
-        if "research" in state
-        else None,
+        research=_findings(state),
         verify=_verify_summary(options, attempts, incumbent),
         best=Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None,
         judgement=Judgement.model_validate(incumbent["judgement"]) if incumbent else None,
@@ -70,6 +68,11 @@ def build_record(
         loop_time_seconds=round(sum(seconds.values()), 3),
         tools=dict(bench.executor.tools()),
     )
+
+
+def _findings(state: State) -> ResearchFindings | None:
+    found = state.get("baseline_research")
+    return None if found is None else ResearchFindings.model_validate(found)
 
 
 def _outcome(incumbent: Json | None) -> Outcome:

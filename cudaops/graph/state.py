@@ -27,6 +27,8 @@ class State(TypedDict, total=False):
     baseline_profile: Json
     baseline_verdict: Json
     research: Json
+    """What the knowledge base says about `verdict`."""
+    baseline_research: Json
     proposal: Json | None
     """Rewrite under test; None where the optimizer has nothing left to propose."""
     trials: list[Json]

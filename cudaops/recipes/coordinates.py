@@ -8,6 +8,7 @@ coordinate is found and put in place of the thread's own numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from cudaops.recipes.affine import (
@@ -22,7 +23,16 @@ from cudaops.recipes.affine import (
     symbol,
 )
 from cudaops.recipes.reading.tokens import NotUnderstood
-from cudaops.recipes.reading.values import Below, Value
+from cudaops.recipes.reading.values import (
+    Apply,
+    Below,
+    Literal,
+    Load,
+    Reduced,
+    Scalar,
+    Value,
+    Whole,
+)
 
 _ONE = number(1)
 
@@ -225,9 +235,12 @@ def _guarded(bound: Polynomial, axes: Sequence[Axis]) -> tuple[Axis, Polynomial]
     if len(touched) != 1:
         raise NotUnderstood("a condition on several coordinates")
     parts = bound.linear_in(touched[0].symbol)
-    if parts is None or parts[0] != number(1) or not (-parts[1]).sure_nonnegative:
+    if parts is None or parts[0] != number(1):
         raise NotUnderstood("a condition that is no upper bound")
-    return touched[0], -parts[1]
+    limit = -parts[1]
+    if not limit.terms or not limit.sure_nonnegative:
+        raise NotUnderstood("a condition that is no upper bound")
+    return touched[0], limit
 
 
 def _guarded_whole(bound: Polynomial, touched: Sequence[Axis]) -> tuple[Axis, Polynomial]:
@@ -242,3 +255,49 @@ def _guarded_whole(bound: Polynomial, touched: Sequence[Axis]) -> tuple[Axis, Po
     if rows.has(outer.symbol) or rows.has(inner.symbol):
         raise NotUnderstood("a bound that is no whole number of rows")
     return outer, rows
+
+
+def one_writer(index: Polynomial, axes: Sequence[Axis]) -> tuple[str, ...]:
+    """Plan expressions under which no element of an output is written by two threads.
+
+    `axes` from the one whose neighbours are adjacent outwards. Without this the baseline races with
+    itself, and which value stands at the end is nobody's function. Raises NotUnderstood where a
+    coordinate does not choose the element at all.
+    """
+    found = []
+    covered = number(1)
+    for axis in axes:
+        linear = index.linear_in(axis.symbol)
+        if linear is None or not linear[0].terms:
+            raise NotUnderstood("an element that several threads write")
+        step = linear[0]
+        if step != covered:
+            found.append(f"{step.text()} >= {covered.text()}")
+        covered = step * axis.size
+    return tuple(found)
+
+
+def require_names(polynomial: Polynomial, allowed: AbstractSet[str]) -> None:
+    """Raise NotUnderstood where it depends on anything but these names."""
+    for atom in polynomial.atoms():
+        if isinstance(atom, Symbol) and atom.name not in allowed:
+            raise NotUnderstood(f"an index that depends on {atom.name}")
+
+
+def require_known(value: Value, space: Space, allowed: AbstractSet[str]) -> None:
+    """Raise NotUnderstood where a value depends on more than data, sums and these names.
+
+    Reads of memory may stand at any index made of the names; what is inside a sum is not looked at.
+    """
+    match value:
+        case Whole(polynomial) | Below(polynomial):
+            require_names(space.place(polynomial), allowed)
+        case Load(_, index):
+            require_names(space.place(index), allowed)
+        case Apply(_, operands):
+            for operand in operands:
+                require_known(operand, space, allowed)
+        case Literal() | Scalar() | Reduced():
+            pass
+        case _:
+            raise NotUnderstood("a value that is not complete")

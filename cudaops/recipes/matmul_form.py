@@ -6,17 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cudaops.recipes.affine import Polynomial, Symbol, number
-from cudaops.recipes.coordinates import Axis, Space, find_space
+from cudaops.recipes.coordinates import (
+    Axis,
+    Space,
+    find_space,
+    one_writer,
+    require_known,
+    require_names,
+)
 from cudaops.recipes.reading.kernel import Reading
 from cudaops.recipes.reading.symbolic import Store
 from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import (
     RANK,
     Apply,
-    Carried,
     Load,
     Reduced,
-    SharedLoad,
     Value,
     is_zero,
     parts,
@@ -57,6 +62,8 @@ class MatmulForm:
     accumulator: str
     """Type in which products are added up."""
     out_element: str
+    index: Polynomial
+    """Where the output is written, in terms of the coordinates."""
     value: Value
     """What is written, with `total` in it."""
     total: Reduced
@@ -106,9 +113,10 @@ def product_form(
     batch = next((a for a in space.axes if a.symbol.name == "block.z"), None)
     rows, columns, out = _output(store, space, batch)
     left, right = _operands(loads, space, rows, columns, total.variable)
+    index = space.place(store.place.offset)
     form = MatmulForm(
         rows, columns, batch, space.place(depth), left, right, out, loads[0].type, product,
-        total.type, store.place.type, store.value, total, space, (),
+        total.type, store.place.type, index, store.value, total, space, (),
     )  # fmt: skip
     _check(form, reading, store, others)
     return _with_requirements(form)
@@ -208,28 +216,21 @@ def _check(form: MatmulForm, reading: Reading, store: Store, others: Iterable[Lo
         if axis.guard is not None:
             require_names(axis.guard, inputs)
         require_names(axis.size, inputs | set(_GEOMETRY))
+    require_known(form.value, form.space, inputs | outputs)
     for load in others:
-        require_names(form.space.place(load.index), inputs | outputs)
         if load.array == form.out.array and load.index != store.place.offset:
             raise NotUnderstood("the output read at another place")
     if form.out.array in (form.left.array, form.right.array):
         raise NotUnderstood("an output that is also a factor")
-    if any(isinstance(p, Carried | SharedLoad) for p in parts(form.value)):
-        raise NotUnderstood("a value that is not complete")
     if form.element not in RANK or form.out_element not in RANK:
         raise NotUnderstood(f"elements of type {form.element}")
-
-
-def require_names(polynomial: Polynomial, allowed: set[str]) -> None:
-    """Raise NotUnderstood where it depends on anything but these names."""
-    for atom in polynomial.atoms():
-        if isinstance(atom, Symbol) and atom.name not in allowed:
-            raise NotUnderstood(f"an index that depends on {atom.name}")
 
 
 def _with_requirements(form: MatmulForm) -> MatmulForm:
     """Add what the launch must fulfil: full reach, and no element worked on twice if it is read."""
     found = [r for axis in form.space.axes for r in axis.requirements]
+    outwards = [form.columns, form.rows, *([form.batch] if form.batch else [])]
+    found += one_writer(form.index, outwards)
     if form.reads_out:
         used = " ".join(a.reach.text() + " ".join(a.conditions) for a in form.space.axes)
         idle = [name for name in _GEOMETRY if name not in used]

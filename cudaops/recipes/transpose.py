@@ -11,8 +11,15 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.recipes.affine import Polynomial, number
-from cudaops.recipes.coordinates import Axis, Space, find_space
-from cudaops.recipes.matmul_form import only_store, require_names
+from cudaops.recipes.coordinates import (
+    Axis,
+    Space,
+    find_space,
+    one_writer,
+    require_known,
+    require_names,
+)
+from cudaops.recipes.matmul_form import only_store
 from cudaops.recipes.reading.kernel import Reading, read_kernel
 from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import Load, Reduced, Value, parts
@@ -100,8 +107,10 @@ def recognise(reading: Reading) -> TransposeForm:
     across, down = _adjacent(read, axes), _adjacent(written, axes)
     if len(axes) != 2 or across == down:
         raise NotUnderstood("reads and writes in the same order")
-    _check(reading, space, (read, written), batch)
-    requirements = tuple(dict.fromkeys(r for axis in space.axes for r in axis.requirements))
+    _check(reading, space, (read, written), store.value)
+    found = [r for axis in space.axes for r in axis.requirements]
+    found += one_writer(written, [down, across, *([batch] if batch else [])])
+    requirements = tuple(dict.fromkeys(found))
     return TransposeForm(
         across, down, batch, source, written, store.place.array, store.place.type, store.value,
         space, requirements,
@@ -122,20 +131,17 @@ def _adjacent(index: Polynomial, axes: Sequence[Axis]) -> Axis:
     return found[0]
 
 
-def _check(
-    reading: Reading, space: Space, indices: Sequence[Polynomial], batch: Axis | None
-) -> None:
+def _check(reading: Reading, space: Space, indices: Sequence[Polynomial], value: Value) -> None:
     inputs = {p.name for p in reading.parameters if not p.is_pointer}
     geometry = {f"{root}.{axis}" for root in ("gridDim", "blockDim") for axis in "xyz"}
     symbols = {axis.symbol.name for axis in space.axes}
+    require_known(value, space, inputs | symbols)
     for index in indices:
         require_names(index, inputs | symbols)
     for axis in space.axes:
         require_names(axis.size, inputs | geometry)
         if axis.guard is not None:
             require_names(axis.guard, inputs)
-    if batch is not None and not any(i.has(batch.symbol) for i in indices):
-        raise NotUnderstood("a third coordinate")
 
 
 class TransposeRecipe:

@@ -36,7 +36,8 @@ MakeProgram = Callable[..., Program]
 Arguments = Mapping[str, Array | int | float]
 
 _ELEMENTS: Mapping[str, Element] = {
-    "float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "int16": "i16", "uint8": "u8",
+    "float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "int16": "i16",
+    "uint8": "u8",
 }  # fmt: skip
 
 

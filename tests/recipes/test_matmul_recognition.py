@@ -190,6 +190,7 @@ REFUSED: dict[str, str] = {
     "neighbour of the output": _plain(store="C[row*N+col] = acc + C[row*N+col+1];"),
     "guard on the data": _plain(guard="row < N && col < N && A[row] > 0"),
     "guard on the sum of both": _plain(guard="row + col < N"),
+    "nothing at all": _plain(guard="row < 0 && col < N"),
     "lower triangle": _plain(guard="row < N && col <= row"),
     "every second row": _plain().replace("int row = blockIdx", "int row = 2 * blockIdx"),
     "diagonal stride": _plain("for (int k = 0; k < N; ++k) acc += A[row*N+k] * B[k*N+k];"),
@@ -199,6 +200,10 @@ REFUSED: dict[str, str] = {
     "three factors": _plain("for (int k = 0; k < N; ++k) acc += A[row*N+k] * B[k*N+col] * A[k];"),
     "halves": _plain(head="const half* A, const half* B, half* C, int N"),
     "float sum of doubles": _plain(head="const double* A, const double* B, double* C, int N"),
+    "epilogue that looks at the thread": _plain(store="C[row*N+col] = acc * (threadIdx.x == 0.0f);"),
+    "epilogue that looks at the block": _plain(store="C[row*N+col] = acc * blockDim.x;"),
+    "same element for every batch": _kernel(_ROW_COL + "if (row < N && col < N) { float s = 0;"
+        "for (int k = 0; k < N; ++k) s += A[blockIdx.z*N*N+row*N+k]*B[k*N+col]; C[row*N+col] = s; }"),
     "no loop": _plain("acc = A[row*N] * B[col];"),
     "matrix times vector": _kernel(
         "int row = blockIdx.x * blockDim.x + threadIdx.x; if (row < N) { float acc = 0;"
@@ -262,6 +267,12 @@ def test_requires_full_reach(program_of: MakeProgram) -> None:
 def test_an_output_that_is_read_must_not_be_worked_on_twice(program_of: MakeProgram) -> None:
     _, text = ACCEPTED["accumulating store"]
     assert "gridDim.z * blockDim.z == 1" in _form(program_of(text)).requirements
+
+
+def test_requires_that_no_element_is_written_twice(program_of: MakeProgram) -> None:
+    strided = _form(program_of(ACCEPTED["leading dimensions"][1])).requirements
+    assert "ldc >= N" in strided
+    assert "N >= blockDim.x * gridDim.x" in _form(program_of(ACCEPTED["no guard"][1])).requirements
 
 
 def test_flat_index_needs_all_elements(program_of: MakeProgram) -> None:

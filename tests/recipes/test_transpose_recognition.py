@@ -65,6 +65,9 @@ REFUSED: dict[str, str] = {
     "upper triangle": _kernel(_XY + "if (x < w && y < h && x < y) out[x * h + y] = in[y * w + x];"),
     "a reduction": _plain("float s = 0; for (int k = 0; k < w; ++k) s += in[y * w + k]; out[x * h + y] = s;"),
     "structures": "struct P { float a[5]; };\n" + _plain(head="const P* in, P* out, int w, int h"),
+    "looks at the thread": _plain("out[x * h + y] = in[y * w + x] * threadIdx.x;"),
+    "every batch to one place": _kernel(
+        _XY + "if (x < w && y < h) out[x * h + y] = in[blockIdx.z * w * h + y * w + x];"),
     "already tiled": _kernel("__shared__ float t[32][33];" + _XY
         + "t[threadIdx.y][threadIdx.x] = in[y*w+x]; __syncthreads(); out[x*h+y] = t[threadIdx.x][threadIdx.y];"),
 }  # fmt: skip
@@ -82,6 +85,12 @@ def test_recognises(name: str, program_of: MakeProgram) -> None:
 def test_refuses(name: str, program_of: MakeProgram) -> None:
     program = program_of(REFUSED[name])
     assert TransposeRecipe().propose(program, program.kernel("tr"), (), None) == ()
+
+
+def test_requires_that_no_element_is_written_twice(program_of: MakeProgram) -> None:
+    program = program_of(ACCEPTED["leading dimensions"])
+    (rewrite,) = TransposeRecipe().propose(program, program.kernel("tr"), (), None)
+    assert "ldo >= h" in rewrite.plan.requires
 
 
 def test_tiles_that_do_not_fit_are_refused(program_of: MakeProgram) -> None:

@@ -258,6 +258,7 @@ def test_errors_of_a_launch_reach_the_program(executor: CpuExecutor, tmp_path: P
         ("fill<<<1, 2048>>>(x, n, 1.0f);", "launch_refused", "1024 threads"),
         ("static float h[64]; fill<<<1, 64>>>(h, 64, 1.0f);", "out_of_bounds", "no device memory"),
         ("fill<<<1, 1>>>(x, 1, 1.0f); abort();", "crash", "aborted"),
+        ('fill<<<1, 1>>>(x, 1, 1.0f); throw "up";', "crash", "terminate called"),
         ("fill<<<1, 1>>>(x, 1, 1.0f); int* p = (int*)16; *p = 1;", "crash", "segmentation fault"),
     ],
 )

@@ -35,7 +35,9 @@ MODEL_FLAGS = (
     "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-ffp-contract=off", "-fno-ivopts",
     "-funroll-loops", "-fno-peel-loops", "-fno-tree-sra", "-fno-tree-loop-distribute-patterns",
     "--param", "max-completely-peeled-insns=8000", "--param", "max-completely-peel-times=64",
+    "--param", "max-unroll-times=1", "-fno-web", "-fno-rename-registers", "-fno-schedule-insns2", "-fno-gcse",
 )  # fmt: skip
+"""The last line only saves compile time behind the IL that is read."""
 _BASE = "counted"
 
 

@@ -35,7 +35,7 @@ def hot_lines(look: Look) -> tuple[HotLine, ...]:
 
 
 def _costs(look: Look, limiter: str) -> dict[Line, float]:
-    memory = {"data_path", "lsu", "l2", "dram", "latency", "launch"}
+    memory = {"data_path", "lsu", "l2", "dram", "latency", "launch", "atomics"}
     costs: dict[Line, float] = {}
     if limiter in memory:
         for index, site in enumerate(look.modelled.work.sites):
@@ -56,6 +56,8 @@ def _memory_cost(m: Modelled, index: int, site: Site, limiter: str) -> float:
         position = 2 if limiter == "l2" else 3
         moved = stored[position] if site.write else (load.l2 if limiter == "l2" else load.dram)
         return count * moved
+    if limiter == "atomics":
+        return site.requests_per_block * site.same_address if site.atomic else 0.0
     if limiter in ("latency", "launch"):
         return 0.0 if site.write and not site.atomic else count * load.latency
     return count * load.data_path

@@ -55,6 +55,7 @@ class SiteKey(NamedTuple):
     write: bool
     atomic: bool
     space: Literal["shared", "any"]
+    """`shared`: a variable named directly, which is shared memory or no device memory we trace."""
 
 
 FindSite = Callable[[SiteKey], int | None]
@@ -195,8 +196,11 @@ class Translator:
         if site is not None:
             return Op(s, cost.FREE, loads=(site,), loaded_bytes=size)
         base = array_base(s.value)
-        local = base is None or base in self._function.types or base in self._function.parameters
-        return Op(s, cost.FREE if local else cost.ONE_ALU)
+        if base in COORDINATES or base in self._function.parameters:
+            return Op(s, cost.FREE)
+        if base in self._function.types:
+            return Op(s, cost.ONE_ALU if ssa_names(s.value) else cost.FREE)
+        return Op(s, cost.ONE_ALU)
 
     def _memory(self, place: Place | None, reference: str, size: int, *, write: bool) -> int | None:
         base = array_base(reference)
@@ -209,8 +213,7 @@ class Translator:
         self, place: Place | None, size: int, *, write: bool, atomic: bool, reference: str
     ) -> int | None:
         file, line = (PurePosixPath(place[0]).name, place[1]) if place else ("", 0)
-        shared = reference in self._function.statics
-        return self._find(SiteKey(file, line, size, write, atomic, "shared" if shared else "any"))
+        return self._find(SiteKey(file, line, size, write, atomic, "shared" if reference else "any"))
 
     def _reference_bytes(self, reference: str) -> int:
         typed = _MEM_TYPE.match(reference)

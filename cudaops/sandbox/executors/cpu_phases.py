@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cudaops.cuda.work import Mix, Phase, Site, Stretch, ThreadCounts
 from cudaops.sandbox.executors import cpu_costs as cost
 from cudaops.sandbox.executors.cpu_addresses import address_only, reduced_addresses
+from cudaops.sandbox.executors.cpu_balance import balanced
 from cudaops.sandbox.executors.cpu_flow import Node, Run, loop_size, loops_of_blocks, nodes_of, runs_of
 from cudaops.sandbox.executors.cpu_gimple import Function, ssa_names
 from cudaops.sandbox.executors.cpu_instructions import FindSite, Op, Translator, thread_counts
@@ -65,6 +66,7 @@ def shape(
     for phase in dict.fromkeys(run.phase for run in runs):
         if phase in stretches:
             phases.append(Phase(tuple(stretches[phase]), times.get(phase, 1.0), phase >= 0))
+    phases = balanced(phases, sites, sampled.warps)
     return KernelShape(tuple(phases), _count(nodes, function, translator, sampled), sum(times.values()))
 
 

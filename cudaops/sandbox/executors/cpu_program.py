@@ -117,6 +117,9 @@ class ProgramRunner:
             if not isinstance(ran, Child):
                 return ran
             found, counts = recorded(ran.report, target), launch_counts(ran.report)
+        if not found and ran.report.all("full"):
+            most = f"{TARGET_BYTES // 1024**3} GiB"
+            raise InputError(f"the buffers of {target} exceed {most}; run a smaller problem")
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
         known = self.program.kernel(target)

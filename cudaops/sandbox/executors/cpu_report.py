@@ -69,8 +69,10 @@ def find_fault(
             remedy = "free memory, processes or disk space and run again"
             raise SandboxUnavailable(f"the cpu executor could not go on: {message}", remedy)
         place = locate(executable, [int(pc, 16)], names.author_files).get(int(pc, 16))
-        text = names.spell(message, kernel)
-        return _misbehaved(kind, f"{kernel}: {text}" if kernel else text, place, log)
+        text = f"{kernel}: " * bool(kernel) + names.spell(message, kernel)
+        if not kernel and kind == "crash" and (said := log.strip().splitlines()):
+            text += f" ({said[-1].strip()[:200]})"
+        return _misbehaved(kind, text, place, log)
     if done.timed_out:
         return _misbehaved(
             "timeout", f"did not end within {timeout_s:g} s and was stopped", None, log

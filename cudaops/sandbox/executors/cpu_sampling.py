@@ -121,19 +121,18 @@ def _source_lines(
     }
 
 
-def sites_of(trace: Trace, l1_bytes: float, sector_floor: float = 1.0) -> tuple[Site, ...]:
+def sites_of(trace: Trace, l1_bytes: float) -> tuple[Site, ...]:
     """The rows as the model's sites, a block's average each.
 
     Args:
         trace: What was traced.
         l1_bytes: L1 that a block has to itself: the cache over the blocks that share an SM.
-        sector_floor: Least sectors a global instruction counts.
     """
     blocks = max(len(trace.blocks), 1)
-    return tuple(_site(row, trace, blocks, l1_bytes, sector_floor) for row in trace.rows)
+    return tuple(_site(row, trace, blocks, l1_bytes) for row in trace.rows)
 
 
-def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, sector_floor: float) -> Site:
+def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float) -> Site:
     c = row.counters
     shared = row.space == "shared"
     scale = c["accesses"] / max(c["kept"], 1.0) / blocks
@@ -154,7 +153,7 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, sector_floor: fl
         accesses_per_block=c["accesses"] / blocks,
         wavefronts=(c["joined_wavefronts"] * per_instruction) if shared else c["lines"] * per_request,
         ideal_wavefronts=(c["joined_ideal"] * per_instruction) if shared else c["lines"] * per_request,
-        sectors=0.0 if shared else max(c["sectors"] * per_request, sector_floor),
+        sectors=0.0 if shared else c["sectors"] * per_request,
         l1_hit=_hit_rate(row, trace.cache_bytes, l1_bytes) if loads else 0.0,
         useful_bytes=0.0 if shared else c["distinct_addresses"] * per_request * row.size,
         same_address=max(c["worst_multiplicity"] * per_request, 1.0),
@@ -191,7 +190,7 @@ def finder(sites: Sequence[Site]) -> FindSite:
         exact = [i for i in near if sites[i].bytes_per_thread == key.size]
         pool = exact or (near if key.size == 0 or key.atomic else [])
         if key.space == "shared":
-            pool = [i for i in pool if sites[i].space == "shared"] or pool
+            pool = [i for i in pool if sites[i].space == "shared"]
         elif len({sites[i].space for i in pool}) > 1:
             pool = [i for i in pool if sites[i].space == "global"]
         return max(pool, key=lambda i: sites[i].accesses_per_block, default=None)

@@ -37,7 +37,7 @@ INSTALL_GXX = (
     "on macOS run cudaops in a Linux container"
 )
 
-BASE_FLAGS = ("-std=c++17", "-fno-pie", "-fno-strict-aliasing", "-fno-builtin-printf", "-w")
+BASE_FLAGS = ("-std=gnu++17", "-fno-pie", "-fno-strict-aliasing", "-fno-builtin-printf", "-w")
 """Device code casts freely between types: strict aliasing would miscompile it."""
 INSTRUMENTED_FLAGS = (
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=0", "-g", "-gdwarf-4",

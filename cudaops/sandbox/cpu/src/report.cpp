@@ -33,6 +33,7 @@ double now() {
 void open_report() {
   const char* path = option("CUDAOPS_REPORT");
   if (path && report_fd < 0) report_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  unsetenv("CUDAOPS_REPORT");  // no business of the code that runs here
 }
 
 static void write_line(char* text, int length, size_t room) {

@@ -6,6 +6,42 @@
 
 namespace cudaops {
 
+#ifdef __FLT16_MAX__
+static inline unsigned short half_bits(float x) {
+  _Float16 h = (_Float16)x;
+  unsigned short bits;
+  std::memcpy(&bits, &h, 2);
+  return bits;
+}
+static inline float half_value(unsigned short bits) {
+  _Float16 h;
+  std::memcpy(&h, &bits, 2);
+  return (float)h;
+}
+#else  // g++ 11: no _Float16 in C++
+static inline unsigned short half_bits(float x) {
+  unsigned bits = __float_as_uint(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);  // rounds to infinity
+  if (magnitude < 0x38800000u)  // subnormal: 2^-24 is one unit
+    return (unsigned short)(sign | (unsigned)nearbyint((double)__uint_as_float(magnitude) * 16777216.0));
+  unsigned rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);  // to nearest, ties to even
+  return (unsigned short)(sign | ((rounded >> 13) - (112u << 10)));
+}
+static inline float half_value(unsigned short bits) {
+  unsigned sign = (unsigned)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;
+  if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);
+  float value = exponent ? __uint_as_float((exponent + 112u) << 23 | fraction << 13) : (float)fraction / 16777216.0f;
+  return sign ? -value : value;
+}
+#endif
+static inline unsigned short brain_bits(float x) {
+  unsigned bits = __float_as_uint(x);
+  if (x != x) return 0x7fff;
+  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);  // round to nearest even
+}
+static inline float brain_value(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+
 #ifdef CUDAOPS_WIDENED
 using narrow_half = double;
 using narrow_brain = double;
@@ -18,41 +54,10 @@ static inline double unpack_brain(double x) { return x; }
 using narrow_half = unsigned short;
 using narrow_brain = unsigned short;
 using half_math = float;
-#ifdef __FLT16_MAX__
-static inline unsigned short pack_half(float x) {
-  _Float16 h = (_Float16)x;
-  unsigned short bits;
-  std::memcpy(&bits, &h, 2);
-  return bits;
-}
-static inline float unpack_half(unsigned short bits) {
-  _Float16 h;
-  std::memcpy(&h, &bits, 2);
-  return (float)h;
-}
-#else  // g++ 11: no _Float16 in C++
-static inline unsigned short pack_half(float x) {
-  unsigned bits = __float_as_uint(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
-  if (magnitude >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);  // rounds to infinity
-  if (magnitude < 0x38800000u)  // subnormal: 2^-24 is one unit
-    return (unsigned short)(sign | (unsigned)nearbyint((double)__uint_as_float(magnitude) * 16777216.0));
-  unsigned rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);  // to nearest, ties to even
-  return (unsigned short)(sign | ((rounded >> 13) - (112u << 10)));
-}
-static inline float unpack_half(unsigned short bits) {
-  unsigned sign = (unsigned)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;
-  if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);
-  float value = exponent ? __uint_as_float((exponent + 112u) << 23 | fraction << 13) : (float)fraction / 16777216.0f;
-  return sign ? -value : value;
-}
-#endif
-static inline unsigned short pack_brain(float x) {
-  unsigned bits = __float_as_uint(x);
-  if (x != x) return 0x7fff;
-  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);  // round to nearest even
-}
-static inline float unpack_brain(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+static inline unsigned short pack_half(float x) { return half_bits(x); }
+static inline float unpack_half(unsigned short bits) { return half_value(bits); }
+static inline unsigned short pack_brain(float x) { return brain_bits(x); }
+static inline float unpack_brain(unsigned short bits) { return brain_value(bits); }
 #endif
 
 }  // namespace cudaops
@@ -180,13 +185,13 @@ static inline float2 __half22float2(__half2 h) { return float2{h.x, h.y}; }
 static inline float2 __bfloat1622float2(__nv_bfloat162 h) { return float2{h.x, h.y}; }
 static inline __half2 __float22half2_rn(float2 v) { return __half2(__half(v.x), __half(v.y)); }
 static inline __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __nv_bfloat162(__nv_bfloat16(v.x), __nv_bfloat16(v.y)); }
-static inline unsigned short __half_as_ushort(__half h) { return h.bits; }
-static inline short __half_as_short(__half h) { return (short)h.bits; }
-static inline __half __ushort_as_half(unsigned short bits) { __half h; h.bits = bits; return h; }
-static inline __half __short_as_half(short bits) { return __ushort_as_half((unsigned short)bits); }
-static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 h) { return h.bits; }
-static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { __nv_bfloat16 h; h.bits = bits; return h; }
 #endif
+static inline unsigned short __half_as_ushort(__half h) { return cudaops::half_bits((float)(cudaops::half_math)h); }
+static inline short __half_as_short(__half h) { return (short)__half_as_ushort(h); }
+static inline __half __ushort_as_half(unsigned short bits) { return __half(cudaops::half_value(bits)); }
+static inline __half __short_as_half(short bits) { return __ushort_as_half((unsigned short)bits); }
+static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 h) { return cudaops::brain_bits((float)(cudaops::half_math)h); }
+static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { return __nv_bfloat16(cudaops::brain_value(bits)); }
 
 namespace cudaops {
 #ifdef CUDAOPS_WIDENED
