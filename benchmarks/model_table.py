@@ -161,14 +161,21 @@ def tables(folder: Path) -> str:
         "### Registers a thread", *registers_table(results),
     ]  # fmt: skip
     text = "\n".join(parts)
-    for heading in ("### H200: time", "### A10: time", "### H200: metrics against ncu", "### Registers a thread"):
+    for heading in (
+        "### H200: time",
+        "### A10: time",
+        "### H200: metrics against ncu",
+        "### Registers a thread",
+    ):
         text = text.replace(f"{heading}\n", f"\n{heading}\n\n")
     return text
 
 
 def main() -> None:
     """Print the tables, or write them into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/model.md")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cudaops-model-") as folder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from cudaops.agents.tools import Toolbox
@@ -26,23 +26,32 @@ class Subject(NamedTuple):
 def propose_next(subject: Subject, verdict: Verdict, attempts: Sequence[Attempt]) -> Rewrite | None:
     """The best proposal for this verdict; None where every recipe is exhausted or none applies.
 
-    `attempts` is the anti-context: what was tried is never proposed again.
+    `attempts` is the anti-context: what was tried is never proposed again. Once something was
+    kept, only what relieves the new verdict is worth trying: the rest lost to it already.
     """
-    tried = {attempt.source_id for attempt in attempts}
-    proposals = propose(subject.program, subject.kernel, subject.workloads, verdict, tried)
+    proposals = propose(
+        subject.program,
+        subject.kernel,
+        subject.workloads,
+        verdict,
+        {attempt.source_id for attempt in attempts},
+        relieving_only=any(attempt.judgement.outcome != "rejected" for attempt in attempts),
+    )
     return proposals[0] if proposals else None
 
 
 async def tune_rewrite(
-    toolbox: Toolbox, rewrite: Rewrite, max_trials: int, max_seconds: float
+    toolbox: Toolbox,
+    rewrite: Rewrite,
+    max_trials: int,
+    max_seconds: float,
+    on_progress: Callable[[str], None],
 ) -> Tuned:
     """Let the sandbox search the rewrite's tune values."""
-    return await toolbox.call(
-        "sandbox",
-        "tune_rewrite",
-        Tuned,
-        source=rewrite.source,
-        proposer=rewrite.proposer,
-        max_trials=max_trials,
-        max_seconds=max_seconds,
-    )
+    arguments = {
+        "source": rewrite.source,
+        "proposer": rewrite.proposer,
+        "max_trials": max_trials,
+        "max_seconds": max_seconds,
+    }
+    return await toolbox.call("sandbox", "tune_rewrite", Tuned, arguments, on_progress)

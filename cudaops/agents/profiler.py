@@ -11,6 +11,5 @@ async def profile(toolbox: Toolbox, incumbent: Rewrite | None) -> Diagnosis:
     """Profile the author's kernel, or the best rewrite so far, through the `profiler` server."""
     if incumbent is None:
         return await toolbox.call("profiler", "profile_kernel", Diagnosis)
-    return await toolbox.call(
-        "profiler", "profile_rewrite", Diagnosis, source=incumbent.source, tuned=incumbent.values()
-    )
+    arguments = {"source": incumbent.source, "tuned": incumbent.values()}
+    return await toolbox.call("profiler", "profile_rewrite", Diagnosis, arguments)

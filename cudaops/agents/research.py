@@ -20,9 +20,7 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
             "knowledge",
             "search_knowledge",
             SearchResult,
-            query=query,
-            limit=CITATIONS,
-            subtype=verdict.subtype,
+            {"query": query, "limit": CITATIONS, "subtype": verdict.subtype},
         )
     except ToolFailed as failure:
         return ResearchFindings(query=query, summary=verdict.relief, degraded=str(failure))

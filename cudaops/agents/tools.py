@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, TypeVar
@@ -52,10 +52,27 @@ class Toolbox:
     ) -> None:
         await self._stack.aclose()
 
-    async def call(self, server: str, tool: str, result: type[Result], **arguments: Any) -> Result:
-        """Call a tool and read its structured result. Raises ToolFailed where the tool refuses."""
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        result: type[Result],
+        arguments: Mapping[str, Any] | None = None,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> Result:
+        """Call a tool and read its structured result; what it says on the way goes to a listener.
+
+        Raises ToolFailed where the tool refuses.
+        """
+
+        async def listen(progress: float, total: float | None, message: str | None) -> None:
+            if on_progress is not None and message:
+                on_progress(message)
+
         try:
-            answer = await self._clients[server].call_tool(tool, arguments)
+            answer = await self._clients[server].call_tool(
+                tool, dict(arguments or {}), progress_handler=listen
+            )
         except ToolError as error:
             if str(error).startswith("Error calling tool"):
                 raise  # not a refusal: the server itself broke

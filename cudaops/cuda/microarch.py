@@ -60,7 +60,11 @@ _LUO = (
 )
 
 SM_80_TIMES = Microarchitecture(
-    shared_latency=29.0, l1_latency=38.0, l2_latency=262.0, dram_latency=466.0, source=f"A100 in {_LUO}"
+    shared_latency=29.0,
+    l1_latency=38.0,
+    l2_latency=262.0,
+    dram_latency=466.0,
+    source=f"A100 in {_LUO}",
 )
 SM_86_TIMES = Microarchitecture(
     shared_latency=30.0, l1_latency=43.0, l2_latency=273.0, dram_latency=542.0,

@@ -48,7 +48,9 @@ def modelled_metrics(m: Modelled) -> dict[str, Metric]:
     )
     for source, pairs in groups:
         for name, value in pairs:
-            known[name] = Metric(name=name, value=float(value), unit=METRICS[name].unit, source=source)
+            known[name] = Metric(
+                name=name, value=float(value), unit=METRICS[name].unit, source=source
+            )
     return known
 
 
@@ -166,7 +168,9 @@ def _global_memory(m: Modelled) -> list[tuple[str, float]]:
         result.append((c.GLOBAL_LD_HIT_RATE, 100.0 * hits / load_sectors))
         result.append((c.BYTES_PER_SECTOR_LD, m.total(_global_load, _useful_bytes) / load_sectors))
     if store_sectors:
-        result.append((c.BYTES_PER_SECTOR_ST, m.total(_global_store, _useful_bytes) / store_sectors))
+        result.append(
+            (c.BYTES_PER_SECTOR_ST, m.total(_global_store, _useful_bytes) / store_sectors)
+        )
     return result
 
 

@@ -57,7 +57,9 @@ class Costs:
         else:
             clock = (device.l2_clock_mhz or device.sm_clock_mhz) / device.sm_clock_mhz
             fabric = device.l2_read_bytes_per_clk * clock / active
-        dram = 1e3 * device.dram_bandwidth_gb_s * times.dram_efficiency / device.sm_clock_mhz / active
+        dram = (
+            1e3 * device.dram_bandwidth_gb_s * times.dram_efficiency / device.sm_clock_mhz / active
+        )
         missed = sum(_read_bytes(s) for s in work.sites) * work.grid_blocks
         written = sum(_written_bytes(s) for s in work.sites) * work.grid_blocks
         cold = 0.0 if work.traffic.resident else 1.0
@@ -67,8 +69,12 @@ class Costs:
             l2_cycles_per_byte=1.0 / min(times.l2_bytes_per_clk, fabric),
             dram_cycles_per_byte=1.0 / dram,
             store_cycles_per_byte=1.0 / min(times.store_bytes_per_clk, fabric),
-            dram_read_share=cold * min(work.traffic.dram_read_bytes / missed, 1.0) if missed else 0.0,
-            dram_write_share=cold * min(work.traffic.dram_write_bytes / written, 1.0) if written else 0.0,
+            dram_read_share=cold * min(work.traffic.dram_read_bytes / missed, 1.0)
+            if missed
+            else 0.0,
+            dram_write_share=cold * min(work.traffic.dram_write_bytes / written, 1.0)
+            if written
+            else 0.0,
             times=times,
         )
 
@@ -88,7 +94,9 @@ class Costs:
             l2 += missed * self.l2_cycles_per_byte
             dram += missed * self.dram_read_share * self.dram_cycles_per_byte
             all_hit_l1 *= site.l1_hit ** max(use.instructions, 1.0)
-            all_hit_l2 *= (1.0 - self.dram_read_share * (1.0 - site.l1_hit)) ** max(use.instructions, 1.0)
+            all_hit_l2 *= (1.0 - self.dram_read_share * (1.0 - site.l1_hit)) ** max(
+                use.instructions, 1.0
+            )
             latency = max(latency, self.times.l1_latency)
         if latency > self.times.shared_latency or l2:
             beyond = self.times.l2_latency * self.times.under_load
@@ -166,7 +174,7 @@ def program_of(
                     number = _append(programs, stretch, costs, share, number)
                 if phase.barrier:
                     for program in programs:
-                        program.append(Action("barrier", -1))
+                        program.append(Action("barrier"))
     return programs
 
 
@@ -178,7 +186,7 @@ def _append(
         taking_part = 1
     if not taking_part:
         return number
-    body: list[Action] = []
+    body: list[Action] = [Action("settle")] if stretch.settles else []
     for _ in range(max(round(stretch.repeats * share), 1)):
         body += _flatten(stretch.steps, costs, number)
         number += len(stretch.steps)
@@ -202,14 +210,15 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
         step = steps[index]
         if is_load:
             if step.follows:
-                actions.append(Action("join", -1))
-            actions.append(Action("load", number + index, costs.load(step.loads)))
+                actions.append(Action("work", tuple(number + n for n in range(index))))
+                actions.append(Action("join"))
+            actions.append(Action("load", (number + index,), costs.load(step.loads)))
             continue
         issue, path, l2, dram = costs.store(step.stores)
-        waits = number + index if step.loads else -1
+        waits = tuple(number + needed for needed in step.needs)
         actions.append(Action("work", waits, None, step.mix, step.chain, path, issue, l2, dram))
     if any(step.chain for step in steps):
-        actions.append(Action("join", -1))
+        actions.append(Action("join"))
     return actions
 
 

@@ -40,9 +40,10 @@ class Action(NamedTuple):
     """What a warp does next."""
 
     kind: str
-    """`load`, `work`, `join` (wait for the arithmetic issued so far) or `barrier`."""
-    step: int
-    """`load`: number its data is waited for by. `work`: number it waits for; -1: nothing."""
+    """`load`, `work`, `join` (wait for the arithmetic issued so far), `settle` (wait for every load
+    still out) or `barrier`."""
+    steps: tuple[int, ...] = ()
+    """`load`: the number its data is waited for by. `work`: the numbers it waits for."""
     load: Load | None = None
     mix: Mix = Mix()
     chain: float = 0.0
@@ -144,8 +145,16 @@ class _Sm:
             if wait > now:
                 heapq.heappush(queue, (wait, index))
                 continue
+            if action.kind == "settle":
+                warp.position += 1
+                heapq.heappush(queue, (now, index))
+                continue
             warp.position += 1
-            then = self._load(warp, action, now) if action.kind == "load" else self._work(warp, action, now)
+            then = (
+                self._load(warp, action, now)
+                if action.kind == "load"
+                else self._work(warp, action, now)
+            )
             heapq.heappush(queue, (then, index))
         self.usage.cycles = max(last, self.data_path, self.dram, self.l2)
         return self.usage
@@ -169,9 +178,15 @@ class _Sm:
         self.arrived[block] = []
 
     def _waits(self, warp: _Warp, action: Action, now: float) -> float:
-        if action.kind != "work" or action.step < 0 or action.step not in warp.ready:
+        """When the data this action reads is there; that wait is booked and not asked for again."""
+        if action.kind == "work":
+            wanted = [warp.ready.pop(s) for s in action.steps if s in warp.ready]
+        elif action.kind == "settle":
+            wanted = list(warp.ready.values())
+            warp.ready.clear()
+        else:
             return now
-        ready, shared, queued = warp.ready.pop(action.step)
+        ready, shared, queued = max(wanted, default=(now, False, 0.0))
         if ready <= now:
             return now
         ready += self.rates.first_use_penalty
@@ -196,7 +211,7 @@ class _Sm:
         issued = self._issue(warp, now, load.issue)
         queued = max(self.data_path - issued - DATA_PATH_QUEUE, 0.0)
         ready = self._through(issued, load.data_path, load.l2, load.dram) + load.latency
-        warp.ready[action.step] = (ready, load.shared, queued)
+        warp.ready[action.steps[0]] = (ready, load.shared, queued)
         return issued
 
     def _through(self, now: float, data_path: float, l2: float, dram: float) -> float:

@@ -148,12 +148,18 @@ def _long(work: KernelWork, costs: Costs, rates: Rates, slots: int) -> tuple[flo
             late = int(min(turns, max(2, min(6, EVENT_BUDGET // events))))
             early = max(late // 2, 1)
             runs = [
-                simulate(program_of(work, costs, [stage], {stage.first: n}, 1.0), slots, slots, rates)
+                simulate(
+                    program_of(work, costs, [stage], {stage.first: n}, 1.0), slots, slots, rates
+                )
                 for n in (early, late)
             ]
             usage = runs[1]
             slope = (runs[1].cycles - runs[0].cycles) / max(late - early, 1)
-            cycles = usage.cycles + (turns - late) * slope if late > early else usage.cycles * turns / late
+            cycles = (
+                usage.cycles + (turns - late) * slope
+                if late > early
+                else usage.cycles * turns / late
+            )
         total += cycles
         if cycles > longest:
             longest, heaviest = cycles, usage
@@ -198,7 +204,9 @@ def _report(
     top = max((p for p in busy if p != "lsu"), key=lambda p: busy[p])
     duration = max(kernel_us + KERNEL_GAP_US, SMALLEST_LAUNCH_US)
     latency_bound = busy[top] < BUSY_PCT
-    limiter = "launch" if kernel_us < SMALLEST_LAUNCH_US / 2 else "latency" if latency_bound else top
+    limiter = (
+        "launch" if kernel_us < SMALLEST_LAUNCH_US / 2 else "latency" if latency_bound else top
+    )
     issued = max(usage.issued, 1.0)
     rounds = math.ceil(blocks / slots)
     resident = slots * work.warps_per_block * min(mean_blocks / (rounds * slots), 1.0)

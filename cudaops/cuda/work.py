@@ -47,7 +47,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """Loads that go out together, and the work that waits for them."""
+    """Loads that go out together, and work that waits for them or for earlier ones."""
 
     loads: tuple[Use, ...] = ()
     mix: Mix = Mix()
@@ -59,6 +59,8 @@ class Step:
     """Registers a thread that hold the loaded data."""
     follows: bool = False
     """Whether an address of its loads comes out of an earlier step's data."""
+    needs: tuple[int, ...] = ()
+    """Steps of the same stretch, by position, whose data its work reads first; itself included."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Stretch:
     """Times a participating warp runs it in one phase."""
     warps: float = 1.0
     """Share of the block's warps that run it at all, 0-1."""
+    settles: bool = False
+    """Whether it begins with data that another stretch has loaded."""
 
 
 @dataclass(frozen=True)

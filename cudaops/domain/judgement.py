@@ -11,7 +11,8 @@ from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
 
 GateName = Literal[
     "hygiene", "compile", "checker", "correctness_captured", "correctness_perturbed",
-    "correctness_exact", "unchanged_inputs", "repeat", "physical_floor", "speedup", "nvcc_compile", "whole_program",
+    "correctness_exact", "unchanged_inputs", "repeat", "physical_floor", "speedup",
+    "nvcc_compile", "whole_program",
 ]  # fmt: skip
 
 
@@ -25,6 +26,11 @@ class Gate(Record):
     numbers: dict[str, float] = Field(default_factory=dict)
     """Every number the outcome rests on, thresholds included, units in the names."""
     seconds: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """Name, outcome and summary in one line."""
+        return f"{self.name} {'passed' if self.passed else 'FAILED'}: {self.summary}"
 
 
 class Comparison(Record):

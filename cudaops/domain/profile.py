@@ -7,7 +7,7 @@ from typing import Literal
 from cudaops.domain.base import Record, SourceLocation
 
 MetricSource = Literal["ncu", "cupti", "ptxas", "modelled", "launch"]
-"""`launch`: a fact of the launch itself (grid, block); `modelled`: counted or computed on the CPU."""
+"""`launch`: a fact of the launch itself (grid, block); `modelled`: counted or computed here."""
 
 
 class Metric(Record):
@@ -32,7 +32,7 @@ class HotLine(Record):
 
 
 class Profile(Record):
-    """What is known about one launch of one kernel on one device. A metric not listed is unknown."""
+    """What is known about one launch on one device. A metric not listed is unknown."""
 
     kernel: str
     device: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cudaops.agents.tools import Toolbox
-from cudaops.domain.run import RunOptions
+from cudaops.domain.run import AgentName, RunOptions
 from cudaops.graph.events import EventLog
 from cudaops.sandbox.workbench import Workbench
 
@@ -18,7 +19,11 @@ class Context:
     bench: Workbench
     toolbox: Toolbox
     events: EventLog
-    max_trials: int = 14
+    max_trials: int = 10
     """Configurations the tuner may try for one rewrite."""
-    max_tune_seconds: float = 25.0
+    max_tune_seconds: float = 30.0
     """Time the tuner may take for one rewrite."""
+
+    def announce(self, stage: str, agent: AgentName) -> Callable[[str], None]:
+        """Takes lines about what a stage is doing and makes progress events of them."""
+        return lambda line: self.events.emit(stage, agent, "progress", line)

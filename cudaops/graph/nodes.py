@@ -84,7 +84,11 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
     if not proposal.plan.tune:
         return _proposed(proposal, []), f"{proposal.title}, nothing to tune"
     tuned = await optimizer.tune_rewrite(
-        context.toolbox, proposal, context.max_trials, context.max_tune_seconds
+        context.toolbox,
+        proposal,
+        context.max_trials,
+        context.max_tune_seconds,
+        context.announce("optimizer", "optimizer"),
     )
     if tuned.best is None:
         failures = next(
@@ -112,20 +116,17 @@ async def test(state: State, context: Context) -> tuple[State, str]:
     bar = context.options.policy.min_speedup
     if incumbent:
         bar = max(bar, incumbent["judgement"]["speedup"] * IMPROVEMENT)
+    arguments = {
+        "source": rewrite.source,
+        "tuned": rewrite.values(),
+        "min_speedup": bar,
+        "proposer": rewrite.proposer,
+        "title": rewrite.title,
+        "why": rewrite.why,
+    }
     judged = await context.toolbox.call(
-        "sandbox",
-        "judge_rewrite",
-        Judged,
-        source=rewrite.source,
-        tuned=rewrite.values(),
-        min_speedup=bar,
-        proposer=rewrite.proposer,
-        title=rewrite.title,
-        why=rewrite.why,
+        "sandbox", "judge_rewrite", Judged, arguments, context.announce("sandbox", "sandbox")
     )
-    for gate in judged.judgement.gates:
-        mark = "passed" if gate.passed else "FAILED"
-        context.events.emit("sandbox", "sandbox", "progress", f"{gate.name} {mark}: {gate.summary}")
     update: State = {
         "evaluation": judged.evaluation.model_dump(mode="json"),
         "judgement": judged.judgement.model_dump(mode="json"),

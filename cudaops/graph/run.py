@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from cudaops.agents import profiler
 from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.graph.build import build_graph
@@ -25,6 +29,9 @@ from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
+
+THREAD = "run"
+"""LangGraph's name for the one run whose checkpoints a run folder holds."""
 
 
 def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunRecord:
@@ -102,9 +109,10 @@ def _intake(options: RunOptions, events: EventLog, settings: Settings) -> tuple[
     seconds = time.monotonic() - started
     workload = bench.workloads[0]
     launches = sum(w.launches for w in bench.workloads)
+    count = len(bench.workloads)
     found = (
-        f"{workload.callee} on grid {workload.grid} block {workload.block}, launched {launches} times, "
-        f"{len(bench.workloads)} workload{'s' if len(bench.workloads) > 1 else ''} captured"
+        f"{workload.callee} on grid {workload.grid} block {workload.block}, "
+        f"launched {launches} times, {count} workload{'s' if count > 1 else ''} captured"
     )
     events.emit("intake", "intake", "finished", found, {"seconds": round(seconds, 3)})
     for limit in bench.program.limits:
@@ -116,36 +124,30 @@ async def _run(
     options: RunOptions, bench: Workbench, events: EventLog, settings: Settings
 ) -> RunRecord:
     folder = Path(options.out)
-    intake = _read_intake(folder)
-    async with _open_context(options, bench, events, settings) as context:
-        async with AsyncSqliteSaver.from_conn_string(
-            str(folder / "state" / "checkpoints.sqlite")
-        ) as saver:
-            graph = build_graph(options.max_iterations, saver)
-            config = {
-                "configurable": {"thread_id": "run"},
-                "recursion_limit": 20 + 8 * options.max_iterations,
-            }
-            begun = await saver.aget_tuple(config) is not None  # type: ignore[arg-type]
-            first: State | None = None if begun else {"attempts": [], "notices": []}
-            await graph.ainvoke(first, config, context=context, durability="sync")  # type: ignore[call-overload]
-            state: State = (await graph.aget_state(config)).values  # type: ignore[arg-type,assignment]
+    intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
+    config: RunnableConfig = {
+        "configurable": {"thread_id": THREAD},
+        "recursion_limit": 20 + 8 * options.max_iterations,
+    }
+    checkpoints = str(folder / "state" / "checkpoints.sqlite")
+    async with (
+        build_toolbox(bench, settings) as toolbox,
+        AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
+    ):
+        context = Context(options=options, bench=bench, toolbox=toolbox, events=events)
+        graph = build_graph(options.max_iterations, saver)
+        begun = await saver.aget_tuple(config) is not None
+        first: State | None = None if begun else {"attempts": [], "notices": []}
+        # A checkpoint is on disk before the next stage starts: a kill costs one stage at most.
+        await graph.ainvoke(first, config, context=context, durability="sync")
+        state = cast(State, (await graph.aget_state(config)).values)
     return _finish(options, bench, state, intake["date"], float(intake["seconds"]))
 
 
-def _read_intake(folder: Path) -> dict[str, str]:
-    import json
-
-    loaded: dict[str, str] = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
-    return loaded
-
-
 async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> ProfileSummary:
-    from cudaops.agents.profiler import profile
-
     events.emit("profiler", "profiler", "started", "profiling the kernel")
     async with build_toolbox(bench, settings) as toolbox:
-        diagnosis = await profile(toolbox, None)
+        diagnosis = await profiler.profile(toolbox, None)
     events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary)
     return ProfileSummary(
         verdict=diagnosis.verdict.summary,
@@ -154,14 +156,6 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
         baseline=diagnosis.profile,
         verdict_detail=diagnosis.verdict,
     )
-
-
-@contextlib.asynccontextmanager
-async def _open_context(
-    options: RunOptions, bench: Workbench, events: EventLog, settings: Settings
-) -> AsyncIterator[Context]:
-    async with build_toolbox(bench, settings) as toolbox:
-        yield Context(options=options, bench=bench, toolbox=toolbox, events=events)
 
 
 def _finish(

@@ -63,7 +63,7 @@ def check_space(folder: Path, free_bytes: Callable[[Path], int]) -> None:
     free = free_bytes(existing)
     if free < MIN_FREE_BYTES:
         raise SandboxUnavailable(
-            f"only {free // 2**20} MB are free at {existing}, a run needs {MIN_FREE_BYTES // 2**20} MB",
+            f"only {free >> 20} MB are free at {existing}, a run needs {MIN_FREE_BYTES >> 20} MB",
             "free some space or name another folder with --out",
         )
 

@@ -30,11 +30,13 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     """
     rewrite = read_candidate(bench, candidate)
     events.emit("sandbox", "sandbox", "started", f"judging {candidate.name}")
-    evaluation = evaluate(bench, rewrite, bench.policy.min_speedup)
+    evaluation = evaluate(
+        bench,
+        rewrite,
+        bench.policy.min_speedup,
+        lambda gate: events.emit("sandbox", "sandbox", "progress", gate.line),
+    )
     judgement = judge(evaluation.gates, evaluation.comparisons, bench.policy)
-    for gate in judgement.gates:
-        mark = "passed" if gate.passed else "FAILED"
-        events.emit("sandbox", "sandbox", "progress", f"{gate.name} {mark}: {gate.summary}")
     events.emit("sandbox", "sandbox", "finished", f"{judgement.outcome}: {judgement.reason}")
     timed = evaluation.comparisons[0] if evaluation.comparisons else None
     attempt = Attempt(

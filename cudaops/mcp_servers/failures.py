@@ -1,4 +1,4 @@
-"""Our errors as text that a model can act on; what went wrong and, where there is one, the remedy."""
+"""Our errors as text that a model can act on: the problem and, where there is one, the remedy."""
 
 from __future__ import annotations
 

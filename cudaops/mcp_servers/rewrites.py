@@ -14,8 +14,9 @@ from cudaops.program.plans import make_rewrite
 SourceText = Annotated[
     str,
     Field(
-        description="CUDA device source. One `// @launch kernel grid=(..) block=(..) args=(..)` comment a "
-        "launch; optional `// @scratch`, `// @tune`, `// @requires`. No host code.",
+        description="CUDA device source, no host code. One comment for each launch: "
+        "`// @launch kernel grid=(..) block=(..) args=(..)`; also `// @scratch`, `// @tune`, "
+        "`// @requires`.",
         max_length=400_000,
     ),
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from fastmcp import FastMCP
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
 from cudaops.domain.base import Record, SourceLocation
@@ -16,6 +17,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
 from cudaops.mcp_servers.failures import tool_errors
+from cudaops.mcp_servers.progress import Say, progress
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Session
 from cudaops.recipes.registry import refusal, seeds
@@ -118,11 +120,12 @@ def _add_rewrite_tools(server: FastMCP, session: Session) -> None:
         max_trials: Annotated[int, Field(ge=1, le=200)] = 16,
         max_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0,
         proposer: str = "mcp:client",
+        context: Context = CurrentContext(),  # noqa: B008
     ) -> Tuned:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
         rewrite = read_rewrite(source, tuned={}, proposer=proposer)
         with tool_errors():
-            return _tune(session.bench, rewrite, max_trials, max_seconds)
+            return _tune(session.bench, rewrite, max_trials, max_seconds, progress(context))
 
     @server.tool
     def judge_rewrite(
@@ -134,19 +137,25 @@ def _add_rewrite_tools(server: FastMCP, session: Session) -> None:
         proposer: str = "mcp:client",
         title: str = "rewrite",
         why: str = "",
+        context: Context = CurrentContext(),  # noqa: B008
     ) -> Judged:
         """Compile, verify and time a rewrite through every gate, and decide."""
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
         with tool_errors():
-            return _judge(session.bench, rewrite, min_speedup)
+            return _judge(session.bench, rewrite, min_speedup, progress(context))
 
 
-def _judge(bench: Workbench, rewrite: Rewrite, min_speedup: float | None) -> Judged:
+def _judge(bench: Workbench, rewrite: Rewrite, min_speedup: float | None, say: Say) -> Judged:
     """The bar can be raised by a client, never lowered."""
     policy = bench.policy
     if min_speedup is not None:
         policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
-    evaluation = evaluate(bench, rewrite, policy.min_speedup)
+    evaluation = evaluate(
+        bench,
+        rewrite,
+        policy.min_speedup,
+        lambda gate: say(gate.line),
+    )
     return Judged(
         evaluation=evaluation,
         judgement=judge(evaluation.gates, evaluation.comparisons, policy),
@@ -170,7 +179,9 @@ def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
     )
 
 
-def _tune(bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: float) -> Tuned:
+def _tune(
+    bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: float, say: Say
+) -> Tuned:
     workload = bench.workloads[0]
 
     def trial(candidate: Rewrite) -> Trial:
@@ -179,6 +190,9 @@ def _tune(bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: floa
         except PlanError as error:
             return Trial(candidate.values(), None, f"launch plan: {error}")
         if isinstance(measured, Measurement):
+            values = ", ".join(f"{name}={value}" for name, value in candidate.values().items())
+            source = f" (modelled for {measured.device})" if measured.source == "modelled" else ""
+            say(f"tried {values}: {measured.median_us:.1f} us{source}")
             return Trial(candidate.values(), measured.median_us, None)
         assert isinstance(measured, Misbehaved | CompileFailed)
         return Trial(candidate.values(), None, measured.message)

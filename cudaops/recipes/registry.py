@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 from cudaops.domain.profile import Verdict
@@ -27,19 +25,24 @@ def propose(
     workloads: Sequence[Workload],
     verdict: Verdict | None,
     tried: Collection[str] = (),
+    *,
+    relieving_only: bool = False,
 ) -> tuple[Rewrite, ...]:
     """Rewrites not tried yet: those that relieve the verdict first, then in RECIPES' order.
 
-    `tried` holds ids of Rewrites, tuned or not, or `source_key`s; either keeps all tunings out.
+    Args:
+        tried: `Rewrite.source_id`s; every tuning of such a rewrite is kept out.
+        relieving_only: Leave out recipes that are no remedy for the verdict.
     """
     subtype = verdict.subtype if verdict else ""
     ordered = sorted(RECIPES, key=lambda recipe: subtype not in recipe.relieves)
-    found = (
+    return tuple(
         rewrite
         for recipe in ordered
+        if not relieving_only or subtype in recipe.relieves
         for rewrite in recipe.propose(program, kernel, workloads, verdict)
+        if rewrite.source_id not in tried
     )
-    return tuple(rewrite for rewrite in found if not _was_tried(rewrite, tried))
 
 
 def seeds(rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
@@ -69,25 +72,6 @@ def refusal(rewrite: Rewrite, kernel: Kernel, workloads: Sequence[Workload]) -> 
     return unmet or None
 
 
-def source_key(rewrite: Rewrite) -> str:
-    """12 hex digits over the source alone: the same for all tunings of one rewrite."""
-    return hashlib.sha256(rewrite.source.encode()).hexdigest()[:12]
-
-
 def _recipe_of(rewrite: Rewrite) -> Recipe | None:
     name = rewrite.proposer.removeprefix("recipe:")
     return next((recipe for recipe in RECIPES if recipe.name == name), None)
-
-
-def _was_tried(rewrite: Rewrite, tried: Collection[str]) -> bool:
-    """Whether any tuning of it was; the tunings of a recipe are few enough to list."""
-    known = frozenset(tried)
-    if not known:
-        return False
-    if source_key(rewrite) in known:
-        return True
-    names = [t.name for t in rewrite.plan.tune]
-    tunings = itertools.product(*(t.values for t in rewrite.plan.tune))
-    return any(
-        rewrite.tuned_with(dict(zip(names, values, strict=True))).id in known for values in tunings
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
@@ -14,49 +14,85 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.verification.verifier import Subject, Verification, Verifier
+from cudaops.sandbox.verification.verifier import Subject, Verifier
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
+
+OnGate = Callable[[Gate], None]
+"""Hears of every gate as soon as it is decided."""
 
 FLOOR_TOLERANCE = 0.95
 """A time may undercut the physical floor by this factor before it is called impossible: boost
 clocks exceed the published ones by a few percent."""
 
 
-def evaluate(bench: Workbench, rewrite: Rewrite, min_speedup: float) -> Evaluation:
+class _Gates:
+    """The gates so far; each is announced as soon as it is decided."""
+
+    def __init__(self, on_gate: OnGate) -> None:
+        self.all: list[Gate] = []
+        self._on_gate = on_gate
+
+    def add(self, *gates: Gate) -> bool:
+        """Keep them. True while every gate has passed."""
+        for gate in gates:
+            self.all.append(gate)
+            self._on_gate(gate)
+        return self.all[-1].passed
+
+
+def evaluate(
+    bench: Workbench, rewrite: Rewrite, min_speedup: float, on_gate: OnGate = lambda gate: None
+) -> Evaluation:
     """Run the gates, cheapest first. Never decides: that is `judge`.
 
     What fails a gate, or does not reach `min_speedup`, is not taken through the dearer ones.
     """
-    gates: list[Gate] = [_hygiene(rewrite)]
-    if not gates[-1].passed:
-        return Evaluation(rewrite=rewrite, gates=tuple(gates))
+    gates = _Gates(on_gate)
+    if not gates.add(_hygiene(rewrite)):
+        return Evaluation(rewrite=rewrite, gates=tuple(gates.all))
     started = time.monotonic()
     compiled = _compile_all(bench, rewrite)
     if isinstance(compiled, CompileFailed):
-        gates.append(_timed("compile", False, compiled.placed, started))
-        return Evaluation(rewrite=rewrite, gates=tuple(gates), failure=compiled)
-    gates.append(_timed("compile", True, f"{compiled[0].compiler}", started))
+        gates.add(_timed("compile", False, compiled.placed, started))
+        return Evaluation(rewrite=rewrite, gates=tuple(gates.all), failure=compiled)
+    gates.add(_timed("compile", True, compiled[0].compiler, started))
     comparisons = bench.compare(rewrite)
     if isinstance(comparisons, Misbehaved | CompileFailed):
-        gates.append(_timed("checker", False, comparisons.placed, started))
-        return Evaluation(rewrite=rewrite, gates=tuple(gates), failure=comparisons)
+        gates.add(_timed("checker", False, comparisons.placed, started))
+        return Evaluation(rewrite=rewrite, gates=tuple(gates.all), failure=comparisons)
     misbehaved = None
     if weighted_speedup(comparisons) >= min_speedup:
-        verification = _verify(bench, rewrite, compiled)
-        gates += verification.gates
-        misbehaved = verification.misbehaved
-        if gates[-1].passed:
-            gates.append(_physical_floor(bench, comparisons))
-        if gates[-1].passed:
-            gates += whole_program_gates(bench, rewrite)
+        misbehaved = _dear_gates(bench, rewrite, compiled, comparisons, gates)
     return Evaluation(
         rewrite=rewrite,
-        gates=tuple(gates),
+        gates=tuple(gates.all),
         comparisons=comparisons,
         failure=misbehaved,
         profile=comparisons[0].candidate.profile,
     )
+
+
+def _dear_gates(
+    bench: Workbench,
+    rewrite: Rewrite,
+    compiled: Sequence[Compiled],
+    comparisons: Sequence[Comparison],
+    gates: _Gates,
+) -> Misbehaved | None:
+    """Correctness, the physical floor and the whole program; what the candidate did wrong."""
+    folder = bench.folder / "work" / f"verify-{rewrite.id}"
+    subjects = [
+        Subject(one, bench.plan(workload, rewrite), bench.oracle(workload))
+        for workload, one in zip(bench.workloads, compiled, strict=True)
+    ]
+    verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
+    passed = all(gates.add(gate) for gate in verifier.gates(subjects))
+    bench.discard(folder.name)
+    if passed and gates.add(_physical_floor(bench, comparisons)):
+        for gate in whole_program_gates(bench, rewrite):
+            gates.add(gate)
+    return verifier.misbehaved
 
 
 def _hygiene(rewrite: Rewrite) -> Gate:
@@ -89,17 +125,6 @@ def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | C
     return tuple(compiled)
 
 
-def _verify(bench: Workbench, rewrite: Rewrite, compiled: Sequence[Compiled]) -> Verification:
-    folder = bench.folder / "work" / f"verify-{rewrite.id}"
-    subjects = [
-        Subject(one, bench.plan(workload, rewrite), bench.oracle(workload))
-        for workload, one in zip(bench.workloads, compiled, strict=True)
-    ]
-    verification = Verifier(bench.executor, bench.policy, folder, bench.timeout_s).verify(subjects)
-    bench.discard(folder.name)
-    return verification
-
-
 def _physical_floor(bench: Workbench, comparisons: Sequence[Comparison]) -> Gate:
     """Nothing runs faster than its flops over the peak, or its bytes over the bandwidth.
 
@@ -123,6 +148,8 @@ def _physical_floor(bench: Workbench, comparisons: Sequence[Comparison]) -> Gate
     taken = comparison.candidate.median_us
     passed = taken >= floor_us * FLOOR_TOLERANCE
     text = f"{taken:.1f} us against a floor of {floor_us:.1f} us"
+    if comparison.candidate.source == "modelled":
+        text += f" (modelled for {comparison.candidate.device})"
     gate = _timed("physical_floor", passed, text, started)
     return gate.model_copy(update={"numbers": {"candidate_us": taken, "floor_us": floor_us}})
 

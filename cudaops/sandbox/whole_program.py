@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from cudaops.domain.execution import ProgramRan
@@ -18,13 +19,14 @@ NVCC_TIMEOUT_S = 180.0
 """A small program takes 0.7-1.1 s, one with thrust or cub up to 8 s on 2 slow cores."""
 
 
-def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> tuple[Gate, ...]:
-    """`whole_program` always, `nvcc_compile` where nvcc is there (absent from the record if not)."""
+def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
+    """`whole_program` always, `nvcc_compile` where nvcc is there (else there is no such gate)."""
     spliced = bench.spliced(rewrite)
-    gates = [_run_gate(bench, spliced)]
-    if gates[0].passed and find_nvcc() is not None:
-        gates.append(nvcc_gate(bench, spliced))
-    return tuple(gates)
+    ran = _run_gate(bench, spliced)
+    yield ran
+    nvcc = find_nvcc()
+    if ran.passed and nvcc is not None:
+        yield _nvcc_gate(bench, spliced, nvcc)
 
 
 def _run_gate(bench: Workbench, spliced: Program) -> Gate:
@@ -32,9 +34,10 @@ def _run_gate(bench: Workbench, spliced: Program) -> Gate:
     ran = bench.executor.run_program(spliced, bench.argv, bench.timeout_s)
     seconds = time.monotonic() - started
     if not isinstance(ran, ProgramRan):
-        return Gate(name="whole_program", passed=False, summary=ran.message, seconds=seconds)
-    if ran.exit_code != bench.captured.exit_code:
-        text = f"exits with {ran.exit_code} where the author's program exits with {bench.captured.exit_code}"
+        return Gate(name="whole_program", passed=False, summary=ran.placed, seconds=seconds)
+    wanted = bench.captured.exit_code
+    if ran.exit_code != wanted:
+        text = f"exits with {ran.exit_code} where the author's program exits with {wanted}"
         return Gate(name="whole_program", passed=False, summary=text, seconds=seconds)
     printed = compare_printed(bench.captured.stdout, ran.stdout, bench.policy.rtol_program)
     return Gate(
@@ -59,24 +62,18 @@ def write_program(program: Program, folder: Path) -> Path:
     return folder / program.main_path
 
 
-def nvcc_gate(bench: Workbench, spliced: Program) -> Gate:
-    """Compile the spliced program as its user will. Call only where `find_nvcc()` finds one."""
+def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
+    """Compile the spliced program as its user will."""
     started = time.monotonic()
-    nvcc = find_nvcc()
-    assert nvcc is not None
     folder = bench.folder / "work" / "nvcc"
     main = write_program(spliced, folder)
     command = nvcc_command(nvcc, main, folder / "program", bench.sm_arch)
     done = run_bounded(command, cwd=folder, timeout_s=NVCC_TIMEOUT_S)
     bench.discard("nvcc")
     passed = done.exit_code == 0
-    shown = f"nvcc -O3 -arch={bench.sm_arch}"
-    errors = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
-    summary = (
-        shown
-        if passed
-        else f"{shown} refuses it: {errors[0] if errors else f'exit code {done.exit_code}'}"
-    )
-    return Gate(
-        name="nvcc_compile", passed=passed, summary=summary, seconds=time.monotonic() - started
-    )
+    summary = f"nvcc -O3 -arch={bench.sm_arch}"
+    if not passed:
+        errors = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
+        summary += f" refuses it: {errors[0] if errors else f'exit code {done.exit_code}'}"
+    seconds = time.monotonic() - started
+    return Gate(name="nvcc_compile", passed=passed, summary=summary, seconds=seconds)

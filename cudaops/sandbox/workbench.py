@@ -1,4 +1,4 @@
-"""Workbench: one program's kernel, its captured workloads and its oracle, ready to judge rewrites."""
+"""Workbench: one program's kernel with its workloads and oracle, ready to judge rewrites."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Workbench:
         return self.captured.workloads[0].callee
 
     def spliced(self, rewrite: Rewrite) -> Program:
-        """The author's program with the rewrite in it. Raises InputError where it cannot be put in."""
+        """The author's program with the rewrite in it. Raises InputError where it cannot be."""
         return splice(self.program, self.kernel.name, rewrite, self.callee)
 
     def save(self) -> None:

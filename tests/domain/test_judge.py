@@ -121,7 +121,8 @@ def test_the_lower_end_of_the_interval_decides_not_the_middle() -> None:
     baseline = [100.0] * 12
     candidate = [100.0 / (1.25 * generator.choice([0.7, 1.0, 1.4])) for _ in baseline]
     judgement = judge(PASSED, [comparison(baseline, candidate)], POLICY)
-    assert judgement.speedup is not None and judgement.speedup_low is not None
+    assert judgement.speedup is not None
+    assert judgement.speedup_low is not None
     assert judgement.speedup_low < 1.2
     assert judgement.outcome == "rejected"
 

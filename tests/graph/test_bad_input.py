@@ -73,7 +73,8 @@ def test_a_syntax_error_comes_with_the_compilers_line(tmp_path: Path) -> None:
 def test_a_kernel_that_never_ends_is_stopped(tmp_path: Path) -> None:
     done = cudaops("run", PROGRAMS / "never_ends.cu", "--timeout", "3", cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert "3 s" in last_line(done) and "--timeout" in last_line(done)
+    assert "3 s" in last_line(done)
+    assert "--timeout" in last_line(done)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,5 +110,6 @@ def test_no_compiler_is_exit_3_with_the_command_that_installs_it(tmp_path: Path)
     empty.mkdir()
     done = cudaops("run", PROGRAMS / "vector_add.cu", cwd=tmp_path, PATH=str(empty))
     assert done.returncode == 3, done.stderr
-    assert "g++" in done.stderr and "install" in done.stderr
+    assert "g++" in done.stderr
+    assert "install" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["bin"]

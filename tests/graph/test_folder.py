@@ -27,7 +27,8 @@ def test_runs_of_others_stay(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "kernel" / "now"
     with pytest.raises(InputError), _new_folder(folder):
         raise InputError("no kernel")
-    assert other.is_dir() and not folder.exists()
+    assert other.is_dir()
+    assert not folder.exists()
 
 
 def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path) -> None:

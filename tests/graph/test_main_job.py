@@ -35,10 +35,14 @@ def test_a_program_of_another_shape_is_optimised(gemm: tuple[RunRecord, Path]) -
     record, _ = gemm
     assert record.outcome == "provisional", record.reason
     assert record.time_source == "modelled"
-    assert record.verify.compile_ok and record.verify.correctness == "match"
-    assert record.verify.speedup is not None and record.verify.speedup >= 1.2
-    assert record.profile is not None and record.profile.metrics_parsed >= 40
-    assert record.research is not None and record.research.citations, record.notices
+    assert record.verify.compile_ok
+    assert record.verify.correctness == "match"
+    assert record.verify.speedup is not None
+    assert record.verify.speedup >= 1.2
+    assert record.profile is not None
+    assert record.profile.metrics_parsed >= 40
+    assert record.research is not None
+    assert record.research.citations, record.notices
 
 
 @pytest.mark.slow
@@ -109,8 +113,10 @@ def test_other_kernels_that_recipes_know(tmp_path: Path, name: str, argv: tuple[
 def test_a_kernel_no_recipe_knows_says_how_far_it_is_from_the_roofline(tmp_path: Path) -> None:
     record = run(PROGRAMS / "stencil.cu", tmp_path / "run")
     assert record.outcome == "nothing_found"
-    assert record.best is None and not (tmp_path / "run" / "best.cu").exists()
-    assert record.profile is not None and record.profile.verdict_detail.roofline is not None
+    assert record.best is None
+    assert not (tmp_path / "run" / "best.cu").exists()
+    assert record.profile is not None
+    assert record.profile.verdict_detail.roofline is not None
     assert "roofline" in (tmp_path / "run" / "report.md").read_text().lower()
 
 
@@ -120,7 +126,8 @@ def test_failed_attempts_are_kept_and_not_repeated(tmp_path: Path) -> None:
     record = run(PROGRAMS / "transpose.cu", tmp_path / "run", min_speedup=1000.0)
     assert record.outcome == "nothing_found"
     sources = [a.source_id for a in record.attempts]
-    assert sources and len(sources) == len(set(sources))
+    assert sources
+    assert len(sources) == len(set(sources))
     assert all(a.judgement.outcome == "rejected" and a.lesson for a in record.attempts)
 
 

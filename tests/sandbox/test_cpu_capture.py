@@ -19,9 +19,9 @@ from cudaops.sandbox.executors.cpu_symbols import callee_of
 from tests.sandbox.conformance import Case, array, before, captured_case, program, ran
 
 
-@pytest.fixture(scope="session")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
-    return CpuExecutor("A10", tmp_path_factory.mktemp("kernels"), workers=2)
+@pytest.fixture
+def executor(cpu_executor: CpuExecutor) -> CpuExecutor:
+    return cpu_executor
 
 
 def capture(

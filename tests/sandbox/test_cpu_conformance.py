@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.sandbox.conformance import ConformanceSuite
 
 
-@pytest.fixture(scope="session")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
-    cache: Path = tmp_path_factory.mktemp("kernels")
-    return CpuExecutor("A10", cache, workers=2)
+@pytest.fixture
+def executor(cpu_executor: CpuExecutor) -> CpuExecutor:
+    return cpu_executor
 
 
 class TestCpu(ConformanceSuite):

@@ -14,9 +14,9 @@ from cudaops.sandbox.executors.cpu_build import Built, build_program, build_unit
 DATA = Path(__file__).parents[1] / "data" / "cpu"
 
 
-@pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
-    return CpuExecutor("A10", tmp_path_factory.mktemp("kernels"), workers=2)
+@pytest.fixture
+def executor(cpu_executor: CpuExecutor) -> CpuExecutor:
+    return cpu_executor
 
 
 def test_the_runtime_api(executor: CpuExecutor) -> None:

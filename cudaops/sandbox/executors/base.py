@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
+from pydantic import Field
+
 from cudaops.domain.base import Record
 from cudaops.domain.execution import (
     CaptureOutcome,
@@ -37,7 +39,7 @@ class InputSet(Record):
     contents: dict[int, str]
     """Allocation index to the absolute path of a file of exactly its size (twice for f32 and four
     times for f16/bf16 under `widened`, where contents are doubles)."""
-    poison: dict[int, int] = {}
+    poison: dict[int, int] = Field(default_factory=dict)
     """Allocation index to the byte (0-255) that fills it instead; wins over `contents`."""
     scratch_poison: int = 0xA5
     """Byte that fills every scratch buffer."""
@@ -55,7 +57,12 @@ class Executor(Protocol):
         """Raise PrerequisiteError with a remedy where this executor cannot work here."""
 
     def capture(
-        self, program: Program, kernel: str | None, argv: tuple[str, ...], folder: Path, timeout_s: float
+        self,
+        program: Program,
+        kernel: str | None,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
     ) -> CaptureOutcome:
         """Run the whole program once and record the target's launches under `folder`.
 
@@ -63,7 +70,9 @@ class Executor(Protocol):
         Raises InputError where `kernel` is not launched or the program launches nothing.
         """
 
-    def run_program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramOutcome:
+    def run_program(
+        self, program: Program, argv: tuple[str, ...], timeout_s: float
+    ) -> ProgramOutcome:
         """Run the whole program as its author would, for its outputs."""
 
     def compile(self, unit: Unit) -> Compiled | CompileFailed:
@@ -94,7 +103,12 @@ class Executor(Protocol):
         """Time of the plan on the workload's captured inputs, all launches of the plan together."""
 
     def profile(
-        self, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *, timeout_s: float = 120.0
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """Metrics of the plan's dominant launch on the workload's captured inputs."""
 

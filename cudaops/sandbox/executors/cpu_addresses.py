@@ -40,7 +40,9 @@ def address_only(function: Function) -> set[str]:
 
 def _is_integer(function: Function, name: str) -> bool:
     kind = function.type_of(name)
-    return bool(_INTEGER.search(kind)) or bytes_of(kind) in (4, 8) and kind not in ("float", "double")
+    return (
+        bool(_INTEGER.search(kind)) or bytes_of(kind) in (4, 8) and kind not in ("float", "double")
+    )
 
 
 def _role(s: Statement, name: str) -> str:
@@ -53,7 +55,9 @@ def _role(s: Statement, name: str) -> str:
     return "value"
 
 
-def reduced_addresses(ops: list[Op], function: Function, body: set[int], only_address: set[str]) -> None:
+def reduced_addresses(
+    ops: list[Op], function: Function, body: set[int], only_address: set[str]
+) -> None:
     """Take affine address arithmetic out of a loop's block; nvcc keeps a running pointer instead.
 
     What is left is one addition an access whose step is not a constant. Changes `ops` in place.

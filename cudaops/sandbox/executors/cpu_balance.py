@@ -30,7 +30,9 @@ def balanced(phases: Sequence[Phase], sites: Sequence[Site], warps: int) -> list
         for site, done in zip(sites, used, strict=True)
     ]
     scaled = [_scaled(phase, lambda use: use.instructions * factors[use.site]) for phase in phases]
-    missing = [i for i, done in enumerate(used) if done == 0 and sites[i].instructions_per_block > 0]
+    missing = [
+        i for i, done in enumerate(used) if done == 0 and sites[i].instructions_per_block > 0
+    ]
     return _with_missing(scaled, sites, missing, warps)
 
 
@@ -60,7 +62,7 @@ def _with_missing(
         each = sites[index].instructions_per_block / warps / phase.times
         bundle = min(each, LOADS_A_STEP)
         use = (Use(index, bundle),)
-        step = Step(stores=use) if sites[index].write else Step(loads=use)
+        step = Step(stores=use) if sites[index].write else Step(loads=use, needs=(0,))
         added.append(Stretch((step,), each / bundle))
     phases[heaviest] = replace(phase, stretches=(*phase.stretches, *added))
     return phases

@@ -63,8 +63,12 @@ def sample(
         with tempfile.TemporaryDirectory(dir=executor.cache, prefix="sample.") as name:
             folder = Path(name)
             with ThreadPoolExecutor(max_workers=2) as pool:
-                traced = pool.submit(_traced, executor, unit, workload, plan, blocks, folder / "t", timeout_s)
-                counted = pool.submit(_counted, executor, unit, workload, plan, blocks, folder / "c", timeout_s)
+                traced = pool.submit(
+                    _traced, executor, unit, workload, plan, blocks, folder / "t", timeout_s
+                )
+                counted = pool.submit(
+                    _counted, executor, unit, workload, plan, blocks, folder / "c", timeout_s
+                )
                 trace, functions = traced.result(), counted.result()
     except OSError as problem:
         raise_for_space(problem, f"sampling in {executor.cache}")
@@ -102,7 +106,9 @@ def _counted(
         return ran
     found = next(counters.rglob("*.gcda"), None)
     if found is None:
-        raise SandboxUnavailable("the counted build wrote no counters", "check that gcov's library is whole")
+        raise SandboxUnavailable(
+            "the counted build wrote no counters", "check that gcov's library is whole"
+        )
     text = _dump(executor, unit, Path(built.folder), found, folder / "il")
     return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
 
@@ -122,11 +128,22 @@ def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path, work
     shutil.copy(counters, work / f"{_BASE}.gcda")
     header = precompiled_header(executor.cache, "plain", unit_source(unit).includes)
     prelude = [str(header)] if header else ["cudaops/cuda.h", "cudaops/entry.h"]
-    extra = [*MODEL_FLAGS, "-fbranch-probabilities", "-fdump-tree-optimized-lineno", "-S", "-dumpbase", _BASE]
+    extra = [
+        *MODEL_FLAGS,
+        "-fbranch-probabilities",
+        "-fdump-tree-optimized-lineno",
+        "-S",
+        "-dumpbase",
+        _BASE,
+    ]
     extra += [f"-ffile-prefix-map={work}=.", *(word for p in prelude for word in ("-include", p))]
-    done = run_bounded(compile_command("plain", MAIN, "/dev/null", extra), cwd=work, timeout_s=COMPILE_TIMEOUT_S)
+    done = run_bounded(
+        compile_command("plain", MAIN, "/dev/null", extra), cwd=work, timeout_s=COMPILE_TIMEOUT_S
+    )
     dumps = sorted(work.glob(f"{_BASE}.*.optimized"))
     if done.exit_code != 0 or not dumps:
         first = (done.stderr.strip() or "no message").splitlines()[0]
-        raise SandboxUnavailable(f"g++ wrote no IL for the time model: {first}", "use g++ 11 or newer")
+        raise SandboxUnavailable(
+            f"g++ wrote no IL for the time model: {first}", "use g++ 11 or newer"
+        )
     return dumps[0].read_text("utf-8", errors="replace")

@@ -73,7 +73,9 @@ def nodes_of(function: Function, ops: dict[int, list[Op]]) -> list[Node]:
         last[block.number] = node.index
     for block in function.blocks.values():
         if block.count:
-            nodes[last[block.number]].successors += [first[s] for s in block.successors if s in first]
+            nodes[last[block.number]].successors += [
+                first[s] for s in block.successors if s in first
+            ]
     for node in nodes:
         for successor in node.successors:
             nodes[successor].predecessors.append(node.index)
@@ -88,7 +90,9 @@ def runs_of(nodes: list[Node]) -> list[Run]:
     """Straight runs in the order a thread meets them."""
     phases = _next_barrier(nodes)
     runs: list[Run] = []
-    for index in _reverse_postorder([n.index for n in nodes], {n.index: n.successors for n in nodes}):
+    for index in _reverse_postorder(
+        [n.index for n in nodes], {n.index: n.successors for n in nodes}
+    ):
         node = nodes[index]
         current = runs[-1] if runs else None
         if current and current.phase == phases[index] and _continues(current, node):
@@ -176,7 +180,9 @@ def _natural_loops(items: list[int], edges: dict[int, list[int]]) -> dict[int, s
     return bodies
 
 
-def _dominators(order: list[int], position: dict[int, int], before: dict[int, list[int]]) -> dict[int, int]:
+def _dominators(
+    order: list[int], position: dict[int, int], before: dict[int, list[int]]
+) -> dict[int, int]:
     idom = {order[0]: order[0]} if order else {}
     changed = True
     while changed:

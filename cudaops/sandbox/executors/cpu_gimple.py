@@ -19,7 +19,9 @@ _BLOCK = re.compile(r"^  <bb (\d+)> \[(?:count: |local count: )?(\d+)?")
 _EDGE = re.compile(r"goto <bb (\d+)>;")
 _CASE = re.compile(r"<L\d+>|<bb (\d+)>")
 _SSA = re.compile(r"[A-Za-z_$][\w$.]*_\d+(?:\(D\))?|(?<![\w$])_\d+(?:\(D\))?")
-_DECLARATION = re.compile(r"^  (?:static )?([A-Za-z_][\w :<>,*&()]*?[ *&])([\w$.]+)((?:\[\d*\])*);$")
+_DECLARATION = re.compile(
+    r"^  (?:static )?([A-Za-z_][\w :<>,*&()]*?[ *&])([\w$.]+)((?:\[\d*\])*);$"
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,12 @@ def _fill(function: Function, lines: list[str]) -> None:
             _declaration(function, line)
             continue
         stripped = line.strip()
-        if not stripped or stripped == "}" or stripped.startswith(("<L", ";;")) or "# DEBUG" in stripped:
+        if (
+            not stripped
+            or stripped == "}"
+            or stripped.startswith(("<L", ";;"))
+            or "# DEBUG" in stripped
+        ):
             continue
         if stripped.startswith("# "):
             _phi(block, stripped)
@@ -145,7 +152,9 @@ def _fill(function: Function, lines: list[str]) -> None:
 
 
 def _complete(text: str) -> bool:
-    return text.endswith((";", "]", "else", ">")) or bool(re.search(r"^(?:\[\S+\] )?if \(.*\)$", text))
+    return text.endswith((";", "]", "else", ">")) or bool(
+        re.search(r"^(?:\[\S+\] )?if \(.*\)$", text)
+    )
 
 
 def _ends(text: str) -> bool:
@@ -201,8 +210,13 @@ def _statement(block: Block, text: str) -> None:
         return
     bare = bare.rstrip(";")
     target, equals, value = bare.partition(" = ")
-    if not equals or bare.startswith(("if (", "switch (")) or "(" in target.split("[")[0] and not (
-        target.startswith(("MEM", "*", "VIEW_CONVERT", "BIT_FIELD", "REALPART", "IMAGPART"))
+    if (
+        not equals
+        or bare.startswith(("if (", "switch ("))
+        or "(" in target.split("[")[0]
+        and not (
+            target.startswith(("MEM", "*", "VIEW_CONVERT", "BIT_FIELD", "REALPART", "IMAGPART"))
+        )
     ):
         block.statements.append(Statement(bare, place, None, bare))
         return

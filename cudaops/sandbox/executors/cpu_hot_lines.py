@@ -29,7 +29,9 @@ def hot_lines(look: Look) -> tuple[HotLine, ...]:
         if place is None or share < 1.0:
             continue
         result.append(
-            HotLine(location=place, text=_text(look, place), share_pct=share, note=_note(look, line))
+            HotLine(
+                location=place, text=_text(look, place), share_pct=share, note=_note(look, line)
+            )
         )
     return tuple(result)
 
@@ -64,9 +66,13 @@ def _memory_cost(m: Modelled, index: int, site: Site, limiter: str) -> float:
 
 
 def _pipe_cost(mix: Mix, limiter: str) -> float:
-    return {"fp32": mix.fp32, "fp64": mix.fp64, "alu": mix.alu, "sfu": mix.sfu, "convert": mix.convert}.get(
-        limiter, mix.issued
-    )
+    return {
+        "fp32": mix.fp32,
+        "fp64": mix.fp64,
+        "alu": mix.alu,
+        "sfu": mix.sfu,
+        "convert": mix.convert,
+    }.get(limiter, mix.issued)
 
 
 def _place(look: Look, line: Line) -> SourceLocation | None:

@@ -28,8 +28,12 @@ BARRIERS = ("__syncthreads", "__syncthreads_count", "__syncthreads_and", "__sync
 _REFERENCE = re.compile(r"^(\*|MEM\b|VIEW_CONVERT_EXPR|BIT_FIELD_REF|REALPART_EXPR|IMAGPART_EXPR)")
 _VARIABLE = re.compile(r"^[A-Za-z_$][\w$]*(?:\.\w+|\[.*\])*$")
 _CALL = re.compile(r"^([.\w:~][\w:.<>, ~*&]*?) \((.*)\)$")
-_BINARY = re.compile(r"^(&?\S.*?) ([-+*/%&|^]|<<|>>|w\*|h\*|==|!=|<=?|>=?|un\w\w|ltgt|\w*ordered) (\S+)$")
-_MEM_TYPE = re.compile(r"^MEM <(?:const |volatile )*(.+?)> \[|^MEM\[\((?:const |volatile )*(.+?) [*&]+(?:\s*\{ref-all\})?\)")
+_BINARY = re.compile(
+    r"^(&?\S.*?) ([-+*/%&|^]|<<|>>|w\*|h\*|==|!=|<=?|>=?|un\w\w|ltgt|\w*ordered) (\S+)$"
+)
+_MEM_TYPE = re.compile(
+    r"^MEM <(?:const |volatile )*(.+?)> \[|^MEM\[\((?:const |volatile )*(.+?) [*&]+(?:\s*\{ref-all\})?\)"
+)
 _CONSTANT = re.compile(r"^[-+]?(?:\d|\.\d|0x|Inf|Nan|\{|&\")")
 _COMPARES = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
@@ -40,7 +44,9 @@ _SCALAR_BYTES = {
     "long long int": 8, "long long unsigned int": 8, "double": 8, "__int128": 16,
     "__int128 unsigned": 16, "sizetype": 8,
 }  # fmt: skip
-_VECTOR = re.compile(r"^(?:struct )?(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])$")
+_VECTOR = re.compile(
+    r"^(?:struct )?(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])$"
+)
 _VECTOR_ELEMENT = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4}
 
 
@@ -94,8 +100,10 @@ def is_reference(value: str) -> bool:
     """Whether the text names memory or a variable rather than a value."""
     if _REFERENCE.match(value):
         return True
-    return bool(_VARIABLE.match(value)) and not ssa_names(value)[:1] == [value] and not (
-        _CONSTANT.match(value) or value in ("true", "false")
+    return (
+        bool(_VARIABLE.match(value))
+        and not ssa_names(value)[:1] == [value]
+        and not (_CONSTANT.match(value) or value in ("true", "false"))
     )
 
 
@@ -213,7 +221,9 @@ class Translator:
         self, place: Place | None, size: int, *, write: bool, atomic: bool, reference: str
     ) -> int | None:
         file, line = (PurePosixPath(place[0]).name, place[1]) if place else ("", 0)
-        return self._find(SiteKey(file, line, size, write, atomic, "shared" if reference else "any"))
+        return self._find(
+            SiteKey(file, line, size, write, atomic, "shared" if reference else "any")
+        )
 
     def _reference_bytes(self, reference: str) -> int:
         typed = _MEM_TYPE.match(reference)
@@ -221,7 +231,11 @@ class Translator:
             return bytes_of(typed.group(1) or typed.group(2))
         if reference.startswith("*"):
             pointer = self._function.type_of(reference[1:])
-            return bytes_of(pointer.rpartition("*")[0]) if pointer.rstrip("restrict ").endswith("*") else 0
+            return (
+                bytes_of(pointer.rpartition("*")[0])
+                if pointer.rstrip("restrict ").endswith("*")
+                else 0
+            )
         base = array_base(reference)
         if base and "." not in reference and base in self._function.arrays:
             return bytes_of(self._function.types[base])
@@ -304,9 +318,13 @@ class Translator:
     def adds_product(self, s: Statement) -> bool:
         """Whether this addition takes a product in and so is a multiply-add."""
         binary = _BINARY.match(s.value)
-        return bool(binary and binary.group(2) in ("+", "-") and any(n in self._fusable() for n in s.uses))
+        return bool(
+            binary and binary.group(2) in ("+", "-") and any(n in self._fusable() for n in s.uses)
+        )
 
-    def _integer(self, s: Statement, kind: str, operator: str, left: str, right: str, address: bool) -> Mix:
+    def _integer(
+        self, s: Statement, kind: str, operator: str, left: str, right: str, address: bool
+    ) -> Mix:
         constant = bool(_CONSTANT.match(right)) or bool(_CONSTANT.match(left))
         wide = bytes_of(kind) == 8
         if operator in "/%" and constant:
@@ -345,7 +363,9 @@ def thread_counts(op: Op, translator: Translator, function: Function) -> ThreadC
     floating = kind in ("float", "double", "_Float16", "__bf16")
     simple = binary is not None and mix.issued == 1 and operator in ("+", "-", "*")
     if not floating:
-        return ThreadCounts(integer=mix.alu + mix.fp32, convert=mix.convert, special=mix.sfu, branches=mix.branch)
+        return ThreadCounts(
+            integer=mix.alu + mix.fp32, convert=mix.convert, special=mix.sfu, branches=mix.branch
+        )
     if simple and mix.fp32 == 1:
         fma = translator.adds_product(s)
         return ThreadCounts(ffma=fma, fadd=operator != "*" and not fma, fmul=operator == "*")

@@ -96,7 +96,8 @@ def _kernel_function(functions: tuple[Function, ...], kernel: str) -> Function:
     named = [f for f in functions if _base(f.name) == wanted]
     if not named:
         raise SandboxUnavailable(
-            f"no IL of kernel {kernel!r} that ran", "report this program: the time model lost its kernel"
+            f"no IL of kernel {kernel!r} that ran",
+            "report this program: the time model lost its kernel",
         )
     return max(named, key=lambda f: next(iter(f.blocks.values())).count)
 
@@ -107,7 +108,9 @@ def _base(name: str) -> str:
     return head.rpartition("::")[2].split(".")[0].split(" ")[-1]
 
 
-def _callees(functions: tuple[Function, ...], kernel: Function, sites: tuple[Site, ...]) -> dict[str, Mix]:
+def _callees(
+    functions: tuple[Function, ...], kernel: Function, sites: tuple[Site, ...]
+) -> dict[str, Mix]:
     """Instructions a call of each device function that stayed a call."""
     result: dict[str, Mix] = {}
     for function in functions:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from cudaops.cuda.work import Mix, Phase, Site, Stretch, ThreadCounts
 from cudaops.sandbox.executors import cpu_costs as cost
 from cudaops.sandbox.executors.cpu_addresses import address_only, reduced_addresses
 from cudaops.sandbox.executors.cpu_balance import balanced
-from cudaops.sandbox.executors.cpu_flow import Node, Run, loop_size, loops_of_blocks, nodes_of, runs_of
+from cudaops.sandbox.executors.cpu_flow import (
+    Node,
+    Run,
+    loop_size,
+    loops_of_blocks,
+    nodes_of,
+    runs_of,
+)
 from cudaops.sandbox.executors.cpu_gimple import Function, ssa_names
 from cudaops.sandbox.executors.cpu_instructions import FindSite, Op, Translator, thread_counts
 from cudaops.sandbox.executors.cpu_steps import Loop, Scheduler, unroll_factor, unrolled
@@ -42,7 +50,11 @@ class Sampled(NamedTuple):
 
 
 def shape(
-    function: Function, sites: Sequence[Site], find: FindSite, callees: Mapping[str, Mix], sampled: Sampled
+    function: Function,
+    sites: Sequence[Site],
+    find: FindSite,
+    callees: Mapping[str, Mix],
+    sampled: Sampled,
 ) -> KernelShape:
     """Phases, stretches and steps of the kernel, with thread-level operation counts.
 
@@ -53,21 +65,56 @@ def shape(
     nodes = nodes_of(function, operations(function, translator))
     runs = runs_of(nodes)
     times = {n.index: n.count / sampled.threads for n in nodes if n.barrier}
+    borrowed = _borrowers(runs)
     stretches: dict[int, list[Stretch]] = {}
     once: list[Stretch] = []
-    for run in runs:
+    for position, run in enumerate(runs):
         turns = times.get(run.phase, 1.0)
         prologue = turns > 1.5 and run.head.count <= 1.02 * sampled.threads
         built = _stretch(run, function, sites, nodes, sampled, 1.0 if prologue else turns)
         if built is None:
             continue
+        built = replace(built, settles=position in borrowed)
         (once if prologue else stretches.setdefault(run.phase, [])).append(built)
     phases = [Phase(tuple(once), 1.0, False)] if once else []
     for phase in dict.fromkeys(run.phase for run in runs):
         if phase in stretches:
             phases.append(Phase(tuple(stretches[phase]), times.get(phase, 1.0), phase >= 0))
     phases = balanced(phases, sites, sampled.warps)
-    return KernelShape(tuple(phases), _count(nodes, function, translator, sampled), sum(times.values()))
+    return KernelShape(
+        tuple(phases), _count(nodes, function, translator, sampled), sum(times.values())
+    )
+
+
+def _borrowers(runs: list[Run]) -> set[int]:
+    """Runs that read what another run, or their own last pass, has loaded."""
+    loader = {
+        op.statement.target_name: index
+        for index, run in enumerate(runs)
+        for node in run.nodes
+        for op in node.ops
+        if op.loads and op.statement.target_name
+    }
+    carried = {
+        phi.target: source
+        for run in runs
+        for node in run.nodes
+        for phi in node.phis
+        for source, _ in phi.sources
+        if source in loader
+    }
+    found: set[int] = set()
+    for index, run in enumerate(runs):
+        own = {op.statement.target_name for node in run.nodes for op in node.ops}
+        for node in run.nodes:
+            joined = {phi.target for phi in node.phis if any(s in own for s, _ in phi.sources)}
+            for op in node.ops:
+                uses = op.statement.uses
+                if any(loader.get(n, index) != index for n in uses) or any(
+                    n in carried and n not in joined for n in uses
+                ):
+                    found.add(index)
+    return found
 
 
 def operations(function: Function, translator: Translator) -> dict[int, list[Op]]:
@@ -90,7 +137,12 @@ def operations(function: Function, translator: Translator) -> dict[int, list[Op]
 
 
 def _stretch(
-    run: Run, function: Function, sites: Sequence[Site], nodes: list[Node], sampled: Sampled, turns: float
+    run: Run,
+    function: Function,
+    sites: Sequence[Site],
+    nodes: list[Node],
+    sampled: Sampled,
+    turns: float,
 ) -> Stretch | None:
     lanes = _lanes(run, sites, sampled)
     per_warp = run.head.count / lanes / sampled.blocks / sampled.warps / max(turns, 1e-9)
@@ -116,7 +168,9 @@ def _stretch(
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
         merge = not (scheduler.stores_block_loads or chase)
-        steps = unrolled(steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run)))
+        steps = unrolled(
+            steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run))
+        )
     if per_warp >= 1:
         return Stretch(tuple(steps), per_warp / factor)
     return Stretch(tuple(steps), 1.0, per_warp / factor)
@@ -159,7 +213,12 @@ def _loop_overhead(run: Run) -> Mix:
     for node in run.nodes:
         for op in node.ops:
             closes = op.kind == "branch" and _leaves(node, run)
-            counts = op.statement.target_name in carried and op.mix.alu and not op.mix.fp32 and not op.loads
+            counts = (
+                op.statement.target_name in carried
+                and op.mix.alu
+                and not op.mix.fp32
+                and not op.loads
+            )
             if closes or counts:
                 total += op.mix
     return total
@@ -181,7 +240,13 @@ def _carried_chain(run: Run) -> float:
 def _address_roots(run: Run) -> set[str]:
     """Values carried round the loop that some address in it is made of."""
     made = {op.statement.target_name: op for node in run.nodes for op in node.ops}
-    pending = [n for node in run.nodes for op in node.ops if op.loads for n in ssa_names(op.statement.value)]
+    pending = [
+        n
+        for node in run.nodes
+        for op in node.ops
+        if op.loads
+        for n in ssa_names(op.statement.value)
+    ]
     targets = {phi.target: [s for s, _ in phi.sources] for phi in run.head.phis}
     roots: set[str] = set()
     seen: set[str] = set()
@@ -197,7 +262,9 @@ def _address_roots(run: Run) -> set[str]:
     return roots
 
 
-def _count(nodes: list[Node], function: Function, translator: Translator, sampled: Sampled) -> ThreadCounts:
+def _count(
+    nodes: list[Node], function: Function, translator: Translator, sampled: Sampled
+) -> ThreadCounts:
     total = [0.0] * len(ThreadCounts._fields)
     for node in nodes:
         for op in node.ops:

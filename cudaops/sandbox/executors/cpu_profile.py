@@ -68,7 +68,10 @@ def _profile(executor: CpuExecutor, workload: Workload, looks: list[Look]) -> Pr
     notes = top.notes
     if len(looks) > 1:
         total = sum(look.duration_us for look in looks)
-        notes = (f"the longest of {len(looks)} launches, which take {total:.1f} us together", *notes)
+        notes = (
+            f"the longest of {len(looks)} launches, which take {total:.1f} us together",
+            *notes,
+        )
     return Profile(
         kernel=top.kernel,
         device=executor.device,
@@ -93,7 +96,9 @@ def _all(
         sizes |= {-2 - n: size for n, size in enumerate(plan.scratch_bytes.values())}
         kernel = _kernel(unit, plan, launch)
         bounded = _has_launch_bounds(unit, plan)
-        look = look_at(taken, unit, kernel, launch, sizes, device_named(executor.device), bounded=bounded)
+        look = look_at(
+            taken, unit, kernel, launch, sizes, device_named(executor.device), bounded=bounded
+        )
         if isinstance(look, Misbehaved):
             return look
         looks.append(look)

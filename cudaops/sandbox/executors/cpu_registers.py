@@ -86,7 +86,9 @@ def _block_facts(function: Function) -> tuple[dict[int, set[str]], dict[int, set
         made[number] = {phi.target for phi in block.phis}
         used[number] = set()
         for s in block.statements:
-            used[number].update(n for n in s.uses if n not in made[number] and not n.endswith("(D)"))
+            used[number].update(
+                n for n in s.uses if n not in made[number] and not n.endswith("(D)")
+            )
             if s.target_name:
                 made[number].add(s.target_name)
     return used, made

@@ -107,7 +107,9 @@ def read_trace(report: Path, library: Path, author_files: Sequence[str]) -> Trac
         )
         for b in data["blocks"]
     )
-    return Trace(tuple(data["cache_bytes"]), rows, blocks, tuple(Overlap(*o) for o in data["overlaps"]))
+    return Trace(
+        tuple(data["cache_bytes"]), rows, blocks, tuple(Overlap(*o) for o in data["overlaps"])
+    )
 
 
 def _source_lines(
@@ -151,8 +153,12 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float) -> Site:
         instructions_per_block=instructions * scale,
         requests_per_block=requests * scale,
         accesses_per_block=c["accesses"] / blocks,
-        wavefronts=(c["joined_wavefronts"] * per_instruction) if shared else c["lines"] * per_request,
-        ideal_wavefronts=(c["joined_ideal"] * per_instruction) if shared else c["lines"] * per_request,
+        wavefronts=(c["joined_wavefronts"] * per_instruction)
+        if shared
+        else c["lines"] * per_request,
+        ideal_wavefronts=(c["joined_ideal"] * per_instruction)
+        if shared
+        else c["lines"] * per_request,
         sectors=0.0 if shared else c["sectors"] * per_request,
         l1_hit=_hit_rate(row, trace.cache_bytes, l1_bytes) if loads else 0.0,
         useful_bytes=0.0 if shared else c["distinct_addresses"] * per_request * row.size,

@@ -33,11 +33,15 @@ class _Draft:
     shared: bool = False
     consumed: bool = False
     follows: bool = False
+    needs: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class _Value:
-    step: int
+    depth: int
+    """Step of the last load it comes from; -1: none in this run."""
+    home: int
+    """Step whose work makes it."""
     chain: float
     loaded: bool
 
@@ -45,7 +49,9 @@ class _Value:
 class Scheduler:
     """Turns the operations of one straight run into steps."""
 
-    def __init__(self, function: Function, sites: Sequence[Site], weight: Callable[[int, float], float]) -> None:
+    def __init__(
+        self, function: Function, sites: Sequence[Site], weight: Callable[[int, float], float]
+    ) -> None:
         """`weight(site, threads)`: warp instructions of a site where `threads` lanes' worth of
         accesses fall on one pass of the run."""
         self._function = function
@@ -57,24 +63,27 @@ class Scheduler:
         self._values: dict[str, _Value] = {}
         self._floor = 0
         self._shared_at = 0
+        self._now = 0
 
     def add(self, op: Op, share: float) -> None:
         """The next operation, which `share` (0-1) of the passes execute."""
         needs = [self._values[n] for n in op.statement.uses if n in self._values]
-        step = max((v.step for v in needs), default=-1)
+        depth = max((v.depth for v in needs), default=-1)
         if op.loads:
-            step = self._load(op, share, step)
-        elif op.mix.issued or op.stores:
-            self._work(op, step)
-        for site in op.stores:
-            self._store(site, share, max(step, 0))
-        name = op.statement.target_name
-        chain = max((v.chain for v in needs if v.step == step), default=0.0)
-        if op.latency and step >= 0:
+            depth = self._load(op, share, depth)
+        home = max(depth, self._now)
+        chain = max((v.chain for v in needs if v.home == home), default=0.0)
+        if not op.loads and (op.mix.issued or op.stores):
+            self._work(op, home, [v.depth for v in needs if v.loaded])
             chain += op.latency
-            self._drafts[step].chain = max(self._drafts[step].chain, chain)
+        for site in op.stores:
+            self._store(site, share, home)
+        draft = self._draft(home)
+        draft.chain = max(draft.chain, chain)
+        name = op.statement.target_name
         if name:
-            self._values[name] = _Value(step, 0.0 if op.loads else chain, bool(op.loads))
+            made = 0.0 if op.loads else chain
+            self._values[name] = _Value(depth, home, made, bool(op.loads))
 
     def _load(self, op: Op, share: float, depends_on: int) -> int:
         shared = all(self._sites[s].space == "shared" for s in op.loads)
@@ -95,11 +104,15 @@ class Scheduler:
         draft.mix += op.mix
         return step
 
-    def _work(self, op: Op, step: int) -> None:
-        draft = self._draft(max(step, 0))
+    def _work(self, op: Op, home: int, loaded: list[int]) -> None:
+        """Work stays in the order of the program; it waits for the loads it reads first."""
+        draft = self._draft(home)
         draft.mix += op.mix
-        if step >= 0:
-            draft.consumed = True
+        for step in loaded:
+            self._drafts[step].consumed = True
+            if not any(step in d.needs for d in self._drafts[:home]):
+                draft.needs.add(step)
+        self._now = home
 
     def _store(self, site: int, share: float, step: int) -> None:
         draft = self._draft(step)
@@ -116,15 +129,19 @@ class Scheduler:
 
     def steps(self) -> list[Step]:
         """What has been added, in order; empty steps left out."""
-        made = [
-            Step(
-                tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
-                tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers,
-                d.follows,
-            )
-            for d in self._drafts
-        ]  # fmt: skip
-        return [s for s in made if s.loads or s.stores or s.mix.issued]
+        kept = [i for i, d in enumerate(self._drafts) if d.loads or d.stores or d.mix.issued]
+        place = {old: new for new, old in enumerate(kept)}
+        made = []
+        for index in kept:
+            d = self._drafts[index]
+            made.append(
+                Step(
+                    tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
+                    tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers, d.follows,
+                    tuple(sorted(place[n] for n in d.needs)),
+                )
+            )  # fmt: skip
+        return made
 
     @property
     def stores_block_loads(self) -> bool:
@@ -133,7 +150,7 @@ class Scheduler:
 
     def feeds_address(self, names: set[str]) -> bool:
         """Whether one of these loop-carried values comes out of a load: a chase of pointers."""
-        return any(self._values[n].step >= 0 for n in names if n in self._values)
+        return any(self._values[n].depth >= 0 for n in names if n in self._values)
 
 
 def unroll_factor(steps: Sequence[Step], trips: float) -> int:
@@ -163,13 +180,14 @@ def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Lo
     once = _without(steps, loop.overhead.times(1 - 1 / factor))
     shared_only = all(sites[u.site].space == "shared" for s in steps for u in s.loads)
     if not loop.merge:
-        return once * factor
+        return _in_a_row(once, factor)
     if shared_only and any(s.loads for s in steps):
         last = len(once) - 1
-        return [
+        shared_out = [
             replace(s, chain=max(s.chain / factor, loop.carried if i == last else 0.0))
             for i, s in enumerate(once)
-        ] * factor
+        ]
+        return _in_a_row(shared_out, factor)
     return [
         replace(
             s, loads=tuple(Use(u.site, u.instructions * factor) for u in s.loads), mix=s.mix.times(factor),
@@ -179,6 +197,14 @@ def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Lo
         )
         for i, s in enumerate(once)
     ]  # fmt: skip
+
+
+def _in_a_row(once: Sequence[Step], factor: int) -> list[Step]:
+    return [
+        replace(s, needs=tuple(n + copy * len(once) for n in s.needs))
+        for copy in range(factor)
+        for s in once
+    ]
 
 
 def _without(steps: Sequence[Step], shared_out: Mix) -> list[Step]:

@@ -72,11 +72,12 @@ def traffic(
 
 def _spreads(trace: Trace, grid: Dim3, sizes: Mapping[int, int], *, written: bool) -> list[Spread]:
     """One entry an allocation touched, in the order of the indices."""
-    touched = {
-        b.block: (b.written if written else b.read) for b in trace.blocks
-    }
+    touched = {b.block: (b.written if written else b.read) for b in trace.blocks}
     indices = sorted({i for b in touched.values() for i, n in b.items() if n})
-    shared = {(o.first, o.second, o.allocation): (o.written if written else o.read) for o in trace.overlaps}
+    shared = {
+        (o.first, o.second, o.allocation): (o.written if written else o.read)
+        for o in trace.overlaps
+    }
     result = []
     for index in indices:
         counts = [b.get(index, 0) for b in touched.values()]

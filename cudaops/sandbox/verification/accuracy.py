@@ -12,9 +12,9 @@ from cudaops.sandbox.verification.compare import distance, integer_mismatches, i
 from cudaops.sandbox.verification.reference import Reference
 
 FALLBACK_ROUNDOFFS = 64.0
-"""Bound, in unit roundoffs, on the distance from the baseline where there is no widened yardstick.
-A float32 sum of 1024 products in another order differs by about 6 roundoffs (relative L2);
-TF32 inputs differ by about 5000. Source: the table of measured precisions in docs/verification.md."""
+"""Bound in unit roundoffs on the distance from the baseline where there is no widened yardstick.
+A float32 sum of products in another order differs by about 5 roundoffs (relative L2), one with
+TF32 operands by about 5000. Source: the table in docs/verification.md."""
 
 MAX_ERROR_FACTOR_EXTRA = 4.0
 """The largest error of one element is an extreme value and scatters more than a norm: its bound is

@@ -28,12 +28,13 @@ class PrintedComparison(NamedTuple):
 def compare_printed(expected: str, actual: str, rtol: float) -> PrintedComparison:
     """Same words in the same order, and every number within `rtol` of the expected one.
 
-    Lines that mention a time or a rate are left out. Two numbers that differ by one unit of the last
-    printed digit count as equal, since rounding for print alone can do that.
+    Lines that mention a time or a rate are left out. Two numbers that differ by one unit of the
+    last printed digit count as equal, since rounding for print alone can do that.
     """
     expected_lines, actual_lines = _lines(expected), _lines(actual)
     if len(expected_lines) != len(actual_lines):
-        text = f"prints {len(actual_lines)} lines where the author's program prints {len(expected_lines)}"
+        found, wanted = len(actual_lines), len(expected_lines)
+        text = f"prints {found} lines where the author's program prints {wanted}"
         return PrintedComparison(False, text, 0, math.inf)
     compared, worst = 0, 0.0
     for want, got in zip(expected_lines, actual_lines, strict=True):
@@ -50,10 +51,10 @@ def compare_printed(expected: str, actual: str, rtol: float) -> PrintedCompariso
             if difference > rtol:
                 text = f"prints {b} where the author's program prints {a} (line {want.strip()!r})"
                 return PrintedComparison(False, text, compared, worst)
-    text = f"{compared} printed numbers agree, largest relative difference {worst:.1e} (allowed {rtol:.0e})"
     if compared == 0:
         return PrintedComparison(True, "the program prints no number to compare", 0, 0.0)
-    return PrintedComparison(True, text, compared, worst)
+    text = f"{compared} printed numbers agree, largest relative difference {worst:.1e}"
+    return PrintedComparison(True, f"{text} (allowed {rtol:.0e})", compared, worst)
 
 
 def _lines(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from cudaops.sandbox.verification.inputs import (
 )
 
 REPRODUCTION_L2 = 1e-5
-"""Atomic float sums may differ between two runs by rounding; a missed buffer differs by far more."""
+"""Atomic float sums may differ between two runs by rounding; a missed buffer by far more."""
 
 ROLE_POISON = 0x5B
 """Byte that shows whether a launch overwrites a buffer; as f32 it is 6.2e16, as i32 1.5e9."""

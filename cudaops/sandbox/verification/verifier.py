@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,14 +46,6 @@ class Subject(NamedTuple):
     oracle: Oracle
 
 
-class Verification(NamedTuple):
-    """All gates that ran; the last failed one ended it."""
-
-    gates: tuple[Gate, ...]
-    misbehaved: Misbehaved | None
-    """What the candidate did, where a gate failed because of it."""
-
-
 class Verifier:
     """Runs a candidate on every case and compares."""
 
@@ -66,28 +58,29 @@ class Verifier:
         self._changed: list[str] = []
         self._input_checks = 0
 
-    def verify(self, subjects: Sequence[Subject]) -> Verification:
-        """Every correctness gate, stopping at the first that fails."""
+    @property
+    def misbehaved(self) -> Misbehaved | None:
+        """What the candidate did, where a gate failed because of it."""
+        return self._misbehaved
+
+    def gates(self, subjects: Sequence[Subject]) -> Iterator[Gate]:
+        """Every correctness gate as it is decided, up to the first that fails."""
         steps: tuple[Callable[[Sequence[Subject]], Gate], ...] = (
             self._checker,
-            lambda s: self._case_gate(
-                "correctness_captured", s, lambda o: o.captured, buffer_accuracy
-            ),
-            lambda s: self._case_gate("correctness_exact", s, lambda o: o.exact, exact_accuracy),
-            lambda s: self._case_gate(
+            lambda s: self._case("correctness_captured", s, lambda o: o.captured, buffer_accuracy),
+            lambda s: self._case("correctness_exact", s, lambda o: o.exact, exact_accuracy),
+            lambda s: self._case(
                 "correctness_perturbed", s, lambda o: o.perturbed, buffer_accuracy
             ),
             self._repeat,
             self._unchanged_inputs,
         )
-        gates: list[Gate] = []
         for step in steps:
             started = time.monotonic()
             gate = step(subjects)
-            gates.append(gate.model_copy(update={"seconds": time.monotonic() - started}))
+            yield gate.model_copy(update={"seconds": time.monotonic() - started})
             if not gate.passed:
-                break
-        return Verification(tuple(gates), self._misbehaved)
+                return
 
     def _checker(self, subjects: Sequence[Subject]) -> Gate:
         """Bounds, races and divergent barriers, found by construction on the smallest workload."""
@@ -102,7 +95,7 @@ class Verifier:
         summary = "no access out of bounds, no race on shared memory, no divergent barrier"
         return Gate(name="checker", passed=True, summary=summary)
 
-    def _case_gate(
+    def _case(
         self,
         name: GateName,
         subjects: Sequence[Subject],

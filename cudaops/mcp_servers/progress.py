@@ -1,0 +1,24 @@
+"""Progress of a long tool call, as MCP progress notifications."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import anyio.from_thread
+import anyio.lowlevel
+from fastmcp import Context
+
+Say = Callable[[str], None]
+"""Takes one line a person reads. May be called from any thread."""
+
+
+def progress(context: Context) -> Say:
+    """How a tool that runs in a worker thread says what it is doing. Call it in that thread."""
+    loop = anyio.from_thread.run_sync(anyio.lowlevel.current_token)
+    numbers = itertools.count(1)
+
+    def say(line: str) -> None:
+        anyio.from_thread.run(context.report_progress, next(numbers), None, line, token=loop)
+
+    return say
