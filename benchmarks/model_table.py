@@ -24,7 +24,7 @@ from cudaops.cuda import metric_counters as c  # noqa: E402
 from cudaops.cuda import metric_details as d  # noqa: E402
 from cudaops.cuda.metrics import METRICS  # noqa: E402
 from cudaops.cuda.ncu_csv import parse_raw  # noqa: E402
-from cudaops.domain.execution import Captured, Measurement, Unit  # noqa: E402
+from cudaops.domain.execution import Captured, Compiled, Measurement, Unit  # noqa: E402
 from cudaops.domain.profile import Profile  # noqa: E402
 from cudaops.program.parse import load_program  # noqa: E402
 from cudaops.program.plans import baseline_plan  # noqa: E402
@@ -65,6 +65,8 @@ def model(folder: Path, name: str, devices: tuple[str, ...]) -> dict[str, Result
     workload = captured.workloads[0]
     unit = Unit(program=program, kernel=captured.kernel, callee=workload.callee)
     compiled = executor.compile(unit)
+    if not isinstance(compiled, Compiled):
+        raise SystemExit(f"{name}: {compiled.message}")
     results = {}
     for device in devices:
         executor.device = device

@@ -82,8 +82,9 @@ def build_server(session: Session) -> FastMCP:
     """The server over one session; run it with `.run()` or talk to it in memory."""
     server: FastMCP = FastMCP(
         "cudaops-sandbox",
-        instructions="Compiles, tunes and judges rewrites of one CUDA kernel. Open a program, propose "
-        "device source with @launch directives, and let judge_rewrite decide: claims do not count.",
+        instructions="Compiles, tunes and judges rewrites of one CUDA kernel. Open a program, "
+        "propose device source with @launch directives, and let judge_rewrite decide: claims do "
+        "not count.",
     )
     _add_program_tools(server, session)
     _add_rewrite_tools(server, session)

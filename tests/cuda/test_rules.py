@@ -1,4 +1,4 @@
-"""Every rule: fires on what it describes, is silent one step beside it and where a metric is absent."""
+"""Every rule fires on what it describes, and is silent one step beside it or without a metric."""
 
 from __future__ import annotations
 

@@ -13,11 +13,16 @@ from cudaops.graph.run import _new_folder
 from cudaops.graph.services import MIN_FREE_BYTES, check_space
 
 
-def test_wrong_input_leaves_no_folder_behind(tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "kernel" / "20260101T000000Z"
-    with pytest.raises(InputError), _new_folder(folder):
+def stop_with_wrong_input(folder: Path) -> None:
+    with _new_folder(folder):
         (folder / "state").mkdir()
         raise InputError("no kernel")
+
+
+def test_wrong_input_leaves_no_folder_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "kernel" / "20260101T000000Z"
+    with pytest.raises(InputError):
+        stop_with_wrong_input(folder)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -25,8 +30,8 @@ def test_runs_of_others_stay(tmp_path: Path) -> None:
     other = tmp_path / "runs" / "kernel" / "earlier"
     other.mkdir(parents=True)
     folder = tmp_path / "runs" / "kernel" / "now"
-    with pytest.raises(InputError), _new_folder(folder):
-        raise InputError("no kernel")
+    with pytest.raises(InputError):
+        stop_with_wrong_input(folder)
     assert other.is_dir()
     assert not folder.exists()
 

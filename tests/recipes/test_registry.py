@@ -9,7 +9,7 @@ from cudaops.cuda.subtypes import Subtype
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
-from cudaops.recipes.registry import RECIPES, propose, refusal, seeds, source_key
+from cudaops.recipes.registry import RECIPES, propose, refusal, seeds
 
 MakeProgram = Callable[..., Program]
 MakeLaunch = Callable[..., Workload]
@@ -57,9 +57,21 @@ def test_nothing_is_proposed_twice(program_of: MakeProgram) -> None:
     kernel = program.kernel("mm")
     matmul, geometry = propose(program, kernel, (), None)
     tuned = matmul.tuned_with({"CUDAOPS_BM": 128, "CUDAOPS_TM": 8})
-    assert propose(program, kernel, (), None, {tuned.id}) == (geometry,)
-    assert propose(program, kernel, (), None, {source_key(geometry)}) == (matmul,)
+    assert propose(program, kernel, (), None, {tuned.source_id}) == (geometry,)
+    assert propose(program, kernel, (), None, {geometry.source_id}) == (matmul,)
     assert propose(program, kernel, (), None, {"0" * 12}) == (matmul, geometry)
+
+
+def test_only_what_relieves_where_that_is_asked_for(program_of: MakeProgram) -> None:
+    program = program_of(_TEXT)
+    kernel = program.kernel("mm")
+
+    def proposers(subtype: str) -> list[str]:
+        found = propose(program, kernel, (), _verdict(subtype), relieving_only=True)
+        return [r.proposer for r in found]
+
+    assert proposers("shared_throughput") == ["recipe:matmul"]
+    assert proposers("atomic_contention") == []
 
 
 def test_refusal_joins_the_recipe_and_the_plan(

@@ -7,13 +7,14 @@ stay close to their use; an innermost loop with an unknown trip count is unrolle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cudaops.cuda.work import Mix, Site, Step, Use
-from cudaops.sandbox.executors.cpu_gimple import Function
-from cudaops.sandbox.executors.cpu_instructions import Op
+from cudaops.sandbox.executors.cpu_gimple import Function, Statement, array_base
+from cudaops.sandbox.executors.cpu_instructions import Op, is_reference
 
 SMALL_BODY = 14.0
 LARGE_BODY = 64.0
@@ -43,7 +44,8 @@ class _Value:
     home: int
     """Step whose work makes it."""
     chain: float
-    loaded: bool
+    loads: frozenset[int]
+    """Steps whose loads it is made of with nothing but renaming in between."""
 
 
 class Scheduler:
@@ -67,23 +69,48 @@ class Scheduler:
 
     def add(self, op: Op, share: float) -> None:
         """The next operation, which `share` (0-1) of the passes execute."""
-        needs = [self._values[n] for n in op.statement.uses if n in self._values]
+        needs = self._read(op.statement)
         depth = max((v.depth for v in needs), default=-1)
         if op.loads:
             depth = self._load(op, share, depth)
         home = max(depth, self._now)
         chain = max((v.chain for v in needs if v.home == home), default=0.0)
-        if not op.loads and (op.mix.issued or op.stores):
-            self._work(op, home, [v.depth for v in needs if v.loaded])
+        waits: frozenset[int] = frozenset().union(*(v.loads for v in needs))
+        if op.loads:
+            waits = frozenset((depth,))
+        if op.stores or op.mix.issued and not op.loads:
+            self._work(op, home, waits)
             chain += op.latency
+            waits = frozenset()
         for site in op.stores:
             self._store(site, share, home)
         draft = self._draft(home)
         draft.chain = max(draft.chain, chain)
-        name = op.statement.target_name
+        name = self._written(op.statement)
         if name:
-            made = 0.0 if op.loads else chain
-            self._values[name] = _Value(depth, home, made, bool(op.loads))
+            self._values[name] = _Value(depth, home, 0.0 if op.loads else chain, waits)
+
+    def _read(self, statement: Statement) -> list[_Value]:
+        """Values it reads: SSA names, and local variables that stayed whole."""
+        found = [self._values[n] for n in statement.uses if n in self._values]
+        variable = self._local(statement.value) if is_reference(statement.value) else None
+        if variable:
+            found += [
+                v for n, v in self._values.items() if n.startswith(variable) or variable.startswith(n)
+            ]
+        return found
+
+    def _written(self, statement: Statement) -> str | None:
+        if statement.target_name or statement.target is None:
+            return statement.target_name
+        return self._local(statement.target)
+
+    def _local(self, reference: str) -> str | None:
+        """`$v` or `$v[0][1]` for a variable of the function itself; None for memory."""
+        base = array_base(reference)
+        if base is None or base not in self._function.types or base in self._function.statics:
+            return None
+        return f"${base}" + "".join(re.findall(r"\[\d+\]", reference))
 
     def _load(self, op: Op, share: float, depends_on: int) -> int:
         shared = all(self._sites[s].space == "shared" for s in op.loads)
@@ -104,7 +131,7 @@ class Scheduler:
         draft.mix += op.mix
         return step
 
-    def _work(self, op: Op, home: int, loaded: list[int]) -> None:
+    def _work(self, op: Op, home: int, loaded: frozenset[int]) -> None:
         """Work stays in the order of the program; it waits for the loads it reads first."""
         draft = self._draft(home)
         draft.mix += op.mix
