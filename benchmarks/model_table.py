@@ -2,10 +2,9 @@
 
     python benchmarks/model_table.py            print the tables
     python benchmarks/model_table.py --write    put them into docs/model.md
-
-Needs g++ and the captures under tests/data; no GPU. The measured numbers come from tests/data: times by
-CUDA events and ncu captures of an H200 (driver 580.159.04, CUDA 13.0.88, 2026-11-20), and two times of
-an A10 from the source write-up.
+ Needs g++ and the captures under tests/data; no GPU. The measured numbers come from tests/data:
+times by CUDA events and ncu captures of an H200 (driver 580.159.04, CUDA 13.0.88, 2026-11-20), and
+two times of an A10 from the source write-up.
 """
 
 from __future__ import annotations
@@ -39,10 +38,11 @@ REGISTERS = dict(zip(PROGRAMS, (32, 32, 128, 64, 90, 64), strict=True))
 """`nvcc -O3 -arch=sm_90 -Xptxas -v`, 13.0.88."""
 CAPTURES = {"naive_matmul": "h200_naive_matmul_1024", "reg64": "h200_regtiled_matmul_1024"}
 COMPARED = (
-    d.DURATION, d.L1_THROUGHPUT, d.SM_THROUGHPUT, d.DRAM_THROUGHPUT, d.L2_THROUGHPUT, d.ISSUE_SLOTS_BUSY,
-    d.ACHIEVED_OCCUPANCY, d.INST_EXECUTED, c.FFMA_PER_CYCLE, c.PIPE_FMA, c.PIPE_ALU, d.L1_HIT_RATE,
+    d.DURATION, d.L1_THROUGHPUT, d.SM_THROUGHPUT, d.DRAM_THROUGHPUT, d.L2_THROUGHPUT,
+    d.ISSUE_SLOTS_BUSY, d.ACHIEVED_OCCUPANCY, d.INST_EXECUTED, c.FFMA_PER_CYCLE, c.PIPE_FMA, c.PIPE_ALU, d.L1_HIT_RATE,
     c.GLOBAL_LD_REQUESTS, c.GLOBAL_LD_SECTORS, c.BYTES_PER_SECTOR_LD, c.SHARED_LD_WAVEFRONTS,
-    c.SHARED_ST_WAVEFRONTS, c.BANK_CONFLICTS_ST, c.L2_READ_SECTORS, d.L2_HIT_RATE, c.DRAM_READ_BYTES,
+    c.SHARED_ST_WAVEFRONTS, c.BANK_CONFLICTS_ST, c.L2_READ_SECTORS, d.L2_HIT_RATE,
+    c.DRAM_READ_BYTES,
     c.STALL_LONG, c.STALL_LG, c.STALL_SHORT, c.STALL_BARRIER, c.STALL_WAIT, d.BRANCHES,
 )  # fmt: skip
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
@@ -88,7 +88,8 @@ def spearman(left: list[float], right: list[float]) -> float:
 def times_table(results: dict[str, dict[str, Result]]) -> list[str]:
     """H200: all six programs."""
     lines = [
-        "| program | measured us | modelled us | modelled / measured | speedup measured | modelled | limited by |",
+        "| program | measured us | modelled us | modelled / measured "
+        "| speedup measured | modelled | limited by |",
         "|---|---|---|---|---|---|---|",
     ]
     base = results["naive_matmul"]["H200"].us
@@ -155,9 +156,9 @@ def tables(folder: Path) -> str:
     """All tables as markdown."""
     results = {name: model(folder, name, ("H200", "A10")) for name in PROGRAMS}
     today = datetime.date.today().isoformat()
+    head = f"Computed by `python benchmarks/model_table.py` on {today}."
     parts = [
-        f"Computed by `python benchmarks/model_table.py` on {today}; all six are single-precision "
-        "products of 1024 x 1024.",
+        f"{head} All six are single-precision products of 1024 x 1024.",
         "### H200: time", *times_table(results), "### A10: time", *a10_table(results),
         "### H200: metrics against ncu", *metrics_table(results),
         "### Registers a thread", *registers_table(results),

@@ -1,6 +1,6 @@
 """Latencies and rates that only the time model needs, one row a compute capability.
-
-`docs/model.md` tells what each number does in the model and how far the model is from measured times.
+ `docs/model.md` tells what each number does in the model and how far the model is from measured
+times.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ class Microarchitecture:
     dram_latency: float
     """Load that misses both."""
     l2_bytes_per_clk: float = 64.0
-    """What one SM gets out of L2. Source: NVIDIA A100 whitepaper (64 B/clk/SM); assumed elsewhere."""
+    """What one SM gets out of L2. Source: NVIDIA A100 whitepaper (64 B/clk/SM); assumed
+    elsewhere."""
     l2_fabric_bytes_per_clk: float = 20.0
-    """L2 bandwidth the whole chip gives, an SM's share, where the device table has no width. Assumed:
-    what published bandwidth tests of the RTX 3090 and RTX 4090 come to."""
+    """L2 bandwidth the whole chip gives, an SM's share, where the device table has no width.
+    Assumed: what published bandwidth tests of the RTX 3090 and RTX 4090 come to."""
     dram_efficiency: float = 0.92
-    """Share of the published bandwidth that streaming code reaches; 0.90 to 0.93 in published STREAM
-    runs on A100 and H100."""
+    """Share of the published bandwidth that streaming code reaches; 0.90 to 0.93 in published
+    STREAM runs on A100 and H100."""
     store_bytes_per_clk: float = 32.0
     """Stores leaving an SM; assumed half the read width."""
     convert_lanes: float = 64.0
-    """Conversions between 32-bit types. Source: CUDA C++ Programming Guide, table of native arithmetic
-    throughput."""
+    """Conversions between 32-bit types. Source: CUDA C++ Programming Guide, table of native
+    arithmetic throughput."""
     under_load: float = 1.3
-    """What L2 and DRAM latency become with every SM asking. The published ones are of one thread, alone.
-    Fitted to the H200 points of `docs/model.md`, assumed elsewhere."""
+    """What L2 and DRAM latency become with every SM asking. The published ones are of one thread,
+    alone. Fitted to the H200 points of `docs/model.md`, assumed elsewhere."""
     barrier_latency: float = 30.0
     """Last warp's arrival to first issue after it. Fitted to the H200 points of `docs/model.md`."""
     first_use_penalty: float = 12.0
-    """Cycles between data arriving and the waiting warp issuing again (scoreboard, dispatch). Fitted to
-    the H200 points of `docs/model.md`."""
+    """Cycles between data arriving and the waiting warp issuing again (scoreboard, dispatch).
+    Fitted to the H200 points of `docs/model.md`."""
     block_launch: float = 500.0
     """Cycles from a block's end to useful work of the one that takes its place: scheduling, index
     set-up, first constant loads. Assumed."""
@@ -88,12 +89,13 @@ KERNEL_GAP_US = 0.8
 product of tests/data: 416.1 us a launch by events, 415.3 us by ncu."""
 
 SMALLEST_LAUNCH_US = 2.2
-"""A launch that does nothing, by events around launches queued back to back; 2 to 2.5 us in published
-measurements on A100 and H100."""
+"""A launch that does nothing, by events around launches queued back to back; 2 to 2.5 us in
+published measurements on A100 and H100."""
 
 PREFETCH_REGISTERS = 8.0
-"""Registers of loaded shared-memory data that nvcc keeps ahead of their use. Read off the SASS of the
-calibration programs (nvcc 13.0.88, sm_90): one 4x4 step (8 registers) ahead, 4 to 8 scalars ahead."""
+"""Registers of loaded shared-memory data that nvcc keeps ahead of their use. Read off the SASS of
+the calibration programs (nvcc 13.0.88, sm_90): one 4x4 step (8 registers) ahead, 4 to 8 scalars
+ahead."""
 
 
 def microarchitecture(capability: tuple[int, int]) -> Microarchitecture:

@@ -1,4 +1,5 @@
-"""The time model's result under ncu's metric names: what is counted or computed, and nothing else."""
+"""The time model's result under ncu's metric names: what is counted or computed, and nothing
+else."""
 
 from __future__ import annotations
 
@@ -157,8 +158,9 @@ def _global_memory(m: Modelled) -> list[tuple[str, float]]:
         if s.space == "global" and s.atomic
     ]
     result = [
-        (c.GLOBAL_LD_REQUESTS, loads), (c.GLOBAL_LD_SECTORS, load_sectors), (c.GLOBAL_LD_INST, loads),
-        (c.GLOBAL_ST_REQUESTS, stores), (c.GLOBAL_ST_SECTORS, store_sectors), (c.GLOBAL_ST_INST, stores),
+        (c.GLOBAL_LD_REQUESTS, loads), (c.GLOBAL_LD_SECTORS, load_sectors),
+        (c.GLOBAL_ST_REQUESTS, stores), (c.GLOBAL_ST_SECTORS, store_sectors),
+        (c.GLOBAL_LD_INST, loads), (c.GLOBAL_ST_INST, stores),
         (c.GLOBAL_RED_REQUESTS, sum(n for i, n in atomics if i not in asked)),
         (c.GLOBAL_ATOM_REQUESTS, sum(n for i, n in atomics if i in asked)),
     ]  # fmt: skip
@@ -196,7 +198,7 @@ def _shared_memory(m: Modelled) -> list[tuple[str, float]]:
         (c.BANK_CONFLICTS_LD, reads - ideal(False)), (c.BANK_CONFLICTS_ST, writes - ideal(True)),
         (c.BANK_CONFLICTS, reads + writes - ideal(False) - ideal(True)),
         (c.SHARED_LD_INST, count(False)), (c.SHARED_ST_INST, count(True)),
-        (c.SHARED_ATOMICS, m.total(lambda s: s.space == "shared" and s.atomic, lambda s: s.instructions_per_block)),
+        (c.SHARED_ATOMICS, m.total(_shared_atomic, lambda s: s.instructions_per_block)),
     ]  # fmt: skip
 
 
@@ -217,7 +219,8 @@ def _beyond_l1(m: Modelled) -> list[tuple[str, float]]:
 
 
 def _waiting(m: Modelled) -> list[tuple[str, float]]:
-    """Where the played warps spent their cycles; reasons the model does not tell apart are absent."""
+    """Where the played warps spent their cycles; reasons the model does not tell apart are
+    absent."""
     waits = m.estimate.waits
     return [
         (c.STALL_LONG, waits["global"]), (c.STALL_SHORT, waits["shared"]),
@@ -242,6 +245,10 @@ def _global_load(s: Site) -> bool:
 
 def _global_store(s: Site) -> bool:
     return s.space == "global" and s.write and not s.atomic
+
+
+def _shared_atomic(s: Site) -> bool:
+    return s.space == "shared" and s.atomic
 
 
 def _sites_whose_result_is_used(work: KernelWork) -> set[int]:

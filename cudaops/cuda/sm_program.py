@@ -1,4 +1,5 @@
-"""Turns a kernel's steps into what each warp of a block does on one device, with costs in cycles."""
+"""Turns a kernel's steps into what each warp of a block does on one device, with costs in
+cycles."""
 
 from __future__ import annotations
 
@@ -141,7 +142,8 @@ class Costs:
                     dram += times * (load.dram + store[3])
         return {
             "issue": mix.issued, "fp32": mix.fp32, "fp64": mix.fp64, "alu": mix.alu, "sfu": mix.sfu,
-            "convert": mix.convert, "branch": mix.branch, "data_path": path, "lsu": lsu, "l2": l2, "dram": dram,
+            "convert": mix.convert, "branch": mix.branch, "data_path": path, "lsu": lsu, "l2": l2,
+            "dram": dram,
         }  # fmt: skip
 
 
@@ -189,7 +191,7 @@ def _append(
     body: list[Action] = [Action("settle")] if stretch.settles else []
     for _ in range(max(round(stretch.repeats * share), 1)):
         body += _flatten(stretch.steps, costs, number)
-        number += len(stretch.steps)
+        number += 2 * len(stretch.steps)
     for program in programs[:taking_part]:
         program += body
     return number
@@ -199,7 +201,7 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
     """Loads ahead of work: those of shared memory as far as registers for their data reach."""
     order: list[tuple[int, bool]] = []
     sent = 0
-    for at, step in enumerate(steps):
+    for at in range(len(steps)):
         while sent < len(steps) and sent <= at + _ahead(steps, sent, costs):
             if steps[sent].loads:
                 order.append((sent, True))
@@ -210,9 +212,11 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
         step = steps[index]
         if is_load:
             if step.follows:
-                actions.append(Action("work", tuple(number + n for n in range(index))))
+                actions.append(Action("work", tuple(range(number, number + 2 * index))))
                 actions.append(Action("join"))
-            actions.append(Action("load", (number + index,), costs.load(step.loads)))
+            for place, uses in enumerate(_by_space(step, costs)):
+                if uses:
+                    actions.append(Action("load", (number + 2 * index + place,), costs.load(uses)))
             continue
         issue, path, l2, dram = costs.store(step.stores)
         waits = tuple(number + needed for needed in step.needs)
@@ -220,6 +224,12 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
     if any(step.chain for step in steps):
         actions.append(Action("join"))
     return actions
+
+
+def _by_space(step: Step, costs: Costs) -> tuple[list[Use], list[Use]]:
+    """Loads from shared memory and from global memory: each is waited for on its own."""
+    shared = [u for u in step.loads if costs.sites[u.site].space == "shared"]
+    return shared, [u for u in step.loads if costs.sites[u.site].space != "shared"]
 
 
 def _ahead(steps: Sequence[Step], index: int, costs: Costs) -> int:

@@ -1,9 +1,9 @@
 """One SM, some blocks, steps of warps: the part of the time model that plays time forward.
-
-Pipes are servers that work off reservations in the order of time: four issue slots, the arithmetic
-lanes behind them, the L1/shared data path, the port to L2, this SM's share of L2 and of DRAM. A warp
-issues in order, sends a step's loads, and waits before the first work that needs them. A barrier waits
-for all warps of its block. Nothing is random, so the same work always takes the same time.
+ Pipes are servers that work off reservations in the order of time: four issue slots, the arithmetic
+lanes behind them, the L1/shared data path, the port to L2, this SM's share of L2 and of DRAM. A
+warp issues in order, sends a step's loads, and waits before the first work that needs them. A
+barrier waits for all warps of its block. Nothing is random, so the same work always takes the same
+time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import NamedTuple
 from cudaops.cuda.work import Mix
 
 DATA_PATH_QUEUE = 512.0
-"""Wavefronts that wait inside L1, where a warp counts as waiting for data; beyond them it counts as held
-back at issue. Fitted to the stall reasons of the naive product in tests/data/ncu; no time depends on it."""
+"""Wavefronts that wait inside L1, where a warp counts as waiting for data; beyond them it counts as
+held back at issue. Fitted to the stall reasons of the naive product in tests/data/ncu; no time
+depends on it."""
 
 PIPES = ("fp32", "fp64", "alu", "sfu", "convert")
 

@@ -1,7 +1,6 @@
 """The time model: counts, geometry and a device in; cycles, microseconds and a breakdown out. Pure.
-
-Three things bound a kernel and all three are here: what an SM's parts can take a cycle, how long a warp
-waits between barriers for lack of other warps, and how the blocks of a grid fall on the SMs.
+ Three things bound a kernel and all three are here: what an SM's parts can take a cycle, how long a
+warp waits between barriers for lack of other warps, and how the blocks of a grid fall on the SMs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ EVENT_BUDGET = 9000
 """Actions of warps played forward for one estimate; longer kernels are extrapolated from a part."""
 
 BUSY_PCT = 60.0
-"""Below this nobody calls a part the limit. Judgement; NVIDIA's own guided analysis uses the same."""
+"""Below this nobody calls a part the limit. Judgement; NVIDIA's own guided analysis uses the
+same."""
 
 ROUNDS = 4
 """Fillings of an SM that a kernel with short blocks is played for before it is extrapolated."""
@@ -34,7 +34,8 @@ ROUNDS = 4
 
 @dataclass(frozen=True)
 class Estimate:
-    """Modelled time of one launch and where it goes. Percentages are of peak over the whole launch."""
+    """Modelled time of one launch and where it goes. Percentages are of peak over the whole
+    launch."""
 
     duration_us: float
     """As events around back-to-back launches would show it."""
@@ -45,13 +46,14 @@ class Estimate:
     active_cycles: float
     """SM cycles with at least one warp, mean over all SMs."""
     limiter: str
-    """The busiest part of `busy_pct`; `latency` where none is busy `BUSY_PCT` of the time; `atomics`
-    where one address has to take too many; `launch` where the launch itself is longer."""
+    """The busiest part of `busy_pct`; `latency` where none is busy `BUSY_PCT` of the time;
+    `atomics` where one address has to take too many; `launch` where the launch itself is longer."""
     busy_pct: dict[str, float]
-    """By part: `issue`, `fp32`, `fp64`, `alu`, `sfu`, `convert`, `data_path`, `lsu`, `l2`, `dram`."""
+    """By part: `issue`, `fp32`, `fp64`, `alu`, `sfu`, `convert`, `data_path`, `lsu`, `l2`,
+    `dram`."""
     waits: dict[str, float]
-    """Warp cycles an issued instruction: `global`, `queue` (global loads waiting for the data path),
-    `shared`, `barrier`, `issue`, `chain`."""
+    """Warp cycles an issued instruction: `global`, `queue` (global loads waiting for the data
+    path), `shared`, `barrier`, `issue`, `chain`."""
     occupancy: Occupancy
     blocks_per_sm: int
     """Blocks an SM holds at once in this launch: no more than the grid has for it."""
@@ -74,9 +76,9 @@ def estimate(work: KernelWork, device: Device) -> Estimate:
     )  # fmt: skip
     if held.blocks_per_sm < 1:
         raise InputError(
-            f"a block of {work.block_threads} threads with {work.registers_per_thread} registers each "
-            f"and {work.static_smem_bytes + work.dynamic_smem_bytes} bytes of shared memory does not "
-            f"fit on an SM of {device.name}"
+            f"a block of {work.block_threads} threads with {work.registers_per_thread} registers "
+            f"each and {work.static_smem_bytes + work.dynamic_smem_bytes} bytes of shared memory "
+            f"does not fit on an SM of {device.name}"
         )
     busiest = math.ceil(work.grid_blocks / device.sm_count)
     slots = min(held.blocks_per_sm, busiest)

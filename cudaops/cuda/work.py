@@ -1,8 +1,7 @@
 """What a kernel asks of an SM: the input of the time model, free of any device.
-
-A block's life is a list of phases, each ended by a barrier or by the kernel's end. A phase is a list of
-stretches of code that a warp runs so many times; a stretch is a list of steps. A step sends its loads,
-waits for their data, then issues what depends on it.
+ A block's life is a list of phases, each ended by a barrier or by the kernel's end. A phase is a
+list of stretches of code that a warp runs so many times; a stretch is a list of steps. A step sends
+its loads, waits for their data, then issues what depends on it.
 """
 
 from __future__ import annotations
@@ -37,6 +36,9 @@ class Mix(NamedTuple):
         return Mix(*(factor * a for a in self))
 
 
+NOTHING = Mix()
+
+
 class Use(NamedTuple):
     """Warp-level memory instructions of one site within one step."""
 
@@ -50,7 +52,7 @@ class Step:
     """Loads that go out together, and work that waits for them or for earlier ones."""
 
     loads: tuple[Use, ...] = ()
-    mix: Mix = Mix()
+    mix: Mix = NOTHING
     """Everything but memory instructions, which issue a slot each on top."""
     stores: tuple[Use, ...] = ()
     chain: float = 0.0
@@ -60,7 +62,8 @@ class Step:
     follows: bool = False
     """Whether an address of its loads comes out of an earlier step's data."""
     needs: tuple[int, ...] = ()
-    """Steps of the same stretch, by position, whose data its work reads first; itself included."""
+    """Loads of the same stretch that its work is the first to read: twice the step's position, plus
+    one where they come from global memory."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -78,13 +78,10 @@ def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
     """Metrics and verdict of the kernel, without touching it. Leaves no folder behind."""
     folder = Path(options.out)
-    try:
-        with _new_folder(folder):
-            events = EventLog(folder / "events.jsonl", on_event)
-            bench, _ = _intake(options, events, settings)
-            return asyncio.run(_profile(bench, events, settings))
-    finally:
-        _remove(folder)
+    with _new_folder(folder, keep=False):
+        events = EventLog(folder / "events.jsonl", on_event)
+        bench, _ = _intake(options, events, settings)
+        return asyncio.run(_profile(bench, events, settings))
 
 
 def verify_files(
@@ -176,10 +173,11 @@ def _finish(
 
 
 @contextlib.contextmanager
-def _new_folder(folder: Path) -> Iterator[None]:
-    """Make the run folder; where the input turns out wrong, leave nothing behind."""
+def _new_folder(folder: Path, *, keep: bool = True) -> Iterator[None]:
+    """Make the run folder. Where the input turns out wrong, or without `keep`, nothing of it stays:
+    neither the folder nor the folders above it that were made for it."""
     check_space(folder, lambda path: shutil.disk_usage(path).free)
-    existed = folder.exists()
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -189,16 +187,19 @@ def _new_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     except (CudaOpsError, KeyboardInterrupt):
-        _remove(folder, keep=existed)
+        keep = False
         raise
+    finally:
+        if not keep:
+            _empty(folder, made)
 
 
-def _remove(folder: Path, keep: bool = False) -> None:
-    """Remove a run folder, and the folders above it that hold nothing else of ours."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if keep:
-        folder.mkdir(exist_ok=True)
-        return
-    for parent in list(folder.parents)[:2]:
-        with contextlib.suppress(OSError):
-            parent.rmdir()
+def _empty(folder: Path, made: Sequence[Path]) -> None:
+    for child in folder.iterdir():
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child, ignore_errors=True)
+        else:
+            child.unlink(missing_ok=True)
+    for path in made:
+        with contextlib.suppress(OSError):  # somebody else's run lies beside ours
+            path.rmdir()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from cudaops.domain.program import Kernel, Parameter, Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.workload import Workload
+from cudaops.domain.workload import ScalarArgument, Workload
 from cudaops.errors import InputError
 from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.program.lexing import (
@@ -36,6 +36,7 @@ def rewrite_from_workload(
     """The candidate program's target as a rewrite of the baseline `kernel`.
 
     `workload` is a capture of the candidate program: it says which kernel, instance and geometry.
+    The geometry is that of one size, so `@requires` holds it to the integers it was seen with.
     Arguments are matched by name where all names agree, by position otherwise. Raises InputError
     where the two kernels' parameters cannot be matched.
     """
@@ -47,11 +48,22 @@ def rewrite_from_workload(
         f"block={workload.block} smem={workload.dynamic_smem_bytes} args=({', '.join(arguments)})\n"
     )
     return make_rewrite(
-        directive + device_source(candidate_program),
+        directive + _sizes(workload, launched, arguments) + device_source(candidate_program),
         "user",
         f"kernels of {candidate_program.root_name}",
         "given as a whole program; its host code is dropped",
     )
+
+
+def _sizes(workload: Workload, launched: Kernel, arguments: Sequence[str]) -> str:
+    """A `@requires` for each integer argument, in the baseline's names."""
+    names = {p.name: name for p, name in zip(launched.parameters, arguments, strict=True)}
+    seen = [
+        (names[a.name], a.value)
+        for a in workload.arguments
+        if isinstance(a, ScalarArgument) and isinstance(a.value, int) and a.name in names
+    ]
+    return "".join(f"// @requires {name} == {value}\n" for name, value in seen)
 
 
 def _matched(candidate: Kernel, baseline: Kernel) -> list[str]:

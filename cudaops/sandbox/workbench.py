@@ -80,7 +80,12 @@ class Workbench:
 
     def spliced(self, rewrite: Rewrite) -> Program:
         """The author's program with the rewrite in it. Raises InputError where it cannot be."""
-        return splice(self.program, self.kernel.name, rewrite, self.callee)
+        workload = self.workloads[0]
+        site = next((s for s in self.program.launches if s.index == workload.site), None)
+        # As its author spells it (`k<kThreads>`) where template arguments are written; a deduced
+        # instance is only known as the capture spelled it.
+        written = site.callee if site is not None and site.template_arguments else self.callee
+        return splice(self.program, self.kernel.name, rewrite, written)
 
     def save(self) -> None:
         """Write what a resumed run needs under `state/`."""
@@ -255,7 +260,8 @@ def open_workbench(
     if isinstance(outcome, CompileFailed):
         raise InputError(f"{outcome.placed}; the program must compile before it can be optimised")
     if isinstance(outcome, Misbehaved):
-        raise InputError(outcome.placed)
+        hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
+        raise InputError(f"{outcome.placed}{hint}")
     if not outcome.workloads:
         raise InputError(
             f"no launch of {outcome.kernel} could be captured in {time.monotonic() - started:.0f} s"

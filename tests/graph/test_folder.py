@@ -26,6 +26,15 @@ def test_wrong_input_leaves_no_folder_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_folders_that_were_there_before_stay(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    with pytest.raises(InputError):
+        stop_with_wrong_input(runs / "kernel" / "now")
+    assert list(tmp_path.iterdir()) == [runs]
+    assert list(runs.iterdir()) == []
+
+
 def test_runs_of_others_stay(tmp_path: Path) -> None:
     other = tmp_path / "runs" / "kernel" / "earlier"
     other.mkdir(parents=True)

@@ -27,7 +27,7 @@ def run(source: Path, folder: Path, **options: object) -> RunRecord:
 def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
     """Other names, 1-D block, template parameter, kernel in a local header, size from argv."""
     folder = tmp_path_factory.mktemp("gemm") / "run"
-    return run(PROGRAMS / "gemm_header.cu", folder, argv=("256",)), folder
+    return run(PROGRAMS / "gemm_header.cu", folder, argv=("512", "512", "512")), folder
 
 
 @pytest.mark.slow
@@ -101,10 +101,16 @@ def _kinds(events: list[Event], stage: str, kind: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "argv"),
-    [("nt_product.cu", ()), ("tn_alpha_beta.cu", ()), ("transpose.cu", ())],
+    [
+        ("nt_product.cu", ("384",)),
+        ("tn_alpha_beta.cu", ("384",)),
+        ("transpose.cu", ("2048", "2000")),
+    ],
 )
 def test_other_kernels_that_recipes_know(tmp_path: Path, name: str, argv: tuple[str, ...]) -> None:
-    record = run(PROGRAMS / name, tmp_path / "run", argv=argv, max_iterations=1)
+    record = run(
+        PROGRAMS / name, tmp_path / "run", argv=argv, max_iterations=1, min_speedup=0.5
+    )
     assert record.attempts, record.reason
     assert record.verify.correctness == "match", record.reason
 
@@ -162,7 +168,7 @@ def test_verify_judges_a_whole_program_written_by_somebody_else(tmp_path: Path) 
     smaller = tmp_path / "programs"
     smaller.mkdir()
     for name in ("naive_matmul.cu", "reg64b16.cu"):
-        text = (calibration / name).read_text().replace("const int N = 1024", "const int N = 256")
+        text = (calibration / name).read_text().replace("const int N = 1024", "const int N = 512")
         (smaller / name).write_text(text)
     options = run_options(smaller / "naive_matmul.cu", tmp_path / "run", target("A10", None))
     record = verify_files(

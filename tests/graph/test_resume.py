@@ -33,7 +33,7 @@ def kill_in(stage: str, folder: Path) -> None:
         str(folder),
     ]
     process = subprocess.Popen(
-        [*command, "--", "256"],
+        [*command, "--", "512", "512", "512"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -6,7 +6,8 @@ import re
 
 from cudaops.sandbox.executors import cpu_costs as cost
 from cudaops.sandbox.executors.cpu_gimple import Function, Statement, ssa_names
-from cudaops.sandbox.executors.cpu_instructions import Op, bytes_of, is_reference
+from cudaops.sandbox.executors.cpu_instructions import Op
+from cudaops.sandbox.executors.cpu_types import bytes_of, is_reference
 
 _AFFINE = re.compile(r"^(?:\(.*\) \S+|-?\S+|&?\S+ [-+*] \S+|\S+ << \d+)$")
 _INTEGER = re.compile(r"\b(int|long|short|char|sizetype|unsigned|size_t)\b|\*$")
@@ -40,8 +41,8 @@ def address_only(function: Function) -> set[str]:
 
 def _is_integer(function: Function, name: str) -> bool:
     kind = function.type_of(name)
-    return (
-        bool(_INTEGER.search(kind)) or bytes_of(kind) in (4, 8) and kind not in ("float", "double")
+    return bool(_INTEGER.search(kind)) or (
+        bytes_of(kind) in (4, 8) and kind not in ("float", "double")
     )
 
 

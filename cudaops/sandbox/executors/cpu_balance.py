@@ -1,7 +1,6 @@
 """Makes the steps' memory instructions add up to what the trace saw, site by site.
-
-The steps come from one build's IL, the counts from another's run. Where a statement found no site, or
-shares one with another, the trace is right and the steps are corrected.
+ The steps come from one build's IL, the counts from another's run. Where a statement found no site,
+or shares one with another, the trace is right and the steps are corrected.
 """
 
 from __future__ import annotations
@@ -62,7 +61,11 @@ def _with_missing(
         each = sites[index].instructions_per_block / warps / phase.times
         bundle = min(each, LOADS_A_STEP)
         use = (Use(index, bundle),)
-        step = Step(stores=use) if sites[index].write else Step(loads=use, needs=(0,))
+        step = (
+            Step(stores=use)
+            if sites[index].write
+            else Step(loads=use, needs=(int(sites[index].space == "global"),))
+        )
         added.append(Stretch((step,), each / bundle))
     phases[heaviest] = replace(phase, stretches=(*phase.stretches, *added))
     return phases

@@ -31,13 +31,15 @@ CALLS: dict[str, Mix] = {
     "tanhf": _mix(fp32=9, alu=6, sfu=2), "erff": _mix(fp32=9, alu=20, sfu=1),
     "atanf": _mix(fp32=11, alu=7, sfu=1), "atan2f": _mix(fp32=19, alu=23, sfu=1),
     "cbrtf": _mix(fp32=9, alu=5, sfu=2), "hypotf": _mix(fp32=11, alu=13, sfu=1),
-    "powf": _mix(fp32=44, alu=38, sfu=1, convert=5), "fmodf": _mix(fp32=23, alu=33, sfu=2, convert=2),
+    "powf": _mix(fp32=44, alu=38, sfu=1, convert=5),
+    "fmodf": _mix(fp32=23, alu=33, sfu=2, convert=2),
     "floorf": _mix(convert=1), "ceilf": _mix(convert=1), "truncf": _mix(convert=1),
     "rintf": _mix(convert=1), "nearbyintf": _mix(convert=1), "roundf": _mix(convert=1, alu=3),
     "fabsf": _mix(), "fmaf": _mix(fp32=1), "fmaxf": _mix(alu=1), "fminf": _mix(alu=1),
     "copysignf": _mix(alu=1),
     "sqrt": _mix(fp64=8, alu=10, sfu=1), "rsqrt": _mix(fp64=5, alu=7, sfu=1),
-    "exp": _mix(fp64=17, alu=19), "exp2": _mix(fp64=17, alu=19), "log": _mix(fp64=30, alu=29, sfu=1),
+    "exp": _mix(fp64=17, alu=19), "exp2": _mix(fp64=17, alu=19),
+    "log": _mix(fp64=30, alu=29, sfu=1),
     "log2": _mix(fp64=30, alu=29, sfu=1), "log10": _mix(fp64=30, alu=29, sfu=1),
     "sin": _mix(fp64=15, alu=16, convert=2), "cos": _mix(fp64=15, alu=16, convert=2),
     "tan": _mix(fp64=25, alu=20, convert=2), "tanh": _mix(fp64=33, alu=16, sfu=2, convert=4),
@@ -67,6 +69,8 @@ ONE_IMAD = _mix(fp32=1)
 """An integer multiply-add goes through the FMA pipe."""
 TWO_IMAD = _mix(fp32=2)
 TWO_ALU = _mix(alu=2)
+SHUFFLE = Mix(issued=1.0)
+"""Goes through the load/store pipe, which the model does not load with it."""
 COMPARE_AND_BRANCH = Mix(issued=2, alu=1, branch=1)
 FREE = Mix()
 """Folded into another instruction: sign, cast between integers of one size, address offset."""

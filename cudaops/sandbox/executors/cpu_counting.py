@@ -1,8 +1,7 @@
 """Two builds of a unit for the model: one that traces memory, one whose IL says how often code ran.
-
-Both are compiled alike and at the same time: nothing vectorised, loops with known trip counts unrolled
-as nvcc does, vector types left whole. Everything is kept by content, so a unit that was looked at once
-costs nothing again.
+ Both are compiled alike and at the same time: nothing vectorised, loops with known trip counts
+unrolled as nvcc does, vector types left whole. Everything is kept by content, so a unit that was
+looked at once costs nothing again.
 """
 
 from __future__ import annotations
@@ -35,9 +34,10 @@ MODEL_FLAGS = (
     "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-ffp-contract=off", "-fno-ivopts",
     "-funroll-loops", "-fno-peel-loops", "-fno-tree-sra", "-fno-tree-loop-distribute-patterns",
     "--param", "max-completely-peeled-insns=8000", "--param", "max-completely-peel-times=64",
-    "--param", "max-unroll-times=1", "-fno-web", "-fno-rename-registers", "-fno-schedule-insns2", "-fno-gcse",
+    "--param", "max-unroll-times=1", "-fno-web", "-fno-rename-registers",
+    "-fno-schedule-insns2", "-fno-gcse",
 )  # fmt: skip
-"""The last line only saves compile time behind the IL that is read."""
+"""The last two lines only save compile time behind the IL that is read."""
 _BASE = "counted"
 
 
@@ -50,8 +50,8 @@ class Sample(NamedTuple):
 
 
 def sample(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, blocks: Sequence[int],
-    timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: Sequence[int], timeout_s: float,
 ) -> Sample | Misbehaved:  # fmt: skip
     """Run `blocks` (linear indices) of a one-launch plan twice: for memory and for counts.
 
@@ -81,8 +81,8 @@ def sample(
 
 
 def _traced(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, blocks: Sequence[int],
-    folder: Path, timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: Sequence[int], folder: Path, timeout_s: float,
 ) -> Trace | Misbehaved:  # fmt: skip
     built = _built(executor.build_instrumented(unit, MODEL_FLAGS))
     report = executor.run_instrumented(built, workload, plan, blocks, folder, timeout_s)
@@ -93,8 +93,8 @@ def _traced(
 
 
 def _counted(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, blocks: Sequence[int],
-    folder: Path, timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: Sequence[int], folder: Path, timeout_s: float,
 ) -> tuple[Function, ...] | Misbehaved:  # fmt: skip
     flags = (*MODEL_FLAGS, "-fprofile-arcs")
     built = _built(executor.build_counted(unit, flags, ("-lgcov", "--coverage")))

@@ -1,4 +1,5 @@
-"""Control flow of one function: pieces of blocks cut at barriers, loops, and straight runs of code."""
+"""Control flow of one function: pieces of blocks cut at barriers, loops, and straight runs of
+code."""
 
 from __future__ import annotations
 

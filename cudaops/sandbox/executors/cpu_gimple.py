@@ -7,6 +7,7 @@ carries how often the sampled threads went through it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
@@ -146,7 +147,7 @@ def _fill(function: Function, lines: list[str]) -> None:
         falls[-1] = (block, falls[-1][1] and not _ends(pending))
         _statement(block, pending)
         pending = ""
-    for (this, open_end), (following, _) in zip(falls, falls[1:], strict=False):
+    for (this, open_end), (following, _) in itertools.pairwise(falls):
         if open_end and not this.successors:
             this.successors.append(following.number)
 
@@ -213,9 +214,11 @@ def _statement(block: Block, text: str) -> None:
     if (
         not equals
         or bare.startswith(("if (", "switch ("))
-        or "(" in target.split("[")[0]
-        and not (
-            target.startswith(("MEM", "*", "VIEW_CONVERT", "BIT_FIELD", "REALPART", "IMAGPART"))
+        or (
+            "(" in target.split("[")[0]
+            and not (
+                target.startswith(("MEM", "*", "VIEW_CONVERT", "BIT_FIELD", "REALPART", "IMAGPART"))
+            )
         )
     ):
         block.statements.append(Statement(bare, place, None, bare))

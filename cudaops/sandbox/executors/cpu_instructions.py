@@ -1,8 +1,7 @@
 """From GIMPLE statements to the warp instructions nvcc would make of them.
-
-A reading of optimised x86-bound IL, not of NVIDIA's compiler: multiply-adds are fused where a product
-has one use, casts and constant offsets fold into others, an address that is affine in its loop's
-counter costs one addition at most.
+ A reading of optimised x86-bound IL, not of NVIDIA's compiler: multiply-adds are fused where a
+product has one use, casts and constant offsets fold into others, an address that is affine in its
+loop's counter costs one addition at most.
 """
 
 from __future__ import annotations
@@ -17,6 +16,16 @@ from cudaops.cuda.work import Mix, ThreadCounts
 from cudaops.sandbox.executors import cpu_costs as cost
 from cudaops.sandbox.executors import cpu_intrinsics
 from cudaops.sandbox.executors.cpu_gimple import Function, Place, Statement, array_base, ssa_names
+from cudaops.sandbox.executors.cpu_types import (
+    BINARY,
+    CALL,
+    COMPARES,
+    CONSTANT,
+    MEM_TYPE,
+    REINTERPRETED,
+    bytes_of,
+    is_reference,
+)
 
 OWN_HEADERS = frozenset({"context.h", "warp.h", "atomics.h", "vector_types.h", "keywords.h"})
 """Files of our header whose statements stand for one instruction of the GPU, or for none."""
@@ -25,29 +34,6 @@ COORDINATES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSi
 """Variables of ours that are registers or constants on a GPU."""
 
 BARRIERS = ("__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or")
-_REFERENCE = re.compile(r"^(\*|MEM\b|VIEW_CONVERT_EXPR|BIT_FIELD_REF|REALPART_EXPR|IMAGPART_EXPR)")
-_VARIABLE = re.compile(r"^[A-Za-z_$][\w$]*(?:\.\w+|\[.*\])*$")
-_CALL = re.compile(r"^([.\w:~][\w:.<>, ~*&]*?) \((.*)\)$")
-_BINARY = re.compile(
-    r"^(&?\S.*?) ([-+*/%&|^]|<<|>>|w\*|h\*|==|!=|<=?|>=?|un\w\w|ltgt|\w*ordered) (\S+)$"
-)
-_MEM_TYPE = re.compile(
-    r"^MEM <(?:const |volatile )*(.+?)> \[|^MEM\[\((?:const |volatile )*(.+?) [*&]+(?:\s*\{ref-all\})?\)"
-)
-_CONSTANT = re.compile(r"^[-+]?(?:\d|\.\d|0x|Inf|Nan|\{|&\")")
-_COMPARES = frozenset({"==", "!=", "<", "<=", ">", ">="})
-
-_SCALAR_BYTES = {
-    "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "_Bool": 1, "short": 2, "short int": 2,
-    "unsigned short": 2, "short unsigned int": 2, "_Float16": 2, "__bf16": 2, "__half": 2, "int": 4,
-    "unsigned int": 4, "float": 4, "long": 8, "long int": 8, "unsigned long": 8, "long unsigned int": 8,
-    "long long int": 8, "long long unsigned int": 8, "double": 8, "__int128": 16,
-    "__int128 unsigned": 16, "sizetype": 8,
-}  # fmt: skip
-_VECTOR = re.compile(
-    r"^(?:struct )?(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)([1234])$"
-)
-_VECTOR_ELEMENT = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4}
 
 
 class SiteKey(NamedTuple):
@@ -80,31 +66,6 @@ class Op:
     """Its length in a chain of dependent arithmetic, in instructions."""
     kind: Literal["plain", "barrier", "branch"] = "plain"
     loaded_bytes: int = 0
-
-
-def bytes_of(type_text: str) -> int:
-    """Size of a type by its name; 0 where unknown."""
-    text = type_text.replace("const ", "").replace("volatile ", "").strip()
-    if text.endswith(("*", "&")) or "* " in text:
-        return 8
-    lanes = re.match(r"^vector\((\d+)\) (.+)$", text)
-    if lanes:
-        return int(lanes.group(1)) * bytes_of(lanes.group(2))
-    vector = _VECTOR.match(text)
-    if vector:
-        return _VECTOR_ELEMENT.get(vector.group(1), 8) * int(vector.group(2))
-    return _SCALAR_BYTES.get(text.removeprefix("struct "), 0)
-
-
-def is_reference(value: str) -> bool:
-    """Whether the text names memory or a variable rather than a value."""
-    if _REFERENCE.match(value):
-        return True
-    return (
-        bool(_VARIABLE.match(value))
-        and not ssa_names(value)[:1] == [value]
-        and not (_CONSTANT.match(value) or value in ("true", "false"))
-    )
 
 
 class Translator:
@@ -146,18 +107,20 @@ class Translator:
             return self._effect(s)
         if s.target_name is None:
             return self._store(s)
+        if REINTERPRETED.match(s.value):
+            return Op(s, cost.FREE)
         if is_reference(s.value):
             return self._load(s)
         mix = self._value(s, address)
         return Op(s, mix, latency=_latency(mix))
 
     def _own_header(self, s: Statement) -> Op:
-        call = _CALL.match(s.value)
+        call = CALL.match(s.value)
         name = call.group(1) if call else ""
         if _is_barrier(name):
             return Op(s, cost.ONE_ALU, kind="barrier")
         if "warp_" in name or "__syncwarp" in name:
-            return Op(s, cost.ONE_ALU, latency=6.0)
+            return Op(s, cost.SHUFFLE, latency=6.0)
         if "atomic" in name.lower() and "load" not in name:
             return self._atomic(s, name, call.group(2) if call else "")
         return Op(s, cost.FREE)
@@ -165,7 +128,7 @@ class Translator:
     def _effect(self, s: Statement) -> Op:
         if s.value.startswith(("if (", "switch (")):
             return Op(s, cost.COMPARE_AND_BRANCH, kind="branch")
-        call = _CALL.match(s.value)
+        call = CALL.match(s.value)
         if not call:
             return Op(s, cost.FREE)
         name = call.group(1)
@@ -176,11 +139,17 @@ class Translator:
         mix = self._call(name, "")
         return Op(s, mix, latency=_latency(mix))
 
-    def _atomic(self, s: Statement, name: str, _arguments: str) -> Op:
+    def _atomic(self, s: Statement, name: str, arguments: str) -> Op:
         width = re.search(r"_(1|2|4|8|16)$", name)
         size = int(width.group(1)) if width else 0
-        site = self._site(s.place, size, write=True, atomic=True, reference="")
         returns = s.target_name is not None and self._users.get(s.target_name, 0) > 0
+        if "compare_exchange" in name.lower():
+            given = [a.strip() for a in arguments.split(",")]
+            flags = int(given[3]) if len(given) > 3 and given[3].isdigit() else 0
+            # Our header's own loops, which stand for one instruction, ask for the weak form.
+            returns = flags == 0 or (flags % 256 == flags and flags > 1)
+            size = size or flags % 256
+        site = self._site(s.place, size, write=True, atomic=True, reference="")
         if site is None:
             return Op(s, cost.ONE_ALU)
         return Op(s, cost.FREE, loads=(site,) if returns else (), stores=() if returns else (site,))
@@ -213,7 +182,7 @@ class Translator:
     def _memory(self, place: Place | None, reference: str, size: int, *, write: bool) -> int | None:
         base = array_base(reference)
         declared = base is not None and base in self._function.types
-        if declared and base not in self._function.statics or base in COORDINATES:
+        if (declared and base not in self._function.statics) or base in COORDINATES:
             return None
         return self._site(place, size, write=write, atomic=False, reference=base or "")
 
@@ -226,16 +195,13 @@ class Translator:
         )
 
     def _reference_bytes(self, reference: str) -> int:
-        typed = _MEM_TYPE.match(reference)
+        typed = MEM_TYPE.match(reference)
         if typed and "." not in reference.rpartition("]")[2]:
             return bytes_of(typed.group(1) or typed.group(2))
         if reference.startswith("*"):
             pointer = self._function.type_of(reference[1:])
-            return (
-                bytes_of(pointer.rpartition("*")[0])
-                if pointer.rstrip("restrict ").endswith("*")
-                else 0
-            )
+            plain = pointer.removesuffix("restrict").rstrip()
+            return bytes_of(plain.rpartition("*")[0]) if plain.endswith("*") else 0
         base = array_base(reference)
         if base and "." not in reference and base in self._function.arrays:
             return bytes_of(self._function.types[base])
@@ -260,18 +226,18 @@ class Translator:
         assert s.target_name is not None
         kind = self._function.type_of(s.target_name)
         value = s.value
-        call = _CALL.match(value)
+        call = CALL.match(value)
         if call and not value.startswith("("):
             return self._call(call.group(1), kind)
         if value.startswith("("):
             return self._cast(value, kind)
         if value.startswith(("MAX_EXPR", "MIN_EXPR")) or " ? " in value:
             return cost.ONE_FP64 if kind == "double" and " ? " not in value else cost.ONE_ALU
-        binary = _BINARY.match(value)
+        binary = BINARY.match(value)
         if binary is None:
             return cost.ONE_ALU if value.startswith("~") and not address else cost.FREE
         left, operator, right = binary.groups()
-        if operator in _COMPARES or operator.startswith(("un", "lt", "ord")):
+        if operator in COMPARES or operator.startswith(("un", "lt", "ord")):
             return cost.ONE_FP64 if self._function.type_of(left) == "double" else cost.ONE_ALU
         if kind in ("float", "double", "_Float16", "__bf16") or kind.startswith("vector"):
             return self._floating(s, kind, operator)
@@ -302,7 +268,7 @@ class Translator:
         if not hasattr(self, "_fusable_names"):
             names: set[str] = set()
             for s in self._defined.values():
-                binary = _BINARY.match(s.value)
+                binary = BINARY.match(s.value)
                 if binary and binary.group(2) in ("+", "-"):
                     taken = next((n for n in s.uses if self._is_product(n)), None)
                     if taken:
@@ -312,12 +278,12 @@ class Translator:
 
     def _is_product(self, name: str) -> bool:
         made = self._defined.get(name)
-        binary = _BINARY.match(made.value) if made else None
+        binary = BINARY.match(made.value) if made else None
         return binary is not None and binary.group(2) == "*" and self._users.get(name, 0) == 1
 
     def adds_product(self, s: Statement) -> bool:
         """Whether this addition takes a product in and so is a multiply-add."""
-        binary = _BINARY.match(s.value)
+        binary = BINARY.match(s.value)
         return bool(
             binary and binary.group(2) in ("+", "-") and any(n in self._fusable() for n in s.uses)
         )
@@ -325,7 +291,7 @@ class Translator:
     def _integer(
         self, s: Statement, kind: str, operator: str, left: str, right: str, address: bool
     ) -> Mix:
-        constant = bool(_CONSTANT.match(right)) or bool(_CONSTANT.match(left))
+        constant = bool(CONSTANT.match(right)) or bool(CONSTANT.match(left))
         wide = bytes_of(kind) == 8
         if operator in "/%" and constant:
             number = right if right.isdigit() else "0"
@@ -334,8 +300,8 @@ class Translator:
         if operator in "/%":
             return cost.LONG_DIVIDE if wide else cost.INT_DIVIDE
         if address:
-            free = operator in "+-*" and constant or operator == "<<"
-            return cost.FREE if free or operator == "*" and self.fused(s) else cost.ONE_ALU
+            free = (operator in "+-*" and constant) or operator == "<<"
+            return cost.FREE if free or (operator == "*" and self.fused(s)) else cost.ONE_ALU
         if operator == "*":
             return cost.FREE if self.fused(s) else cost.TWO_IMAD if wide else cost.ONE_IMAD
         if operator == "+" and self.adds_product(s):
@@ -348,7 +314,8 @@ def _is_barrier(name: str) -> bool:
 
 
 def _latency(mix: Mix) -> float:
-    """Instructions in a row that one statement stands for: a quarter of a long sequence overlaps."""
+    """Instructions in a row that one statement stands for: a quarter of a long sequence
+    overlaps."""
     return 0.0 if mix.issued == 0 else 1.0 if mix.issued <= 2 else 0.75 * mix.issued
 
 
@@ -358,7 +325,7 @@ def thread_counts(op: Op, translator: Translator, function: Function) -> ThreadC
     if op.loads or op.stores:
         return ThreadCounts(integer=mix.issued)
     kind = function.type_of(s.target_name) if s.target_name else ""
-    binary = _BINARY.match(s.value)
+    binary = BINARY.match(s.value)
     operator = binary.group(2) if binary else ""
     floating = kind in ("float", "double", "_Float16", "__bf16")
     simple = binary is not None and mix.issued == 1 and operator in ("+", "-", "*")
@@ -372,10 +339,8 @@ def thread_counts(op: Op, translator: Translator, function: Function) -> ThreadC
     if simple and mix.fp64 == 1:
         fma = translator.adds_product(s)
         return ThreadCounts(dfma=fma, dadd=operator != "*" and not fma, dmul=operator == "*")
-    if kind == "float" and mix.fp32:
-        return ThreadCounts(ffma=0.7 * mix.fp32, fmul=0.3 * mix.fp32, integer=mix.alu, special=mix.sfu,
-                            convert=mix.convert)  # fmt: skip
-    if kind == "double" and mix.fp64:
-        return ThreadCounts(dfma=0.8 * mix.fp64, dmul=0.2 * mix.fp64, integer=mix.alu, special=mix.sfu,
-                            convert=mix.convert)  # fmt: skip
-    return ThreadCounts(integer=mix.alu, convert=mix.convert, special=mix.sfu, branches=mix.branch)
+    # What a library function is made of: mostly multiply-adds, the rest counted as products.
+    return ThreadCounts(
+        ffma=0.7 * mix.fp32, fmul=0.3 * mix.fp32, dfma=0.8 * mix.fp64, dmul=0.2 * mix.fp64,
+        integer=mix.alu, convert=mix.convert, special=mix.sfu, branches=mix.branch,
+    )  # fmt: skip

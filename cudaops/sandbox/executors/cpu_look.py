@@ -68,8 +68,8 @@ def look_at(
     if held.blocks_per_sm < 1:
         return Misbehaved(
             what="launch_refused",
-            message=f"a block of {threads} threads with {smem} bytes of shared memory does not fit on "
-            f"an SM of {device.name}",
+            message=f"a block of {threads} threads with {smem} bytes of shared memory does not fit "
+            f"on an SM of {device.name}",
         )
     sites = sites_of(taken.trace, _l1_of_a_block(device, held, smem, launch))
     sampled = Sampled(max(len(taken.trace.blocks), 1), threads)
@@ -83,10 +83,9 @@ def look_at(
         barriers_per_block=found.barriers_per_block,
         hottest_atomic=_hottest(taken),
     )  # fmt: skip
-    modelled = Modelled(
-        work, estimate(work, device), Costs.of(work, device, microarchitecture(device.compute_capability)),
-        device, launch.grid, launch.block,
-    )  # fmt: skip
+    costs = Costs.of(work, device, microarchitecture(device.compute_capability))
+    found_time = estimate(work, device)
+    modelled = Modelled(work, found_time, costs, device, launch.grid, launch.block)
     mixes = _line_mixes(function, sites, callees, sampled)
     return Look(modelled, kernel, unit, mixes, _notes(taken, modelled, sampled))
 
@@ -160,9 +159,9 @@ def _line_mixes(
 
 def _notes(taken: Sample, modelled: Modelled, sampled: Sampled) -> tuple[str, ...]:
     work = modelled.work
+    blocks = f"{sampled.blocks} of {work.grid_blocks} blocks"
     return (
-        f"modelled for {modelled.device.full_name} from {sampled.blocks} of {work.grid_blocks} blocks run "
-        "on this machine's processor",
+        f"modelled for {modelled.device.full_name} from {blocks} run on this machine's processor",
         f"{work.registers_per_thread} registers a thread are an estimate, nvcc was not asked",
         "DRAM bytes are those of a launch that finds nothing in L2",
         f"time is limited by: {modelled.estimate.limiter}",

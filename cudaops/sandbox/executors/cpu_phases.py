@@ -155,6 +155,9 @@ def _stretch(
     scheduler = Scheduler(function, sites, weight)
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
+        if node is not run.head:
+            for phi in node.phis:
+                scheduler.merge(phi.target, [source for source, _ in phi.sources])
         for op in node.ops:
             if op.kind == "branch" and not _leaves(node, run):
                 op = Op(op.statement, cost.ONE_ALU, kind="branch")

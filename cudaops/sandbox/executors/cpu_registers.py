@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 
 from cudaops.sandbox.executors.cpu_gimple import Block, Function, ssa_names
-from cudaops.sandbox.executors.cpu_instructions import bytes_of
+from cudaops.sandbox.executors.cpu_types import bytes_of
 
 OVERHEAD = 20.0
 GROWTH = 1.15
 """Registers of an empty kernel with addresses and scheduling slack, and registers for each one that
-liveness demands. Fitted to `ptxas -v` (nvcc 13.0.88, sm_90, 2026-11-20) of the six calibration programs;
-docs/model.md shows the misses."""
+liveness demands. Fitted to `ptxas -v` (nvcc 13.0.88, sm_90, 2026-11-20) of the six calibration
+programs; docs/model.md shows the misses."""
 
 LARGEST = 255
 
@@ -34,7 +34,8 @@ def registers_per_thread(function: Function, launch_bound_threads: int | None = 
 
 
 def shared_bytes(function: Function) -> int:
-    """Bytes of the `__shared__` variables the kernel declares; those of unknown type are left out."""
+    """Bytes of the `__shared__` variables the kernel declares; those of unknown type are left
+    out."""
     total = 0
     for name in function.statics:
         count = math.prod(function.arrays.get(name, (1,)))

@@ -1,4 +1,5 @@
-"""Which blocks are sampled, and what the trace of them says about each place that touches memory."""
+"""Which blocks are sampled, and what the trace of them says about each place that touches
+memory."""
 
 from __future__ import annotations
 

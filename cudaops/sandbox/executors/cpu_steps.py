@@ -1,8 +1,9 @@
-"""Orders the work of straight code into steps: loads that go out together, then what waits for them.
-
-How nvcc schedules, read off its SASS (13.0.88, sm_86 and sm_90): loads from global memory are hoisted to
-the top of straight code as far as their addresses and earlier stores allow; loads from shared memory
-stay close to their use; an innermost loop with an unknown trip count is unrolled, by 4, by 16 if small.
+"""Orders the work of straight code into steps: loads that go out together, then what waits for
+them.
+ How nvcc schedules, read off its SASS (13.0.88, sm_86 and sm_90): loads from global memory are
+hoisted to the top of straight code as far as their addresses and earlier stores allow; loads from
+shared memory stay close to their use; an innermost loop with an unknown trip count is unrolled, by
+4, by 16 if small.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from cudaops.cuda.work import Mix, Site, Step, Use
+from cudaops.cuda.work import NOTHING, Mix, Site, Step, Use
 from cudaops.sandbox.executors.cpu_gimple import Function, Statement, array_base
-from cudaops.sandbox.executors.cpu_instructions import Op, is_reference
+from cudaops.sandbox.executors.cpu_instructions import Op
+from cudaops.sandbox.executors.cpu_types import is_reference
 
 SMALL_BODY = 14.0
 LARGE_BODY = 64.0
@@ -28,7 +30,7 @@ MOST_LOADS = 32
 class _Draft:
     loads: dict[int, float] = field(default_factory=dict)
     stores: dict[int, float] = field(default_factory=dict)
-    mix: Mix = Mix()
+    mix: Mix = NOTHING
     chain: float = 0.0
     registers: float = 0.0
     shared: bool = False
@@ -45,7 +47,7 @@ class _Value:
     """Step whose work makes it."""
     chain: float
     loads: frozenset[int]
-    """Steps whose loads it is made of with nothing but renaming in between."""
+    """`Step.needs` of work on it: loads it is made of with nothing but renaming in between."""
 
 
 class Scheduler:
@@ -77,8 +79,8 @@ class Scheduler:
         chain = max((v.chain for v in needs if v.home == home), default=0.0)
         waits: frozenset[int] = frozenset().union(*(v.loads for v in needs))
         if op.loads:
-            waits = frozenset((depth,))
-        if op.stores or op.mix.issued and not op.loads:
+            waits = frozenset((2 * depth + (not self._shared(op)),))
+        if op.stores or (op.mix.issued and not op.loads):
             self._work(op, home, waits)
             chain += op.latency
             waits = frozenset()
@@ -90,13 +92,24 @@ class Scheduler:
         if name:
             self._values[name] = _Value(depth, home, 0.0 if op.loads else chain, waits)
 
+    def merge(self, target: str, sources: Sequence[str]) -> None:
+        """A value that comes from one of several arms of the run."""
+        found = [self._values[s] for s in sources if s in self._values]
+        if found:
+            self._values[target] = _Value(
+                max(v.depth for v in found), max(v.home for v in found),
+                max(v.chain for v in found), frozenset().union(*(v.loads for v in found)),
+            )  # fmt: skip
+
     def _read(self, statement: Statement) -> list[_Value]:
         """Values it reads: SSA names, and local variables that stayed whole."""
         found = [self._values[n] for n in statement.uses if n in self._values]
         variable = self._local(statement.value) if is_reference(statement.value) else None
         if variable:
             found += [
-                v for n, v in self._values.items() if n.startswith(variable) or variable.startswith(n)
+                v
+                for n, v in self._values.items()
+                if n.startswith(variable) or variable.startswith(n)
             ]
         return found
 
@@ -113,7 +126,7 @@ class Scheduler:
         return f"${base}" + "".join(re.findall(r"\[\d+\]", reference))
 
     def _load(self, op: Op, share: float, depends_on: int) -> int:
-        shared = all(self._sites[s].space == "shared" for s in op.loads)
+        shared = self._shared(op)
         step = max(depends_on + 1, self._floor)
         if shared:
             step = max(step, self._shared_at)
@@ -131,14 +144,18 @@ class Scheduler:
         draft.mix += op.mix
         return step
 
+    def _shared(self, op: Op) -> bool:
+        return all(self._sites[s].space == "shared" for s in op.loads)
+
     def _work(self, op: Op, home: int, loaded: frozenset[int]) -> None:
         """Work stays in the order of the program; it waits for the loads it reads first."""
         draft = self._draft(home)
         draft.mix += op.mix
-        for step in loaded:
-            self._drafts[step].consumed = True
-            if not any(step in d.needs for d in self._drafts[:home]):
-                draft.needs.add(step)
+        for token in loaded:
+            source = self._drafts[token // 2]
+            source.consumed = source.consumed or token % 2 == 0
+            if not any(token in d.needs for d in self._drafts[:home]):
+                draft.needs.add(token)
         self._now = home
 
     def _store(self, site: int, share: float, step: int) -> None:
@@ -165,7 +182,7 @@ class Scheduler:
                 Step(
                     tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
                     tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers, d.follows,
-                    tuple(sorted(place[n] for n in d.needs)),
+                    tuple(sorted(2 * place[n // 2] + n % 2 for n in d.needs)),
                 )
             )  # fmt: skip
         return made
@@ -217,7 +234,8 @@ def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Lo
         return _in_a_row(shared_out, factor)
     return [
         replace(
-            s, loads=tuple(Use(u.site, u.instructions * factor) for u in s.loads), mix=s.mix.times(factor),
+            s, mix=s.mix.times(factor),
+            loads=tuple(Use(u.site, u.instructions * factor) for u in s.loads),
             stores=tuple(Use(u.site, u.instructions * factor) for u in s.stores),
             chain=max(s.chain, loop.carried * factor if i == len(once) - 1 else 0.0),
             registers=s.registers * factor,
@@ -228,7 +246,7 @@ def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Lo
 
 def _in_a_row(once: Sequence[Step], factor: int) -> list[Step]:
     return [
-        replace(s, needs=tuple(n + copy * len(once) for n in s.needs))
+        replace(s, needs=tuple(n + 2 * copy * len(once) for n in s.needs))
         for copy in range(factor)
         for s in once
     ]

@@ -27,7 +27,8 @@ class Spread(NamedTuple):
     """Sectors the allocation has."""
 
     def union(self, x: int, y: int, z: int = 1) -> float:
-        """Distinct sectors of x by y by z adjacent blocks; planes in z are taken to share nothing."""
+        """Distinct sectors of x by y by z adjacent blocks; planes in z are taken to share
+        nothing."""
         grown = self.a_block * (1 + (x - 1) * self.growth_x) * (1 + (y - 1) * self.growth_y) * z
         return min(grown, self.most)
 
@@ -89,12 +90,12 @@ def _spreads(trace: Trace, grid: Dim3, sizes: Mapping[int, int], *, written: boo
 
 
 def _growth(
-    touched: Mapping[int, Mapping[int, int]], shared: Mapping[tuple[int, int, int], int], index: int,
-    distance: int,
+    touched: Mapping[int, Mapping[int, int]], shared: Mapping[tuple[int, int, int], int],
+    index: int, distance: int,
 ) -> float:  # fmt: skip
     """Mean share of a block's sectors that the block `distance` before it does not touch."""
     shares = []
-    for block, counts in touched.items():
+    for block in touched:
         other = block + distance
         if other not in touched or not touched[other].get(index):
             continue
@@ -104,7 +105,8 @@ def _growth(
 
 
 def _distinct(trace: Trace, read: Sequence[float], written: Sequence[float]) -> float:
-    """Sectors read or written; an allocation that is both counts once, with the larger of the two."""
+    """Sectors read or written; an allocation that is both counts once, with the larger of the
+    two."""
     indices = [
         sorted({i for counts in parts for i, n in counts.items() if n})
         for parts in ([b.read for b in trace.blocks], [b.written for b in trace.blocks])
