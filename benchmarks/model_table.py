@@ -88,8 +88,10 @@ def spearman(left: list[float], right: list[float]) -> float:
 def times_table(results: dict[str, dict[str, Result]]) -> list[str]:
     """H200: all six programs."""
     lines = [
-        "| program | measured us | modelled us | modelled / measured "
-        "| speedup measured | modelled | limited by |",
+        (
+            "| program | measured us | modelled us | modelled / measured "
+            "| speedup measured | modelled | limited by |"
+        ),
         "|---|---|---|---|---|---|---|",
     ]
     base = results["naive_matmul"]["H200"].us

@@ -144,7 +144,8 @@ def test_naive_product_matches_the_capture(
             c.BYTES_PER_SECTOR_LD: 0, c.BYTES_PER_SECTOR_ST: 0, d.L1_HIT_RATE: 0.01,
             c.GLOBAL_LD_HIT_RATE: 0.01, c.L2_WRITE_SECTORS: 0, c.L2_READ_SECTORS: 0.1,
             c.DRAM_READ_BYTES: 0.01, c.FFMA_PER_CYCLE: 0.1, d.L1_THROUGHPUT: 0.05,
-            d.SM_THROUGHPUT: 0.1, d.DURATION: 0.1, d.INST_EXECUTED: 0.2, d.REGISTERS: 0, d.THEORETICAL_OCCUPANCY: 0,
+            d.SM_THROUGHPUT: 0.1, d.DURATION: 0.1, d.INST_EXECUTED: 0.2, d.REGISTERS: 0,
+            d.THEORETICAL_OCCUPANCY: 0,
             d.ACHIEVED_OCCUPANCY: 0.1, d.WAVES: 0.01, d.L2_HIT_RATE: 0.02,
         },
     )  # fmt: skip

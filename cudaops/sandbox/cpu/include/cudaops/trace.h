@@ -27,7 +27,7 @@
 namespace cudaops::trace {
 
 inline constexpr std::size_t kLanes = 32;
-inline constexpr std::size_t kMaxStored = 1u << 15;   // accesses a thread keeps between two barriers
+inline constexpr std::size_t kMaxStored = 1u << 13;   // accesses a thread keeps between two barriers
 inline constexpr std::uint32_t kDenseEpochs = 24;      // intervals looked at one by one,
 inline constexpr std::uint32_t kEpochRun = 12;         // then a run of so many (whole turns of a loop of
 inline constexpr std::uint32_t kEpochStride = 8;       // 2, 3, 4 or 6 barriers) out of so many runs
