@@ -1,4 +1,4 @@
-"""cudaops: profile, diagnose, rewrite and prove CUDA kernels. Importing this loads nothing heavy."""
+"""cudaops: profile, diagnose, rewrite and prove CUDA kernels. Importing it loads nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published or measured about the devices cudaops knows. One row a device, one source a row."""
+"""What is published or measured about devices. One row a device, one source a row."""
 
 from __future__ import annotations
 

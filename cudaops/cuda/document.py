@@ -48,7 +48,10 @@ def metrics_page() -> str:
                  ", ".join(f"`{name}`" for name in row.inputs))
                 for row in DERIVED.values()
             ]
-            + [(f"`{n}`", label, unit, meaning, "") for n, (label, unit, meaning) in SPECIAL.items()],
+            + [
+                (f"`{name}`", label, unit, meaning, "")
+                for name, (label, unit, meaning) in SPECIAL.items()
+            ],
         ),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"

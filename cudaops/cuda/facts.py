@@ -206,7 +206,7 @@ def _idle_issue(found: Mapping[str, Fact]) -> float | None:
 
 
 def label_and_unit(name: str) -> tuple[str, str]:
-    """How a fact is called and measured, whether or not it is known for a launch. Raises KeyError."""
+    """How a fact is called and measured, known for a launch or not. Raises KeyError."""
     if name in METRICS:
         return METRICS[name].label, METRICS[name].unit
     if name in DERIVED:

@@ -80,7 +80,7 @@ def roofline(profile: Profile, device: Device) -> Roofline | None:
 
 
 def floors(profile: Profile, device: Device) -> tuple[Floor, ...]:
-    """Shortest time each resource allows, longest first; resources with unknown use are left out."""
+    """Shortest time each resource allows, longest first; those with unknown use are left out."""
     found: list[Floor] = []
 
     def add(resource: str, amount: float | None, per_us: float | None, *, of_work: bool) -> None:

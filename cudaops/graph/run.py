@@ -22,7 +22,13 @@ from cudaops.graph.context import Context
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import write_best, write_json, write_whole
 from cudaops.graph.record import build_certificate, build_record
-from cudaops.graph.services import build_toolbox, check_space, make_executor, open_bench
+from cudaops.graph.services import (
+    build_toolbox,
+    check_database,
+    check_space,
+    make_executor,
+    open_bench,
+)
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
@@ -40,6 +46,7 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
     Raises InputError (nothing is left behind) and EnvironmentFailure (the run can be resumed where
     it got past intake).
     """
+    check_database(settings)
     folder = Path(options.out)
     with _new_folder(folder):
         events = EventLog(folder / "events.jsonl", on_event)
@@ -60,6 +67,7 @@ def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
         )
     except FileNotFoundError as error:
         raise InputError(f"{folder} holds no run that got past intake; start it again") from error
+    check_database(settings)
     options = options.model_copy(update={"out": str(folder)})
     executor = make_executor(options, settings)
     bench = Workbench.load(

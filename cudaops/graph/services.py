@@ -14,6 +14,7 @@ from cudaops.mcp_servers.together import build_servers
 from cudaops.program.parse import load_program
 from cudaops.rag.embedding import choose_embedder
 from cudaops.rag.knowledge import Knowledge
+from cudaops.rag.server import open_database
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
@@ -66,6 +67,15 @@ def check_space(folder: Path, free_bytes: Callable[[Path], int]) -> None:
             f"only {free >> 20} MB are free at {existing}, a run needs {MIN_FREE_BYTES >> 20} MB",
             "free some space or name another folder with --out",
         )
+
+
+def check_database(settings: Settings) -> None:
+    """Raise KnowledgeUnavailable where a server was asked for by DATABASE_URL and refuses.
+
+    Whoever names a server means it; only the embedded one may fail and be done without.
+    """
+    if settings.database_url is not None:
+        open_database(settings.database_url.get_secret_value()).close()
 
 
 def open_knowledge(settings: Settings) -> Knowledge:

@@ -34,7 +34,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
         bench,
         rewrite,
         bench.policy.min_speedup,
-        lambda gate: events.emit("sandbox", "sandbox", "progress", gate.line),
+        lambda line: events.emit("sandbox", "sandbox", "progress", line),
     )
     judgement = judge(evaluation.gates, evaluation.comparisons, bench.policy)
     events.emit("sandbox", "sandbox", "finished", f"{judgement.outcome}: {judgement.reason}")

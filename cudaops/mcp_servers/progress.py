@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 from collections.abc import Callable
 
@@ -18,7 +19,12 @@ def progress(context: Context) -> Say:
     loop = anyio.from_thread.run_sync(anyio.lowlevel.current_token)
     numbers = itertools.count(1)
 
+    request = contextvars.copy_context()  # which request this is; other threads do not know
+
     def say(line: str) -> None:
-        anyio.from_thread.run(context.report_progress, next(numbers), None, line, token=loop)
+        def report() -> None:
+            anyio.from_thread.run(context.report_progress, next(numbers), None, line, token=loop)
+
+        request.copy().run(report)
 
     return say

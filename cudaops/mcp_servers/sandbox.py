@@ -151,12 +151,7 @@ def _judge(bench: Workbench, rewrite: Rewrite, min_speedup: float | None, say: S
     policy = bench.policy
     if min_speedup is not None:
         policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
-    evaluation = evaluate(
-        bench,
-        rewrite,
-        policy.min_speedup,
-        lambda gate: say(gate.line),
-    )
+    evaluation = evaluate(bench, rewrite, policy.min_speedup, say)
     return Judged(
         evaluation=evaluation,
         judgement=judge(evaluation.gates, evaluation.comparisons, policy),

@@ -18,8 +18,8 @@ from cudaops.sandbox.verification.verifier import Subject, Verifier
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 
-OnGate = Callable[[Gate], None]
-"""Hears of every gate as soon as it is decided."""
+Say = Callable[[str], None]
+"""Takes one line on what is going on, every gate's among them."""
 
 FLOOR_TOLERANCE = 0.95
 """A time may undercut the physical floor by this factor before it is called impossible: boost
@@ -29,26 +29,26 @@ clocks exceed the published ones by a few percent."""
 class _Gates:
     """The gates so far; each is announced as soon as it is decided."""
 
-    def __init__(self, on_gate: OnGate) -> None:
+    def __init__(self, say: Say) -> None:
         self.all: list[Gate] = []
-        self._on_gate = on_gate
+        self.say = say
 
     def add(self, *gates: Gate) -> bool:
         """Keep them. True while every gate has passed."""
         for gate in gates:
             self.all.append(gate)
-            self._on_gate(gate)
+            self.say(gate.line)
         return self.all[-1].passed
 
 
 def evaluate(
-    bench: Workbench, rewrite: Rewrite, min_speedup: float, on_gate: OnGate = lambda gate: None
+    bench: Workbench, rewrite: Rewrite, min_speedup: float, say: Say = lambda line: None
 ) -> Evaluation:
     """Run the gates, cheapest first. Never decides: that is `judge`.
 
     What fails a gate, or does not reach `min_speedup`, is not taken through the dearer ones.
     """
-    gates = _Gates(on_gate)
+    gates = _Gates(say)
     if not gates.add(_hygiene(rewrite)):
         return Evaluation(rewrite=rewrite, gates=tuple(gates.all))
     started = time.monotonic()
@@ -82,6 +82,8 @@ def _dear_gates(
 ) -> Misbehaved | None:
     """Correctness, the physical floor and the whole program; what the candidate did wrong."""
     folder = bench.folder / "work" / f"verify-{rewrite.id}"
+    if not bench.has_oracles:
+        gates.say("running the author's kernel for reference: captured, perturbed, exact inputs")
     subjects = [
         Subject(one, bench.plan(workload, rewrite), bench.oracle(workload))
         for workload, one in zip(bench.workloads, compiled, strict=True)

@@ -201,6 +201,11 @@ class Workbench:
         plan = self.plan(workload, rewrite)
         return self.executor.profile(compiled, workload, plan, timeout_s=self.timeout_s)
 
+    @property
+    def has_oracles(self) -> bool:
+        """Whether the references of every workload were made already."""
+        return all(w.id in self._oracles for w in self.workloads)
+
     def oracle(self, workload: Workload) -> Oracle:
         """References of one workload, made on first use and kept for every candidate."""
         with self._lock:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.slow  # real compiles and whole runs
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 
@@ -103,6 +106,30 @@ def test_a_bad_launch_directive_is_placed(tmp_path: Path, directive: str, says: 
     assert done.returncode in (1, 2), done.stderr
     assert says in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_refuses_is_exit_3_with_a_remedy(tmp_path: Path) -> None:
+    url = "postgresql://somebody:secret@127.0.0.1:9/cudaops"
+    done = cudaops("run", PROGRAMS / "vector_add.cu", cwd=tmp_path, DATABASE_URL=url)
+    assert done.returncode == 3, done.stderr
+    assert "127.0.0.1" in done.stderr
+    assert "DATABASE_URL" in done.stderr
+    assert "secret" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_embedded_database_that_cannot_start_is_a_notice(tmp_path: Path) -> None:
+    """A file stands where the cache wants its folder for the database: the run goes on without."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "knowledge").write_text("not a folder")
+    done = cudaops(
+        "run", PROGRAMS / "vector_add.cu", "--json", cwd=tmp_path, CUDAOPS_CACHE=str(cache)
+    )
+    assert done.returncode in (0, 1), done.stderr
+    record = json.loads(done.stdout)
+    assert record["research"]["degraded"]
+    assert record["notices"]
 
 
 def test_no_compiler_is_exit_3_with_the_command_that_installs_it(tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ def small(program: Program) -> Program:
 WRONG = TILED.replace("C[r * N + c] = sum;", "C[r * N + c] = 2.0f * sum;")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "requires", "same"),
     [

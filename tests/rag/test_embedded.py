@@ -160,8 +160,8 @@ def test_no_folder_above_is_opened(open_folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
-def test_root_is_told_that_a_closed_folder_will_not_do(tmp_path: Path) -> None:
-    closed = tmp_path / "home"
+def test_root_is_told_that_a_closed_folder_will_not_do(open_folder: Path) -> None:
+    closed = open_folder / "home"
     closed.mkdir(mode=0o700)
     with pytest.raises(KnowledgeUnavailable, match="cannot enter") as caught:
         EmbeddedServer.start(closed / "knowledge")

@@ -31,6 +31,8 @@ from cudaops.recipes.transpose import TransposeRecipe
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.executors.cpu import CpuExecutor
 
+pytestmark = pytest.mark.slow  # real compiles and whole runs
+
 Array = npt.NDArray[Any]
 MakeProgram = Callable[..., Program]
 Arguments = Mapping[str, Array | int | float]

@@ -25,6 +25,8 @@ from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
 from cudaops.sandbox.executors.cpu import CpuExecutor
 
+pytestmark = pytest.mark.slow  # real compiles and whole runs
+
 DATA = Path(__file__).parent.parent / "data"
 
 
@@ -170,7 +172,6 @@ def test_register_tiling_matches_the_capture(
     )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_six_products_are_near_their_measured_times(
     executor: CpuExecutor, case: Callable[..., Case]
 ) -> None:

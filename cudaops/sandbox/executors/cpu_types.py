@@ -27,8 +27,9 @@ COMPARES = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _SCALAR_BYTES = {
     "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "_Bool": 1, "short": 2,
     "short int": 2, "unsigned short": 2, "short unsigned int": 2, "_Float16": 2,
-    "__bf16": 2, "__half": 2, "int": 4, "unsigned int": 4, "float": 4, "long": 8, "long int": 8, "unsigned long": 8,
-    "long unsigned int": 8, "long long int": 8, "long long unsigned int": 8, "double": 8,
+    "__bf16": 2, "__half": 2, "int": 4, "unsigned int": 4, "float": 4,
+    "long": 8, "long int": 8, "unsigned long": 8, "long unsigned int": 8, "long long int": 8,
+    "long long unsigned int": 8, "double": 8,
     "__int128": 16, "__int128 unsigned": 16, "sizetype": 8,
 }  # fmt: skip
 _VECTOR = re.compile(
