@@ -15,7 +15,15 @@ from rich.console import Console, Group, RenderableType
 from cudaops import cli_knowledge, cli_mcp
 from cudaops.cli_boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED
 from cudaops.cli_ncu import REPORT_SUFFIXES, profile_of_report
-from cudaops.cli_runs import find_folder, load_record, new_folder, run_options, source_file, target
+from cudaops.cli_runs import (
+    find_folder,
+    load_record,
+    new_folder,
+    run_options,
+    seen_from_here,
+    source_file,
+    target,
+)
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
@@ -179,7 +187,7 @@ def report(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
         update={"options": record.options.model_copy(update={"out": str(folder)})}
     )
     (folder / "report.md").write_text(markdown.run_report(record), encoding="utf-8")
-    _print(run_json.dumps(record) if as_json else terminal.run_summary(record))
+    _print(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
 
 
 @app.command()
@@ -246,7 +254,7 @@ def _live(folder: Path | None) -> Iterator[Progress]:
 
 
 def _finish(record: RunRecord, as_json: bool) -> None:
-    _print(run_json.dumps(record) if as_json else terminal.run_summary(record))
+    _print(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
     raise typer.Exit(EXIT_BY_OUTCOME[record.outcome])
 
 

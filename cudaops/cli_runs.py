@@ -101,6 +101,19 @@ def run_options(
     )
 
 
+def seen_from_here(record: RunRecord) -> RunRecord:
+    """The record with paths below the working folder as a user would type them."""
+
+    def short(path: str) -> str:
+        here = Path.cwd()
+        return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+    shown = record.options.model_copy(
+        update={"out": short(record.options.out), "source": short(record.options.source)}
+    )
+    return record.model_copy(update={"options": shown})
+
+
 def find_folder(run: str, runs: Path) -> Path:
     """The folder of a run named by its path, its run id, its time stamp, or `latest`.
 
