@@ -86,11 +86,14 @@ def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
         raise InputError(f"{candidate} cannot be read: {error}") from error
     if "@launch" in text:
         try:
-            return make_rewrite(
+            rewrite = make_rewrite(
                 text, proposer="user", title=candidate.name, why="given by the user"
             )
+            for workload in bench.workloads:
+                bench.plan(workload, rewrite)
         except PlanError as error:
             raise InputError(f"{candidate.name}:{error}") from error
+        return rewrite
     program = load_program(candidate)
     kernel = (
         bench.kernel.name if any(k.name == bench.kernel.name for k in program.kernels) else None

@@ -114,8 +114,11 @@ def test_other_kernels_that_recipes_know(tmp_path: Path, name: str, argv: tuple[
 
 
 @pytest.mark.slow
-def test_a_kernel_no_recipe_knows_says_how_far_it_is_from_the_roofline(tmp_path: Path) -> None:
-    record = run(PROGRAMS / "stencil.cu", tmp_path / "run")
+@pytest.mark.parametrize("name", ["stencil.cu", "tiled_good.cu"])
+def test_what_no_recipe_improves_says_how_far_it_is_from_the_roofline(
+    tmp_path: Path, name: str
+) -> None:
+    record = run(PROGRAMS / name, tmp_path / "run")
     assert record.outcome == "nothing_found"
     assert record.best is None
     assert not (tmp_path / "run" / "best.cu").exists()
