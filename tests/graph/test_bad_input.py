@@ -93,7 +93,7 @@ def test_an_access_out_of_bounds_is_named_with_its_line(tmp_path: Path) -> None:
     ("directive", "says"),
     [
         ("// @launch fast grid=(ceil_div(M, 256)) block=(256) args=(a, b, c, n)", "M"),
-        ("// @launch fast grid=(1 +) block=(256) args=(a, b, c, n)", "expression"),
+        ("// @launch fast grid=(1 +) block=(256) args=(a, b, c, n)", "expected a value"),
         ("// @launch fast block=(256) args=(a, b, c, n)", "grid"),
     ],
 )
