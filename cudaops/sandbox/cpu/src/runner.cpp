@@ -1,4 +1,4 @@
-// The main of a unit: does what a specification file says, line by line (cpu_spec.py writes it).
+// The main of a unit: does what a specification file says, line by line (cpu_unit.py writes it).
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
