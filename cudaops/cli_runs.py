@@ -89,6 +89,7 @@ def run_options(
     return RunOptions(
         source=str(source),
         argv=argv,
+        working_folder=str(Path.cwd()),
         kernel=kernel,
         executor=executor,
         optimizer=optimizer,

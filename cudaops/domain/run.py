@@ -24,6 +24,8 @@ class RunOptions(Record):
     source: str
     """Path of the main file, absolute."""
     argv: tuple[str, ...] = ()
+    working_folder: str = "."
+    """Where the program runs and finds its files, absolute."""
     kernel: str | None = None
     executor: Literal["cpu", "cuda", "remote"] = "cpu"
     optimizer: Literal["recipes", "llm"] = "recipes"

@@ -51,8 +51,9 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
     with _new_folder(folder):
         events = EventLog(folder / "events.jsonl", on_event)
         bench, seconds = _intake(options, events, settings)
-        write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
         write_json(folder / "state" / "intake.json", {"date": utc_now(), "seconds": seconds})
+        # Last: what `resume` looks for first.
+        write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
     return asyncio.run(_run(options, bench, events, settings))
 
 

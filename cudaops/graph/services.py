@@ -28,7 +28,11 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     """The executor asked for, checked to work here. Raises PrerequisiteError, InputError."""
     if options.executor != "cpu":
         raise InputError(f"executor {options.executor!r} is not built yet; use --executor cpu")
-    executor = CpuExecutor(options.device, settings.cache / "kernels")
+    executor = CpuExecutor(
+        options.device,
+        settings.cache / "kernels",
+        program_folder=Path(options.working_folder).absolute(),
+    )
     executor.check_available()
     return executor
 

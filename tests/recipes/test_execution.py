@@ -2,135 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from cudaops.domain.base import Dim3
-from cudaops.domain.execution import Captured, Compiled, Misbehaved, Ran, Unit
+from cudaops.domain.execution import Captured, Misbehaved, Ran
 from cudaops.domain.program import Program
-from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import (
-    Allocation,
-    Argument,
-    Element,
     PointerArgument,
-    ScalarArgument,
-    Workload,
 )
 from cudaops.program.parse import load_program
-from cudaops.program.plans import resolve
-from cudaops.recipes.base import Recipe
 from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
-from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from tests.recipes.bench import Arguments, Array, Bench, workload_of
 
 pytestmark = pytest.mark.slow  # real compiles and whole runs
 
-Array = npt.NDArray[Any]
 MakeProgram = Callable[..., Program]
-Arguments = Mapping[str, Array | int | float]
-
-_ELEMENTS: Mapping[str, Element] = {
-    "float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "int16": "i16",
-    "uint8": "u8",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
     return CpuExecutor("A10", tmp_path_factory.mktemp("cache"), workers=2)
-
-
-def _workload(
-    folder: Path,
-    callee: str,
-    grid: tuple[int, ...],
-    block: tuple[int, ...],
-    arguments: Arguments,
-) -> Workload:
-    """A launch with these contents, as if captured; arrays are buffers, numbers scalars."""
-    folder.mkdir(parents=True, exist_ok=True)
-    given: list[Argument] = []
-    allocations: list[Allocation] = []
-    for name, value in arguments.items():
-        if isinstance(value, np.ndarray):
-            index = len(allocations)
-            (folder / f"{index}.before").write_bytes(value.tobytes())
-            element = _ELEMENTS[value.dtype.name]
-            given.append(PointerArgument(name=name, element=element, allocation=index))
-            allocations.append(
-                Allocation(
-                    index=index, size_bytes=value.nbytes, element=element, role="inout",
-                    before=f"{index}.before", after=f"{index}.before",
-                )
-            )  # fmt: skip
-        else:
-            kind: Element = "i32" if isinstance(value, int) else "f32"
-            given.append(ScalarArgument(name=name, element=kind, value=value))
-    return Workload(
-        id="w0", kernel=callee.split("<")[0], callee=callee, site=0,
-        grid=Dim3(**dict(zip("xyz", grid, strict=False))),
-        block=Dim3(**dict(zip("xyz", block, strict=False))),
-        arguments=tuple(given), allocations=tuple(allocations), folder=str(folder),
-    )  # fmt: skip
-
-
-class Bench:
-    """Proposes with one recipe and runs what comes out."""
-
-    def __init__(self, executor: CpuExecutor, folder: Path, program: Program, name: str) -> None:
-        self._executor, self._folder = executor, folder
-        self.program, self.kernel = program, program.kernel(name)
-
-    def outputs(
-        self,
-        recipe: Recipe,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        arguments: Arguments,
-        tuned: Mapping[str, int] | None = None,
-        callee: str | None = None,
-    ) -> dict[str, Array]:
-        """Buffers by parameter name after the recipe's rewrite ran, every access checked."""
-        callee = callee or self.kernel.name
-        workload = _workload(self._folder / "workload", callee, grid, block, arguments)
-        (rewrite,) = recipe.propose(self.program, self.kernel, (workload,), None)
-        rewrite = rewrite.tuned_with(dict(tuned or {}))
-        assert recipe.refusal(rewrite) is None
-        outcome = self.run(rewrite, workload)
-        assert isinstance(outcome, Ran), outcome
-        assert outcome.warnings == ()
-        arrays = [(n, a) for n, a in arguments.items() if isinstance(a, np.ndarray)]
-        return {
-            name: np.fromfile(outcome.outputs[i], dtype=array.dtype).reshape(array.shape)
-            for i, (name, array) in enumerate(arrays)
-        }
-
-    def run(self, rewrite: Rewrite, workload: Workload) -> Ran | Misbehaved:
-        """What the rewrite does on this workload, every access checked."""
-        unit = Unit(
-            program=self.program, kernel=self.kernel.name, callee=workload.callee, rewrite=rewrite
-        )
-        compiled = self._executor.compile(unit)
-        assert isinstance(compiled, Compiled), compiled
-        plan = resolve(rewrite, self.kernel, workload)
-        assert plan.applicable, plan.unmet
-        contents = {a.index: str(Path(workload.folder) / a.before) for a in workload.allocations}
-        return self._executor.run(
-            compiled,
-            workload,
-            plan,
-            InputSet(contents=contents),
-            self._folder / "run",
-            check="full",
-        )
 
 
 @pytest.fixture
@@ -355,7 +252,7 @@ def test_the_checker_would_see_a_missing_barrier(bench_of: MakeBench, tmp_path: 
     a, b, c = _operands(40, 40, 40, "NN", "float32")
     arguments: Arguments = {"A": a, "B": b, "C": c, "M": 40, "N": 40, "K": 40}
     bench = bench_of(_matmul("NN"), "mm")
-    workload = _workload(tmp_path / "workload", "mm", _grid(40, 40), (16, 16), arguments)
+    workload = workload_of(tmp_path / "workload", "mm", _grid(40, 40), (16, 16), arguments)
     (rewrite,) = MatmulRecipe().propose(bench.program, bench.kernel, (workload,), None)
     broken = rewrite.model_copy(update={"source": rewrite.source.replace("__syncthreads();", "")})
     outcome = bench.run(broken, workload)

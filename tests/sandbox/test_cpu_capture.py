@@ -16,7 +16,7 @@ from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_symbols import callee_of
-from tests.sandbox.conformance import Case, array, before, captured_case, program, ran
+from tests.sandbox.cases import Case, array, before, captured_case, program, ran
 
 
 @pytest.fixture
