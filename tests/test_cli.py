@@ -119,7 +119,7 @@ def test_report_prints_and_writes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "5.56× (modelled for A10)" in done.stdout
     assert "\x1b" not in done.stdout
-    assert str(folder) in done.stdout
+    assert "Files in runs/naive_matmul/20261120T080000Z" in done.stdout
     assert (folder / "report.md").read_text("utf-8").startswith("# naive")
     as_json = cudaops("report", folder, "--json", cwd=tmp_path)
     assert json.loads(as_json.stdout)["verify"]["speedup"] == 5.561

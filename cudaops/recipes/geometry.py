@@ -11,7 +11,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.recipes.geometry_proof import Freedom, prove_free
 from cudaops.recipes.reading.kernel import template_arguments
-from cudaops.recipes.reading.tokens import NotUnderstood
+from cudaops.recipes.reading.tokens import LINKAGE, NotUnderstood
 from cudaops.recipes.spelling import free_name, written
 
 _VALUES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
@@ -90,7 +90,8 @@ def _source(
     callee = name + _instance(kernel, workloads)
     extents = f"grid=({', '.join(grid)}) block=({', '.join(block)})"
     lines.append(f"// @launch {callee} {extents} args=({arguments})")
-    return "\n".join([*lines, re.sub(rf"\b{kernel.name}\b", name, kernel.text), ""])
+    text = LINKAGE.sub("", kernel.text)
+    return "\n".join([*lines, re.sub(rf"\b{kernel.name}\b", name, text), ""])
 
 
 def _grid(axis: str, freedom: Freedom, names: Mapping[str, str]) -> str:

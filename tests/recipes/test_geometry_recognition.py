@@ -35,6 +35,7 @@ ACCEPTED: dict[str, tuple[str, str]] = {
         _I + "if (i < n) A[7 + blockIdx.x * blockDim.x + threadIdx.x] = B[i];")),
     "size_t cast": ("ceil_div(n, CUDAOPS_BX)", _kernel(
         "size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; if (i < n) A[i] = B[i];")),
+    "linked as C": ("ceil_div(n, CUDAOPS_BX)", 'extern "C" ' + _kernel(_I + "if (i < n) A[i] = B[i];")),
     "no guard": ("gridDim.x * blockDim.x / CUDAOPS_BX", _kernel(_I + "A[i] = B[i];")),
     "guard around a part": ("gridDim.x * blockDim.x / CUDAOPS_BX", _kernel(
         _I + "A[i] = 0; if (i < n) A[i] = B[i];")),

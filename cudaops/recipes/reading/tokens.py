@@ -38,6 +38,8 @@ _PATTERN = re.compile(
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)(.*)$", re.MULTILINE)
 _DEFINE = re.compile(r"^[ \t]*(\w+)(\(([^)]*)\))?(.*)$", re.DOTALL)
+LINKAGE = re.compile(r'\bextern\s*"C"\s*(?!\{)')
+"""How a function's name is spelled for the linker: says nothing about what it computes."""
 _HARMLESS = frozenset({"pragma"})
 _MAX_TOKENS = 20_000
 
@@ -54,7 +56,7 @@ def split(text: str) -> tuple[Token, ...]:
     for found in _DIRECTIVE.finditer(plain):
         if found[1] not in _HARMLESS:
             raise NotUnderstood(f"#{found[1]} inside the kernel")
-    plain = _DIRECTIVE.sub("", plain)
+    plain = LINKAGE.sub("", _DIRECTIVE.sub("", plain))
     tokens = []
     for found in _PATTERN.finditer(plain):
         kind = found.lastgroup or "other"
