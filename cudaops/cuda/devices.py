@@ -101,11 +101,6 @@ class Device(Architecture):
         return 2e-3 * self.fp64_lanes_per_sm * self.sm_count * self.sm_clock_mhz
 
     @property
-    def l1_bandwidth_gb_s(self) -> float:
-        """All SMs' L1/shared data paths together."""
-        return 1e-3 * self.l1_bytes_per_clk_per_sm * self.sm_count * self.sm_clock_mhz
-
-    @property
     def l2_bandwidth_gb_s(self) -> float | None:
         """None where width or clock has no source."""
         if self.l2_read_bytes_per_clk is None or self.l2_clock_mhz is None:

@@ -139,16 +139,6 @@ class ThreadCounts(NamedTuple):
     special: float = 0.0
     branches: float = 0.0
 
-    @property
-    def flops_fp32(self) -> float:
-        """An FMA is two."""
-        return 2 * self.ffma + self.fadd + self.fmul
-
-    @property
-    def flops_fp64(self) -> float:
-        """An FMA is two."""
-        return 2 * self.dfma + self.dadd + self.dmul
-
 
 @dataclass(frozen=True)
 class Traffic:

@@ -137,13 +137,6 @@ class Program(Record):
                 return candidate
         raise KeyError(name)
 
-    def with_file(self, path: str, text: str) -> Program:
-        """The same program with one file's text replaced; parsed facts are not refreshed."""
-        files = tuple(
-            SourceFile(path=f.path, text=text) if f.path == path else f for f in self.files
-        )
-        return self.model_copy(update={"files": files})
-
     @property
     def sha256(self) -> str:
         """Digest over paths and texts of all files, main file first."""

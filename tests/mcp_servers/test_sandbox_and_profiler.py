@@ -1,0 +1,133 @@
+"""The profiler and sandbox servers as another agent host uses them: open, profile, tune, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.exceptions import ToolError
+
+from cudaops.domain.judgement import Policy
+from cudaops.mcp_servers import profiler, sandbox
+from cudaops.mcp_servers.session import Session
+from cudaops.program.parse import load_program
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.workbench import Workbench, open_workbench
+
+EXPLOITS = Path(__file__).parents[1] / "exploits"
+TILES = (EXPLOITS / "honest" / "shared_tiles.cu").read_text()
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    folder = tmp_path_factory.mktemp("session")
+    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+
+    def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
+        return open_workbench(
+            load_program(path),
+            kernel,
+            argv,
+            executor,
+            Policy(min_speedup=0.001),
+            folder / path.stem,
+            sm_arch="sm_86",
+            timeout_s=20.0,
+        )
+
+    return Session(open_program)
+
+
+def call(server: FastMCP, tool: str, **arguments: Any) -> Any:
+    async def talk() -> Any:
+        async with Client(server) as client:
+            return (await client.call_tool(tool, arguments)).structured_content
+
+    return asyncio.run(talk())
+
+
+def test_nothing_works_before_a_program_is_open_and_the_message_says_so() -> None:
+    for server in (sandbox.build_server(Session()), profiler.build_server(Session())):
+        tool = "describe_program" if server.name == "cudaops-sandbox" else "profile_kernel"
+        with pytest.raises(ToolError, match="open_program"):
+            call(server, tool)
+
+
+def test_a_host_drives_the_loop_itself(session: Session) -> None:
+    judge, profile = sandbox.build_server(session), profiler.build_server(session)
+    opened = call(judge, "open_program", path=str(EXPLOITS / "mm.cu"))
+    assert opened["kernel"] == "mm"
+    assert "__global__" in opened["source"]
+    assert opened["workloads"][0]["grid"] == {"x": 4, "y": 4, "z": 1}
+    assert call(judge, "describe_program") == opened
+
+    diagnosis = call(profile, "profile_kernel")
+    assert diagnosis["verdict"]["source"] == "modelled"
+    assert len(diagnosis["profile"]["metrics"]) >= 40
+
+    assert call(judge, "compile_rewrite", source=TILES)["ok"]
+    broken = call(judge, "compile_rewrite", source=TILES.replace("float sum", "flaot sum"))
+    assert not broken["ok"]
+    assert broken["location"]["file"] == "candidate.cu"
+
+    tuned = call(judge, "tune_rewrite", source=tunable(TILES), max_trials=3)
+    assert tuned["best"] in ({"UNROLL": 1}, {"UNROLL": 4})
+    assert len([t for t in tuned["trials"] if t["time_us"]]) == 2
+
+    judged = call(judge, "judge_rewrite", source=TILES, proposer="mcp:test", title="tiles")
+    assert judged["judgement"]["outcome"] == "provisional", judged["judgement"]["reason"]
+    assert call(profile, "profile_rewrite", source=TILES)["profile"]["duration_us"] > 0
+
+
+def tunable(source: str) -> str:
+    loop = "        for (int k = 0; k < 16; ++k)"
+    assert loop in source
+    return "// @tune UNROLL = 1, 4\n" + source.replace(loop, f"#pragma unroll UNROLL\n{loop}")
+
+
+def test_a_client_can_raise_the_bar_and_not_lower_it(session: Session) -> None:
+    server = sandbox.build_server(session)
+    call(server, "open_program", path=str(EXPLOITS / "mm.cu"))
+    raised = call(server, "judge_rewrite", source=TILES, min_speedup=1000.0)
+    assert raised["judgement"]["outcome"] == "rejected"
+    lowered = call(server, "judge_rewrite", source=TILES, min_speedup=1e-9)
+    speedup = next(g for g in lowered["judgement"]["gates"] if g["name"] == "speedup")
+    assert speedup["numbers"]["min_speedup"] == 0.001
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("__global__ void k() {}", "@launch"),
+        ("// @launch k grid=(1 block=(1) args=()\n__global__ void k() {}", "1:"),
+    ],
+)
+def test_a_directive_that_is_wrong_is_placed(session: Session, source: str, says: str) -> None:
+    server = sandbox.build_server(session)
+    with pytest.raises(ToolError, match=says):
+        call(server, "compile_rewrite", source=source)
+
+
+def test_a_value_for_no_tune_name_is_refused(session: Session) -> None:
+    with pytest.raises(ToolError, match="'TILE' is not a @tune name"):
+        call(sandbox.build_server(session), "compile_rewrite", source=TILES, tuned={"TILE": 8})
+
+
+def test_a_program_that_cannot_be_opened_says_what_to_change(session: Session) -> None:
+    server = sandbox.build_server(session)
+    with pytest.raises(ToolError, match="no such file"):
+        call(server, "open_program", path="nowhere.cu")
+
+
+def test_metrics_are_explained_and_unknown_ones_have_neighbours(session: Session) -> None:
+    server = profiler.build_server(session)
+    known = call(server, "explain_metric", name="l1tex__t_sector_hit_rate.pct")
+    assert "%" in str(known)
+    with pytest.raises(ToolError, match=r"l1tex__t_sector_hit_rate\.pct"):
+        call(server, "explain_metric", name="l1tex__t_sector_hit_rat.pct")
