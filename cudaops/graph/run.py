@@ -121,9 +121,15 @@ def _intake(options: RunOptions, events: EventLog, settings: Settings) -> tuple[
         f"launched {launches} times, {count} workload{'s' if count > 1 else ''} captured"
     )
     events.emit("intake", "intake", "finished", found, {"seconds": round(seconds, 3)})
-    for limit in bench.program.limits:
+    for limit in (*bench.program.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
     return bench, seconds
+
+
+def _left_alone(bench: Workbench) -> tuple[str, ...]:
+    """What was captured of other instances of the kernel: it is neither rewritten nor judged."""
+    others = sorted({w.callee for w in bench.captured.workloads} - {bench.callee})
+    return tuple(f"{other} is left as it is: {bench.callee} takes more time" for other in others)
 
 
 async def _run(

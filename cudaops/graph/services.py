@@ -17,6 +17,7 @@ from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.server import open_database
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.executors.cpu_cache import prune
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 
@@ -34,6 +35,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
         program_folder=Path(options.working_folder).absolute(),
     )
     executor.check_available()
+    prune(executor.cache)
     return executor
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import SandboxUnavailable
+from cudaops.sandbox.executors.cpu_cache import used
 from cudaops.sandbox.executors.cpu_messages import read_failure
 from cudaops.sandbox.executors.cpu_source import MAIN, Source, program_source, unit_source
 from cudaops.sandbox.executors.cpu_symbols import static_shared_bytes
@@ -107,6 +108,7 @@ def _build(
     folder = cache / key
     started = time.monotonic()
     if (folder / FACTS).is_file():
+        used(folder)
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         return Built(
             key,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
+from cudaops.sandbox.executors.cpu_cache import used
 from cudaops.sandbox.process import raise_for_space, run_bounded
 
 Build = Literal["plain", "checked", "traced"]
@@ -162,6 +163,7 @@ def _runtime_object(cache: Path, build: Build, name: str) -> Path:
     folder = cache / f"runtime-{source_digest()}"
     made = folder / f"{name}-{build}.o"
     if made.is_file():
+        used(folder)
         return made
     with locked(folder):
         if not made.is_file():
@@ -198,6 +200,7 @@ def precompiled_header(cache: Path, build: Build, includes: Sequence[str]) -> Pa
             if not made.is_file():
                 header.write_text(text, encoding="utf-8")
                 _precompile(build, folder, refused)
+    used(folder)
     return header if made.is_file() else None
 
 
