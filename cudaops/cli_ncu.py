@@ -11,25 +11,25 @@ REPORT_SUFFIXES = (".csv", ".ncu-rep")
 
 
 def profile_of_report(path: Path, kernel: str | None, device: str | None) -> ProfileSummary:
-    """Metrics and verdict of the longest launch in an ncu CSV, of `kernel` where one is named.
+    """Metrics and verdict of the longest launch in an ncu report, of `kernel` where one is named.
 
     `device` None means the one the report names.
-    Raises InputError: not an ncu page, no such kernel, unknown device.
+    Raises InputError: not a report or CSV page, no such kernel, unknown device; PrerequisiteError:
+    a `.ncu-rep` without the `ncu` extra.
     """
     from cudaops.cuda.devices import DEVICES
     from cudaops.cuda.devices import device as find_device
-    from cudaops.cuda.ncu_csv import parse_csv
+    from cudaops.cuda.ncu_csv import parse_csv, parse_raw
     from cudaops.cuda.verdict import diagnose
+    from cudaops.sandbox.ncu_rep import raw_pages
 
     if path.suffix == ".ncu-rep":
-        raise InputError(
-            f"{path.name} must be exported first: "
-            f"ncu --import {path.name} --page raw --csv > {path.stem}.csv"
-        )
-    try:
-        launches = parse_csv(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+        launches = tuple(launch for page in raw_pages(path) for launch in parse_raw(page))
+    else:
+        try:
+            launches = parse_csv(path.read_text(encoding="utf-8-sig"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from error
     named = [launch for launch in launches if kernel in (None, launch.profile.kernel)]
     if not named:
         known = ", ".join(sorted({launch.profile.kernel for launch in launches}))

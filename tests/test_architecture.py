@@ -30,6 +30,7 @@ HOMES = {
     "wordllama": {"rag"}, "tree_sitter": {"program"}, "tree_sitter_cuda": {"program"},
     "jinja2": {"prompts"}, "fastapi": {"sandbox"},
     "subprocess": {"sandbox", "rag/postgres_programs.py"},
+    "ncu_report": {"sandbox"},
     "typer": {"cli"}, "pydantic_settings": {"settings"}, "dotenv": {"settings"},
     "rich": {"cli", "reports", "doctor"}, "langchain_nvidia_ai_endpoints": {"rag", "agents"},
 }  # fmt: skip

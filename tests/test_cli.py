@@ -183,6 +183,8 @@ def test_profile_of_what_ncu_measured(tmp_path: Path) -> None:
     assert "Limited by L1 load throughput" in raw.stdout
     assert "measured on H200, ncu" in raw.stdout
     assert "modelled" not in raw.stdout
+    report = cudaops("profile", pages / "h200_naive_matmul_1024.ncu-rep", cwd=tmp_path)
+    assert report.stdout == raw.stdout, report.stderr
     details = pages / "h200_naive_matmul_1024.details.csv"
     unnamed = cudaops("profile", details, cwd=tmp_path)
     assert unnamed.returncode == 2
@@ -198,7 +200,7 @@ def test_profile_of_what_ncu_measured(tmp_path: Path) -> None:
     ("name", "text", "says"),
     [
         ("x.csv", "a,b\n1,2\n", "ncu --import REPORT --csv --page details"),
-        ("x.ncu-rep", "binary", "ncu --import x.ncu-rep --page raw --csv"),
+        ("x.ncu-rep", "binary", "holds no profiled launch"),
     ],
 )
 def test_profile_of_something_ncu_did_not_write(
