@@ -54,9 +54,9 @@ def integer_mismatches(result: Array, reference: Array) -> int:
     return int(np.count_nonzero(result != reference))
 
 
-def all_finite(values: Array) -> bool:
-    """Whether a floating buffer holds neither NaN nor infinity."""
-    return bool(np.isfinite(values).all())
+def non_finite(values: Array) -> int:
+    """Elements of a floating buffer that are NaN or infinite."""
+    return int(np.count_nonzero(~np.isfinite(values)))
 
 
 def is_small_integers(values: Array, limit: float) -> bool:

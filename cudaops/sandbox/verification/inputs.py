@@ -16,10 +16,15 @@ from cudaops.sandbox.verification.arrays import (
     write_widened,
 )
 
-CaseKind = Literal["captured", "signed", "positive", "scaled", "permuted", "exact"]
+CaseKind = Literal[
+    "captured", "signed", "positive", "scaled", "permuted", "exact", "exact_positive"
+]
 
 PERTURBED_KINDS: tuple[CaseKind, ...] = ("signed", "positive", "scaled")
 """Tried in this order; the first on which the baseline stays finite is used."""
+
+EXACT_KINDS: tuple[CaseKind, ...] = ("exact", "exact_positive")
+"""Likewise; the second has no zero to divide by and nothing negative."""
 
 EXACT_RANGE = 3
 """Exact inputs are integers from -3 to 3: products up to 9, so sums of 1.8 million terms stay
@@ -77,8 +82,9 @@ def _contents(
         values = generator.uniform(0.1, 1.0, count)
     elif kind == "scaled":
         values = read_array(captured, allocation.element) * generator.uniform(0.5, 1.5, count)
-    elif kind == "exact":
-        values = generator.integers(-EXACT_RANGE, EXACT_RANGE + 1, count).astype(np.float64)
+    elif kind in EXACT_KINDS:
+        least = -EXACT_RANGE if kind == "exact" else 1
+        values = generator.integers(least, EXACT_RANGE + 1, count).astype(np.float64)
     else:
         values = generator.permutation(read_array(captured, allocation.element))
     path = folder / f"in_{allocation.index}.bin"

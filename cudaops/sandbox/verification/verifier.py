@@ -35,7 +35,7 @@ class Oracle(NamedTuple):
     workload: Workload
     captured: Reference
     perturbed: Reference | None
-    exact: Reference | None
+    exact: Reference
 
 
 class Subject(NamedTuple):
