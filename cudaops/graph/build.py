@@ -31,7 +31,7 @@ def build_graph(max_iterations: int, checkpointer: BaseCheckpointSaver[str] | No
         "optimizer", stage("optimizer", "optimizer", "writing and tuning a rewrite", nodes.optimize)
     )
     graph.add_node(
-        "sandbox", stage("sandbox", "sandbox", "compiling, verifying and timing it", nodes.test)
+        "sandbox", stage("sandbox", "sandbox", "compiling, verifying and timing it", nodes.evaluate)
     )
     graph.add_node("verify", stage("verify", "verify", "judging the candidate", nodes.verify))
     graph.add_node(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudaops.agents import optimizer, profiler, research, supervisor
-from cudaops.agents.verify import lesson_of
+from cudaops.agents.verify import attempt_of
 from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -109,7 +109,7 @@ def _proposed(rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:
     }
 
 
-async def test(state: State, context: Context) -> tuple[State, str]:
+async def evaluate(state: State, context: Context) -> tuple[State, str]:
     """Compile, verify and time the proposal."""
     rewrite = Rewrite.model_validate(state["proposal"])
     incumbent = state.get("incumbent")
@@ -138,23 +138,10 @@ async def verify(state: State, context: Context) -> tuple[State, str]:
     """Keep the attempt, whatever came of it."""
     judgement = Judgement.model_validate(state["judgement"])
     evaluation = Evaluation.model_validate(state["evaluation"])
-    rewrite = evaluation.rewrite
-    timed = evaluation.comparisons[0] if evaluation.comparisons else None
-    attempt = Attempt(
-        iteration=len(state.get("attempts", [])) + 1,
-        rewrite_id=rewrite.id,
-        source_id=rewrite.source_id,
-        title=rewrite.title,
-        proposer=rewrite.proposer,
-        tuned=rewrite.values(),
-        judgement=judgement,
-        failure=evaluation.failure,
-        baseline_us=timed.baseline.median_us if timed else None,
-        candidate_us=timed.candidate.median_us if timed else None,
-        configurations_tried=max(1, len(state["trials"])),
-        lesson=lesson_of(rewrite, judgement),
-    )
-    write_iteration(context.bench.folder, attempt, rewrite, state["trials"], state["evaluation"])
+    trials = state["trials"]
+    iteration = len(state.get("attempts", [])) + 1
+    attempt = attempt_of(evaluation, judgement, iteration, max(1, len(trials)))
+    write_iteration(context.bench.folder, attempt, evaluation.rewrite, trials, state["evaluation"])
     found = f"iteration {attempt.iteration}: {judgement.outcome}, {judgement.reason}"
     return {"attempts": [attempt.model_dump(mode="json")], "reason": judgement.reason}, found
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cudaops.agents.verify import lesson_of
+from cudaops.agents.verify import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.execution import Captured
 from cudaops.domain.judge import judge
-from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
@@ -38,20 +37,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     )
     judgement = judge(evaluation.gates, evaluation.comparisons, bench.policy)
     events.emit("sandbox", "sandbox", "finished", f"{judgement.outcome}: {judgement.reason}")
-    timed = evaluation.comparisons[0] if evaluation.comparisons else None
-    attempt = Attempt(
-        iteration=1,
-        rewrite_id=rewrite.id,
-        source_id=rewrite.source_id,
-        title=rewrite.title,
-        proposer=rewrite.proposer,
-        tuned=rewrite.values(),
-        judgement=judgement,
-        failure=evaluation.failure,
-        baseline_us=timed.baseline.median_us if timed else None,
-        candidate_us=timed.candidate.median_us if timed else None,
-        lesson=lesson_of(rewrite, judgement),
-    )
+    attempt = attempt_of(evaluation, judgement, 1)
     dumped = evaluation.model_dump(mode="json")
     write_iteration(bench.folder, attempt, rewrite, [], dumped)
     state: State = {
@@ -59,8 +45,9 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
         "notices": [],
         "reason": judgement.reason,
     }
-    if timed is not None and timed.baseline.profile is not None:
-        _add_profile(state, timed.baseline.profile)
+    timed = evaluation.comparisons[0].baseline.profile if evaluation.comparisons else None
+    if timed is not None:
+        _add_profile(state, timed)
     if judgement.outcome != "rejected":
         state["incumbent"] = {
             "rewrite": dumped["rewrite"],
