@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -152,11 +153,12 @@ class Measurement(Record):
     @property
     def median_us(self) -> float:
         """Median of the samples."""
-        ordered = sorted(self.samples_us)
-        middle = len(ordered) // 2
-        if len(ordered) % 2:
-            return ordered[middle]
-        return (ordered[middle - 1] + ordered[middle]) / 2
+        return statistics.median(self.samples_us)
+
+    @property
+    def provenance(self) -> str:
+        """What must stand behind any number drawn from this: ` (modelled for A10)`, or nothing."""
+        return f" (modelled for {self.device})" if self.source == "modelled" else ""
 
 
 CompileOutcome = Annotated[Compiled | CompileFailed, Field(discriminator="kind")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
@@ -109,13 +110,13 @@ def measured_speedup(comparisons: Sequence[Comparison], policy: Policy) -> Speed
     """
     pairs = [_log_ratios(c) for c in comparisons]
     weights = [c.weight for c in comparisons]
-    value = _weighted([math.exp(_median(p)) for p in pairs], weights)
+    value = _weighted([math.exp(median(p)) for p in pairs], weights)
     if min(len(p) for p in pairs) < MIN_MEASURED_SAMPLES:
         return Speedup(value, 0.0, math.inf)
     # The seed is fixed: the same samples must always give the same judgement.
     generator = random.Random(20240607)
     resampled = sorted(
-        _weighted([math.exp(_median(generator.choices(p, k=len(p)))) for p in pairs], weights)
+        _weighted([math.exp(median(generator.choices(p, k=len(p)))) for p in pairs], weights)
         for _ in range(BOOTSTRAP_RESAMPLES)
     )
     tail = (1.0 - policy.confidence) / 2.0
@@ -130,14 +131,6 @@ def _log_ratios(comparison: Comparison) -> list[float]:
     return [math.log(candidate / baseline) for candidate, baseline in pairs]
 
 
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def _speedup_gate(
     speedup: Speedup, comparisons: Sequence[Comparison], policy: Policy, modelled: bool
 ) -> Gate:
@@ -146,7 +139,7 @@ def _speedup_gate(
     device = comparisons[0].candidate.device
     text = f"{speedup.value:.2f}x against a bar of {policy.min_speedup:.2f}x"
     if modelled:
-        text += f" (modelled for {device})"
+        text += comparisons[0].candidate.provenance
     elif speedup.low is not None and speedup.high is not None:
         text += (
             f" ({policy.confidence:.0%} interval {speedup.low:.2f}-{speedup.high:.2f}x, {device})"

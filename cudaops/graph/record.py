@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from cudaops import __version__
 from cudaops.domain.judgement import Attempt, Gate, Judgement
@@ -78,8 +78,7 @@ def _findings(state: State) -> ResearchFindings | None:
 def _outcome(incumbent: Json | None) -> Outcome:
     if incumbent is None:
         return "nothing_found"
-    accepted: Outcome = "accepted"
-    return accepted if incumbent["judgement"]["outcome"] == "accepted" else "provisional"
+    return "accepted" if incumbent["judgement"]["outcome"] == "accepted" else "provisional"
 
 
 def _reason(state: State, incumbent: Json | None) -> str:
@@ -96,9 +95,9 @@ def program_summary(bench: Workbench) -> ProgramSummary:
     return ProgramSummary(
         source_sha256=bench.program.sha256,
         kernel=bench.kernel.qualified_name,
-        callee=captured.workloads[0].callee,
+        callee=bench.callee,
         launches=counts.launches if counts else sum(w.launches for w in captured.workloads),
-        workloads=len(captured.workloads),
+        workloads=len(bench.workloads),
         reported_kernel_ms=captured.kernel_ms if measured else None,
         limits=bench.program.limits,
     )
@@ -144,7 +143,7 @@ def _verify_summary(
     )
 
 
-def _correctness(gates: Sequence[Gate]) -> Any:
+def _correctness(gates: Sequence[Gate]) -> Literal["match", "mismatch", "not_reached"]:
     relevant = [g for g in gates if g.name in CORRECTNESS_GATES]
     if any(not g.passed for g in relevant):
         return "mismatch"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextvars
 import itertools
-from collections.abc import Callable
 
 import anyio.from_thread
 import anyio.lowlevel
 from fastmcp import Context
 
-Say = Callable[[str], None]
-"""Takes one line a person reads. May be called from any thread."""
+from cudaops.sandbox.evaluate import Say
 
 
 def progress(context: Context) -> Say:
-    """How a tool that runs in a worker thread says what it is doing. Call it in that thread."""
+    """How a tool that runs in a worker thread says what it is doing. Call it in that thread; what
+    it gives may be called from any."""
     loop = anyio.from_thread.run_sync(anyio.lowlevel.current_token)
     numbers = itertools.count(1)
 

@@ -17,12 +17,12 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
 from cudaops.mcp_servers.failures import tool_errors
-from cudaops.mcp_servers.progress import Say, progress
+from cudaops.mcp_servers.progress import progress
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Session
 from cudaops.recipes.registry import refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
-from cudaops.sandbox.evaluate import evaluate
+from cudaops.sandbox.evaluate import Say, evaluate
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.workbench import Workbench
 
@@ -187,8 +187,7 @@ def _tune(
             return Trial(candidate.values(), None, f"launch plan: {error}")
         if isinstance(measured, Measurement):
             values = ", ".join(f"{name}={value}" for name, value in candidate.values().items())
-            source = f" (modelled for {measured.device})" if measured.source == "modelled" else ""
-            say(f"tried {values}: {measured.median_us:.1f} us{source}")
+            say(f"tried {values}: {measured.median_us:.1f} us{measured.provenance}")
             return Trial(candidate.values(), measured.median_us, None)
         assert isinstance(measured, Misbehaved | CompileFailed)
         return Trial(candidate.values(), None, measured.message)

@@ -33,12 +33,11 @@ class _Gates:
         self.all: list[Gate] = []
         self.say = say
 
-    def add(self, *gates: Gate) -> bool:
-        """Keep them. True while every gate has passed."""
-        for gate in gates:
-            self.all.append(gate)
-            self.say(gate.line)
-        return self.all[-1].passed
+    def add(self, gate: Gate) -> bool:
+        """Keep it. Whether it passed."""
+        self.all.append(gate)
+        self.say(gate.line)
+        return gate.passed
 
 
 def evaluate(
@@ -149,9 +148,7 @@ def _physical_floor(bench: Workbench, comparisons: Sequence[Comparison]) -> Gate
     )
     taken = comparison.candidate.median_us
     passed = taken >= floor_us * FLOOR_TOLERANCE
-    text = f"{taken:.1f} us against a floor of {floor_us:.1f} us"
-    if comparison.candidate.source == "modelled":
-        text += f" (modelled for {comparison.candidate.device})"
+    text = f"{taken:.1f} us against a floor of {floor_us:.1f} us{comparison.candidate.provenance}"
     gate = _timed("physical_floor", passed, text, started)
     return gate.model_copy(update={"numbers": {"candidate_us": taken, "floor_us": floor_us}})
 

@@ -6,7 +6,6 @@ import json
 import secrets
 import shutil
 import threading
-import time
 from pathlib import Path
 
 from cudaops.domain.execution import (
@@ -170,7 +169,7 @@ class Workbench:
                 measured = self.measure(None, workload)
                 if not isinstance(measured, Measurement):
                     raise InputError(
-                        f"the author's kernel {workload.callee} cannot be timed: {measured.message}"
+                        f"the author's kernel {workload.callee} cannot be timed: {measured.placed}"
                     )
                 self._baseline_times[workload.id] = measured
             return self._baseline_times[workload.id]
@@ -260,7 +259,6 @@ def open_workbench(
     Raises InputError where the program does not compile, misbehaves or launches nothing that can
     be captured: then there is nothing to optimise, and the message says what to do.
     """
-    started = time.monotonic()
     outcome = executor.capture(program, kernel, argv, folder / "workloads", timeout_s)
     if isinstance(outcome, CompileFailed):
         raise InputError(f"{outcome.placed}; the program must compile before it can be optimised")
@@ -268,9 +266,7 @@ def open_workbench(
         hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
         raise InputError(f"{outcome.placed}{hint}")
     if not outcome.workloads:
-        raise InputError(
-            f"no launch of {outcome.kernel} could be captured in {time.monotonic() - started:.0f} s"
-        )
+        raise InputError(f"no launch of {outcome.kernel} could be captured")
     bench = Workbench(
         program, outcome, executor, policy, folder, argv=argv, sm_arch=sm_arch, timeout_s=timeout_s
     )

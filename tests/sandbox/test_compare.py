@@ -60,6 +60,9 @@ def test_another_order_of_summation_passes(product: Product, with_yardstick: boo
     result = product.a @ product.b
     found = buffer_accuracy(OUT, "C", product.ran(result), product.reference(with_yardstick), 4.0)
     assert found.passed, found.summary
+    # Without a yardstick the baseline's own error is unknown, and unknown is not 0.
+    assert ("C_baseline_relative_l2" in found.numbers) == with_yardstick
+    assert ("yardstick" in found.summary) != with_yardstick
 
 
 @pytest.mark.parametrize("with_yardstick", [True, False])

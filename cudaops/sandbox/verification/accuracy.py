@@ -7,8 +7,13 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import Ran
 from cudaops.domain.workload import FLOATING, Allocation, Workload
-from cudaops.sandbox.verification.arrays import UNIT_ROUNDOFF, read_array, read_widened
-from cudaops.sandbox.verification.compare import distance, integer_mismatches, is_small_integers
+from cudaops.sandbox.verification.arrays import UNIT_ROUNDOFF, Array, read_array, read_widened
+from cudaops.sandbox.verification.compare import (
+    Distance,
+    distance,
+    integer_mismatches,
+    is_small_integers,
+)
 from cudaops.sandbox.verification.reference import Reference
 
 FALLBACK_ROUNDOFFS = 64.0
@@ -44,19 +49,17 @@ def buffer_accuracy(
     result = read_array(ran.outputs[allocation.index], allocation.element)
     baseline = read_array(reference.outputs[allocation.index], allocation.element)
     if allocation.element not in FLOATING:
-        wrong = integer_mismatches(result, baseline)
-        text = f"{name}: {wrong} of {baseline.size} elements differ" if wrong else f"{name}: equal"
-        return BufferAccuracy(wrong == 0, text, {f"{name}_mismatches": float(wrong)})
+        return _equality(name, result, baseline, "mismatches")
     roundoff = UNIT_ROUNDOFF[allocation.element]
+    own = None
     if reference.wide_outputs is None:
         gap = distance(result, baseline)
-        own_l2, own_max, bound_l2 = 0.0, 0.0, FALLBACK_ROUNDOFFS * roundoff
+        bound_l2, own_max = FALLBACK_ROUNDOFFS * roundoff, 0.0
     else:
         wide = read_widened(reference.wide_outputs[allocation.index], allocation.element)
         own = distance(baseline, wide)
         gap = distance(result, wide)
-        own_l2, own_max = own.relative_l2, own.max_abs
-        bound_l2 = max_error_factor * max(own_l2, roundoff)
+        bound_l2, own_max = max_error_factor * max(own.relative_l2, roundoff), own.max_abs
     bound_max = MAX_ERROR_FACTOR_EXTRA * max(
         max_error_factor * own_max, bound_l2 * max(gap.scale, own_max)
     )
@@ -64,22 +67,33 @@ def buffer_accuracy(
     passed = gap.relative_l2 <= bound_l2 and gap.max_abs <= bound_max and special == 0
     numbers = {
         f"{name}_relative_l2": gap.relative_l2,
-        f"{name}_baseline_relative_l2": own_l2,
         f"{name}_relative_l2_bound": bound_l2,
         f"{name}_max_abs": gap.max_abs,
         f"{name}_max_abs_bound": bound_max,
         f"{name}_non_finite_mismatches": float(special),
     }
-    return BufferAccuracy(
-        passed, _describe(name, gap.relative_l2, own_l2, bound_l2, special), numbers
-    )
+    if own is not None:
+        numbers[f"{name}_baseline_relative_l2"] = own.relative_l2
+    summary = _describe(name, gap, own, bound_l2, reference.wide_problem)
+    if special:
+        summary += f", {special} elements not finite where the baseline is or the reverse"
+    return BufferAccuracy(passed, summary, numbers)
 
 
-def _describe(name: str, l2: float, own: float, bound: float, special: int) -> str:
-    text = f"{name}: relative L2 error {l2:.1e} (baseline's own {own:.1e}, allowed {bound:.1e})"
-    return text + (
-        f", {special} elements not finite where the baseline is or the reverse" if special else ""
-    )
+def _describe(
+    name: str, gap: Distance, own: Distance | None, bound: float, wide_problem: str | None
+) -> str:
+    if own is None:
+        text = f"{name}: relative L2 distance {gap.relative_l2:.1e} from the baseline"
+        return f"{text} (allowed {bound:.1e}; no run in double as yardstick: {wide_problem})"
+    text = f"{name}: relative L2 error {gap.relative_l2:.1e}"
+    return f"{text} (baseline's own {own.relative_l2:.1e}, allowed {bound:.1e})"
+
+
+def _equality(name: str, result: Array, baseline: Array, key: str) -> BufferAccuracy:
+    wrong = integer_mismatches(result, baseline)
+    text = f"{name}: {wrong} of {baseline.size} elements differ" if wrong else f"{name}: equal"
+    return BufferAccuracy(wrong == 0, text, {f"{name}_{key}": float(wrong)})
 
 
 def exact_accuracy(
@@ -91,9 +105,7 @@ def exact_accuracy(
     if limit is not None and not is_small_integers(baseline, limit):
         return buffer_accuracy(allocation, name, ran, reference, max_error_factor)
     result = read_array(ran.outputs[allocation.index], allocation.element)
-    wrong = integer_mismatches(result, baseline)
-    text = f"{name}: {wrong} of {baseline.size} elements differ" if wrong else f"{name}: equal"
-    return BufferAccuracy(wrong == 0, text, {f"{name}_exact_mismatches": float(wrong)})
+    return _equality(name, result, baseline, "exact_mismatches")
 
 
 def parameter_name(workload: Workload, allocation: Allocation) -> str:

@@ -24,6 +24,8 @@ from cudaops.sandbox.verification.inputs import (
     widen,
 )
 
+NO_YARDSTICK_WANTED = "not made for the exact case"
+
 REPRODUCTION_L2 = 1e-5
 """Atomic float sums may differ between two runs by rounding; a missed buffer by far more."""
 
@@ -127,9 +129,9 @@ class ReferenceBuilder:
             inputs = build_case(self._workload, kind, seed, self._folder / kind, 0xC3)
             outputs = self._run_baseline(kind, inputs)
             if outputs is not None and self._finite(outputs):
-                return Reference(kind, inputs, outputs, None, "exact inputs need no yardstick")
+                return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED)
         inputs = build_case(self._workload, "captured", seed, self._folder / "exact", 0xC3)
-        return Reference("captured", inputs, self._captured_outputs(), None, "captured inputs")
+        return Reference("captured", inputs, self._captured_outputs(), None, NO_YARDSTICK_WANTED)
 
     def _run_baseline(self, name: str, inputs: InputSet) -> dict[int, str] | None:
         target = self._folder / name / "baseline"
