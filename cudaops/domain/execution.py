@@ -28,6 +28,24 @@ class Unit(Record):
     """True: `float` (and narrower) compiled as `double`, the accuracy yardstick of design D3."""
 
 
+class KernelResources(Record):
+    """What one compiled kernel takes of an SM, as `ptxas -v` reports it."""
+
+    kernel: str
+    """As its author wrote it, template arguments included."""
+    sm_arch: str
+    registers: int
+    """A thread."""
+    static_smem_bytes: int
+    """A block."""
+    stack_bytes: int
+    """A thread: arrays and calls that did not fit into registers."""
+    spill_store_bytes: int
+    spill_load_bytes: int
+    constant_bytes: int
+    """Kernel parameters and constants, bank 0."""
+
+
 class Compiled(Record):
     """A unit that compiled."""
 
@@ -43,6 +61,10 @@ class Compiled(Record):
     seconds: float
     cached: bool = False
     log: str = ""
+    resources: tuple[KernelResources, ...] = ()
+    """One a launch step of a rewrite, or the baseline's; empty where no ptxas was asked."""
+    draft: bool = False
+    """Built by a quicker compiler for the search; nothing is accepted on it."""
 
 
 class Fault(Record):
@@ -138,6 +160,27 @@ class ProgramRan(Record):
     kernel_ms: float | None = None
 
 
+class Timing(Record):
+    """How measured samples were taken, and what else was seen meanwhile."""
+
+    regime: Literal["cold", "warm"]
+    """State of the L2 before each sample; the regime in which the program itself runs."""
+    cold_us: tuple[float, ...] = ()
+    warm_us: tuple[float, ...] = ()
+    """Samples of both regimes; those of `regime` are the measurement's own."""
+    launches_a_sample: int = 1
+    host_slope_us: float | None = None
+    """Time of a warm launch by the host's clock, from N and 2N launches; None: not taken."""
+    cupti_us: tuple[float, ...] = ()
+    """Kernel durations from CUPTI's activity records; empty where CUPTI is not there."""
+    event_overhead_us: float | None = None
+    sm_clock_mhz: tuple[float, ...] = ()
+    """One a block of samples."""
+    temperature_c: tuple[float, ...] = ()
+    blocks_redone: int = 0
+    notices: tuple[str, ...] = ()
+
+
 class Measurement(Record):
     """Samples of the time of one plan on one workload."""
 
@@ -149,6 +192,8 @@ class Measurement(Record):
     workload: str
     profile: Profile | None = None
     """The counts behind a modelled time; None for a measured one."""
+    timing: Timing | None = None
+    """How a measured time was taken; None for a modelled one."""
 
     @property
     def median_us(self) -> float:

@@ -125,6 +125,12 @@ class Workload(Record):
     """How often the program launched this configuration."""
     time_share: float = 1.0
     """Share of the kernel's whole time in the program, 0-1, by the capturing executor's clock."""
+    first_launch: int = 0
+    """Position of the captured launch among all launches of this kernel, from 0: what a profiler
+    skips to reach it in the author's program."""
+    l2_regime: Literal["cold", "warm"] = "cold"
+    """`warm`: in the program most of its launches follow the same launch directly, on the same
+    buffers; `cold`: other work stands between them, or it is launched once."""
     folder: str
     """Folder that holds the contents, absolute or relative to the run folder."""
 

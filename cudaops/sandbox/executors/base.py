@@ -33,6 +33,9 @@ Check = Literal["none", "memory", "full"]
 `full`: memory, races on shared memory and divergent barriers, with source lines."""
 
 
+Detail = Literal["counts", "full"]
+
+
 class InputSet(Record):
     """What stands in memory before a run."""
 
@@ -75,8 +78,11 @@ class Executor(Protocol):
     ) -> ProgramOutcome:
         """Run the whole program as its author would, for its outputs."""
 
-    def compile(self, unit: Unit) -> Compiled | CompileFailed:
-        """Compile a baseline or a rewrite. Cached by content."""
+    def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
+        """Compile a baseline or a rewrite. Cached by content.
+
+        `draft` allows a quicker compiler, for searches: nothing is accepted on what it built.
+        """
 
     def run(
         self,
@@ -102,15 +108,33 @@ class Executor(Protocol):
     ) -> Measurement | Misbehaved:
         """Time of the plan on the workload's captured inputs, all launches of the plan together."""
 
+    def measure_pair(
+        self,
+        baseline: Compiled,
+        candidate: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
+    ) -> tuple[Measurement, Measurement] | Misbehaved:
+        """Baseline and candidate (whose plan is given) timed side by side on the captured inputs.
+
+        Samples of the two are paired by position. Misbehaviour is the candidate's.
+        """
+
     def profile(
         self,
         compiled: Compiled,
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        detail: Detail = "full",
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
-        """Metrics of the plan's dominant launch on the workload's captured inputs."""
+        """Metrics of the plan's dominant launch on the workload's captured inputs.
+
+        `detail` `counts` asks only for what a roofline needs and may be much quicker.
+        """
 
     def tools(self) -> Mapping[str, str]:
         """Name and version of every tool used, for certificates."""

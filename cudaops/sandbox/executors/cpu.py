@@ -24,7 +24,8 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError, PrerequisiteError
-from cudaops.sandbox.executors.base import Check, InputSet
+from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.executors.base import Check, Detail, InputSet
 from cudaops.sandbox.executors.cpu_build import Built, as_compiled, build_unit
 from cudaops.sandbox.executors.cpu_program import ProgramRunner
 from cudaops.sandbox.executors.cpu_toolchain import Build, find_toolchain
@@ -82,7 +83,7 @@ class CpuExecutor:
         """See `Executor.run_program`."""
         return self._program(program, argv, timeout_s).run()
 
-    def compile(self, unit: Unit) -> Compiled | CompileFailed:
+    def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
         """See `Executor.compile`. 0.2 to 0.6 s; the first also builds the runtime."""
         return self._compiled(unit, build_unit(self.cache, unit))
 
@@ -132,12 +133,29 @@ class CpuExecutor:
             self, compiled, workload, plan, samples=samples, timeout_s=timeout_s
         )
 
+    def measure_pair(
+        self,
+        baseline: Compiled,
+        candidate: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
+    ) -> tuple[Measurement, Measurement] | Misbehaved:
+        """One after the other: modelled times do not drift."""
+        first = self.measure(baseline, workload, baseline_plan(workload), timeout_s=timeout_s)
+        if isinstance(first, Misbehaved):
+            return first
+        second = self.measure(candidate, workload, plan, timeout_s=timeout_s)
+        return second if isinstance(second, Misbehaved) else (first, second)
+
     def profile(
         self,
         compiled: Compiled,
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        detail: Detail = "full",
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """Modelled metrics of the plan's dominant launch: see `cpu_profile.profile`."""
