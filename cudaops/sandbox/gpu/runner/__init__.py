@@ -1,1 +1,1 @@
-"""The trusted runner: `python -m cudaops.sandbox.gpu.runner nvidia|standin` serves tasks as JSON."""
+"""The trusted runner: `python -m cudaops.sandbox.gpu.runner DRIVER` serves tasks as JSON lines."""
