@@ -14,15 +14,16 @@ from rich.console import Console, Group, RenderableType
 
 from cudaops import cli_knowledge, cli_mcp
 from cudaops.cli_boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED
-from cudaops.cli_ncu import REPORT_SUFFIXES, profile_of_report
+from cudaops.cli_ncu import REPORT_SUFFIXES, one_of, profile_of_report
 from cudaops.cli_runs import (
+    Target,
     find_folder,
     load_record,
     new_folder,
+    place,
     run_options,
     seen_from_here,
     source_file,
-    target,
 )
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports import json as run_json
@@ -52,7 +53,14 @@ ArgvArgument = Annotated[
 KernelOption = Annotated[
     str | None, typer.Option(help="Kernel to work on [default: the one with most time].")
 ]
-ExecutorOption = Annotated[Literal["cpu"], typer.Option(help="Where kernels run.")]
+ExecutorOption = Annotated[
+    Literal["auto", "cpu", "cuda"] | None,
+    typer.Option(help="Where kernels run [default: the GPU where there is one]."),
+]
+ClockOption = Annotated[
+    Literal["none", "base"],
+    typer.Option("--clock-control", help="ncu only: leave the clocks alone, or lock them."),
+]
 OptimizerOption = Annotated[Literal["recipes"], typer.Option(help="Who proposes rewrites.")]
 IterationsOption = Annotated[int, typer.Option(min=1, max=50, help="Candidates to try.")]
 SpeedupOption = Annotated[float, typer.Option(min=1.0, help="Baseline time over candidate time.")]
@@ -94,7 +102,7 @@ def run(
     source: SourceArgument,
     argv: ArgvArgument = None,
     kernel: KernelOption = None,
-    executor: ExecutorOption = "cpu",
+    executor: ExecutorOption = None,
     optimizer: OptimizerOption = "recipes",
     max_iterations: IterationsOption = 3,
     min_speedup: SpeedupOption = 1.2,
@@ -102,6 +110,7 @@ def run(
     device: DeviceOption = None,
     seed: SeedOption = None,
     timeout: TimeoutOption = 120.0,
+    clock_control: ClockOption = "none",
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -112,15 +121,15 @@ def run(
     options = run_options(
         path,
         folder,
-        target(device, arch),
+        _place(executor or settings.executor, device, arch),
         argv=tuple(argv or ()),
         kernel=kernel,
-        executor=executor,
         optimizer=optimizer,
         max_iterations=max_iterations,
         min_speedup=min_speedup,
         timeout_s=timeout,
         seed=seed,
+        ncu_clock_control=clock_control,
     )
     from cudaops.graph import run as graph
 
@@ -144,31 +153,36 @@ def resume(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
 @app.command()
 def profile(
     source: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="The program, or a CSV page of ncu (details or raw)."),
-    ],
+        Path | None,
+        typer.Argument(metavar="FILE", help="The program, or what ncu has written."),
+    ] = None,
     argv: ArgvArgument = None,
     kernel: KernelOption = None,
-    executor: ExecutorOption = "cpu",
+    executor: ExecutorOption = None,
     arch: ArchOption = None,
     device: DeviceOption = None,
     timeout: TimeoutOption = 120.0,
+    clock_control: ClockOption = "none",
+    report: Annotated[
+        Path | None,
+        typer.Option("--from", help="ncu's report (.ncu-rep) or CSV page, no GPU needed."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what limits the kernel, and stop there; also from what ncu has measured."""
-    path = source_file(source)
-    if path.suffix in REPORT_SUFFIXES:
+    path = source_file(one_of(source, report))
+    if report is not None or path.suffix in REPORT_SUFFIXES:
         _print_profile(profile_of_report(path, kernel, device), as_json)
         return
     settings = load_settings()
     options = run_options(
         path,
         new_folder(None, settings.runs, path, kernel),
-        target(device, arch),
+        _place(executor or settings.executor, device, arch),
         argv=tuple(argv or ()),
         kernel=kernel,
-        executor=executor,
         timeout_s=timeout,
+        ncu_clock_control=clock_control,
     )
     from cudaops.graph import run as graph
 
@@ -198,7 +212,7 @@ def verify(
     ],
     argv: ArgvArgument = None,
     kernel: KernelOption = None,
-    executor: ExecutorOption = "cpu",
+    executor: ExecutorOption = None,
     min_speedup: SpeedupOption = 1.2,
     arch: ArchOption = None,
     device: DeviceOption = None,
@@ -214,10 +228,9 @@ def verify(
     options = run_options(
         path,
         folder,
-        target(device, arch),
+        _place(executor or settings.executor, device, arch),
         argv=tuple(argv or ()),
         kernel=kernel,
-        executor=executor,
         min_speedup=min_speedup,
         timeout_s=timeout,
         seed=seed,
@@ -238,6 +251,16 @@ def doctor(as_json: JsonOption = False) -> None:
     _print(report_of_rungs.model_dump_json(indent=2) if as_json else checks.table(report_of_rungs))
     if not report_of_rungs.ready:
         raise typer.Exit(EXIT_ENVIRONMENT)
+
+
+def _place(
+    executor: Literal["auto", "cpu", "cuda"], device: str | None, arch: str | None
+) -> Target:
+    """Where to run; says why a GPU that is there is not used."""
+    where = place(executor, device, arch)
+    if where.notice is not None:
+        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+    return where
 
 
 @contextmanager

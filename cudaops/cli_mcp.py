@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cudaops.cli_runs import new_folder, run_options, target
+from cudaops.cli_runs import new_folder, place, run_options
 from cudaops.settings import load_settings
 
 
@@ -36,7 +36,11 @@ def serve(
     settings = load_settings()
     folder = new_folder(None, settings.runs, Path("mcp"), None)
     options = run_options(
-        Path("mcp"), folder, target(device, arch), min_speedup=min_speedup, timeout_s=timeout
+        Path("mcp"),
+        folder,
+        place(settings.executor, device, arch),
+        min_speedup=min_speedup,
+        timeout_s=timeout,
     )
     session = Session(program_opener(options, settings))
     servers = build_servers(session, functools.partial(open_knowledge, settings))

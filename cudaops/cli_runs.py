@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,11 +17,68 @@ RECORD_NAME = "run.json"
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 
 
-class Target(NamedTuple):
-    """Whose time is modelled and what nvcc builds for."""
+ExecutorName = Literal["cpu", "cuda"]
 
+
+class Target(NamedTuple):
+    """Where kernels run, whose time it is, and what nvcc builds for."""
+
+    executor: ExecutorName
     device: str
+    """Empty on `cuda`: the GPU that is there."""
     sm_arch: str
+    """Empty on `cuda`: what that GPU runs."""
+    notice: str | None = None
+    """Why a GPU that is there is not used."""
+
+
+def place(
+    executor: Literal["auto", "cpu", "cuda"], device: str | None, sm_arch: str | None
+) -> Target:
+    """Where to run, from what was given; `auto` takes a GPU where one can be seen.
+
+    Raises InputError: unknown device or architecture, or a device named for the GPU that is there.
+    """
+    notice = None
+    if executor == "auto":
+        notice = _why_not_cuda() if device is None and _sees_gpu() else None
+        executor = "cuda" if device is None and _sees_gpu() and notice is None else "cpu"
+    if executor == "cpu":
+        return target(device, sm_arch)._replace(notice=notice)
+    if device is not None:
+        raise InputError(
+            "--device names whose time is modelled on the cpu executor; on cuda it is the GPU's own"
+        )
+    return Target("cuda", "", _checked_arch(sm_arch) or "")
+
+
+def _sees_gpu() -> bool:
+    """Whether this machine has an NVIDIA driver with a device. Opens nothing."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+
+
+def _why_not_cuda() -> str | None:
+    """What the cuda executor lacks beside the GPU; None where it has all it needs."""
+    from cudaops.sandbox.toolchain import find_nvcc
+
+    missing = [
+        name
+        for name, there in (
+            ("nvcc", find_nvcc() is not None),
+            ("the cuda extra", find_spec("cuda") is not None and find_spec("cuda.bindings")),
+        )
+        if not there
+    ]
+    if not missing:
+        return None
+    remedy = "python -m pip install 'cudaops[cuda,toolkit]'"
+    return f"there is an NVIDIA GPU, but {' and '.join(missing)} is missing: {remedy}"
+
+
+def _checked_arch(sm_arch: str | None) -> str | None:
+    if sm_arch is not None and not re.fullmatch(r"sm_\d{2,3}[af]?", sm_arch):
+        raise InputError(f"--arch {sm_arch}: an nvcc target looks like sm_86")
+    return sm_arch
 
 
 def target(device: str | None, sm_arch: str | None) -> Target:
@@ -30,15 +88,14 @@ def target(device: str | None, sm_arch: str | None) -> Target:
     """
     from cudaops.cuda import devices
 
-    if sm_arch is not None and not re.fullmatch(r"sm_\d{2,3}[af]?", sm_arch):
-        raise InputError(f"--arch {sm_arch}: an nvcc target looks like sm_86")
+    sm_arch = _checked_arch(sm_arch)
     if device is None and sm_arch is None:
         device = "A10"
     row = devices.device(device if device is not None else str(sm_arch))
     chosen = sm_arch or row.sm_arch
     if _number(chosen) > _number(row.sm_arch):
         raise InputError(f"--arch {chosen} does not run on {row.name}, which is {row.sm_arch}")
-    return Target(row.name, chosen)
+    return Target("cpu", row.name, chosen)
 
 
 def _number(sm_arch: str) -> int:
@@ -78,12 +135,12 @@ def run_options(
     *,
     argv: tuple[str, ...] = (),
     kernel: str | None = None,
-    executor: Literal["cpu"] = "cpu",
     optimizer: Literal["recipes"] = "recipes",
     max_iterations: int = 3,
     min_speedup: float = 1.2,
     timeout_s: float = 120.0,
     seed: int | None = None,
+    ncu_clock_control: Literal["none", "base"] = "none",
 ) -> RunOptions:
     """The record of what was asked for."""
     return RunOptions(
@@ -91,12 +148,13 @@ def run_options(
         argv=argv,
         working_folder=str(Path.cwd()),
         kernel=kernel,
-        executor=executor,
+        executor=where.executor,
         optimizer=optimizer,
         device=where.device,
         sm_arch=where.sm_arch,
         max_iterations=max_iterations,
         timeout_seconds=timeout_s,
+        ncu_clock_control=ncu_clock_control,
         policy=Policy(min_speedup=min_speedup, seed=seed),
         out=str(out),
     )
@@ -159,4 +217,9 @@ def load_record(folder: Path) -> RunRecord:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    return run_json.loads(text, str(path))
+    record = run_json.loads(text, str(path))
+    if record.device_row is not None:
+        from cudaops.cuda import devices
+
+        devices.register(devices.from_record(record.device_row))
+    return record

@@ -7,6 +7,7 @@ Source of each value, first found wins: the process environment, `.env` in the w
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError
@@ -36,6 +37,17 @@ class Settings(BaseSettings):
 
     runs: Path = Field(default=Path("runs"), validation_alias="CUDAOPS_RUNS")
     """Folder under which every run gets a folder of its own, relative to the working folder."""
+
+    executor: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", validation_alias="CUDAOPS_EXECUTOR"
+    )
+    """Where kernels run when `--executor` is not given. `auto`: on the GPU where there is one."""
+
+    gpu_driver: Literal["nvidia", "standin"] = Field(
+        default="nvidia", validation_alias="CUDAOPS_GPU_DRIVER"
+    )
+    """`standin` runs the `cuda` executor's machinery over a driver that uses this machine's
+    processor, for tests: its times mean nothing and accept nothing."""
 
     database_url: SecretStr | None = Field(default=None, validation_alias="DATABASE_URL")
     """PostgreSQL with pgvector, `postgresql://user:password@host:port/name`. Not set: the embedded

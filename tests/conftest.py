@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     cache.chmod(0o755)
     config.stash[_CACHE] = cache
     os.environ["CUDAOPS_CACHE"] = str(cache)
+    # A test says itself when it means a GPU.
+    os.environ["CUDAOPS_EXECUTOR"] = "cpu"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -30,7 +30,8 @@ HOMES = {
     "wordllama": {"rag"}, "tree_sitter": {"program"}, "tree_sitter_cuda": {"program"},
     "jinja2": {"prompts"}, "fastapi": {"sandbox"},
     "subprocess": {"sandbox", "rag/postgres_programs.py"},
-    "ncu_report": {"sandbox"},
+    "ncu_report": {"sandbox"}, "cuda": {"sandbox", "doctor"}, "cupti": {"sandbox"},
+    "pynvml": {"sandbox", "doctor"}, "requests": {"doctor"},
     "typer": {"cli"}, "pydantic_settings": {"settings"}, "dotenv": {"settings"},
     "rich": {"cli", "reports", "doctor"}, "langchain_nvidia_ai_endpoints": {"rag", "agents"},
 }  # fmt: skip

@@ -23,6 +23,7 @@ from cudaops.settings import load_settings
 from tests.reports import records
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+NCU = Path(__file__).parent / "data" / "ncu"
 
 
 def cudaops(
@@ -176,24 +177,39 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert "--min-speedup" in cudaops("run", "--help", cwd=tmp_path).stdout
 
 
-def test_profile_of_what_ncu_measured(tmp_path: Path) -> None:
-    pages = Path(__file__).parent / "data" / "ncu"
-    raw = cudaops("profile", pages / "h200_naive_matmul_1024.raw.csv", cwd=tmp_path)
-    assert raw.returncode == 0, raw.stderr
-    assert "Limited by L1 load throughput" in raw.stdout
-    assert "measured on H200, ncu" in raw.stdout
-    assert "modelled" not in raw.stdout
-    report = cudaops("profile", pages / "h200_naive_matmul_1024.ncu-rep", cwd=tmp_path)
-    assert report.stdout == raw.stdout, report.stderr
-    details = pages / "h200_naive_matmul_1024.details.csv"
-    unnamed = cudaops("profile", details, cwd=tmp_path)
-    assert unnamed.returncode == 2
-    assert "--device NAME" in unnamed.stderr
-    named = cudaops("profile", details, "--device", "H200", "--json", cwd=tmp_path)
-    assert json.loads(named.stdout)["subtype"] == "l1_load_throughput"
+@pytest.mark.parametrize("form", ["details.csv", "raw.csv", "ncu-rep"])
+def test_profile_of_what_ncu_measured(tmp_path: Path, form: str) -> None:
+    done = cudaops("profile", "--from", NCU / f"h200_naive_matmul_1024.{form}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "87 metrics" in done.stdout
+    assert "Limited by L1 load throughput: L1/TEX is at 9" in done.stdout
+    assert "while DRAM idles at 0.42 %" in done.stdout
+    assert "96.5 %  >= 80 %  measured on H200, ncu" in done.stdout
+    assert "modelled" not in done.stdout
+
+
+@pytest.mark.parametrize("form", ["details.csv", "raw.csv"])
+def test_another_capture_gets_another_verdict(tmp_path: Path, form: str) -> None:
+    done = cudaops("profile", NCU / f"h200_regtiled_matmul_1024.{form}", "--json", cwd=tmp_path)
+    summary = json.loads(done.stdout)
+    assert summary["metrics_parsed"] == 87
+    assert summary["subtype"] == "occupancy_grid"
+    assert summary["baseline"]["device"] == "H200"
+
+
+def test_profile_of_a_report_that_does_not_hold_what_was_asked(tmp_path: Path) -> None:
+    details = NCU / "h200_naive_matmul_1024.details.csv"
     other = cudaops("profile", details, "--kernel", "gemm", cwd=tmp_path)
     assert "there is no launch of 'gemm'" in other.stderr
     assert "it has naive_matmul" in other.stderr
+    unknown = tmp_path / "unknown.csv"
+    unknown.write_text(details.read_text("utf-8").replace('"9.0"', '"7.0"'), encoding="utf-8")
+    unnamed = cudaops("profile", unknown, cwd=tmp_path)
+    assert unnamed.returncode == 2
+    assert "--device NAME" in unnamed.stderr
+    assert cudaops("profile", unknown, "--device", "H200", cwd=tmp_path).returncode == 0
+    assert "not both" in cudaops("profile", "k.cu", "--from", details, cwd=tmp_path).stderr
+    assert "--from" in cudaops("profile", cwd=tmp_path).stderr
 
 
 @pytest.mark.parametrize(
@@ -229,10 +245,20 @@ def test_find_folder(tmp_path: Path) -> None:
 
 
 def test_target_follows_from_either_option() -> None:
-    assert cli_runs.target(None, None) == ("A10", "sm_86")
+    assert cli_runs.target(None, None)[:3] == ("cpu", "A10", "sm_86")
     assert cli_runs.target("h200", None).device == "H200"
-    assert cli_runs.target(None, "sm_86") == ("A10", "sm_86")
-    assert cli_runs.target("H200", "sm_86") == ("H200", "sm_86")
+    assert cli_runs.target(None, "sm_86")[:3] == ("cpu", "A10", "sm_86")
+    assert cli_runs.target("H200", "sm_86")[:3] == ("cpu", "H200", "sm_86")
+
+
+def test_where_a_run_happens() -> None:
+    assert cli_runs.place("cuda", None, None) == ("cuda", "", "", None)
+    assert cli_runs.place("cuda", None, "sm_90a") == ("cuda", "", "sm_90a", None)
+    assert cli_runs.place("auto", "L4", None)[:3] == ("cpu", "L4", "sm_89")
+    with pytest.raises(InputError, match="on cuda it is the GPU's own"):
+        cli_runs.place("cuda", "A10", None)
+    with pytest.raises(InputError, match="an nvcc target looks like sm_86"):
+        cli_runs.place("cuda", None, "90")
 
 
 def test_new_folder_names_the_kernel_and_never_reuses(tmp_path: Path) -> None:

@@ -88,6 +88,10 @@ def requirement(text: str) -> str:
     return normal(found.group())
 
 
+LOADED = {"nvidia-cuda-nvrtc", "nvidia-cuda-nvdisasm"}
+"""Carry a library and a program that are found by path; nothing is imported."""
+
+
 def test_every_import_is_a_declared_dependency_and_the_other_way_round() -> None:
     declared = {requirement(text) for text in PROJECT["dependencies"]}
     imported = set()
@@ -102,9 +106,11 @@ def test_every_import_is_a_declared_dependency_and_the_other_way_round() -> None
         module: {BROUGHT_BY.get(normal(name), normal(name)) for name in names}
         for module, names in packages_distributions().items()
     }
-    ours = {requirement(text) for text in PROJECT["optional-dependencies"]["ncu"]}
+    extras = PROJECT["optional-dependencies"]
+    ours = {requirement(text) for text in (*extras["ncu"], *extras["cuda"])}
     assert {n for n in foreign if not owners.get(n, set()) & (declared | ours)} == set()
-    assert (declared | ours) - {owner for name in foreign for owner in owners[name]} == set()
+    unused = (declared | ours) - {owner for name in foreign for owner in owners[name]}
+    assert unused == LOADED
 
 
 def test_constraints_pin_every_requirement_and_name_no_address() -> None:

@@ -10,6 +10,10 @@ from cudaops.mcp_servers.profiler import Diagnosis
 async def profile(toolbox: Toolbox, incumbent: Rewrite | None) -> Diagnosis:
     """Profile the author's kernel, or the best rewrite so far, through the `profiler` server."""
     if incumbent is None:
-        return await toolbox.call("profiler", "profile_kernel", Diagnosis)
-    arguments = {"source": incumbent.source, "tuned": incumbent.values()}
+        return await toolbox.call("profiler", "profile_kernel", Diagnosis, {"every_metric": True})
+    arguments = {
+        "source": incumbent.source,
+        "tuned": incumbent.values(),
+        "every_metric": True,
+    }
     return await toolbox.call("profiler", "profile_rewrite", Diagnosis, arguments)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from cudaops.agents.tools import Toolbox, ToolFailed
 from cudaops.domain.profile import Verdict
 from cudaops.domain.run import ResearchFindings
 from cudaops.mcp_servers.knowledge import SearchResult
 from cudaops.prompts.render import render
+from cudaops.rag.knowledge import KnowledgeStatus
 
 CITATIONS = 4
 """Passages kept: one on the verdict itself and a few on the remedy."""
+
+
+async def warm(toolbox: Toolbox) -> None:
+    """Open the knowledge base while others work: a database takes a second to start. What goes
+    wrong now is said when it is asked."""
+    with contextlib.suppress(ToolFailed):
+        await toolbox.call("knowledge", "knowledge_status", KnowledgeStatus)
 
 
 async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> ResearchFindings:

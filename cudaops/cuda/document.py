@@ -12,6 +12,7 @@ from cudaops.cuda.facts import DERIVED, SPECIAL, label_and_unit
 from cudaops.cuda.metric_counters import COUNTER_ROWS
 from cudaops.cuda.metric_details import DETAILS_ROWS
 from cudaops.cuda.metric_rows import MetricDef
+from cudaops.cuda.nvidia_rules import MEANINGS
 from cudaops.cuda.rule import Condition, Rule
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
@@ -26,7 +27,11 @@ _VERDICTS_INTRO = (
     "the rule tables; a test holds this page to them. A rule fires where every condition holds "
     "and every metric in it was collected. The verdict is the fired rule with the lowest "
     "priority number, among equals the one whose first value is largest; all fired rules are "
-    "the verdict's findings."
+    "the verdict's findings. Every rule is tried by `tests/cuda/test_rules.py` (it fires on what "
+    "it describes, is silent just beyond each threshold and without any one of its metrics), every "
+    "subtype by a launch in `tests/cuda/test_verdict.py`. The last column names the rules of "
+    "Nsight Compute that may say the same; which of their texts do stands in "
+    "`cudaops/cuda/nvidia_rules.py`."
 )
 
 
@@ -60,14 +65,23 @@ def metrics_page() -> str:
 def verdicts_page() -> str:
     """docs/verdicts.md: every subtype with its relief, and every rule with its thresholds."""
     subtypes = [
-        (f"`{key}`", info.bottleneck_class, f"{info.one_line} {info.relief}")
+        (
+            f"`{key}`",
+            info.bottleneck_class,
+            f"{info.one_line} {info.relief}",
+            ", ".join(f"`{rule.id}`" for rule in RULES if rule.subtype == key),
+            ", ".join(dict.fromkeys(m.rule for m in MEANINGS if key in m.subtypes)),
+        )
         for key, info in SUBTYPES.items()
     ]
     parts = [
         "# Verdicts",
         _VERDICTS_INTRO,
         "## Subtypes",
-        _table(("subtype", "class", "what happens, and what relieves it"), subtypes),
+        _table(
+            ("subtype", "class", "what happens, and what relieves it", "our rules", "NVIDIA's"),
+            subtypes,
+        ),
         "## Rules",
         *(_rule(rule) for rule in sorted(RULES, key=lambda rule: rule.priority)),
     ]

@@ -116,6 +116,11 @@ IDLE_WAVE_SLOTS = _derived(
     (details.WAVES,),
     lambda waves: 100.0 * (1.0 - waves / math.ceil(waves)) if waves > 0 else None,
 )  # fmt: skip
+US_PER_WAVE = _derived(
+    "us_per_wave", "Time a wave of blocks", "us",
+    "Duration over waves: about how long one block lives.",
+    (details.DURATION, details.WAVES), _ratio,
+)  # fmt: skip
 
 _LIMITS = (
     details.LIMIT_REGISTERS, details.LIMIT_SHARED, details.LIMIT_WARPS, details.LIMIT_BLOCKS,
@@ -181,7 +186,8 @@ def facts(profile: Profile, roofline: Roofline | None) -> dict[str, Fact]:
         name: Fact(metric.value, metric.unit, METRICS[name].label if name in METRICS else name)
         for name, metric in profile.metrics.items()
     }
-    found.setdefault(details.DURATION, Fact(profile.duration_us, "us", "Duration"))
+    if profile.duration_us > 0:
+        found.setdefault(details.DURATION, Fact(profile.duration_us, "us", "Duration"))
     for row in DERIVED.values():
         values = [found[name].value for name in row.inputs if name in found]
         if len(values) == len(row.inputs):

@@ -8,6 +8,7 @@ COUNTER_ROWS: list[MetricDef] = []
 
 _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _ACTIVE = ".avg.pct_of_peak_sustained_active"
+_PTXAS = "ncu: ptxas prints it when it compiles, and it is known only where ncu could not measure"
 _NOT_IN_SET = "`--set full` of ncu 2025.3.1 on an H200; ncu collects it by name with `--metrics`"
 
 
@@ -198,6 +199,14 @@ BLOCK_DIM_Y = _geometry("launch__block_dim_y", "Block y", "",
     "Extent of the block in y, in threads.")
 BLOCK_DIM_Z = _geometry("launch__block_dim_z", "Block z", "",
     "Extent of the block in z, in threads.")
+
+_compiler = section_rows(COUNTER_ROWS, "Compiler", on_details_page=False)
+STACK_BYTES = _compiler("ptxas__stack_bytes", "Stack a thread", "byte",
+    "Local arrays and calls that did not fit into registers.", not_on=_PTXAS)
+SPILL_STORE_BYTES = _compiler("ptxas__spill_store_bytes", "Spilled bytes stored", "byte",
+    "Bytes of registers a thread puts aside, wherever that stands in its code.", not_on=_PTXAS)
+SPILL_LOAD_BYTES = _compiler("ptxas__spill_load_bytes", "Spilled bytes loaded", "byte",
+    "The same, fetched again.", not_on=_PTXAS)
 
 _stall = section_rows(COUNTER_ROWS, "Warp stalls", on_details_page=False)
 

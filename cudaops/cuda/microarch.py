@@ -1,6 +1,6 @@
 """Latencies and rates that only the time model needs, one row a compute capability.
- `docs/model.md` tells what each number does in the model and how far the model is from measured
-times.
+
+`docs/model.md` tells what each number does in the model and how far it is from measured times.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from cudaops.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,16 @@ ahead."""
 
 
 def microarchitecture(capability: tuple[int, int]) -> Microarchitecture:
-    """The row of a compute capability, or of the newest older one that is known."""
-    known = [c for c in sorted(BY_CAPABILITY) if c <= capability]
-    return BY_CAPABILITY[known[-1] if known else min(BY_CAPABILITY)]
+    """The row of a compute capability.
+
+    Raises:
+        InputError: there is none, so that time is not modelled for it.
+    """
+    found = BY_CAPABILITY.get(capability)
+    if found is None:
+        known = ", ".join("{}.{}".format(*c) for c in BY_CAPABILITY)
+        raise InputError(
+            "time is not modelled for compute capability {}.{}".format(*capability)
+            + f", whose latencies have no source here; it is for {known}"
+        )
+    return found

@@ -145,4 +145,6 @@ def _limit_shared(device: Architecture, smem_bytes: int, config_bytes: int | Non
         return 0
     unit = device.shared_allocation_unit
     per_block = math.ceil((smem_bytes + device.shared_reserved_per_block) / unit) * unit
+    if per_block == 0:  # compute capability 7.5 reserves nothing
+        return device.max_blocks_per_sm
     return (config_bytes or device.shared_bytes_per_sm) // per_block

@@ -14,6 +14,11 @@ _TENSOR_IN_USE_PCT = 1.0
 where kernels without matrix instructions show 0.02 %."""
 
 
+_HALF_IN_USE = 0.01
+"""Share of half-precision operations from which the limit of single precision says nothing; the
+device table has no peak for them. Judgement: a stray conversion stays below."""
+
+
 class Floor(NamedTuple):
     """Shortest time one resource allows for a launch."""
 
@@ -49,10 +54,10 @@ def dram_bytes(profile: Profile) -> float | None:
 def roofline(profile: Profile, device: Device) -> Roofline | None:
     """Where the launch stands under the device's roofline.
 
-    None where single-precision operations or DRAM bytes are unknown, or where the tensor pipe did
-    work whose operations are not counted. Double precision counts where its counters are there.
-    Peaks are the device's at its table clock. A launch without DRAM traffic counts as one sector,
-    so that its intensity stays a number.
+    None where single-precision operations or DRAM bytes are unknown, or where the tensor pipe or
+    half-precision instructions did work that the peaks of the device table do not cover. Double
+    precision counts where its counters are there. Peaks are the device's at its table clock. A
+    launch without DRAM traffic counts as one sector, so that its intensity stays a number.
     """
     single, moved = flops(profile, "f"), dram_bytes(profile)
     tensor = profile.get(counters.PIPE_TENSOR)
@@ -61,6 +66,9 @@ def roofline(profile: Profile, device: Device) -> Roofline | None:
     if tensor is not None and tensor >= _TENSOR_IN_USE_PCT:
         return None
     double = flops(profile, "d") or 0.0
+    half = flops(profile, "h") or 0.0
+    if half > _HALF_IN_USE * (single + double):
+        return None
     single_us = single / device.peak_fp32_gflops * 1e-3
     double_us = double / device.peak_fp64_gflops * 1e-3
     compute_us = max(single_us, double_us)
@@ -99,7 +107,8 @@ def floors(profile: Profile, device: Device) -> tuple[Floor, ...]:
         profile, counters.GLOBAL_LD_INST, counters.GLOBAL_ST_INST,
         counters.SHARED_LD_INST, counters.SHARED_ST_INST,
     )  # fmt: skip
-    lsu_rate = device.lsu_lanes_per_sm / device.warp_size * sm_cycles_per_us
+    lsu = device.lsu_lanes_per_sm
+    lsu_rate = None if lsu is None else lsu / device.warp_size * sm_cycles_per_us
     add("lsu", accesses, lsu_rate, of_work=False)
     add("shared", profile.get(counters.SHARED_WAVEFRONTS), sm_cycles_per_us, of_work=False)
     issue_rate = device.schedulers_per_sm * sm_cycles_per_us

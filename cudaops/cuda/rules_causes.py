@@ -89,6 +89,19 @@ CAUSE_RULES: tuple[Rule, ...] = (
         ),
         text="{0} % of the sectors in L1 are local memory: spills or indexed local arrays",
     ),
+    Rule(
+        id="spills_by_compiler",
+        subtype="register_spills",
+        priority=_MINOR,
+        severity="info",
+        conditions=(
+            Condition(
+                counters.SPILL_LOAD_BYTES, ">", 0.0,
+                "any spill at all; how often it runs is not known, so it never decides",
+            ),
+        ),
+        text="the compiler spilled registers: a thread fetches {0} bytes again",
+    ),
     *_uncoalesced("load", derived.LD_SECTORS_PER_REQUEST, counters.BYTES_PER_SECTOR_LD),
     *_uncoalesced("store", derived.ST_SECTORS_PER_REQUEST, counters.BYTES_PER_SECTOR_ST),
     Rule(

@@ -97,6 +97,24 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
     _occupancy("occupancy_registers", derived.SLACK_REGISTERS, "registers", 50.0),
     _occupancy("occupancy_shared", derived.SLACK_SHARED, "shared memory a block", 50.0),
     _occupancy("occupancy_block_size", derived.SLACK_BLOCK_SIZE, "blocks of this size", 67.0),
+    Rule(
+        id="many_waves",
+        subtype="many_waves",
+        priority=_OCCUPANCY + 1,
+        severity="warning",
+        conditions=(
+            Condition(
+                derived.US_PER_WAVE, "<=", 2.0,
+                "judgement: starting a block, fetching its arguments and computing its indices "
+                "takes of the order of 1 us; the captured naive product lives 107 us a wave",
+            ),
+            Condition(
+                details.WAVES, ">=", 32.0,
+                "judgement: with fewer waves the same work in larger blocks leaves a partial wave",
+            ),
+        ),
+        text="{1} waves of blocks that live {0} us each",
+    ),
 )  # fmt: skip
 
 STALL_RULES: tuple[Rule, ...] = (

@@ -66,7 +66,7 @@ class Costs:
         cold = 0.0 if work.traffic.resident else 1.0
         return Costs(
             sites=work.sites,
-            lsu_cycles=32.0 / device.lsu_lanes_per_sm,
+            lsu_cycles=32.0 / device.lanes("lsu"),
             l2_cycles_per_byte=1.0 / min(times.l2_bytes_per_clk, fabric),
             dram_cycles_per_byte=1.0 / dram,
             store_cycles_per_byte=1.0 / min(times.store_bytes_per_clk, fabric),

@@ -11,7 +11,7 @@ from cudaops.domain.profile import BottleneckClass
 Subtype = Literal[
     "atomic_contention", "divergence", "dram_bandwidth", "fma_pipe", "fp64_pipe", "integer_pipe",
     "issue_slots", "l1_load_throughput", "l2_bandwidth", "launch_bound", "low_parallelism",
-    "near_peak", "occupancy_block_size", "occupancy_grid", "occupancy_registers",
+    "many_waves", "near_peak", "occupancy_block_size", "occupancy_grid", "occupancy_registers",
     "occupancy_shared", "register_spills", "sfu_pipe", "shared_bank_conflicts",
     "shared_throughput", "stall_barrier", "stall_branch", "stall_lg_throttle",
     "stall_long_scoreboard", "stall_membar", "stall_mio_throttle", "stall_short_scoreboard",
@@ -217,6 +217,12 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
 }  # fmt: skip
 
 _OTHER: Mapping[Subtype, SubtypeInfo] = {
+    "many_waves": SubtypeInfo(
+        "blocks that do too little", "latency_bound",
+        "Very many waves of very short blocks: starting and ending blocks takes much of the time.",
+        "More work a thread: several outputs a thread, a grid-stride loop over one or a few waves "
+        "of blocks, larger tiles.",
+    ),
     "launch_bound": SubtypeInfo(
         "launch overhead", "launch_bound",
         "The kernel is about as short as launching it.",

@@ -67,7 +67,8 @@ def estimate(work: KernelWork, device: Device) -> Estimate:
     """Model one launch on a device.
 
     Raises:
-        InputError: a block of it does not fit on an SM of the device.
+        InputError: a block of it does not fit on an SM of the device, or time is not modelled for
+            the device's compute capability.
     """
     times = microarchitecture(device.compute_capability)
     held = occupancy(
@@ -93,8 +94,8 @@ def estimate(work: KernelWork, device: Device) -> Estimate:
 def _rates(device: Device, times: Microarchitecture) -> Rates:
     schedulers = device.schedulers_per_sm
     lanes = (
-        device.fp32_lanes_per_sm, device.fp64_lanes_per_sm, device.int32_lanes_per_sm,
-        device.sfu_lanes_per_sm, times.convert_lanes,
+        device.fp32_lanes_per_sm, device.fp64_lanes_per_sm, device.lanes("int32"),
+        device.lanes("sfu"), times.convert_lanes,
     )  # fmt: skip
     return Rates(
         schedulers, tuple(32.0 * schedulers / n for n in lanes), times.alu_latency,

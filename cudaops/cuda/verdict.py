@@ -15,13 +15,16 @@ Order in which a verdict is chosen (`Rule.priority`):
 
 from __future__ import annotations
 
+from collections import Counter
+
 from cudaops.cuda.devices import Device
 from cudaops.cuda.facts import DERIVED, SPECIAL, facts
 from cudaops.cuda.metrics import METRICS, metric_def
+from cudaops.cuda.nvidia_rules import marked
 from cudaops.cuda.roofline import roofline
 from cudaops.cuda.rules import RULES, fired_rules, rules_reading
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.domain.profile import Profile, Roofline, Verdict
+from cudaops.domain.profile import MetricSource, Profile, Roofline, Verdict
 
 
 def diagnose(profile: Profile, device: Device) -> Verdict:
@@ -34,17 +37,33 @@ def diagnose(profile: Profile, device: Device) -> Verdict:
     fired = fired_rules(facts(profile, line))
     if not fired:
         return _unknown(profile, line)
-    first = fired[0].finding
+    findings = tuple(each.finding for each in fired)
+    first = findings[0]
     return Verdict(
         bottleneck_class=first.bottleneck_class,
         subtype=first.subtype,
         summary=_sentence(f"Limited by {SUBTYPES[fired[0].rule.subtype].title}: {first.text}"),
         evidence=first.evidence,
         relief=first.relief,
-        findings=tuple(each.finding for each in fired),
+        findings=findings,
         roofline=line,
+        hot_lines=profile.hot_lines,
+        nvidia_rules=marked(profile.nvidia_rules, findings),
         source=profile.source,
+        drawn_from=drawn_from(profile),
     )
+
+
+_ORIGINS: dict[MetricSource, str] = {
+    "ncu": "by ncu", "cupti": "by CUPTI", "cuda_event": "by CUDA events", "ptxas": "from ptxas",
+    "launch": "of the launch", "modelled": "modelled",
+}  # fmt: skip
+
+
+def drawn_from(profile: Profile) -> str:
+    """How many metrics came from where: `11 of the launch, 8 from ptxas, 96 modelled`."""
+    counts = Counter(metric.source for metric in profile.metrics.values())
+    return ", ".join(f"{counts[s]} {words}" for s, words in _ORIGINS.items() if counts[s])
 
 
 def explain(metric_name: str) -> str:
@@ -99,7 +118,10 @@ def _unknown(profile: Profile, line: Roofline | None) -> Verdict:
         evidence=(),
         relief=info.relief,
         roofline=line,
+        hot_lines=profile.hot_lines,
+        nvidia_rules=profile.nvidia_rules,
         source=profile.source,
+        drawn_from=drawn_from(profile),
     )
 
 

@@ -13,6 +13,19 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 
+TimeSource = Literal["cuda_event", "cupti", "ncu", "modelled", "standin"]
+"""`modelled`: computed from counts. `standin`: of kernels on this machine's processor in place of a
+GPU, which says nothing of any GPU. The rest is measured."""
+
+MEASURED: frozenset[TimeSource] = frozenset(("cuda_event", "cupti", "ncu"))
+"""Sources on which something may be accepted (design D5)."""
+
+UNMEASURED_WORDS: dict[str, str] = {
+    "modelled": "modelled for {device}",
+    "standin": "of a stand-in for {device}, not of a GPU",
+}
+"""What must stand behind any number from the other sources."""
+
 
 class Unit(Record):
     """What is compiled: a program's kernel, or a rewrite of it, with launch entries."""
@@ -108,6 +121,23 @@ class Misbehaved(Fault):
     log: str = ""
 
 
+class CheckerUnavailable(Record):
+    """A checker that was asked for and could not do its work. Nobody's misbehaviour: what it would
+    have found is not known, and the gate it belongs to fails (design D7)."""
+
+    kind: Literal["checker_unavailable"] = "checker_unavailable"
+    checker: str
+    """`compute-sanitizer racecheck`, `cpu checker (full)`."""
+    problem: str
+    remedy: str
+    """What the user can type or change."""
+
+    @property
+    def line(self) -> str:
+        """Who could not run, why, and what to do."""
+        return f"{self.checker} could not run: {self.problem}; {self.remedy}"
+
+
 class Ran(Record):
     """A plan that ran on one workload. Its outputs are files, one an allocation."""
 
@@ -119,6 +149,10 @@ class Ran(Record):
     """Wall time of the child process, start-up included."""
     warnings: tuple[Misbehaved, ...] = ()
     """Found by a checker but not fatal to the run (races, divergent barriers)."""
+    unchecked: tuple[CheckerUnavailable, ...] = ()
+    """Checks that were asked for and not made; without warnings this proves nothing then."""
+    checked: str = ""
+    """What was looked at and by whom, in one line; empty where no check was asked for."""
 
 
 class LaunchCount(Record):
@@ -185,7 +219,7 @@ class Measurement(Record):
     """Samples of the time of one plan on one workload."""
 
     kind: Literal["measurement"] = "measurement"
-    source: Literal["cuda_event", "cupti", "ncu", "modelled"]
+    source: TimeSource
     device: str
     samples_us: tuple[float, ...]
     """One a timed launch (all launches of the plan together), in order."""
@@ -203,7 +237,8 @@ class Measurement(Record):
     @property
     def provenance(self) -> str:
         """What must stand behind any number drawn from this: ` (modelled for A10)`, or nothing."""
-        return f" (modelled for {self.device})" if self.source == "modelled" else ""
+        words = UNMEASURED_WORDS.get(self.source)
+        return "" if words is None else f" ({words.format(device=self.device)})"
 
 
 CompileOutcome = Annotated[Compiled | CompileFailed, Field(discriminator="kind")]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
 
 REQUIRED_GATES: tuple[GateName, ...] = (
@@ -23,6 +24,9 @@ REQUIRED_GATES: tuple[GateName, ...] = (
 )
 """Gates without which nothing is accepted; one that is missing counts as failed (design D7)."""
 
+REQUIRED_MEASURED_GATES: tuple[GateName, ...] = (*REQUIRED_GATES, "clocks", "whole_program")
+"""Of what was measured on a GPU: a second clock and the author's whole program must agree too."""
+
 BOOTSTRAP_RESAMPLES = 4000
 """Enough for a 95 % percentile interval to settle in its second digit.
 Source: Efron and Tibshirani, An Introduction to the Bootstrap, section 13.3 (1000 or more)."""
@@ -30,13 +34,18 @@ Source: Efron and Tibshirani, An Introduction to the Bootstrap, section 13.3 (10
 MIN_MEASURED_SAMPLES = 10
 """Fewer pairs give no interval worth the name; a measured time then cannot be accepted."""
 
+MEASURABLE_SPEEDUP = 1.02
+"""No measured time is accepted below this, whatever the bar: two builds of one kernel differ by up
+to 2 %. Source: the no-gain threshold of seed document 001. It also keeps two identical kernels from
+being accepted at a bar of 1, where a 95 % interval alone would let 2.5 % of them through."""
+
 
 class Speedup(NamedTuple):
     """Baseline time over candidate time, weighted over workloads."""
 
     value: float
     low: float | None
-    """None for modelled times: a model has no sampling interval."""
+    """None for times that were not measured: a model has no sampling interval."""
     high: float | None
 
 
@@ -44,31 +53,33 @@ def judge(gates: Sequence[Gate], comparisons: Sequence[Comparison], policy: Poli
     """Decide about one candidate from its gates and its times.
 
     Rejected: a gate failed or is missing, no time was taken, or the speedup does not clear the
-    bar. Provisional: all gates passed and the modelled speedup clears it (design D5: a modelled
-    time never accepts). Accepted: the lower end of the interval of the measured speedup clears it.
+    bar. Provisional: all gates passed and the speedup clears it, by times that were not measured on
+    a GPU (design D5: such a time never accepts). Accepted: the lower end of the interval of the
+    measured speedup clears it.
     """
     failed = next((gate for gate in gates if not gate.passed), None)
     if failed is not None:
         return _rejected(f"{failed.name}: {failed.summary}", gates)
     if not comparisons:
-        return _rejected(_missing_gate(gates) or "no time was taken", gates)
+        return _rejected(_missing_gate(gates, REQUIRED_GATES) or "no time was taken", gates)
     sources = {m.source for c in comparisons for m in (c.baseline, c.candidate)}
     if len(sources) > 1:
         return _rejected(
             f"baseline and candidate were timed by different clocks: {sorted(sources)}", gates
         )
-    modelled = "modelled" in sources
+    measured = sources <= MEASURED
     speedup = (
-        Speedup(weighted_speedup(comparisons), None, None)
-        if modelled
-        else measured_speedup(comparisons, policy)
+        measured_speedup(comparisons, policy)
+        if measured
+        else Speedup(weighted_speedup(comparisons), None, None)
     )
-    gate = _speedup_gate(speedup, comparisons, policy, modelled)
+    gate = _speedup_gate(speedup, comparisons, policy, measured)
     # A candidate that is too slow needs no further gate; one that is fast needs every one.
-    missing = _missing_gate(gates) if gate.passed else None
+    required = REQUIRED_MEASURED_GATES if measured else REQUIRED_GATES
+    missing = _missing_gate(gates, required) if gate.passed else None
     if missing is not None:
         return _rejected(missing, gates)
-    outcome = "rejected" if not gate.passed else "provisional" if modelled else "accepted"
+    outcome = "rejected" if not gate.passed else "accepted" if measured else "provisional"
     return Judgement(
         outcome=outcome,
         reason=gate.summary,
@@ -84,9 +95,9 @@ def _rejected(reason: str, gates: Sequence[Gate]) -> Judgement:
     return Judgement(outcome="rejected", reason=reason, gates=tuple(gates))
 
 
-def _missing_gate(gates: Sequence[Gate]) -> str | None:
+def _missing_gate(gates: Sequence[Gate], required: Sequence[GateName]) -> str | None:
     present = {gate.name for gate in gates}
-    missing = next((name for name in REQUIRED_GATES if name not in present), None)
+    missing = next((name for name in required if name not in present), None)
     return None if missing is None else f"{missing}: this gate did not run"
 
 
@@ -132,19 +143,20 @@ def _log_ratios(comparison: Comparison) -> list[float]:
 
 
 def _speedup_gate(
-    speedup: Speedup, comparisons: Sequence[Comparison], policy: Policy, modelled: bool
+    speedup: Speedup, comparisons: Sequence[Comparison], policy: Policy, measured: bool
 ) -> Gate:
     decisive = speedup.value if speedup.low is None else speedup.low
-    passed = math.isfinite(decisive) and decisive >= policy.min_speedup
+    bar = max(policy.min_speedup, MEASURABLE_SPEEDUP) if measured else policy.min_speedup
+    passed = math.isfinite(decisive) and decisive >= bar
     device = comparisons[0].candidate.device
-    text = f"{speedup.value:.2f}x against a bar of {policy.min_speedup:.2f}x"
-    if modelled:
+    text = f"{speedup.value:.2f}x against a bar of {bar:.2f}x"
+    if not measured:
         text += comparisons[0].candidate.provenance
     elif speedup.low is not None and speedup.high is not None:
         text += (
             f" ({policy.confidence:.0%} interval {speedup.low:.2f}-{speedup.high:.2f}x, {device})"
         )
-    numbers = {"speedup": speedup.value, "min_speedup": policy.min_speedup}
+    numbers = {"speedup": speedup.value, "min_speedup": bar}
     if speedup.low is not None and speedup.high is not None:
         numbers |= {"speedup_low": speedup.low, "confidence": policy.confidence}
     for comparison in comparisons:

@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from cudaops.domain.base import Record
-from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
+from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, TimeSource
 
 GateName = Literal[
     "hygiene", "compile", "checker", "correctness_captured", "correctness_perturbed",
     "correctness_exact", "unchanged_inputs", "repeat", "physical_floor", "speedup",
-    "nvcc_compile", "whole_program",
+    "nvcc_compile", "whole_program", "clocks",
 ]  # fmt: skip
 
 
@@ -71,7 +71,7 @@ class Judgement(Record):
     speedup_low: float | None = None
     """Lower end of the confidence interval; None for a modelled time, which has none."""
     speedup_high: float | None = None
-    time_source: Literal["cuda_event", "cupti", "ncu", "modelled"] | None = None
+    time_source: TimeSource | None = None
 
     def gate(self, name: GateName) -> Gate | None:
         """The gate of this name, None where an earlier one ended the judgement."""

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from cudaops.domain.base import Record, SourceLocation
 
-MetricSource = Literal["ncu", "cupti", "ptxas", "modelled", "launch"]
+MetricSource = Literal["ncu", "cupti", "cuda_event", "ptxas", "modelled", "launch"]
 """`launch`: a fact of the launch itself (grid, block); `modelled`: counted or computed here."""
+
+Provenance = Literal["measured", "modelled", "mixed"]
+"""`measured`: every metric from ncu. `mixed`: the time is measured and what the compiler says is
+ptxas's, but the counts are a model's, because ncu could not read the GPU's counters."""
 
 
 class Metric(Record):
     """One number about a launch."""
 
     name: str
-    """ncu's name, as in `cudaops.cuda.metrics.METRICS`."""
+    """ncu's name, as in `cudaops.cuda.metrics.METRICS` where the table knows it; for a row of the
+    details page that it does not know, `section / label`."""
     value: float
     unit: str
     source: MetricSource
@@ -31,6 +38,24 @@ class HotLine(Record):
     """What it does: `global load, 4.0 sectors a request`."""
 
 
+class NvidiaRule(Record):
+    """What one of Nsight Compute's own rules said about a launch."""
+
+    section: str
+    name: str
+    """ncu's identifier of the rule: `SOLBottleneck`."""
+    type: str
+    """`INF`, `OPT` (an optimisation), `WRN` or `ERR`."""
+    text: str
+    estimated_speedup_pct: float | None = None
+    """ncu's own estimate of the share of time that could be saved; None where it gave none."""
+    speedup_scope: Literal["global", "local"] | None = None
+    """`local`: of the part the rule looks at, not of the launch."""
+    agrees_with: str | None = None
+    """Subtype of the verdict or finding of ours that says the same; None where none does, and in a
+    Profile, which holds no findings."""
+
+
 class Profile(Record):
     """What is known about one launch on one device. A metric not listed is unknown."""
 
@@ -38,10 +63,14 @@ class Profile(Record):
     device: str
     """Key in `cudaops.cuda.devices.DEVICES` or the name ncu reports."""
     workload: str | None = None
-    source: Literal["measured", "modelled"]
+    source: Provenance
     duration_us: float
     metrics: dict[str, Metric]
+    texts: dict[str, str] = Field(default_factory=dict)
+    """Metrics that are words, by the same names: cache configuration, cluster policy."""
     hot_lines: tuple[HotLine, ...] = ()
+    nvidia_rules: tuple[NvidiaRule, ...] = ()
+    """Empty where ncu did not profile the launch, or its rules are not in what was read."""
     notes: tuple[str, ...] = ()
     """What limits trust in these numbers: sampled blocks, estimated registers."""
 
@@ -112,4 +141,10 @@ class Verdict(Record):
     """Every rule that fired, in the order that decides; the verdict is the first."""
     roofline: Roofline | None = None
     """None where flops or bytes are unknown."""
-    source: Literal["measured", "modelled"]
+    hot_lines: tuple[HotLine, ...] = ()
+    """Up to three lines that cost most, dearest first; empty where nothing tells lines apart."""
+    nvidia_rules: tuple[NvidiaRule, ...] = ()
+    """Nsight Compute's own rules, those that say the same as a finding marked with it."""
+    source: Provenance
+    drawn_from: str = ""
+    """How many metrics came from where: `11 of the launch, 8 from ptxas, 96 modelled`."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cudaops.domain.base import Record
+from cudaops.domain.execution import TimeSource
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -30,8 +31,11 @@ class RunOptions(Record):
     executor: Literal["cpu", "cuda", "remote"] = "cpu"
     optimizer: Literal["recipes", "llm"] = "recipes"
     device: str = "A10"
-    """Key in `cudaops.cuda.devices.DEVICES`."""
+    """Name of the device in `cudaops.cuda.devices`; empty on `cuda` until the GPU was asked."""
     sm_arch: str = "sm_86"
+    """nvcc target; empty on `cuda` until the GPU was asked."""
+    ncu_clock_control: Literal["none", "base"] = "none"
+    """Whether ncu leaves the clocks as they are or locks them to base while it looks."""
     max_iterations: int = 3
     timeout_seconds: float = 120.0
     """Limit for one run of the author's program or of one candidate."""
@@ -95,6 +99,32 @@ class ProfileSummary(Record):
     best_verdict: Verdict | None = None
 
 
+class RegimeSummary(Record):
+    """Medians of baseline and candidate with the L2 in one state."""
+
+    baseline_ms: float
+    candidate_ms: float
+    speedup: float
+
+
+class TimingSummary(Record):
+    """How the times of the shown candidate were measured, on the most expensive workload."""
+
+    regime: Literal["cold", "warm"]
+    """State of the L2 in which the program itself runs the kernel: the bar is on this one."""
+    cold: RegimeSummary | None
+    warm: RegimeSummary | None
+    cupti: RegimeSummary | None
+    """By CUPTI's activity records, where CUPTI is there."""
+    samples: int
+    """Pairs of samples in the deciding regime."""
+    blocks_redone: int
+    sm_clock_mhz: tuple[float, float] | None
+    """Lowest and highest between blocks of samples; None where it could not be asked."""
+    temperature_c: tuple[float, float] | None
+    notices: tuple[str, ...] = ()
+
+
 class VerifySummary(Record):
     """The `verify` part of the record; names as in the source write-up's raw run record."""
 
@@ -107,6 +137,8 @@ class VerifySummary(Record):
     max_iterations: int
     accept_threshold: float
     gates: tuple[Gate, ...] = ()
+    timing: TimingSummary | None = None
+    """None for modelled times."""
 
 
 class ProgramSummary(Record):
@@ -117,8 +149,14 @@ class ProgramSummary(Record):
     callee: str
     launches: int
     workloads: int
+    program_seconds: float | None = None
+    """Wall time of one whole run of the author's program; None where it was not run on a GPU."""
+    kernel_seconds: float | None = None
+    """All launches of the kernel in one run of the program, by CUDA events."""
     kernel_share_pct: float | None = None
-    """Share of the program's own run that the kernel is, by the executor's clock."""
+    """`kernel_seconds` of `program_seconds`: what a faster kernel can save at most."""
+    best_program_seconds: float | None = None
+    """The same of the program with the best rewrite in it."""
     reported_kernel_ms: float | None = None
     """`KERNEL_MS` as the program prints it; emulated clocks mean nothing and are left out."""
     limits: tuple[str, ...] = ()
@@ -135,9 +173,11 @@ class RunRecord(Record):
     reason: str
     """Why it ended as it did, in one sentence."""
     executor: Literal["cpu", "cuda", "remote"]
-    time_source: Literal["cuda_event", "cupti", "ncu", "modelled"]
+    time_source: TimeSource
     device: str
     sm_arch: str
+    device_row: dict[str, Any] | None = None
+    """Row of a device that cudaops' own table has not; None where it has it."""
     options: RunOptions
     program: ProgramSummary | None = None
     profile: ProfileSummary | None = None
@@ -150,5 +190,8 @@ class RunRecord(Record):
     notices: tuple[str, ...] = ()
     """What was degraded or left out, in plain words."""
     seconds_by_stage: dict[str, float] = Field(default_factory=dict)
+    seconds_by_tool: dict[str, float] = Field(default_factory=dict)
+    """Time in which each tool worked (nvcc, ncu, the program, runners on the GPU), and `cudaops
+    itself`, in which none did. Tools that work at once are each counted whole."""
     loop_time_seconds: float
     tools: dict[str, str] = Field(default_factory=dict)

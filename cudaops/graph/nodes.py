@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cudaops.agents import optimizer, profiler, research, supervisor
 from cudaops.agents.verify import attempt_of
+from cudaops.cuda.ncu_launch import metrics_parsed
 from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -49,7 +50,7 @@ async def profile(state: State, context: Context) -> tuple[State, str]:
     if "baseline_profile" not in state:
         update["baseline_profile"] = update["profile"]
         update["baseline_verdict"] = update["verdict"]
-    metrics = len(diagnosis.profile.metrics)
+    metrics = metrics_parsed(diagnosis.profile)
     return update, f"{diagnosis.verdict.summary} ({metrics} metrics, {diagnosis.profile.source})"
 
 

@@ -14,7 +14,8 @@ from typing import cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from cudaops.agents import profiler
+from cudaops.agents import profiler, research
+from cudaops.cuda.ncu_launch import metrics_parsed
 from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.graph.build import build_graph
@@ -28,11 +29,13 @@ from cudaops.graph.services import (
     check_space,
     make_executor,
     open_bench,
+    settled,
 )
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
+from cudaops.sandbox.ledger import LEDGER, seconds_by_tool
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
@@ -46,15 +49,16 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
     Raises InputError (nothing is left behind) and EnvironmentFailure (the run can be resumed where
     it got past intake).
     """
+    started = time.monotonic()
     check_database(settings)
     folder = Path(options.out)
     with _new_folder(folder):
         events = EventLog(folder / "events.jsonl", on_event)
-        bench, seconds = _intake(options, events, settings)
+        bench, options, seconds = _intake(options, events, settings)
         write_json(folder / "state" / "intake.json", {"date": utc_now(), "seconds": seconds})
         # Last: what `resume` looks for first.
         write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
-    return asyncio.run(_run(options, bench, events, settings))
+    return asyncio.run(_run(options, bench, events, settings, started))
 
 
 def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
@@ -62,6 +66,7 @@ def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
 
     Raises InputError where the folder holds no run.
     """
+    started = time.monotonic()
     try:
         options = RunOptions.model_validate_json(
             (folder / "state" / "options.json").read_text("utf-8")
@@ -81,7 +86,7 @@ def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
     )
     events = EventLog(folder / "events.jsonl", on_event)
     events.emit("supervisor", "supervisor", "notice", "resumed")
-    return asyncio.run(_run(options, bench, events, settings))
+    return asyncio.run(_run(options, bench, events, settings, started))
 
 
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
@@ -89,7 +94,7 @@ def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> 
     folder = Path(options.out)
     with _new_folder(folder, keep=False):
         events = EventLog(folder / "events.jsonl", on_event)
-        bench, _ = _intake(options, events, settings)
+        bench, _, _ = _intake(options, events, settings)
         return asyncio.run(_profile(bench, events, settings))
 
 
@@ -97,20 +102,26 @@ def verify_files(
     base: Path, candidate: Path, options: RunOptions, on_event: OnEvent, settings: Settings
 ) -> RunRecord:
     """Judge a rewrite somebody else wrote: device source with directives, or a whole program."""
+    started = time.monotonic()
     folder = Path(options.out)
     with _new_folder(folder):
         events = EventLog(folder / "events.jsonl", on_event)
-        bench, seconds = _intake(options.model_copy(update={"source": str(base)}), events, settings)
+        options = options.model_copy(update={"source": str(base)})
+        bench, options, seconds = _intake(options, events, settings)
         state = judge_candidate(bench, candidate, events)
-    return _finish(options, bench, state, utc_now(), seconds)
+    return _finish(options, bench, state, utc_now(), seconds, started)
 
 
-def _intake(options: RunOptions, events: EventLog, settings: Settings) -> tuple[Workbench, float]:
+def _intake(
+    options: RunOptions, events: EventLog, settings: Settings
+) -> tuple[Workbench, RunOptions, float]:
+    """The open program, the options with the device that is there, and the seconds it took."""
     started = time.monotonic()
     events.emit(
         "intake", "intake", "started", f"reading {Path(options.source).name} and running it once"
     )
     executor = make_executor(options, settings)
+    options = settled(options, executor)
     bench = open_bench(options, executor)
     seconds = time.monotonic() - started
     workload = bench.workloads[0]
@@ -123,7 +134,7 @@ def _intake(options: RunOptions, events: EventLog, settings: Settings) -> tuple[
     events.emit("intake", "intake", "finished", found, {"seconds": round(seconds, 3)})
     for limit in (*bench.program.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
-    return bench, seconds
+    return bench, options, seconds
 
 
 def _left_alone(bench: Workbench) -> tuple[str, ...]:
@@ -133,7 +144,11 @@ def _left_alone(bench: Workbench) -> tuple[str, ...]:
 
 
 async def _run(
-    options: RunOptions, bench: Workbench, events: EventLog, settings: Settings
+    options: RunOptions,
+    bench: Workbench,
+    events: EventLog,
+    settings: Settings,
+    started: float,
 ) -> RunRecord:
     folder = Path(options.out)
     intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
@@ -145,15 +160,18 @@ async def _run(
     async with (
         build_toolbox(bench, settings) as toolbox,
         AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
+        contextlib.AsyncExitStack() as stack,
     ):
         context = Context(options=options, bench=bench, toolbox=toolbox, events=events)
+        warming = asyncio.create_task(research.warm(toolbox))
+        stack.callback(warming.cancel)
         graph = build_graph(options.max_iterations, saver)
         begun = await saver.aget_tuple(config) is not None
         first: State | None = None if begun else {"attempts": [], "notices": []}
         # A checkpoint is on disk before the next stage starts: a kill costs one stage at most.
         await graph.ainvoke(first, config, context=context, durability="sync")
         state = cast(State, (await graph.aget_state(config)).values)
-    return _finish(options, bench, state, intake["date"], float(intake["seconds"]))
+    return _finish(options, bench, state, intake["date"], float(intake["seconds"]), started)
 
 
 async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> ProfileSummary:
@@ -164,19 +182,25 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
     return ProfileSummary(
         verdict=diagnosis.verdict.summary,
         subtype=diagnosis.verdict.subtype,
-        metrics_parsed=len(diagnosis.profile.metrics),
+        metrics_parsed=metrics_parsed(diagnosis.profile),
         baseline=diagnosis.profile,
         verdict_detail=diagnosis.verdict,
     )
 
 
 def _finish(
-    options: RunOptions, bench: Workbench, state: State, date: str, intake_seconds: float
+    options: RunOptions,
+    bench: Workbench,
+    state: State,
+    date: str,
+    intake_seconds: float,
+    started: float,
 ) -> RunRecord:
     """Write the run's results and clear what can be made again."""
     folder = Path(options.out)
     run_id = f"{bench.kernel.name}-{folder.name}"
-    record = build_record(run_id, date, options, bench, state, intake_seconds)
+    spent = seconds_by_tool(LEDGER.since(started), time.monotonic() - started)
+    record = build_record(run_id, date, options, bench, state, intake_seconds, spent)
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, spliced, unified_patch(bench.program, spliced))

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cudaops.agents.tools import Toolbox
+from cudaops.cuda.devices import device
+from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.mcp_servers.session import OpenProgram, Session
@@ -18,6 +20,7 @@ from cudaops.rag.server import open_database
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_cache import prune
+from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 
@@ -27,16 +30,34 @@ MIN_FREE_BYTES = 512 * 1024 * 1024
 
 def make_executor(options: RunOptions, settings: Settings) -> Executor:
     """The executor asked for, checked to work here. Raises PrerequisiteError, InputError."""
-    if options.executor != "cpu":
-        raise InputError(f"executor {options.executor!r} is not built yet; use --executor cpu")
-    executor = CpuExecutor(
-        options.device,
-        settings.cache / "kernels",
-        program_folder=Path(options.working_folder).absolute(),
-    )
+    if options.executor == "remote":
+        raise InputError("executor 'remote' is not built yet; use --executor cpu or cuda")
+    cache, where = settings.cache / "kernels", Path(options.working_folder).absolute()
+    executor: CpuExecutor | CudaExecutor
+    if options.executor == "cpu":
+        microarchitecture(device(options.device).compute_capability)
+        executor = CpuExecutor(options.device, cache, program_folder=where)
+    else:
+        executor = CudaExecutor(
+            options.device or None,
+            cache,
+            driver=settings.gpu_driver,
+            sm_arch=options.sm_arch or None,
+            program_folder=where,
+            clock_control=options.ncu_clock_control,
+        )
     executor.check_available()
-    prune(executor.cache)
+    prune(cache.absolute())
+    if isinstance(executor, CudaExecutor):
+        prune(cache.absolute() / "gpu")
     return executor
+
+
+def settled(options: RunOptions, executor: Executor) -> RunOptions:
+    """The options with the device and target that the executor found."""
+    if not isinstance(executor, CudaExecutor):
+        return options
+    return options.model_copy(update={"device": executor.device, "sm_arch": executor.sm_arch})
 
 
 def open_bench(options: RunOptions, executor: Executor) -> Workbench:

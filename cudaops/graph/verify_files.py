@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from cudaops.agents.verify import attempt_of
@@ -27,6 +28,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
 
     Raises InputError where the file is neither device source with directives nor a program.
     """
+    started = time.monotonic()
     rewrite = read_candidate(bench, candidate)
     events.emit("sandbox", "sandbox", "started", f"judging {candidate.name}")
     evaluation = evaluate(
@@ -44,6 +46,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
         "attempts": [attempt.model_dump(mode="json")],
         "notices": [],
         "reason": judgement.reason,
+        "seconds_by_stage": {"sandbox": time.monotonic() - started},
     }
     timed = evaluation.comparisons[0].baseline.profile if evaluation.comparisons else None
     if timed is not None:

@@ -17,6 +17,14 @@ from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Session
 
+EveryMetric = Annotated[
+    bool,
+    Field(
+        description="Also what only ncu's raw page has, some 2,000 metrics; else those with a "
+        "known meaning."
+    ),
+]
+
 
 class Diagnosis(Record):
     """Metrics of one launch and the verdict drawn from them."""
@@ -33,14 +41,18 @@ def build_server(session: Session) -> FastMCP:
     )
 
     @server.tool
-    def profile_kernel() -> Diagnosis:
+    def profile_kernel(every_metric: EveryMetric = False) -> Diagnosis:
         """Profile the author's kernel on its most expensive workload and say what limits it."""
-        return _diagnose(session, None, {})
+        return _shown(_diagnose(session, None, {}), every_metric)
 
     @server.tool
-    def profile_rewrite(source: SourceText, tuned: TunedValues = {}) -> Diagnosis:  # noqa: B006
+    def profile_rewrite(
+        source: SourceText,
+        tuned: TunedValues = {},  # noqa: B006
+        every_metric: EveryMetric = False,
+    ) -> Diagnosis:
         """Profile a rewrite (device source with @launch directives) on the same workload."""
-        return _diagnose(session, source, tuned)
+        return _shown(_diagnose(session, source, tuned), every_metric)
 
     @server.tool
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
@@ -54,6 +66,14 @@ def build_server(session: Session) -> FastMCP:
         return {name: f"{m.label} [{m.unit}]" for name, m in METRICS.items()}
 
     return server
+
+
+def _shown(diagnosis: Diagnosis, every_metric: bool) -> Diagnosis:
+    if every_metric:
+        return diagnosis
+    known = {n: m for n, m in diagnosis.profile.metrics.items() if n in METRICS}
+    profile = diagnosis.profile.model_copy(update={"metrics": known})
+    return diagnosis.model_copy(update={"profile": profile})
 
 
 def _diagnose(session: Session, source: str | None, tuned: dict[str, int]) -> Diagnosis:

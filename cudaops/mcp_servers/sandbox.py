@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,8 @@ from cudaops.sandbox.evaluate import Say, evaluate
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.workbench import Workbench
 
+FINALISTS = 3
+"""Drafts that are built and timed again by the compiler that has the last word."""
 TUNER_WORKERS = 2
 """Compiles of two configurations overlap; more would only queue on a two-core machine."""
 
@@ -182,7 +185,7 @@ def _tune(
 
     def trial(candidate: Rewrite) -> Trial:
         try:
-            measured = bench.measure(candidate, workload)
+            measured = bench.measure(candidate, workload, draft=True)
         except PlanError as error:
             return Trial(candidate.values(), None, f"launch plan: {error}")
         if isinstance(measured, Measurement):
@@ -192,7 +195,7 @@ def _tune(
         assert isinstance(measured, Misbehaved | CompileFailed)
         return Trial(candidate.values(), None, measured.message)
 
-    result = tune(
+    found = tune(
         rewrite,
         trial,
         feasible=lambda candidate: refusal(candidate, bench.kernel, bench.workloads),
@@ -201,12 +204,31 @@ def _tune(
         max_seconds=max_seconds,
         seeds=seeds(rewrite),
     )
+    best, best_us = found.best, found.best_us
+    if bench.executor.name != "cpu":
+        best, best_us = _by_final_compiler(bench, rewrite, found.trials, say)
     return Tuned(
-        best=None if result.best is None else result.best.values(),
-        time_us=result.best_us,
-        stopped=result.stopped,
+        best=None if best is None else best.values(),
+        time_us=best_us,
+        stopped=found.stopped,
         trials=tuple(
             TrialResult(values=dict(t.values), time_us=t.time_us, failure=t.failure)
-            for t in result.trials
+            for t in found.trials
         ),
     )
+
+
+def _by_final_compiler(
+    bench: Workbench, rewrite: Rewrite, trials: Sequence[Trial], say: Say
+) -> tuple[Rewrite | None, float | None]:
+    """The best of the best drafts by what will be judged: NVRTC and nvcc allocate registers
+    differently, so the order of a search may not survive."""
+    timed = [(t.time_us, t.values) for t in trials if t.time_us is not None]
+    best: tuple[Rewrite | None, float | None] = (None, None)
+    for _, values in sorted(timed, key=lambda pair: pair[0])[:FINALISTS]:
+        candidate = rewrite.tuned_with(dict(values))
+        measured = bench.measure(candidate, bench.workloads[0])
+        if isinstance(measured, Measurement) and (best[1] is None or measured.median_us < best[1]):
+            best = (candidate, measured.median_us)
+            say(f"built by nvcc, {measured.median_us:.1f} us{measured.provenance}")
+    return best

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.dialect import dialect_edits, macro_names
 from cudaops.program.lexing import Edit, Lexed, apply_edits, byte_text, disjoint, lex, plain_text
@@ -11,16 +13,20 @@ NAMESPACE = "cudaops_candidate"
 FILE = "candidate.cu"
 """Name under which compilers report a candidate's lines."""
 
+Dialect = Literal["gcc", "cuda"]
+"""Who compiles the result. `gcc`: a C++ compiler, to whom dynamic shared memory and unrolling are
+spelled its way. `cuda`: nvcc or NVRTC, who read them as the author wrote them."""
 
-def candidate_text(rewrite: Rewrite) -> str:
-    """Source for the `cpu` executor: g++ spellings, in `namespace cudaops_candidate`.
+
+def candidate_text(rewrite: Rewrite, *, dialect: Dialect = "gcc") -> str:
+    """A rewrite as an executor compiles it, in `namespace cudaops_candidate`.
 
     Includes stand above it. Tune names and every macro that the text defines are in force inside
     only; names that meant something outside mean the same after it. `#line` makes compiler
     messages name `candidate.cu` and the rewrite's own lines.
     """
     lexed = lex(byte_text(rewrite.source))
-    edits = dialect_edits(lexed, macro_names(lexed))
+    edits = dialect_edits(lexed, macro_names(lexed)) if dialect == "gcc" else []
     edits += body_edits(lexed, frozenset(rewrite.values()))
     body = plain_text(apply_edits(lexed.text, disjoint(edits)))
     return (

@@ -5,10 +5,11 @@ Every line stays where it is, so that what a compiler says of the result is true
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from cudaops.domain.program import Kernel, LaunchSite, Program
-from cudaops.program.candidate import candidate_text
+from cudaops.program.candidate import Dialect, candidate_text
 from cudaops.program.dialect import (
     SharedGlobal,
     dialect_edits,
@@ -31,44 +32,66 @@ from cudaops.program.lexing import (
 )
 from cudaops.program.outline import Item, Outline, outline, space_aliases
 
-__all__ = ["candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
+__all__ = ["Dialect", "candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
+
+_SHIM = "::cudaops"
+_USING_NAMESPACE = re.compile(r"\busing\s+namespace\b")
 
 
-def rerouted_files(program: Program) -> dict[str, str]:
-    """Path to text of every file, for running the whole program on the `cpu` executor.
+def rerouted_files(
+    program: Program, *, dialect: Dialect = "gcc", shim: str = _SHIM
+) -> dict[str, str]:
+    """Path to text of every file, for running the whole program with its launches seen.
 
     `k<<<g, b, s, st>>>(a)` becomes `::cudaops::launch(SITE, "k", g, b, s, st).of(k)(a)`; where the
-    compiler must choose the instance, `.deduced([&](auto&&... x){ k(x...); })(a)`.
+    compiler must choose the instance, `.deduced([&](auto&&... x){ k(x...); })(a)`, in the `cuda`
+    dialect `.deduced([&](const auto& g, auto&&... x){ k<<<g.grid, ...>>>(x...); })(a)`.
+    `shim` is the namespace of `launch`.
     """
-    return _Rewriter(program).files(host=True)
+    return _Rewriter(program, dialect, shim).files(host=True)
 
 
-def device_view_files(program: Program) -> dict[str, str]:
+def device_view_files(program: Program, *, dialect: Dialect = "gcc") -> dict[str, str]:
     """The same without the bodies of host-only functions: what the kernels need to compile."""
-    return _Rewriter(program).files(host=False)
+    return _Rewriter(program, dialect, _SHIM).files(host=False)
+
+
+_DEDUCED: dict[Dialect, str] = {
+    "gcc": ".deduced([&](auto&&... cudaops_a){ CALLEE(cudaops_a...); })",
+    "cuda": ".deduced([&](const auto& cudaops_g, auto&&... cudaops_a){ CALLEE<<<cudaops_g.grid,"
+    " cudaops_g.block, cudaops_g.shared_bytes, cudaops_g.stream>>>(cudaops_a...); })",
+}
 
 
 class _Rewriter:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, dialect: Dialect, shim: str) -> None:
         self.program = program
+        self.dialect = dialect
+        self.shim = shim
         raws = {f.path: byte_text(f.text) for f in program.files}
         aliases = frozenset(a for raw in raws.values() for a in space_aliases(lex(raw)))
         self.outlines = {path: outline(raw, aliases) for path, raw in raws.items()}
         self.macros = frozenset(m for o in self.outlines.values() for m in macro_names(o.lexed))
-        self.shared: list[SharedGlobal] = [
-            s for o in self.outlines.values() for s in shared_globals(o)
-        ]
+        self.shared: list[SharedGlobal] = (
+            [s for o in self.outlines.values() for s in shared_globals(o)]
+            if dialect == "gcc"
+            else []
+        )
         self.sites = {(s.file, s.start_byte): s for s in program.launches}
         self.overloads = Counter(k.name for k in program.kernels)
+        self.directed = any(_USING_NAMESPACE.search(raw) for raw in raws.values())
 
     def files(self, *, host: bool) -> dict[str, str]:
         return {path: plain_text(self._file(path, host)) for path in self.outlines}
 
     def _file(self, path: str, host: bool) -> str:
         facts = self.outlines[path]
-        edits = dialect_edits(facts.lexed, self.macros)
-        edits += shared_global_edits(facts, self.shared)
-        edits += self._launch_edits(path, facts.lexed)
+        # A device view has no shim: a launch that is left may only run on the host, as written.
+        rerouted = host or self.dialect == "gcc"
+        edits = self._launch_edits(path, facts.lexed) if rerouted else []
+        if self.dialect == "gcc":
+            edits += dialect_edits(facts.lexed, self.macros)
+            edits += shared_global_edits(facts, self.shared)
         shared = {s.name for s in self.shared}
         holes = [_removed(facts, i) for i in facts.items if _is_shared(i) and i.name in shared]
         if not host:
@@ -91,16 +114,24 @@ class _Rewriter:
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> str:
         parts = [_one_line(lexed, p.start, p.end) for p in launch.geometry]
         parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
-        callee = _one_line(lexed, *launch.callee)
+        callee = self._named(_one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
         name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
-        call = f"::cudaops::launch({site.index}, {name}, {', '.join(parts)})"
+        call = f"{self.shim}::launch({site.index}, {name}, {', '.join(parts)})"
         if self._must_deduce(site, launch):
-            call += f".deduced([&](auto&&... cudaops_a){{ {callee}(cudaops_a...); }})"
+            call += _DEDUCED[self.dialect].replace("CALLEE", callee)
         else:
             call += f".of({callee})"
         lines = lexed.text.count("\n", launch.start, launch.open_paren)
         return call + ("\n" if launch.directive is None else "\\\n") * lines
+
+    def _named(self, callee: str, site: LaunchSite) -> str:
+        """The callee so that it names one function: under `using namespace std`, `fill` alone is
+        also `std::fill`, which a launch's arguments would tell apart but an address does not."""
+        kernel = self._kernel(site.kernel)
+        if not self.directed or kernel is None or kernel.qualified_name != kernel.name:
+            return callee
+        return f"::{callee}" if re.match(rf"{kernel.name}\b(?!::)", callee) else callee
 
     def _must_deduce(self, site: LaunchSite, launch: Launch) -> bool:
         """Whether the callee alone does not name one function."""

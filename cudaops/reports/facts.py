@@ -6,8 +6,10 @@ import shlex
 from pathlib import PurePath
 from typing import NamedTuple
 
+from cudaops.cuda.metric_details import DURATION
+from cudaops.cuda.ncu_launch import counted
 from cudaops.domain.judgement import Attempt, Gate
-from cudaops.domain.profile import Roofline, Verdict
+from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports.quantities import (
     Clock,
@@ -30,6 +32,18 @@ class EvidenceRow(NamedTuple):
     value: str
     comparison: str
     source: str
+
+
+class RuleRow(NamedTuple):
+    """What one of Nsight Compute's own rules said."""
+
+    type: str
+    name: str
+    estimate: str
+    """ncu's estimate of the time that could be saved."""
+    agrees: str
+    """Finding of ours that says the same."""
+    text: str
 
 
 class AttemptRow(NamedTuple):
@@ -97,6 +111,50 @@ def meaning(record: RunRecord) -> str:
     }[record.outcome]
 
 
+def program_sentence(record: RunRecord) -> str | None:
+    """What share of the program the kernel is; None where the program was not timed."""
+    program = record.program
+    if program is None or program.program_seconds is None or program.kernel_share_pct is None:
+        return None
+    kernel_ms = 1000 * (program.kernel_seconds or 0.0)
+    text = (
+        f"One run of the program takes {significant(program.program_seconds)} s, its launches of "
+        f"{program.kernel} {significant(kernel_ms)} ms of that "
+        f"({significant(program.kernel_share_pct, 3)} %; {clock_of(record)})"
+    )
+    if program.best_program_seconds is not None:
+        text += f"; with the rewrite it takes {significant(program.best_program_seconds)} s"
+    return text + "."
+
+
+def timing_sentences(record: RunRecord) -> list[str]:
+    """How times were measured, cold and warm; nothing where they are modelled."""
+    timing, clock = record.verify.timing, clock_of(record)
+    if timing is None:
+        return []
+    rows = [
+        f"{name}: {milliseconds(found.baseline_ms, clock)} to "
+        f"{milliseconds(found.candidate_ms, clock)}, {found.speedup:.2f}×{decides}"
+        for name, found, decides in (
+            ("L2 cold", timing.cold, " (decides)" if timing.regime == "cold" else ""),
+            ("L2 warm", timing.warm, " (decides)" if timing.regime == "warm" else ""),
+        )
+        if found is not None
+    ]
+    if timing.cupti is not None:
+        seen = Clock("cupti", record.device)
+        rows.append(
+            f"CUPTI: {milliseconds(timing.cupti.baseline_ms, seen)} to "
+            f"{milliseconds(timing.cupti.candidate_ms, seen)}, {timing.cupti.speedup:.2f}×"
+        )
+    taken = f"{timing.samples} pairs of samples, {timing.blocks_redone} noisy blocks taken again"
+    if timing.sm_clock_mhz is not None:
+        taken += f", SM clock {timing.sm_clock_mhz[0]:.0f}-{timing.sm_clock_mhz[1]:.0f} MHz"
+    if timing.temperature_c is not None:
+        taken += f", {timing.temperature_c[0]:.0f}-{timing.temperature_c[1]:.0f} °C"
+    return [*rows, taken, *timing.notices]
+
+
 def evidence_rows(verdict: Verdict, summary: ProfileSummary) -> list[EvidenceRow]:
     """The comparisons a verdict rests on, each value with its source."""
     rows = []
@@ -112,6 +170,47 @@ def evidence_rows(verdict: Verdict, summary: ProfileSummary) -> list[EvidenceRow
             )
         )
     return rows
+
+
+def time_clock(profile: Profile) -> Clock:
+    """Source of a profile's duration, which may be measured where its counts are modelled."""
+    metric = profile.metrics.get(DURATION)
+    return Clock(metric.source if metric is not None else profile.source, profile.device)
+
+
+def metrics_sentence(summary: ProfileSummary) -> str:
+    """How many metrics are known, in the words of whoever gave them."""
+    profile = summary.baseline
+    if profile.source != "measured":
+        return f"{summary.metrics_parsed} metrics known; those not listed are unknown."
+    count = counted(profile)
+    more = f", and {count.others:,} more of its raw page" if count.others else ""
+    return f"{count.details} metrics of ncu's details page{more}; those not listed are unknown."
+
+
+def rule_rows(verdict: Verdict) -> list[RuleRow]:
+    """Nsight Compute's own rules: those that agree with ours first, then by what they promise."""
+    ordered = sorted(
+        verdict.nvidia_rules,
+        key=lambda rule: (rule.agrees_with is None, -(rule.estimated_speedup_pct or 0.0)),
+    )
+    return [
+        RuleRow(
+            rule.type,
+            one_line(rule.name),
+            _estimate(rule),
+            f"agrees with {rule.agrees_with}" if rule.agrees_with else "",
+            one_line(rule.text, 240),
+        )
+        for rule in ordered
+    ]
+
+
+def _estimate(rule: NvidiaRule) -> str:
+    if rule.estimated_speedup_pct is None:
+        return ""
+    scope = "local " if rule.speedup_scope == "local" else ""
+    return f"{scope}{significant(rule.estimated_speedup_pct, 3)} %"
 
 
 def roofline_sentence(roofline: Roofline | None, clock: Clock) -> str:

@@ -37,6 +37,15 @@ def _head(record: RunRecord) -> str:
         ),
         _text(record.reason),
     ]
+    if program := facts.program_sentence(record):
+        lines.append(_text(program))
+    if timing := facts.timing_sentences(record):
+        lines.append(_bullets(timing))
+    if record.time_source == "standin":
+        lines.append(
+            "> The GPU was a **stand-in** on this machine's processor: its times say nothing of "
+            "any GPU. Correctness was checked by running the kernels."
+        )
     if record.time_source == "modelled":
         lines.append(
             f"> Every time and speedup here is **modelled** for {record.device}, not measured: "
@@ -53,7 +62,7 @@ def _profile(summary: ProfileSummary) -> str:
         f"## What limits `{baseline.kernel}`",
         f"**{_text(facts.verdict_sentence(verdict, clock))}**",
         _table(("metric", "value", "threshold", "source"), rows),
-        f"One launch: {microseconds(baseline.duration_us, clock)}. "
+        f"One launch: {microseconds(baseline.duration_us, facts.time_clock(baseline))}. "
         + _text(facts.roofline_sentence(verdict.roofline, clock)),
         f"What helps: {_text(verdict.relief)}",
     ]
@@ -62,7 +71,7 @@ def _profile(summary: ProfileSummary) -> str:
         parts.append(
             f"After the rewrite: {_text(facts.verdict_sentence(summary.best_verdict, best_clock))} "
             f"One launch: "
-            f"{microseconds(summary.best.duration_us, best_clock)}. "
+            f"{microseconds(summary.best.duration_us, facts.time_clock(summary.best))}. "
             + _text(facts.roofline_sentence(summary.best_verdict.roofline, best_clock))
         )
     if baseline.hot_lines:
@@ -73,6 +82,10 @@ def _profile(summary: ProfileSummary) -> str:
         parts.append(
             f"Where the cost is ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot)
         )
+    if verdict.nvidia_rules:
+        rules = [tuple(row) for row in facts.rule_rows(verdict)]
+        header = ("type", "rule", "may save", "ours", "what it says")
+        parts.append("What Nsight Compute's own rules say:\n\n" + _table(header, rules))
     return "\n\n".join([*parts, _metrics(summary), _bullets(baseline.notes)]).rstrip()
 
 
@@ -82,7 +95,7 @@ def _metrics(summary: ProfileSummary) -> str:
         (name, quantity(metric.value, metric.unit), str(Clock(metric.source, device)))
         for name, metric in sorted(summary.baseline.metrics.items())
     ]
-    title = f"<details><summary>All {summary.metrics_parsed} metrics</summary>\n\n"
+    title = f"<details><summary>All {len(rows):,} metrics</summary>\n\n"
     return title + _table(("metric", "value", "source"), rows) + "\n\n</details>"
 
 
@@ -137,6 +150,10 @@ def _how(record: RunRecord) -> str:
         *(
             (f"took: {stage}", f"{seconds:.1f} s")
             for stage, seconds in record.seconds_by_stage.items()
+        ),
+        *(
+            (f"worked: {tool}", f"{seconds:.1f} s")
+            for tool, seconds in sorted(record.seconds_by_tool.items())
         ),
         *sorted(record.tools.items()),
     ]

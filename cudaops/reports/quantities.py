@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-TimeSource = Literal["cuda_event", "cupti", "ncu", "modelled"]
+from cudaops.domain.execution import UNMEASURED_WORDS
 
 _SOURCE_WORDS: dict[str, str] = {
     "cuda_event": "measured on {device}, CUDA events",
@@ -14,7 +14,8 @@ _SOURCE_WORDS: dict[str, str] = {
     "ptxas": "from ptxas",
     "launch": "of the launch",
     "measured": "measured on {device}",
-    "modelled": "modelled for {device}",
+    **UNMEASURED_WORDS,
+    "mixed": "time measured on {device}, counts modelled",
 }
 
 

@@ -56,15 +56,19 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
         _heading(f"What limits {baseline.kernel}"),
         _indented(Text(facts.verdict_sentence(verdict, clock), style="bold")),
         _evidence(summary),
-        _indented(Text(f"One launch: {microseconds(baseline.duration_us, clock)}.")),
+        _indented(
+            Text(f"One launch: {microseconds(baseline.duration_us, facts.time_clock(baseline))}.")
+        ),
         _indented(Text(facts.roofline_sentence(verdict.roofline, clock))),
         _indented(Text(f"What helps: {one_line(verdict.relief, 600)}")),
-        _indented(Text(f"{summary.metrics_parsed} metrics known; those not listed are unknown.")),
+        _indented(Text(facts.metrics_sentence(summary))),
     ]
     if summary.best is not None and summary.best_verdict is not None:
         parts += _after(summary, clock)
     if baseline.hot_lines:
         parts += [_heading(f"Where the cost is ({clock})"), _hot_lines(summary)]
+    if verdict.nvidia_rules:
+        parts += [_heading("What Nsight Compute's own rules say"), _rules(summary)]
     return [*parts, *(_indented(Text(f"Note: {one_line(note)}")) for note in baseline.notes)]
 
 
@@ -91,6 +95,9 @@ def _outcome(record: RunRecord) -> RenderableType:
     if times := facts.times_sentence(record):
         lines.append(Text(times))
     took = f"{facts.meaning(record)}; took {record.loop_time_seconds:.1f} s"
+    lines += [Text(f"  {line}", style="dim") for line in facts.timing_sentences(record)]
+    if program := facts.program_sentence(record):
+        lines.append(Text(program))
     return Group(Text(""), *lines, Text(took, style="dim"))
 
 
@@ -121,6 +128,18 @@ def _hot_lines(summary: ProfileSummary) -> RenderableType:
         what = Text(one_line(line.text, 120))
         what.append(f"\n{one_line(line.note)}", style="dim")
         table.add_row(Text(f"{line.share_pct:.0f} %"), Text(str(line.location)), what)
+    return _indented(table)
+
+
+def _rules(summary: ProfileSummary) -> RenderableType:
+    table = _columns("type", "rule", "what")
+    for row in facts.rule_rows(summary.verdict_detail):
+        if row.type == "INF" and not row.agrees:
+            continue  # report.md and --json have them
+        estimate = f"may save {row.estimate}" if row.estimate else ""
+        what = Text("; ".join(part for part in (estimate, row.agrees) if part))
+        what.append(f"\n{one_line(row.text, 110)}", style="dim")
+        table.add_row(Text(row.type), Text(row.name), what)
     return _indented(table)
 
 

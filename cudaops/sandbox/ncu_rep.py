@@ -2,22 +2,90 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
+from cudaops.cuda.hot_spots import Instruction, hot_instructions, hot_lines
+from cudaops.cuda.ncu_launch import Cell, NcuLaunch, launch_of
+from cudaops.domain.base import SourceLocation
+from cudaops.domain.profile import NvidiaRule, Profile
 from cudaops.errors import InputError, PrerequisiteError
 
+_SAMPLED = "smsp__pcsamp_warps_issue_stalled_"
+_TYPES = {1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
+"""`IAction.MsgType_*` as the CSV pages write them."""
+_SCOPES: Mapping[int, Any] = {1: "local", 2: "global"}
+"""`SpeedupType_*`."""
+_MARKUP = re.compile(r"@(?P<kind>\w+):(?P<first>[^:@]*):(?P<second>[^@]*)@")
 
-def raw_pages(path: Path) -> tuple[str, ...]:
-    """What `ncu --import PATH --page raw --csv` prints, one page a launch: for `parse_raw`.
 
-    One page each, because launches of one report may hold different metrics.
+class ReportLaunch(NamedTuple):
+    """One launch of a report."""
+
+    launch: NcuLaunch
+    symbol: str
+    """Mangled name of the kernel."""
+    instructions: tuple[Instruction, ...]
+    """With what was counted and sampled at each; empty where the report has no source counters."""
+    sources: Mapping[str, str]
+    """Source files that were imported into the report, by their path."""
+
+
+def read_report(path: Path) -> tuple[ReportLaunch, ...]:
+    """Every launch of a report, with all its metrics, NVIDIA's rules and its source counters.
 
     Raises PrerequisiteError where the wheel is not installed, InputError where the file is no
     report or holds no profiled launch.
     """
+    launches = _launches(path)
+    if not launches:
+        raise InputError(f"{path} holds no profiled launch: is it an ncu report, and whole?")
+    if not all(launch.name() for launch in launches):
+        raise InputError(f"{path} is cut short: copy it again, or export it where ncu is")
+    try:
+        return tuple(_read(number, launch) for number, launch in enumerate(launches))
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+        # What the wheel and its records raise on names and numbers that no ncu wrote.
+        raise InputError(f"{path} is damaged: copy it again ({one_line(error)})") from error
+
+
+def profile_of(read: ReportLaunch) -> Profile:
+    """The launch's profile with its hot lines: of the source where the report tells lines, else of
+    the machine code."""
+    profile = read.launch.profile
+    if not read.instructions:
+        return profile
+    if any(each.line for each in read.instructions):
+        texts = {PurePosixPath(path).name: text for path, text in read.sources.items()}
+        hot = hot_lines(read.instructions, {}, lambda place: line_of(texts, place))
+        return profile.model_copy(update={"hot_lines": hot})
+    note = (
+        "the report tells no source lines, so instructions are shown: compile with -lineinfo, and "
+        "profile with --import-source yes"
+    )
+    return profile.model_copy(
+        update={
+            "hot_lines": hot_instructions(profile.kernel, read.instructions),
+            "notes": (*profile.notes, note),
+        }
+    )
+
+
+def one_line(error: Exception) -> str:
+    """What an exception says, short and printable."""
+    said = "".join(c if c.isprintable() else " " for c in str(error))
+    return " ".join(said.split())[:160]
+
+
+def line_of(texts: Mapping[str, str], place: SourceLocation) -> str:
+    """A line of one of these files; empty where the file or the line is not there."""
+    lines = texts.get(place.file, "").splitlines()
+    return lines[place.line - 1] if place.line <= len(lines) else ""
+
+
+def _launches(path: Path) -> list[Any]:
     try:
         import ncu_report
     except ImportError as error:
@@ -29,26 +97,101 @@ def raw_pages(path: Path) -> tuple[str, ...]:
     try:
         report = ncu_report.load_report(str(path))
     except (OSError, RuntimeError) as error:
-        raise InputError(f"{path} cannot be read as an ncu report: {error}") from error
-    launches = [
+        raise InputError(f"{path} cannot be read as an ncu report: {one_line(error)}") from error
+    return [
         report.range_by_idx(i).action_by_idx(j)
         for i in range(report.num_ranges())
         for j in range(report.range_by_idx(i).num_actions())
     ]
-    if not launches:
-        raise InputError(f"{path} holds no profiled launch: is it an ncu report, and whole?")
-    if not all(launch.name() for launch in launches):
-        raise InputError(f"{path} is cut short: copy it again, or export it where ncu is")
-    return tuple(_page(number, launch) for number, launch in enumerate(launches))
 
 
-def _page(number: int, launch: Any) -> str:
-    """Header, units and values of one launch."""
-    cells = [("ID", "", str(number)), ("Kernel Name", "", launch.name())]
-    for name in sorted(launch.metric_names()):
+def _read(number: int, launch: Any) -> ReportLaunch:
+    cells = []
+    for name in launch.metric_names():
+        # Lists of names behind ncu's own tables, not numbers.
+        if name.startswith(("group:", "breakdown:")):
+            continue
         metric = launch.metric_by_name(name)
-        if metric is not None and (value := metric.value()) is not None:
-            cells.append((name, metric.unit(), str(value)))
-    page = io.StringIO()
-    csv.writer(page, quoting=csv.QUOTE_ALL).writerows(zip(*cells, strict=True))
-    return page.getvalue()
+        if metric is not None and not _only_a_series(metric) and metric.value() is not None:
+            cells.append(Cell(name, metric.unit(), str(metric.value())))
+    return ReportLaunch(
+        launch=launch_of({"ID": str(number), "Kernel Name": launch.name()}, cells, _rules(launch)),
+        symbol=launch.name(launch.NameBase_MANGLED),
+        instructions=_instructions(launch),
+        sources=dict(launch.source_files()),
+    )
+
+
+def _only_a_series(metric: Any) -> bool:
+    """A ratio sampled over time: the report has its course but no value, and the wheel says 0."""
+    ratio = metric.metric_type() in (metric.MetricType_RATIO, metric.MetricType_THROUGHPUT)
+    return ratio and metric.num_instances() > 0 and metric.value() == 0
+
+
+def _rules(launch: Any) -> tuple[NvidiaRule, ...]:
+    rules = []
+    for result in launch.rule_results():
+        if not result.has_rule_message():
+            continue
+        message = result.rule_message()
+        speedup = result.speedup_estimation() if result.has_speedup_estimation() else {}
+        rules.append(
+            NvidiaRule(
+                section=result.section_identifier(),
+                name=result.rule_identifier(),
+                type=_TYPES.get(message["type"], "INF"),
+                text=" ".join(_MARKUP.sub(_plain, message["message"]).split()),
+                estimated_speedup_pct=speedup.get("speedup"),
+                speedup_scope=_SCOPES.get(speedup.get("type", 0)),
+            )
+        )
+    return tuple(rules)
+
+
+def _plain(marked: re.Match[str]) -> str:
+    """`@section:Name:Shown@` as `Shown`, `@url:Shown:address@` as `Shown (address)`."""
+    if marked["kind"] == "url":
+        return f"{marked['first']} ({marked['second']})"
+    return marked["second"]
+
+
+def _instructions(launch: Any) -> tuple[Instruction, ...]:
+    executed = _by_address(launch, "inst_executed")
+    if not executed:
+        return ()
+    samples = _by_address(launch, "smsp__pcsamp_sample_count")
+    sectors = _by_address(launch, "memory_l2_theoretical_sectors_global")
+    wavefronts = _by_address(launch, "memory_l1_wavefronts_shared")
+    stalls = {
+        name.removeprefix(_SAMPLED): _by_address(launch, name)
+        for name in launch.metric_names()
+        if name.startswith(_SAMPLED) and not name.endswith("_not_issued")
+    }
+    first = min(executed)
+    return tuple(
+        Instruction(
+            offset=address - first,
+            sass=" ".join((launch.sass_by_pc(address) or "").split()),
+            executed=executed.get(address, 0),
+            samples=samples.get(address, 0),
+            stalls={reason: at[address] for reason, at in stalls.items() if at.get(address)},
+            global_sectors=sectors.get(address, 0),
+            shared_wavefronts=wavefronts.get(address, 0),
+            line=_line(launch, address),
+        )
+        for address in sorted({*executed, *samples})
+    )
+
+
+def _line(launch: Any, address: int) -> tuple[str, int] | None:
+    info = launch.source_info(address)
+    return None if info is None or info.line() <= 0 else (info.file_name(), info.line())
+
+
+def _by_address(launch: Any, name: str) -> dict[int, int]:
+    """Values of a metric that ncu has for single instructions, by their address."""
+    metric = launch.metric_by_name(name)
+    if metric is None or not metric.has_correlation_ids():
+        return {}
+    ids = metric.correlation_ids()
+    return {ids.as_uint64(i): metric.as_uint64(i) for i in range(metric.num_instances())}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
+from cudaops.sandbox.ledger import LEDGER, tool_of
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
 """Kept of stdout and of stderr; a child that writes twice as much is ended."""
@@ -55,8 +56,11 @@ def run_bounded(
     timeout_s: float,
     env: Mapping[str, str] | None = None,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
+    tool: str | None = None,
 ) -> Finished:
     """Run to the end, or to `timeout_s` seconds, in a session of its own; then kill what is left.
+
+    `tool` is what the time counts as in the ledger; by default what the command's name says.
 
     Raises PrerequisiteError where the program does not exist, SandboxUnavailable where the machine
     cannot start a process or has no space left.
@@ -68,6 +72,7 @@ def run_bounded(
         collected = _drain(child, started + timeout_s, max_output_bytes)
     finally:
         _end(child)
+    LEDGER.add(tool or tool_of(command), started, time.monotonic())
     out, err, timed_out, flooded = collected
     return Finished(
         exit_code=child.returncode if child.returncode is not None else -signal.SIGKILL,

@@ -14,6 +14,7 @@ from cudaops.domain.execution import (
     CompileFailed,
     Measurement,
     Misbehaved,
+    ProgramRan,
     Unit,
 )
 from cudaops.domain.judgement import Comparison, Policy
@@ -24,7 +25,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import splice
-from cudaops.sandbox.executors.base import Executor
+from cudaops.sandbox.executors.base import Detail, Executor
 from cudaops.sandbox.verification.reference import (
     Baseline,
     ReferenceBuilder,
@@ -65,6 +66,7 @@ class Workbench:
         """Seed of the perturbed inputs; secret until the run is over."""
         self._oracles: dict[str, Oracle] = {}
         self._baseline_times: dict[str, Measurement] = {}
+        self._authors_run: ProgramRan | None = None
         self._lock = threading.RLock()
 
     @property
@@ -152,10 +154,10 @@ class Workbench:
         )
 
     def measure(
-        self, rewrite: Rewrite | None, workload: Workload
+        self, rewrite: Rewrite | None, workload: Workload, *, draft: bool = False
     ) -> Measurement | Misbehaved | CompileFailed:
-        """Time of a rewrite, or of the baseline, on one workload."""
-        compiled = self.executor.compile(self.unit(workload, rewrite))
+        """Time of a rewrite, or of the baseline, on one workload; `draft` for a search."""
+        compiled = self.executor.compile(self.unit(workload, rewrite), draft=draft)
         if isinstance(compiled, CompileFailed):
             return compiled
         return self.executor.measure(
@@ -175,30 +177,78 @@ class Workbench:
             return self._baseline_times[workload.id]
 
     def compare(self, rewrite: Rewrite) -> tuple[Comparison, ...] | Misbehaved | CompileFailed:
-        """Baseline and rewrite timed on every workload."""
+        """Baseline and rewrite timed on every workload, side by side where time is measured."""
         comparisons = []
         for workload in self.workloads:
-            candidate = self.measure(rewrite, workload)
-            if not isinstance(candidate, Measurement):
-                return candidate
+            pair = self._pair(rewrite, workload)
+            if isinstance(pair, Misbehaved | CompileFailed):
+                return pair
             comparisons.append(
                 Comparison(
                     workload=workload.id,
                     weight=workload.time_share,
-                    baseline=self.baseline_time(workload),
-                    candidate=candidate,
+                    baseline=pair[0],
+                    candidate=pair[1],
                 )
             )
         return tuple(comparisons)
 
-    def profile(self, rewrite: Rewrite | None) -> Profile | Misbehaved | CompileFailed:
+    def _pair(
+        self, rewrite: Rewrite, workload: Workload
+    ) -> tuple[Measurement, Measurement] | Misbehaved | CompileFailed:
+        """A modelled baseline is the same every time, a measured one must stand beside."""
+        if self.executor.time_source == "modelled":
+            candidate = self.measure(rewrite, workload)
+            if not isinstance(candidate, Measurement):
+                return candidate
+            return self.baseline_time(workload), candidate
+        baseline = self._compiled_baseline(workload)
+        compiled = self.executor.compile(self.unit(workload, rewrite))
+        if isinstance(compiled, CompileFailed):
+            return compiled
+        plan = self.plan(workload, rewrite)
+        return self.executor.measure_pair(
+            baseline, compiled, workload, plan, timeout_s=self.timeout_s
+        )
+
+    def profile(
+        self, rewrite: Rewrite | None, detail: Detail = "full"
+    ) -> Profile | Misbehaved | CompileFailed:
         """Metrics on the most expensive workload."""
         workload = self.workloads[0]
         compiled = self.executor.compile(self.unit(workload, rewrite))
         if isinstance(compiled, CompileFailed):
             return compiled
         plan = self.plan(workload, rewrite)
-        return self.executor.profile(compiled, workload, plan, timeout_s=self.timeout_s)
+        return self.executor.profile(
+            compiled, workload, plan, detail=detail, timeout_s=self.timeout_s
+        )
+
+    def authors_run(self) -> ProgramRan:
+        """The author's program as it is, run once: its outputs and how long it takes.
+
+        On an executor that models time the captured run says the same, and is taken.
+        Raises InputError where it does not run to its end.
+        """
+        with self._lock:
+            if self._authors_run is None:
+                self._authors_run = self._run_author()
+            return self._authors_run
+
+    def _run_author(self) -> ProgramRan:
+        captured = self.captured
+        if self.executor.time_source == "modelled":
+            return ProgramRan(
+                stdout=captured.stdout,
+                stderr=captured.stderr,
+                exit_code=captured.exit_code,
+                seconds=captured.seconds,
+                kernel_ms=captured.kernel_ms,
+            )
+        ran = self.executor.run_program(self.program, self.argv, self.timeout_s)
+        if not isinstance(ran, ProgramRan):
+            raise InputError(f"the author's program does not run as it is: {ran.placed}")
+        return ran
 
     @property
     def has_oracles(self) -> bool:

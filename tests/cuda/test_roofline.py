@@ -108,3 +108,13 @@ def test_floors_name_the_resource_that_needs_longest() -> None:
     assert tiled[0].resource == "shared"
     assert tiled[0].us < 148.5
     assert floors(made(10), H200) == ()
+
+
+def test_half_precision_has_no_peak_in_the_table_and_so_no_roofline() -> None:
+    bytes_of = {"DRAM_READ_BYTES": 1e6, "DRAM_WRITE_BYTES": 0.0}
+    single = {"FFMA": 1e6, "FADD": 0.0, "FMUL": 0.0}
+    half = {"HFMA": 1e6, "HADD": 0.0, "HMUL": 0.0}
+    assert roofline(made(10, **single, **bytes_of), H200) is not None
+    assert roofline(made(10, **single, **half, **bytes_of), H200) is None
+    stray = {**half, "HFMA": 1e3}
+    assert roofline(made(10, **single, **stray, **bytes_of), H200) is not None

@@ -142,6 +142,7 @@ LAUNCHES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     ),
     "occupancy_grid": ({**QUIET, **IDLE, d.WAVES: 0.3, d.GRID_SIZE: 40}, {d.WAVES: 9}),
     "tail_effect": ({**QUIET, d.WAVES: 1.1}, {d.WAVES: 7.9}),
+    "many_waves": ({**QUIET, **IDLE, d.WAVES: 200}, {d.WAVES: 20}),
     "occupancy_registers": (
         {**QUIET, **IDLE, **LIMITS, d.WAVES: 5, d.LIMIT_REGISTERS: 2, d.THEORETICAL_OCCUPANCY: 25,
          d.REGISTERS: 168},
@@ -179,8 +180,41 @@ def test_each_subtype_is_told_and_not_told(subtype: str) -> None:
     assert diagnose(made({**shows, **silences}), A10).subtype != subtype
 
 
+ASKED_FOR = {
+    "L1/LSU throughput bound with idle DRAM": "l1_load_throughput",
+    "FMA pipe bound": "fma_pipe", "FP64 pipe bound": "fp64_pipe",
+    "tensor pipe bound": "tensor_pipe", "SFU pipe bound": "sfu_pipe",
+    "integer pipe bound": "integer_pipe", "DRAM bound": "dram_bandwidth",
+    "L2 bound": "l2_bandwidth", "uncoalesced access": "uncoalesced_access",
+    "shared-memory bank conflicts": "shared_bank_conflicts",
+    "low occupancy by registers": "occupancy_registers",
+    "low occupancy by shared memory": "occupancy_shared",
+    "low occupancy by block size": "occupancy_block_size",
+    "low occupancy by grid, too small a grid, low waves": "occupancy_grid",
+    "register spills": "register_spills", "long scoreboard": "stall_long_scoreboard",
+    "short scoreboard": "stall_short_scoreboard", "MIO throttle": "stall_mio_throttle",
+    "LG throttle": "stall_lg_throttle", "barrier stalls": "stall_barrier",
+    "membar stalls": "stall_membar", "branch stalls": "stall_branch",
+    "wait stalls": "stall_wait", "tail effect and partial wave": "tail_effect",
+    "launch bound": "launch_bound", "divergence": "divergence",
+    "atomics contention": "atomic_contention", "high waves": "many_waves",
+    "near peak": "near_peak",
+}  # fmt: skip
+"""The list of issue 3 in its own words. `launch_bound` and `near_peak` have tests of their own."""
+
+
+@pytest.mark.parametrize("words", ASKED_FOR)
+def test_what_was_asked_for_is_a_subtype_with_rules_and_a_constructed_launch(words: str) -> None:
+    subtype = ASKED_FOR[words]
+    assert any(rule.subtype == subtype for rule in RULES)
+    assert subtype in LAUNCHES or subtype in ("launch_bound", "near_peak")
+
+
 def test_the_constructed_launches_leave_no_subtype_out() -> None:
     assert set(LAUNCHES) == set(SUBTYPES) - {"unknown", "launch_bound", "near_peak"}
+    assert set(ASKED_FOR.values()) | {"issue_slots", "shared_throughput", "low_parallelism"} == (
+        set(SUBTYPES) - {"unknown"}
+    )
 
 
 def test_a_kernel_as_short_as_its_launch() -> None:

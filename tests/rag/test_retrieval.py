@@ -40,6 +40,7 @@ PARAPHRASES = {
     "stall_branch": "short loops and switch statements, waiting for branch targets",
     "stall_wait": "dependent chain of instructions with one accumulator",
     "tail_effect": "the last wave of blocks is only partly filled",
+    "many_waves": "hundreds of waves of tiny blocks that each do almost nothing",
     "launch_bound": "many tiny kernels, overhead of launching",
     "near_peak": "kernel is close to the roofline already",
     "unknown": "metrics are missing, no rule fired, what to collect",

@@ -21,6 +21,7 @@ from cudaops.domain.execution import (
     Misbehaved,
     ProgramOutcome,
     Ran,
+    TimeSource,
     Unit,
 )
 from cudaops.domain.profile import Profile
@@ -51,10 +52,17 @@ class InputSet(Record):
 class Executor(Protocol):
     """A place where kernels compile and run."""
 
-    name: Literal["cpu", "cuda", "remote"]
-    device: str
-    """Key in `cudaops.cuda.devices.DEVICES`: the device whose time is measured or modelled."""
-    time_source: Literal["cuda_event", "modelled"]
+    @property
+    def name(self) -> Literal["cpu", "cuda", "remote"]:
+        """Which one it is."""
+
+    @property
+    def device(self) -> str:
+        """Name in `cudaops.cuda.devices`: the device whose time is measured or modelled."""
+
+    @property
+    def time_source(self) -> TimeSource:
+        """Clock of every time it gives."""
 
     def check_available(self) -> None:
         """Raise PrerequisiteError with a remedy where this executor cannot work here."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from cudaops.cuda.devices import DEVICES
+from cudaops.cuda.devices import device as device_named
 from cudaops.domain.execution import (
     CaptureOutcome,
     Compiled,
@@ -17,13 +17,14 @@ from cudaops.domain.execution import (
     Misbehaved,
     ProgramOutcome,
     Ran,
+    TimeSource,
     Unit,
 )
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
-from cudaops.errors import InputError, PrerequisiteError
+from cudaops.errors import PrerequisiteError
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import Check, Detail, InputSet
 from cudaops.sandbox.executors.cpu_build import Built, as_compiled, build_unit
@@ -38,7 +39,7 @@ class CpuExecutor:
     """Implements `Executor` on this machine's processor."""
 
     name: Literal["cpu", "cuda", "remote"] = "cpu"
-    time_source: Literal["cuda_event", "modelled"] = "modelled"
+    time_source: TimeSource = "modelled"
 
     def __init__(
         self,
@@ -47,14 +48,15 @@ class CpuExecutor:
         workers: int | None = None,
         program_folder: Path | None = None,
     ) -> None:
-        """`program_folder`: where whole programs run and find their files; default: here."""
-        self.device = device
+        """`program_folder`: where whole programs run and find their files; default: here.
+
+        Raises InputError: unknown device.
+        """
+        known = device_named(device)
+        self.device = known.name
         self.program_folder = program_folder
         self.cache = cache_folder.absolute()
         self.workers = workers or len(os.sched_getaffinity(0))
-        known = DEVICES.get(device)
-        if known is None:
-            raise InputError(f"unknown device {device!r}; known: {', '.join(DEVICES)}")
         self.shared_optin = known.shared_bytes_per_block_optin
 
     def check_available(self) -> None:

@@ -57,7 +57,19 @@ class Built(NamedTuple):
 
 def build_program(cache: Path, program: Program, build: Build = "plain") -> Built | CompileFailed:
     """The whole program as one executable."""
-    return _build(cache, program_source(program), program, build, (), (), runner=False)
+    return build_source(cache, program_source(program), program, build)
+
+
+def build_source(
+    cache: Path,
+    source: Source,
+    program: Program,
+    build: Build = "plain",
+    compile_extra: Sequence[str] = (),
+    link_extra: Sequence[str] = (),
+) -> Built | CompileFailed:
+    """A whole program in a form of its own. The extra flags become part of the key."""
+    return _build(cache, source, program, build, compile_extra, link_extra, runner=False)
 
 
 def build_unit(

@@ -31,7 +31,7 @@ def program_source(program: Program) -> Source:
     """The whole program with its launches going to the shim."""
     files = rerouted_files(program)
     main = f'#include "{program.main_path}"\n' + _globals(program)
-    return Source({**files, MAIN: main}, _precompilable(program))
+    return Source({**files, MAIN: main}, precompilable(program))
 
 
 def unit_source(unit: Unit) -> Source:
@@ -48,7 +48,7 @@ def unit_source(unit: Unit) -> Source:
         lines.append("}")
     lines.append(_entry(BASELINE_ENTRY, unit.callee))
     main = "\n".join(lines) + "\n" + _globals(unit.program)
-    return Source({**files, MAIN: main}, _precompilable(unit.program))
+    return Source({**files, MAIN: main}, precompilable(unit.program))
 
 
 def _entry(index: int, callee: str) -> str:
@@ -63,5 +63,6 @@ def _globals(program: Program) -> str:
     )
 
 
-def _precompilable(program: Program) -> tuple[str, ...]:
+def precompilable(program: Program) -> tuple[str, ...]:
+    """System includes of the program that are not ours."""
     return tuple(i for i in program.system_includes if not (INCLUDE / i).is_file())

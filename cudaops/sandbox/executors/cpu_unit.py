@@ -70,7 +70,7 @@ def run_task(task: Task) -> Outcome | Misbehaved:
         raise
     env = {"CUDAOPS_REPORT": str(report_path), "CUDAOPS_WORKERS": str(task.workers), **task.env}
     command = [str(task.executable), str(folder / "spec.txt")]
-    done = run_bounded(command, cwd=folder, timeout_s=task.timeout_s, env=env)
+    done = run_bounded(command, cwd=folder, timeout_s=task.timeout_s, env=env, tool="kernels")
     report = read_report(report_path)
     names = names_of(task)
     fault = find_fault(report, done, task.executable, names, task.timeout_s)
@@ -150,15 +150,16 @@ def _global_file(number: int) -> str:
 
 def _global(task: Task, state: GlobalState, folder: Path, number: int) -> str:
     before = Path(task.workload.folder).absolute() / state.before
-    if task.unit.widened and _is_float(task, state.name):
+    if task.unit.widened and holds_floats(task.unit, state.name):
         wide = folder / f"wide{number}.bin"
         np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
         before = wide
     return f"global {state.name} file {before}"
 
 
-def _is_float(task: Task, name: str) -> bool:
-    variables = task.unit.program.global_variables
+def holds_floats(unit: Unit, name: str) -> bool:
+    """Whether a variable of the program is of `float` and so becomes `double` when widened."""
+    variables = unit.program.global_variables
     texts = [v.type_text for v in variables if name in (v.qualified_name, v.name)]
     return any("float" in text.split() or "float2" in text or "float4" in text for text in texts)
 

@@ -63,6 +63,11 @@ class Buffer(Record):
     """Absolute path of a file of exactly that size."""
     fill: int | None = None
     """Byte that fills it instead; exactly one of `file` and `fill` is given."""
+    name: str = ""
+    """Parameter that points into it, for messages."""
+    read_only: bool = False
+    """The baseline leaves it as it is. Like every buffer it is restored before each sample, but not
+    between the two launches of a warm sample, so that it stays in L2."""
 
 
 class Scratch(Record):
@@ -102,6 +107,9 @@ class Side(Record):
     launches: tuple[PlannedLaunch, ...]
     scratch: tuple[Scratch, ...] = ()
     globals: tuple[GlobalVariable, ...] = ()
+    variables: tuple[str, ...] = ()
+    """Symbols of every device variable of the module. Before each timed launch they hold again what
+    they held after loading, so that no launch can leave anything behind for the next."""
 
 
 class TimingPolicy(Record):
@@ -125,6 +133,12 @@ class TimingPolicy(Record):
     max_launches_a_sample: int = 200
     max_seconds: float = 20.0
     """No new block starts after this; fewer than `samples` is said, never hidden."""
+    spin_up_ms: float = 100.0
+    """Both sides run in turn for this long before anything is timed: clocks rise under load."""
+    slope_ms: float = 2.0
+    """What N launches take together, about, where the host's clock is asked; N is at least 4."""
+    cupti_launches: int = 4
+    """Launches whose kernel durations CUPTI records after every other time was taken; 0: none."""
 
 
 class RunTask(Record):

@@ -92,7 +92,11 @@ class Verifier:
             return self._failed("checker", ran)
         if ran.warnings:
             return self._failed("checker", ran.warnings[0])
+        if ran.unchecked:
+            return Gate(name="checker", passed=False, summary=ran.unchecked[0].line)
         summary = "no access out of bounds, no race on shared memory, no divergent barrier"
+        if ran.checked:
+            summary += f" ({ran.checked})"
         return Gate(name="checker", passed=True, summary=summary)
 
     def _case(

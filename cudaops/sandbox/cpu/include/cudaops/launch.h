@@ -2,78 +2,15 @@
 #pragma once
 #include <cstddef>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "vector_types.h"
 
+#include "argument_types.h"
+
 typedef struct CUstream_st* cudaStream_t;
 
 namespace cudaops {
-
-// Scalar type of what a parameter points to or is, spelled as in cudaops.domain.workload.Element.
-template <class T, class = void>
-struct element { static constexpr const char* name = "opaque"; };
-template <class T>
-struct element<T, std::enable_if_t<std::is_enum<T>::value>> : element<std::underlying_type_t<T>> {};
-#define CUDAOPS_ELEMENT(T, text) \
-  template <> struct element<T, void> { static constexpr const char* name = text; };
-#define CUDAOPS_ELEMENT_INTEGER(T, sign) \
-  template <> struct element<T, void> { \
-    static constexpr const char* name = sizeof(T) == 8 ? sign "64" : sizeof(T) == 4 ? sign "32" : \
-                                        sizeof(T) == 2 ? sign "16" : sign "8"; };
-#define CUDAOPS_ELEMENT_VECTOR(base, text)                                     \
-  CUDAOPS_ELEMENT(base##1, text) CUDAOPS_ELEMENT(base##2, text)                \
-  CUDAOPS_ELEMENT(base##3, text) CUDAOPS_ELEMENT(base##4, text)
-CUDAOPS_ELEMENT(bool, "bool")
-CUDAOPS_ELEMENT(float, "f32")
-CUDAOPS_ELEMENT(double, "f64")
-CUDAOPS_ELEMENT_INTEGER(char, "i")
-CUDAOPS_ELEMENT_INTEGER(signed char, "i")
-CUDAOPS_ELEMENT_INTEGER(short, "i")
-CUDAOPS_ELEMENT_INTEGER(int, "i")
-CUDAOPS_ELEMENT_INTEGER(long, "i")
-CUDAOPS_ELEMENT_INTEGER(long long, "i")
-CUDAOPS_ELEMENT_INTEGER(unsigned char, "u")
-CUDAOPS_ELEMENT_INTEGER(unsigned short, "u")
-CUDAOPS_ELEMENT_INTEGER(unsigned, "u")
-CUDAOPS_ELEMENT_INTEGER(unsigned long, "u")
-CUDAOPS_ELEMENT_INTEGER(unsigned long long, "u")
-CUDAOPS_ELEMENT_VECTOR(char, "i8")
-CUDAOPS_ELEMENT_VECTOR(uchar, "u8")
-CUDAOPS_ELEMENT_VECTOR(short, "i16")
-CUDAOPS_ELEMENT_VECTOR(ushort, "u16")
-CUDAOPS_ELEMENT_VECTOR(int, "i32")
-CUDAOPS_ELEMENT_VECTOR(uint, "u32")
-CUDAOPS_ELEMENT_VECTOR(long, "i64")
-CUDAOPS_ELEMENT_VECTOR(ulong, "u64")
-CUDAOPS_ELEMENT_VECTOR(longlong, "i64")
-CUDAOPS_ELEMENT_VECTOR(ulonglong, "u64")
-CUDAOPS_ELEMENT_VECTOR(float, "f32")
-CUDAOPS_ELEMENT_VECTOR(double, "f64")
-#undef CUDAOPS_ELEMENT_VECTOR
-#undef CUDAOPS_ELEMENT_INTEGER
-
-enum class ArgumentKind : char { Pointer = 'p', Scalar = 's', Opaque = 'o' };
-
-struct ArgumentType {
-  ArgumentKind kind;
-  const char* element;
-  unsigned size;
-  bool pointee_const;
-  bool pointee_pointer;
-};
-
-template <class P>
-constexpr ArgumentType describe() {
-  using T = std::remove_cv_t<std::remove_pointer_t<P>>;
-  if (std::is_pointer<P>::value)
-    return {ArgumentKind::Pointer, element<T>::name, sizeof(P),
-            std::is_const<std::remove_pointer_t<P>>::value, std::is_pointer<T>::value};
-  if (std::is_arithmetic<P>::value || std::is_enum<P>::value)
-    return {ArgumentKind::Scalar, element<T>::name, sizeof(P), false, false};
-  return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false};
-}
 
 // One launch with its types erased. `values[i]` points at the i-th argument.
 struct Call {

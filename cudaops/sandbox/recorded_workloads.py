@@ -50,6 +50,15 @@ class Configuration(NamedTuple):
     smem: int
     launches: int
     seconds: float
+    first_launch: int = 0
+    """Position among the kernel's launches, where the recorder counts them."""
+    followed: int = 0
+    """Launches right after one of the same configuration on the same allocations."""
+
+    @property
+    def follows_itself(self) -> bool:
+        """Whether most of its launches found their buffers as the same launch had left them."""
+        return 2 * self.followed > self.launches
 
 
 def launch_counts(report: Report) -> tuple[LaunchCount, ...]:
@@ -78,6 +87,7 @@ def recorded(report: Report, kernel: str) -> list[Configuration]:
                     sizes[6],
                     int(used[1]),
                     float(used[2]),
+                    *(int(u) for u in used[4:6]),
                 )
             )
     return sorted(found, key=lambda c: -c.seconds)
@@ -169,6 +179,8 @@ class WorkloadReader:
             globals=self._globals(folder, c.number),
             launches=c.launches,
             time_share=min(1.0, c.seconds / total),
+            first_launch=c.first_launch,
+            l2_regime="warm" if c.follows_itself else "cold",
             folder=str(folder.absolute()),
         )
 

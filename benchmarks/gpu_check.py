@@ -1,0 +1,248 @@
+"""The stages of gpu_check.sh. Each runs commands as a user would and keeps what they print.
+
+With `CUDAOPS_GPU_DRIVER=standin` the same stages run without a GPU, to try the check itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+STANDIN = os.environ.get("CUDAOPS_GPU_DRIVER") == "standin"
+SIZE = 256 if STANDIN else 1024
+JUDGEMENTS = 3 if STANDIN else 40
+"""A/A comparisons; each gives the samples of one judgement."""
+EXPLOITS = ("never_ends.cu", "asks_for_too_much_shared_memory.cu", "writes_out_of_bounds.cu")
+REPEATS = 5
+
+
+class Check:
+    """One run of the check: a folder of results and the lines of the report."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lines: list[str] = []
+        self.source = folder / "naive_matmul.cu"
+        text = (ROOT / "examples" / "naive_matmul.cu").read_text("utf-8")
+        self.source.write_text(text.replace("= 1024", f"= {SIZE}"), "utf-8")
+
+    def say(self, line: str = "") -> None:
+        """A line of the report, shown at once."""
+        self.lines.append(line)
+        print(line, flush=True)
+
+    def command(
+        self, name: str, command: list[str], timeout_s: float, *, wanted: tuple[int, ...] = (0,)
+    ) -> subprocess.CompletedProcess[str] | None:
+        """Run, keep stdout and stderr under `name`; None where it did not end in time."""
+        started = time.monotonic()
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            self.say(f"- **{name}**: not finished after {timeout_s:.0f} s")
+            return None
+        (self.folder / f"{name}.out").write_text(done.stdout, "utf-8")
+        (self.folder / f"{name}.err").write_text(done.stderr, "utf-8")
+        mark = "ok" if done.returncode in wanted else f"UNEXPECTED exit code {done.returncode}"
+        self.say(f"- {name}: {mark}, {time.monotonic() - started:.1f} s")
+        if done.returncode not in wanted:
+            self.say("\n".join(f"      {line}" for line in done.stderr.splitlines()[-8:]))
+        return done
+
+
+def cudaops(*words: str) -> list[str]:
+    """A cudaops command line."""
+    return [sys.executable, "-m", "cudaops", *words]
+
+
+def doctor(check: Check) -> None:
+    """What the machine can do."""
+    done = check.command("doctor", cudaops("doctor", "--json"), 120, wanted=(0, 3))
+    if done is not None:
+        for rung in json.loads(done.stdout)["rungs"]:
+            if rung["status"] in ("failed", "missing"):
+                check.say(f"      {rung['status']} {rung['name']}: {rung['detail'][:160]}")
+
+
+def run(check: Check) -> None:
+    """The main job: must be accepted, at least 4x, with one full ncu profile, under 30 s."""
+    out = check.folder / "run"
+    words = ("run", str(check.source), "--executor", "cuda", "--out", str(out))
+    done = check.command("run", cudaops(*words), 300, wanted=(0, 1))
+    if done is None or not (out / "run.json").is_file():
+        return
+    record = json.loads((out / "run.json").read_text("utf-8"))
+    verify, spent = record["verify"], record["seconds_by_tool"]
+    itself = spent.get("cudaops itself", 0.0)
+    check.say(f"      outcome {record['outcome']}, times {record['time_source']}")
+    check.say(f"      device {record['device']}, {record['sm_arch']}, tools {record['tools']}")
+    check.say(
+        f"      kernel {verify['baseline_kernel_ms']} -> {verify['candidate_kernel_ms']} ms, "
+        f"speedup {verify['speedup']}, interval of gate `speedup` in run.json"
+    )
+    check.say(
+        f"      loop {record['loop_time_seconds']} s, cudaops itself {itself:.1f} s "
+        f"({100 * itself / max(record['loop_time_seconds'], 1e-9):.0f} %), by tool {spent}"
+    )
+    for notice in record["notices"]:
+        check.say(f"      notice: {notice}")
+
+
+def tests(check: Check) -> None:
+    """The tests that need a GPU."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests"]
+    done = check.command("tests", command, 400, wanted=(0, 1, 5))
+    if done is not None:
+        tail = [line for line in done.stdout.splitlines() if line.strip()][-12:]
+        check.say("\n".join(f"      {line}" for line in tail))
+
+
+def exploits(check: Check) -> None:
+    """Candidates that hang, ask for too much or write out of bounds, and an honest one after."""
+    for name in (*EXPLOITS, "honest"):
+        path = (
+            next(iter(sorted((ROOT / "tests/exploits/honest").glob("*.cu"))))
+            if name == "honest"
+            else ROOT / "tests" / "exploits" / name
+        )
+        words = ["verify", str(ROOT / "tests" / "exploits" / "mm.cu"), str(path)]
+        words += ["--executor", "cuda", "--timeout", "20"]
+        words += ["--out", str(check.folder / f"verify-{path.stem}")]
+        done = check.command(f"verify-{path.stem}", cudaops(*words), 180, wanted=(0, 1))
+        if done is not None:
+            first = next((line for line in done.stdout.splitlines() if line.strip()), "")
+            check.say(f"      {first.strip()}")
+
+
+def same(check: Check) -> None:
+    """A/A: the author's kernel against itself, and how often that would be accepted."""
+    from cudaops.cuda.devices import device
+    from cudaops.domain.execution import Captured, Compiled, Unit
+    from cudaops.domain.judge import REQUIRED_MEASURED_GATES, judge
+    from cudaops.domain.judgement import Comparison, Gate, Policy
+    from cudaops.program.parse import load_program
+    from cudaops.program.plans import baseline_plan
+    from cudaops.sandbox.executors.cuda import CudaExecutor
+
+    executor = CudaExecutor(None, check.folder / "cache", driver="standin" if STANDIN else "nvidia")
+    program = load_program(check.source)
+    captured = executor.capture(program, None, (), check.folder / "same", 60.0)
+    assert isinstance(captured, Captured), captured
+    workload = captured.workloads[0]
+    unit = Unit(program=program, kernel=captured.kernel, callee=workload.callee)
+    compiled = executor.compile(unit)
+    assert isinstance(compiled, Compiled), compiled
+    gates = tuple(Gate(name=n, passed=True, summary="") for n in REQUIRED_MEASURED_GATES)
+    pairs: list[dict[str, Any]] = []
+    accepted = 0
+    for _ in range(JUDGEMENTS):
+        pair = executor.measure_pair(compiled, compiled, workload, baseline_plan(workload))
+        assert isinstance(pair, tuple), pair
+        comparison = Comparison(
+            workload=workload.id, weight=1.0, baseline=pair[0], candidate=pair[1]
+        )
+        accepted += judge(gates, [comparison], Policy(min_speedup=1.0)).outcome == "accepted"
+        pairs.append({"a": pair[0].model_dump(), "b": pair[1].model_dump()})
+    record = {
+        "device": device(executor.device).full_name,
+        "tools": dict(executor.tools()),
+        "kernel": captured.kernel,
+        "accepted_at_the_lowest_bar": accepted,
+        "judgements": JUDGEMENTS,
+        "pairs": pairs,
+    }
+    (check.folder / "same.json").write_text(json.dumps(record), "utf-8")
+    medians = [statistics.median(p["a"]["samples_us"]) for p in pairs]
+    check.say(
+        f"- A/A: {accepted} of {JUDGEMENTS} accepted at a bar of 1; medians "
+        f"{min(medians):.2f} to {max(medians):.2f} us"
+    )
+    executor.close()
+
+
+def programs(check: Check) -> None:
+    """KERNEL_MS as the programs print it: the author's, the rewrite's, the calibration set."""
+    if shutil.which("nvcc") is None or STANDIN:
+        check.say("- programs: not run (no nvcc, or a stand-in)")
+        return
+    sources = {"author": check.source, "rewrite": check.folder / "run" / "best.cu"}
+    sources |= {p.stem: p for p in sorted((ROOT / "tests/data/calibration").glob("*.cu"))}
+    check.say("\n| program | median ms | least | most |\n|---|---|---|---|")
+    for name, source in sources.items():
+        if not source.is_file():
+            continue
+        binary = check.folder / f"{name}.bin"
+        subprocess.run(["nvcc", "-O3", "-arch=native", "-o", binary, source], check=True)
+        times = sorted(_kernel_ms(binary) for _ in range(REPEATS))
+        binary.unlink()
+        row = f"| {name} | {statistics.median(times):.4f} | {times[0]:.4f} | {times[-1]:.4f} |"
+        check.say(row)
+    check.say()
+
+
+def _kernel_ms(binary: Path) -> float:
+    done = subprocess.run([binary], capture_output=True, text=True, timeout=60, check=True)
+    found = re.search(r"KERNEL_MS:\s*([0-9.eE+-]+)", done.stderr + done.stdout)
+    assert found is not None, "the program prints no KERNEL_MS"
+    return float(found[1])
+
+
+STAGES: dict[str, Callable[[Check], None]] = {
+    "doctor": doctor, "run": run, "programs": programs, "exploits": exploits, "same": same,
+    "tests": tests,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Run the stages named on the command line, or all; write the report whatever happens."""
+    wanted = sys.argv[1:] or list(STAGES)
+    unknown = [name for name in wanted if name not in STAGES]
+    if unknown:
+        sys.exit(f"gpu_check: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
+    out = Path(os.environ.get("OUT", ".")).resolve()
+    folder = out / "gpu_check"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    check = Check(folder)
+    smi = shutil.which("nvidia-smi")
+    query = "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm"
+    shown = "a stand-in, no GPU"
+    if smi and not STANDIN:
+        asked = [smi, query, "--format=csv,noheader"]
+        shown = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    check.say(
+        f"# GPU check\n\n{shown}; Python {platform.python_version()}, {os.cpu_count()} cores; "
+    )
+    check.say(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, `gpu_check.sh {' '.join(wanted)}`\n")
+    for name in wanted:
+        try:
+            STAGES[name](check)
+        except Exception as error:  # noqa: BLE001 - one stage must not cost the others
+            check.say(f"- **{name}** broke: {type(error).__name__}: {error}")
+    (out / "gpu_check.md").write_text("\n".join(check.lines) + "\n", "utf-8")
+    for left in ("cache", "same"):
+        shutil.rmtree(folder / left, ignore_errors=True)
+    for contents in folder.glob("*/workloads"):
+        shutil.rmtree(contents, ignore_errors=True)
+    with tarfile.open(out / "gpu_check.tar.gz", "w:gz") as archive:
+        archive.add(folder, "gpu_check")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

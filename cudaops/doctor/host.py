@@ -1,0 +1,125 @@
+"""What every run needs of a machine: Python, g++, cores, room to write, the graph."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from cudaops.doctor.ladder import Site, Step
+from cudaops.doctor.records import Finding, failed, ok
+from cudaops.sandbox.process import run_bounded
+
+TOOL_TIMEOUT_S = 8.0
+"""A first compile takes two seconds on two slow cores."""
+
+HELLO = (
+    "#include <thread>\nint main() { int x = 0; std::thread([&] { x = 42; }).join(); return x; }\n"
+)
+HELLO_EXIT_CODE = 42
+
+LEAST_PYTHON = (3, 11)
+"""As pyproject.toml requires."""
+PYTHON_REMEDY = (
+    "sudo apt-get install python3.11 python3.11-venv (Ubuntu 22.04, Lambda Stack: from the"
+    " deadsnakes PPA), then python3.11 -m venv .venv and install cudaops there"
+)
+
+
+def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
+    """Whether this Python is new enough."""
+    text = f"{'.'.join(map(str, version))} at {sys.executable}"
+    if version < LEAST_PYTHON:
+        return failed(f"{text} is too old, 3.11 or newer is needed", PYTHON_REMEDY)
+    return ok(text)
+
+
+def cores() -> Finding:
+    """How many this process may use."""
+    count = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return ok(f"{count} for blocks to run on")
+
+
+def compiler(site: Site) -> Finding:
+    """Compile and run a threaded program."""
+    from cudaops.sandbox.executors.cpu import CpuExecutor
+    from cudaops.sandbox.executors.cpu_toolchain import find_toolchain
+
+    CpuExecutor("A10", site.settings.cache / "kernels").check_available()
+    toolchain = find_toolchain()
+    (site.folder / "hello.cpp").write_text(HELLO, encoding="utf-8")
+    command = [
+        *(toolchain.gxx, *toolchain.flags, "hello.cpp"),
+        *("-o", "hello", "-no-pie", "-pthread"),
+    ]
+    built = run_bounded(command, cwd=site.folder, timeout_s=TOOL_TIMEOUT_S)
+    if built.exit_code != 0:
+        detail = f"{toolchain.name} cannot compile a program: {built.stderr}"
+        return failed(detail, "reinstall g++ and libstdc++")
+    ran = run_bounded([str(site.folder / "hello")], cwd=site.folder, timeout_s=TOOL_TIMEOUT_S)
+    if ran.exit_code != HELLO_EXIT_CODE:
+        remedy = f"mount {site.folder.parent} without noexec, or set TMPDIR"
+        return failed(f"what g++ built does not run: exit code {ran.exit_code}", remedy)
+    return ok(f"{toolchain.name} compiled and ran a threaded program")
+
+
+def folder(path: Path, variable: str) -> Finding:
+    """Whether a folder can be written to and has room for a run."""
+    from cudaops.graph.services import MIN_FREE_BYTES
+
+    absolute = path.absolute()
+    existing = next(parent for parent in (absolute, *absolute.parents) if parent.exists())
+    remedy = f"set {variable} to a folder you may write to"
+    try:
+        with tempfile.TemporaryFile(dir=existing) as probe:
+            probe.write(b"\0" * 4096)
+    except OSError as error:
+        return failed(f"{existing} cannot be written to: {error.strerror}", remedy)
+    free = shutil.disk_usage(existing).free
+    if free < MIN_FREE_BYTES:
+        room = f"{free // 2**20} MiB free, a run needs {MIN_FREE_BYTES // 2**20}"
+        return failed(f"{absolute}: {room}", f"free some space, or {remedy}")
+    return ok(f"{absolute}, {free / 2**30:.1f} GiB free")
+
+
+def graph(site: Site) -> Finding:
+    """Build the state machine and ask its routers, which must leave the state alone: LangGraph
+    silently drops what a conditional edge writes."""
+    from cudaops.graph.build import build_graph
+    from cudaops.graph.routing import route_optimizer, route_supervisor, route_verify
+
+    nodes = [name for name in build_graph(1).nodes if not name.startswith("__")]
+    state: Any = {
+        "decision": "profile",
+        "proposal": {"source": ""},
+        "judgement": {"outcome": "rejected"},
+        "attempts": [1],
+    }
+    before = copy.deepcopy(state)
+    keys = (route_supervisor(state), route_optimizer(state), route_verify(state, 1))
+    if state != before or keys != ("profiler", "sandbox", "exhausted"):
+        return failed(
+            f"the routers answered {', '.join(keys)} and may have written to the state",
+            "reinstall cudaops with the versions of constraints.txt",
+        )
+    return ok(f"{len(nodes)} nodes; the routers answer and leave the state alone")
+
+
+STEPS = (
+    Step("python", lambda site: python(), ("cpu", "cuda")),
+    Step("cores", lambda site: cores(), ("cpu", "cuda")),
+    Step("g++", compiler, ("cpu", "cuda"), bound_s=30.0),
+    Step(
+        "cache folder",
+        lambda site: folder(site.settings.cache, "CUDAOPS_CACHE"),
+        ("cpu", "cuda"),
+    ),
+    Step("runs folder", lambda site: folder(site.settings.runs, "CUDAOPS_RUNS"), ("cpu", "cuda")),
+    Step("graph", graph, ("cpu", "cuda"), bound_s=30.0),
+)

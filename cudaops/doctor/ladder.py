@@ -1,0 +1,188 @@
+"""The ladder: which rung stands on which, and climbing it within bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from cudaops.cuda.nvidia_smi import Answer, Gpu
+from cudaops.cuda.nvidia_smi_failures import NvidiaSmiFailure
+from cudaops.doctor.machine import Machine, Runner
+from cudaops.doctor.records import ExecutorName, Finding, Rung, failed, missing
+from cudaops.errors import CudaOpsError, EnvironmentFailure, PrerequisiteError
+from cudaops.sandbox.gpu.platform import Module
+from cudaops.sandbox.gpu.protocol import MeasureReply, Side
+from cudaops.settings import Settings
+
+END_S = 8.0
+"""A runner that is idle ends at once; one whose GPU hangs is left to the kernel."""
+DEFAULT_ARCH = "sm_86"
+"""Compiled for where no GPU says otherwise (design D9)."""
+
+
+class CudaDevice(NamedTuple):
+    """A GPU as CUDA numbers and sees it."""
+
+    name: str
+    uuid: str
+    capability: tuple[int, int]
+    sm_count: int
+    memory_bytes: int
+
+    @property
+    def sm_arch(self) -> str:
+        """nvcc's target."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+
+@dataclass
+class Site:
+    """What the checks work with, and what lower ones found for those above."""
+
+    machine: Machine
+    settings: Settings
+    folder: Path
+    """Scratch, removed at the end."""
+    driver_cuda: tuple[int, int] | None = None
+    """Newest CUDA the driver speaks."""
+    devices: tuple[CudaDevice, ...] = ()
+    smi: Answer | None = None
+    """What nvidia-smi said; None where it is not there or gave no row."""
+    smi_failure: NvidiaSmiFailure | None = None
+    nvcc: Path | None = None
+    release: tuple[int, int] | None = None
+    """Of the toolkit nvcc belongs to."""
+    build_arch: str = DEFAULT_ARCH
+    """What was built for: the GPU's, unless nvcc does not know it."""
+    program: Path | None = None
+    """The doctor's CUDA program, built by nvcc."""
+    program_s: float | None = None
+    """How long a plain run of it took."""
+    module: Module | None = None
+    """The doctor's kernel alone."""
+    runner: Runner | None = None
+    side: Side | None = None
+    """The kernel, ready to be launched."""
+    measured: MeasureReply | None = None
+    ncu: Path | None = None
+    ncu_version: tuple[int, int] | None = None
+    ncu_is_old: bool = False
+    """It came with a CUDA older than the driver's."""
+    report: Path | None = None
+    """What ncu wrote of the doctor's program."""
+    is_vgpu: bool = False
+    permission_remedy: str | None = None
+    """What opens the counters to this process; None where nothing needs to."""
+
+    @property
+    def device(self) -> CudaDevice:
+        """The one cudaops uses: CUDA's first."""
+        return self.devices[0]
+
+    @property
+    def sm_arch(self) -> str:
+        """Of the GPU, else the default."""
+        return self.device.sm_arch if self.devices else DEFAULT_ARCH
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """nvidia-smi's row of that GPU."""
+        if self.smi is None or not self.devices:
+            return None
+        same = [gpu for gpu in self.smi.gpus if gpu.uuid == self.device.uuid]
+        return next(iter(same or (self.smi.gpus if len(self.smi.gpus) == 1 else ())), None)
+
+
+T = TypeVar("T")
+Check = Callable[[Site], Finding]
+
+
+class Step(NamedTuple):
+    """One rung before it was tried."""
+
+    name: str
+    check: Check
+    needed_by: tuple[ExecutorName, ...] = ()
+    stands_on: tuple[str, ...] = ()
+    """Rungs that must be ok for this one to be tried."""
+    bound_s: float = 10.0
+    """Given up after this long."""
+
+
+def climb(steps: Sequence[Step], machine: Machine, settings: Settings) -> Iterator[Rung]:
+    """Try the steps in order; those above one that is not ok are not tried."""
+    done: dict[str, Rung] = {}
+    with tempfile.TemporaryDirectory(prefix="cudaops-doctor", ignore_cleanup_errors=True) as name:
+        site = Site(machine, settings, Path(name))
+        try:
+            for step in steps:
+                done[step.name] = rung = _try(step, site, done)
+                yield rung
+        finally:
+            if site.runner is not None:
+                with contextlib.suppress(TimeoutError):
+                    _within(END_S, site.runner.close)
+
+
+def _try(step: Step, site: Site, done: dict[str, Rung]) -> Rung:
+    below = [done[name] for name in step.stands_on if done[name].status != "ok"]
+    roots = tuple(
+        dict.fromkeys(root for rung in below for root in (rung.blocked_by or (rung.name,)))
+    )
+    started = time.monotonic()
+    if roots:
+        found = Finding("skipped", f"not tried: needs {' and '.join(roots)}")
+    else:
+        found = _found(step, site)
+    return Rung(
+        name=step.name,
+        needed="cpu" in step.needed_by,
+        needed_by=step.needed_by,
+        status=found.status,
+        detail=found.detail,
+        remedy=found.remedy,
+        blocked_by=roots,
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def _found(step: Step, site: Site) -> Finding:
+    try:
+        return _within(step.bound_s, lambda: step.check(site))
+    except TimeoutError:
+        return failed(
+            f"gave no answer within {step.bound_s:g} s",
+            "try again when the machine is idle; if it stays so, what is asked here hangs",
+        )
+    except PrerequisiteError as error:
+        return missing(error.problem, error.remedy)
+    except EnvironmentFailure as error:
+        return failed(error.problem, error.remedy)
+    except (CudaOpsError, OSError) as error:
+        return failed(str(error))
+    except Exception as error:  # noqa: BLE001  one check's fault must not hide the other rungs
+        return failed(
+            f"this check is at fault: {type(error).__name__}: {error}",
+            "report it as a bug of cudaops, with this line and the output of --json",
+        )
+
+
+def _within(seconds: float, check: Callable[[], T]) -> T:
+    """What the check returns or raises. Raises TimeoutError; the check is then left to itself."""
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(check())
+        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="doctor", daemon=True).start()
+    return future.result(timeout=seconds)

@@ -1,0 +1,115 @@
+"""What cudaops asks of others: PostgreSQL for its notes, NIM for models."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from cudaops.doctor.ladder import Site, Step
+from cudaops.doctor.machine import Response
+from cudaops.doctor.records import Finding, failed, missing, ok
+from cudaops.errors import ModelUnavailable
+from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL, choose_embedder
+
+HOSTED_NIM = "https://integrate.api.nvidia.com/v1"
+"""Where a key of build.nvidia.com is good. Source: langchain-nvidia-ai-endpoints 1.5, its default
+base URL."""
+KEY = "NVIDIA_API_KEY"
+SOON_S = 6.0
+OFFLINE = "check the network and its proxy (HTTPS_PROXY); cudaops works without it, on what it has"
+
+
+def knowledge(site: Site) -> Finding:
+    """Search the notes."""
+    from cudaops.graph.services import open_knowledge
+
+    store = open_knowledge(site.settings)
+    try:
+        found = store.search("shared memory tiling", limit=1)
+        state = store.status()
+    finally:
+        store.close()
+    text = (
+        f"PostgreSQL with pgvector {state.database}; "
+        f"{state.notes} notes, searched with {state.embedding_model}"
+    )
+    if not found:
+        return failed(f"{text}: a search found nothing", "python -m cudaops knowledge status")
+    return ok("; ".join([text, *state.notices]))
+
+
+def nim_key(site: Site) -> Finding:
+    """Whether there is a key, and from where."""
+    here = Path.cwd() / ".env"
+    if site.settings.nvidia_api_key is not None:
+        where = "the environment" if site.machine.variable(KEY) else str(here)
+        return ok(f"{KEY} is set in {where} and handed to every client by value")
+    if site.settings.nvidia_base_url is not None:
+        return ok("not set; a NIM of one's own may not need one")
+    detail = f"{KEY} is not set; notes are searched with static word vectors"
+    for folder in here.parent.parents:
+        if any(KEY in text for _, text in site.machine.read(str(folder / ".env"))):
+            return missing(
+                f"{detail}. {folder / '.env'} has it, and is not read: cudaops reads the .env of"
+                " the working folder alone",
+                f"run cudaops in {folder}, or: set -a; source {folder / '.env'}; set +a",
+            )
+    return missing(detail, f"set {KEY} in the environment or in {here}")
+
+
+def nim_models(site: Site) -> Finding:
+    """Whether the endpoint lists the models that cudaops asks for, and one of them answers."""
+    base = (site.settings.nvidia_base_url or HOSTED_NIM).rstrip("/")
+    secret = site.settings.nvidia_api_key
+    key = secret.get_secret_value() if secret is not None else None
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        answer = site.machine.get(f"{base}/models", headers, SOON_S)
+    except OSError as error:
+        return failed(f"{base} cannot be reached ({type(error).__name__})", OFFLINE)
+    wanted = (
+        (EMBEDDING_MODEL,) if site.settings.nvidia_base_url else (EMBEDDING_MODEL, RERANK_MODEL)
+    )
+    found = _listed(answer, base, wanted)
+    if found.status != "ok":
+        return found
+    try:
+        size = len(choose_embedder(key, site.settings.nvidia_base_url).embed_query("kernel"))
+    except ModelUnavailable as error:
+        return failed(error.problem, error.remedy)
+    return ok(f"{found.detail}; {EMBEDDING_MODEL} answered with {size} numbers")
+
+
+def _listed(answer: Response, base: str, wanted: Sequence[str]) -> Finding:
+    if answer.status in (401, 403):
+        return failed(
+            f"{base} refuses the key (HTTP {answer.status})",
+            f"make a new key at build.nvidia.com and set {KEY}; without quotes or spaces around it",
+        )
+    if answer.status == 404 and not base.endswith("/v1"):
+        return failed(f"{base}/models is not there", "let NVIDIA_BASE_URL end in /v1")
+    if answer.status != 200:
+        return failed(f"{base}/models answered HTTP {answer.status}", OFFLINE)
+    try:
+        ids = [str(model["id"]) for model in json.loads(answer.text)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return failed(f"{base}/models answered with something else than a list", OFFLINE)
+    for model in wanted:
+        if model not in ids:
+            near = difflib.get_close_matches(model, ids, n=1, cutoff=0.6)
+            hint = f"; the nearest it has is {near[0]}" if near else ""
+            return failed(
+                f"{base} does not serve {model}{hint} (a wrong id answers with 404, which looks"
+                " like a key's fault; some ids hold the vendor's name twice)",
+                "update cudaops, or let NVIDIA_BASE_URL name an endpoint that serves it",
+            )
+    return ok(f"{base} lists {len(ids)} models, {' and '.join(wanted)} among them")
+
+
+STEPS = (
+    Step("knowledge", knowledge, bound_s=60.0),
+    Step("nim key", nim_key),
+    Step("nim models", nim_models, (), ("nim key",), bound_s=15.0),
+)

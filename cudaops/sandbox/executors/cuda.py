@@ -1,0 +1,308 @@
+"""The `cuda` executor: cubins launched on this machine's GPU by a trusted runner process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    ProgramOutcome,
+    Ran,
+    TimeSource,
+    Unit,
+)
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Workload
+from cudaops.errors import SandboxUnavailable
+from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.executors.base import Check, Detail, InputSet
+from cudaops.sandbox.executors.cpu_unit import captured_inputs
+from cudaops.sandbox.gpu.check_launches import Subject
+from cudaops.sandbox.gpu.host import Clocks, DriverName, GpuHost
+from cudaops.sandbox.gpu.platform import Module
+from cudaops.sandbox.gpu.profiling import Launched, Profiler
+from cudaops.sandbox.gpu.program import GpuProgram
+from cudaops.sandbox.gpu.protocol import (
+    MeasureReply,
+    MeasureTask,
+    RunReply,
+    RunTask,
+    Side,
+    Task,
+)
+from cudaops.sandbox.gpu.session import RunnerSession
+from cudaops.sandbox.gpu.tasks import buffers_of, side_of
+from cudaops.sandbox.gpu.times import SEARCH, measurements
+
+
+class CudaExecutor:
+    """Implements `Executor` on a GPU, or on its stand-in."""
+
+    name: Literal["cpu", "cuda", "remote"] = "cuda"
+
+    def __init__(
+        self,
+        device: str | None,
+        cache_folder: Path,
+        *,
+        driver: DriverName = "nvidia",
+        sm_arch: str | None = None,
+        program_folder: Path | None = None,
+        clock_control: Clocks = "none",
+    ) -> None:
+        """`device` and `sm_arch` None: those of the GPU that is there.
+
+        Raises PrerequisiteError where there is no GPU that could be opened.
+        """
+        self.host = GpuHost(device, cache_folder.absolute(), driver, sm_arch, clock_control)
+        self.program_folder = program_folder
+        self._profiler = Profiler(self.host)
+        self._modules: dict[str, Module] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def device(self) -> str:
+        """Name of the GPU in `cudaops.cuda.devices`."""
+        return self.host.device.name
+
+    @property
+    def sm_arch(self) -> str:
+        """What nvcc builds for."""
+        return self.host.platform.sm_arch
+
+    @property
+    def time_source(self) -> TimeSource:
+        """Times of a stand-in say so and accept nothing."""
+        return "cuda_event" if self.host.facts.real else "standin"
+
+    def check_available(self) -> None:
+        """Raise PrerequisiteError, with what to install or mend."""
+        self.host.check_available()
+
+    def capture(
+        self,
+        program: Program,
+        kernel: str | None,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
+    ) -> CaptureOutcome:
+        """See `Executor.capture`."""
+        return self._program(program, argv, timeout_s).capture(kernel, folder)
+
+    def run_program(
+        self, program: Program, argv: tuple[str, ...], timeout_s: float
+    ) -> ProgramOutcome:
+        """See `Executor.run_program`."""
+        return self._program(program, argv, timeout_s).run()
+
+    def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
+        """See `Executor.compile`. NVRTC for a draft, nvcc for all else."""
+        module = self.host.platform.unit(unit, draft=draft)
+        if isinstance(module, CompileFailed):
+            return module
+        with self._lock:
+            self._modules[module.key] = module
+        return Compiled(
+            key=module.key,
+            folder=str(module.folder),
+            unit=unit,
+            command=module.command,
+            compiler=module.compiler,
+            seconds=module.seconds,
+            cached=module.cached,
+            log=module.log,
+            resources=module.resources,
+            draft=module.compiler.startswith("NVRTC"),
+        )
+
+    def run(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        *,
+        check: Check = "none",
+        timeout_s: float = 60.0,
+    ) -> Ran | Misbehaved:
+        """See `Executor.run`. A fault is looked at again with a checker, which names its line."""
+        side = self._side(compiled, workload, plan, folder, inputs.scratch_poison)
+        folder.mkdir(parents=True, exist_ok=True)
+        task = RunTask(
+            side=side,
+            buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
+            dumps={
+                a.index: str(folder.absolute() / f"out{a.index}.bin") for a in workload.allocations
+            },
+            global_dumps={g.name: str(folder.absolute() / f"{g.symbol}.bin") for g in side.globals},
+        )
+        session = self._session(compiled)
+        subject = Subject(
+            compiled.unit,
+            workload,
+            plan,
+            inputs,
+            task,
+            session.request,
+            folder / "check",
+            timeout_s,
+        )
+        reply = session.request(task, timeout_s)
+        if isinstance(reply, Misbehaved):
+            return self.host.checker.named(subject, reply)
+        if not isinstance(reply, RunReply):
+            raise _unexpected(task, reply)
+        ran = Ran(
+            outputs=dict(task.dumps),
+            global_outputs=dict(task.global_dumps),
+            seconds=sum(reply.launch_us) * 1e-6,
+        )
+        if check == "none":
+            return ran
+        found = self.host.checker.check(subject, check)
+        if found.fault is not None:
+            return found.fault
+        return ran.model_copy(
+            update={
+                "warnings": found.warnings,
+                "unchecked": found.unchecked,
+                "checked": found.summary,
+            }
+        )
+
+    def measure(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        samples: int = 1,
+        timeout_s: float = 120.0,
+    ) -> Measurement | Misbehaved:
+        """See `Executor.measure`. In the program's own regime alone; at least `samples`."""
+        inputs = captured_inputs(workload)
+        task = MeasureTask(
+            sides=(self._side(compiled, workload, plan, self.host.scratch_folder),),
+            buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
+            regimes=(workload.l2_regime,),
+            policy=SEARCH.model_copy(update={"samples": max(samples, SEARCH.samples)}),
+        )
+        times = self._measured(self._session(compiled), task, workload, timeout_s)
+        return times if isinstance(times, Misbehaved) else times[0]
+
+    def measure_pair(
+        self,
+        baseline: Compiled,
+        candidate: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
+    ) -> tuple[Measurement, Measurement] | Misbehaved:
+        """See `Executor.measure_pair`. Interleaved, cold and warm."""
+        folder = self.host.scratch_folder
+        task = MeasureTask(
+            sides=(
+                self._side(baseline, workload, baseline_plan(workload), folder),
+                self._side(candidate, workload, plan, folder),
+            ),
+            buffers=buffers_of(workload, captured_inputs(workload), widened=False),
+        )
+        times = self._measured(self._session(candidate), task, workload, timeout_s)
+        return times if isinstance(times, Misbehaved) else (times[0], times[1])
+
+    def profile(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        detail: Detail = "full",
+        timeout_s: float = 120.0,
+    ) -> Profile | Misbehaved:
+        """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
+        launched = Launched(
+            compiled,
+            workload,
+            plan,
+            self._side(compiled, workload, plan, self.host.scratch_folder),
+            buffers_of(workload, captured_inputs(workload), widened=compiled.unit.widened),
+            self._session(compiled),
+            timeout_s,
+        )
+        return self._profiler.profile(
+            launched, detail, lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s)
+        )
+
+    def tools(self) -> Mapping[str, str]:
+        """The compilers, the driver, and the profiler and checkers that are there."""
+        return self.host.tools()
+
+    def close(self) -> None:
+        """End every runner."""
+        self.host.close()
+
+    def module(self, compiled: Compiled) -> Module:
+        """What was built, built again where another process compiled it."""
+        with self._lock:
+            known = self._modules.get(compiled.key)
+        if known is not None:
+            return known
+        module = self.host.platform.unit(compiled.unit, draft=compiled.draft)
+        if isinstance(module, CompileFailed):
+            raise SandboxUnavailable(
+                f"what compiled before does not compile now: {module.placed}",
+                "delete the cache folder and run again",
+            )
+        with self._lock:
+            self._modules[compiled.key] = module
+        return module
+
+    def _side(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        folder: Path,
+        scratch_fill: int = 0xA5,
+    ) -> Side:
+        return side_of(self.module(compiled), compiled.unit, workload, plan, folder, scratch_fill)
+
+    def _session(self, compiled: Compiled) -> RunnerSession:
+        """Drafts share a runner; what may be accepted has one of its own, and so has the author."""
+        if compiled.draft:
+            return self.host.session("search")
+        rewrite = compiled.unit.rewrite
+        return self.host.session("author" if rewrite is None else f"candidate {rewrite.id}")
+
+    def _measured(
+        self, session: RunnerSession, task: MeasureTask, workload: Workload, timeout_s: float
+    ) -> tuple[Measurement, ...] | Misbehaved:
+        reply = session.request(task, timeout_s)
+        if isinstance(reply, Misbehaved):
+            return reply
+        if not isinstance(reply, MeasureReply):
+            raise _unexpected(task, reply)
+        return measurements(reply, workload, self.device, self.time_source)
+
+    def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> GpuProgram:
+        where = self.program_folder or Path.cwd()
+        return GpuProgram(self.host.platform, program, argv, where, timeout_s)
+
+
+def _unexpected(task: Task, reply: object) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"the runner answered a {task.op} task with {type(reply).__name__}",
+        "run again; if it happens again, report it",
+    )

@@ -1,0 +1,394 @@
+// A whole program under observation: device time of every launch that was rerouted, and contents of
+// memory around the first launch of each configuration of the kernels that are asked for.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#ifdef CUDAOPS_CAPTURE_STANDIN
+#include "device_standin.h"
+#else
+#include "device_nvidia.h"
+#endif
+#include "report.h"
+#include "timer.h"
+
+namespace cudaops_capture {
+
+using cudaops::ArgumentKind;
+using cudaops::ArgumentType;
+
+static Variable* variables = nullptr;
+Variable::Variable(const char* name, cudaError_t (*locate)(void**), size_t size)
+    : name(name), locate(locate), size(size), next(variables) {
+  variables = this;
+}
+
+static uintptr_t address_of(const Variable& variable) {
+  void* address = nullptr;
+  return variable.locate(&address) == cudaSuccess ? (uintptr_t)address : 0;
+}
+
+// Launches that differ at most in which allocations of the same sizes they name.
+struct Configuration {
+  int id = 0;
+  std::string kernel;
+  unsigned long long threads = 0;
+  unsigned long launches = 0;
+  unsigned long first = 0;     // recorded: position among the kernel's launches
+  unsigned long followed = 0;  // launches right after one of the same on the same allocations
+  unsigned long timed = 0, timed_alone = 0;
+  double seconds = 0, seconds_alone = 0;
+  bool recorded = false;
+
+  // Of all launches: those that were not timed, or with the device at rest, count as the others' mean.
+  double estimate() const {
+    if (timed) return seconds / (double)timed * (double)launches;
+    return timed_alone ? seconds_alone / (double)timed_alone * (double)launches : 0;
+  }
+};
+
+// The allocations that the arguments of one launch point into.
+struct Reach {
+  std::vector<Range> of;        // one an argument; size 0: none
+  std::vector<Range> distinct;  // in order of first mention
+
+  explicit Reach(const Call& call) {
+    for (int i = 0; i < call.count; ++i) {
+      uintptr_t p = call.types[i].kind == ArgumentKind::Pointer ? *(const uintptr_t*)call.values[i] : 0;
+      of.push_back(p ? allocation_of(p) : Range{0, 0});
+      if (of.back().size && index(of.back()) == distinct.size()) distinct.push_back(of.back());
+    }
+  }
+  size_t index(const Range& range) const {
+    size_t k = 0;
+    while (k < distinct.size() && distinct[k].begin != range.begin) ++k;
+    return k;
+  }
+  size_t bytes() const {
+    size_t sum = 0;
+    for (auto& range : distinct) sum += range.size;
+    return sum;
+  }
+  std::vector<uintptr_t> set() const {
+    std::vector<uintptr_t> begins;
+    for (auto& range : distinct) begins.push_back(range.begin);
+    std::sort(begins.begin(), begins.end());
+    return begins;
+  }
+};
+
+static std::string bytes_of(const void* p, size_t n) { return std::string((const char*)p, n); }
+template <class T>
+static std::string bytes_of(const T& v) { return bytes_of(&v, sizeof v); }
+
+static std::string key_of(const Call& call, const Reach& reach) {
+  const Geometry& g = call.geometry;
+  std::string key = bytes_of(call.function) + bytes_of(call.start);
+  for (const dim3* d : {&g.grid, &g.block}) key += bytes_of(d->x) + bytes_of(d->y) + bytes_of(d->z);
+  key += bytes_of(g.shared_bytes) + call.kernel;
+  for (int i = 0; i < call.count; ++i) {
+    if (call.types[i].kind != ArgumentKind::Pointer) {
+      key += bytes_of(call.values[i], call.types[i].size);
+      continue;
+    }
+    uintptr_t p = *(const uintptr_t*)call.values[i];
+    const Range& range = reach.of[(size_t)i];
+    if (!range.size) key += p ? "host" : "null";
+    else key += bytes_of(reach.index(range)) + bytes_of(range.size) + bytes_of(p - range.begin);
+  }
+  return key;
+}
+
+static bool in_variable(uintptr_t p) {
+  for (Variable* v = variables; v; v = v->next)
+    if (uintptr_t begin = address_of(*v))
+      if (p >= begin && p - begin < v->size) return true;
+  return false;
+}
+
+// Small integers and pairs of numbers are no addresses: asking for each would take too long.
+static bool holds_pointer(const void* data, size_t size) {
+  constexpr uintptr_t least = 1ull << 16, most = 1ull << 57;
+  size_t asked = 0;
+  for (size_t i = 0; i + sizeof(uintptr_t) <= size && asked < (1u << 16); i += sizeof(uintptr_t)) {
+    uintptr_t word;
+    std::memcpy(&word, (const char*)data + i, sizeof word);
+    if (word < least || word >= most) continue;
+    ++asked;
+    if (allocation_of(word).size) return true;
+  }
+  return false;
+}
+
+static const char* kind_of(cudaError_t error) {
+  if (error == cudaErrorIllegalAddress) return "out_of_bounds";
+  return error == cudaErrorLaunchTimeout ? "timeout" : "crash";
+}
+
+class Recorder {
+ public:
+  // Before anything of the program runs; the program does not see what was asked for.
+  Recorder() : contents_(report_) {
+    if (const char* path = option("CUDAOPS_RECORDER_REPORT")) report_.open(path);
+    if (const char* folder = option("CUDAOPS_RECORDER_FOLDER")) contents_.keep_in(folder);
+    if (const char* target = option("CUDAOPS_RECORDER_TARGET")) target_ = target;
+    if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = strtoull(bytes, nullptr, 10);
+    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
+  }
+
+  void submit(const Call& call) {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (!report_.is_open() || ended_) return (void)call.start(call);
+    bool in_graph = true, wanted = false;
+    Configuration* c = nullptr;
+    std::vector<uintptr_t> set;
+    Timer::Pair pair;
+    {
+      OwnCalls own;
+      in_graph = is_capturing(call.geometry.stream);
+      if (!in_graph) {
+        Reach reach(call);
+        set = reach.set();
+        c = &configuration(call, reach);
+        wanted = graphs_ == 0 && wants(*c, reach) && cudaDeviceSynchronize() == cudaSuccess;
+        if (wanted) lines_ = describe(call, *c, reach);
+        pair = timer_.begin(call.geometry.stream);
+      }
+    }
+    cudaError_t error = call.start(call);
+    // Registered after what the runtime registers for itself, it runs before that.
+    if (!watching_) watching_ = atexit([] { the()->finish(); }) == 0;
+    if (in_graph) return note_graph(call);
+    OwnCalls own;
+    if (error != cudaSuccess) {
+      timer_.give_back(pair);
+      return refused(call, error);
+    }
+    timer_.end(pair, call.geometry.stream, c, wanted);
+    if (wanted) keep(call, *c);
+    count(call, *c, std::move(set));
+    if (timer_.is_full() && graphs_ == 0 && !own.crowded()) account(timer_.collect(false));
+  }
+
+  // The program ends: what is still under way is waited for, and the sums are written.
+  void finish() {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (ended_) return;
+    ended_ = true;
+    OwnCalls own;
+    cudaError_t error = cudaDeviceSynchronize();
+    if (is_lost(error)) fault(last_, error);
+    account(timer_.collect(true));
+    std::map<std::string, std::pair<unsigned long, double>> totals;
+    for (auto& [key, c] : configurations_) {
+      report_.write(line("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches, c.estimate(), (int)c.recorded, c.first,
+                         c.followed));
+      if (!c.launches) continue;
+      totals[c.kernel].first += c.launches;
+      totals[c.kernel].second += c.estimate();
+    }
+    for (auto& [kernel, total] : totals)
+      report_.write(line("count\t%s\t%lu\t0\t%.9g", kernel.c_str(), total.first, total.second));
+    report_.write("end\n");
+  }
+
+  void graph(int change) {
+    std::lock_guard<std::mutex> hold(lock_);
+    graphs_ = std::max(0, graphs_ + change);
+  }
+
+  cudaError_t reset() {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (report_.is_open() && !ended_) {
+      OwnCalls own;
+      account(timer_.collect(true));
+      timer_.forget();
+      previous_ = nullptr;
+    }
+    return reset_runtime();
+  }
+
+  static Recorder* the() {
+    static Recorder* recorder = new Recorder;  // outlives every destructor that may launch
+    return recorder;
+  }
+
+ private:
+  static constexpr int most_recorded = 8;  // configurations of one kernel
+
+  Configuration& configuration(const Call& call, const Reach& reach) {
+    Configuration& c = configurations_[key_of(call, reach)];
+    if (c.kernel.empty()) {
+      const Geometry& g = call.geometry;
+      c.id = (int)configurations_.size() - 1;
+      c.kernel = call.kernel;
+      c.threads = (unsigned long long)g.grid.x * g.grid.y * g.grid.z * g.block.x * g.block.y * g.block.z;
+    }
+    return c;
+  }
+
+  Configuration* least_recorded(const Configuration& c, int& recorded) {
+    Configuration* least = nullptr;
+    for (auto& [key, other] : configurations_) {
+      if (!other.recorded || other.kernel != c.kernel) continue;
+      ++recorded;
+      if (!least || other.threads < least->threads) least = &other;
+    }
+    return least;
+  }
+
+  // A kernel's first configurations, and later ones that are clearly larger.
+  bool wants(const Configuration& c, const Reach& reach) {
+    if (!contents_.is_on() || c.recorded || (!target_.empty() && target_ != c.kernel)) return false;
+    int recorded = 0;
+    replaced_ = least_recorded(c, recorded);
+    if (recorded < most_recorded) replaced_ = nullptr;
+    else if (c.threads <= replaced_->threads + replaced_->threads / 2) return false;
+    if (contents_.written() + 2 * reach.bytes() <= room_) return true;
+    report_.write(line("full\t%s", c.kernel.c_str()));
+    return false;
+  }
+
+  // What stands in memory before the launch; written to the report only once it has run.
+  std::string describe(const Call& call, const Configuration& c, const Reach& reach) {
+    const Geometry& g = call.geometry;
+    std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu", c.id, call.kernel, call.site,
+                             (unsigned long long)(uintptr_t)call.function, g.grid.x, g.grid.y, g.grid.z, g.block.x,
+                             g.block.y, g.block.z, g.shared_bytes);
+    for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
+    kept_ = reach.distinct;
+    for (size_t k = 0; k < kept_.size(); ++k) lines += stored("before", c.id, std::to_string(k), kept_[k], true);
+    for (Variable* v = variables; v; v = v->next) {
+      lines += stored("gbefore", c.id, v->name, Range{address_of(*v), v->size}, true);
+      lines += pointers_in(c.id, *v);
+    }
+    return lines;
+  }
+
+  std::string describe_argument(int id, int i, const Call& call, const Reach& reach) {
+    const ArgumentType& type = call.types[i];
+    const void* value = call.values[i];
+    if (type.kind == ArgumentKind::Pointer) return describe_pointer(id, i, type, *(const uintptr_t*)value, reach);
+    std::string hex;
+    for (unsigned k = 0; k < type.size; ++k) {
+      char two[3];
+      snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(value)[k]);
+      hex += two;
+    }
+    bool scalar = type.kind == ArgumentKind::Scalar;
+    std::string limit = !scalar && holds_pointer(value, type.size)
+                            ? line("limit\t%d\tparameter @N%d@ is a structure that holds a device pointer", id, i)
+                            : std::string();
+    std::string head = "arg\t" + std::to_string(id) + "\t" + std::to_string(i);
+    return limit + head + "\t" + (scalar ? "scalar" : "opaque") + "\t" + type.element + "\t" + hex + "\n";
+  }
+
+  std::string describe_pointer(int id, int i, const ArgumentType& type, uintptr_t p, const Reach& reach) {
+    if (!p) return line("arg\t%d\t%d\tnull", id, i);
+    if (in_variable(p)) return line("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
+    const Range& range = reach.of[(size_t)i];
+    if (!range.size) {
+      const char* elsewhere = reachable_elsewhere(p);
+      return elsewhere ? line("limit\t%d\tparameter @N%d@ points to %s", id, i, elsewhere) : line("host\t%d\t%d", id, i);
+    }
+    std::string limit = type.pointee_pointer ? line("limit\t%d\tparameter @N%d@ points to pointers", id, i) : "";
+    return limit + line("arg\t%d\t%d\tpointer\t%s\t%d\t%zu\t%lld", id, i, type.element, (int)type.pointee_const,
+                        reach.index(range), (long long)(p - range.begin));
+  }
+
+  std::string stored(const char* verb, int id, const std::string& name, const Range& range, bool with_size) {
+    cudaError_t error = cudaSuccess;
+    std::string file = contents_.store(range.begin, range.size, error);
+    if (file.empty())
+      return line("limit\t%d\tmemory that it reaches cannot be read: %s", id, cudaGetErrorString(error));
+    std::string size = with_size ? "\t" + std::to_string(range.size) : "";
+    return line("%s\t%d\t%s%s\t%s", verb, id, name.c_str(), size.c_str(), file.c_str());
+  }
+
+  std::string pointers_in(int id, const Variable& variable) {
+    constexpr size_t most = 1 << 20;
+    std::vector<char> bytes(std::min(variable.size, most));
+    cudaMemcpy(bytes.data(), (const void*)address_of(variable), bytes.size(), cudaMemcpyDefault);
+    return holds_pointer(bytes.data(), bytes.size()) ? line("limit\t%d\tvariable %s holds a device pointer", id, variable.name)
+                                                     : "";
+  }
+
+  // The recorded launch has been started: what it leaves is kept too.
+  void keep(const Call& call, Configuration& c) {
+    cudaError_t error = cudaDeviceSynchronize();
+    if (error != cudaSuccess) return fault(call.kernel, error);
+    for (size_t k = 0; k < kept_.size(); ++k) lines_ += stored("after", c.id, std::to_string(k), kept_[k], false);
+    for (Variable* v = variables; v; v = v->next)
+      lines_ += stored("gafter", c.id, v->name, Range{address_of(*v), v->size}, false);
+    report_.write(lines_);
+    if (replaced_) replaced_->recorded = false;
+    c.recorded = true;
+    c.first = launched_[call.kernel];
+  }
+
+  void count(const Call& call, Configuration& c, std::vector<uintptr_t> set) {
+    if (previous_ == &c && previous_set_ == set) ++c.followed;
+    previous_ = &c;
+    previous_set_ = std::move(set);
+    last_ = call.kernel;
+    ++c.launches;
+    ++launched_[call.kernel];
+  }
+
+  void account(const std::vector<Spent>& all) {
+    for (auto& spent : all) {
+      Configuration& c = *spent.configuration;
+      if (spent.alone) ++c.timed_alone, c.seconds_alone += spent.seconds;
+      else ++c.timed, c.seconds += spent.seconds;
+    }
+  }
+
+  void refused(const Call& call, cudaError_t error) {
+    if (is_lost(error)) return fault(last_.empty() ? call.kernel : last_, error);
+    const Geometry& g = call.geometry;
+    report_.write(line("refused\t%s\t%d\tgrid (%u,%u,%u), block (%u,%u,%u), %zu bytes of dynamic shared memory: %s",
+                       call.kernel, call.site, g.grid.x, g.grid.y, g.grid.z, g.block.x, g.block.y, g.block.z,
+                       g.shared_bytes, cudaGetErrorString(error)));
+  }
+
+  void note_graph(const Call& call) {
+    previous_ = nullptr;
+    if (in_graphs_.insert(call.kernel).second) report_.write(line("graph\t%s\t%d", call.kernel, call.site));
+  }
+
+  // Told once: whatever runs afterwards fails for the same reason.
+  void fault(const std::string& kernel, cudaError_t error) {
+    if (faulted_) return;
+    faulted_ = true;
+    report_.write(line("fault\t%s\t0\t%s\t%s (%s)", kind_of(error), kernel.c_str(), cudaGetErrorString(error),
+                       cudaGetErrorName(error)));
+  }
+
+  std::mutex lock_;
+  Report report_;
+  Contents contents_;
+  Timer timer_;
+  std::string target_, lines_, last_;
+  std::map<std::string, Configuration> configurations_;
+  std::map<std::string, unsigned long> launched_;
+  std::set<std::string> in_graphs_;
+  std::vector<Range> kept_;
+  Configuration *previous_ = nullptr, *replaced_ = nullptr;
+  std::vector<uintptr_t> previous_set_;
+  unsigned long long room_ = 2ull << 30;
+  int graphs_ = 0;  // being recorded now
+  bool watching_ = false, ended_ = false, faulted_ = false;
+};
+
+__attribute__((constructor(102))) static void begin() { Recorder::the(); }
+
+void submit(const Call& call) { Recorder::the()->submit(call); }
+void graph_begins() { Recorder::the()->graph(+1); }
+void graph_ends() { Recorder::the()->graph(-1); }
+cudaError_t reset_device() { return Recorder::the()->reset(); }
+
+}  // namespace cudaops_capture

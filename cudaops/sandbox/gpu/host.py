@@ -1,0 +1,174 @@
+"""One GPU of this machine and everything that works on it: builder, runners, checker."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from cudaops.cuda.devices import DEVICES, Device, device_of, register
+from cudaops.cuda.microarch import microarchitecture
+from cudaops.errors import InputError, PrerequisiteError
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.gpu.build import GpuBuilder
+from cudaops.sandbox.gpu.checking import GpuChecker
+from cudaops.sandbox.gpu.gpu_lock import gpu_lock
+from cudaops.sandbox.gpu.ncu import find_ncu, ncu_version
+from cudaops.sandbox.gpu.platform import Platform
+from cudaops.sandbox.gpu.protocol import DeviceFacts
+from cudaops.sandbox.gpu.sanitizer import Sanitizer, find_compute_sanitizer
+from cudaops.sandbox.gpu.session import RunnerSession, task_command
+from cudaops.sandbox.gpu.standin import StandInPlatform
+from cudaops.sandbox.toolchain import find_nvcc, nvcc_version
+
+DriverName = Literal["nvidia", "standin"]
+Clocks = Literal["none", "base"]
+"""What ncu does with the clocks: leave them alone, or lock them to base while it looks."""
+
+SHARED = ("author", "search")
+"""Runners that stay: the author's own kernel has one, and all drafts of a search share one."""
+
+
+class GpuHost:
+    """Opened lazily: nothing is started before it is needed."""
+
+    def __init__(
+        self,
+        device: str | None,
+        cache: Path,
+        driver: DriverName,
+        sm_arch: str | None,
+        clock_control: Clocks,
+    ) -> None:
+        self.driver: DriverName = driver
+        self.cache = cache
+        self.clock_control: Clocks = clock_control
+        self._wanted_device = device
+        self._wanted_arch = sm_arch
+        self._sessions: dict[str, RunnerSession] = {}
+        self._lock = threading.RLock()
+        atexit.register(self.close)
+
+    @cached_property
+    def facts(self) -> DeviceFacts:
+        """What the driver says. Raises PrerequisiteError where no GPU can be opened."""
+        return self.session("author").facts
+
+    @cached_property
+    def device(self) -> Device:
+        """The GPU as cudaops knows it. Raises InputError where its architecture is not known."""
+        # A stand-in has the figures of the device that is modelled by default.
+        row = device_of(self.facts) if self.facts.real else DEVICES[self._wanted_device or "A10"]
+        return register(row)
+
+    @cached_property
+    def platform(self) -> Platform:
+        """What units and programs are built with."""
+        if self.driver == "nvidia":
+            return self._builder
+        return StandInPlatform(self.cache, self._builder)
+
+    @cached_property
+    def _builder(self) -> GpuBuilder:
+        return GpuBuilder(self.cache / "gpu", self._arch())
+
+    @cached_property
+    def checker(self) -> GpuChecker:
+        """Finds what a kernel does wrong, with its line."""
+        found = find_compute_sanitizer() if self.facts.real else None
+        sanitizer = Sanitizer(found) if found is not None else None
+        cpu = CpuExecutor(self._checked_as(), self.cache)
+        return GpuChecker(cpu, sanitizer, self.task_command, secrets.randbits(62), self._turn)
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Held while another tool wraps a runner: nothing is timed meanwhile."""
+        return gpu_lock(self.facts.uuid, alone=False) if self.facts.real else nullcontext()
+
+    def _checked_as(self) -> str:
+        """Device whose limits the processor's checker applies: any will do where time is not
+        modelled for this one, as the GPU itself has already taken the launch."""
+        try:
+            microarchitecture(self.device.compute_capability)
+        except InputError:
+            return "H200"
+        return self.device.name
+
+    def task_command(self, task: Path, reply: Path) -> tuple[list[str], dict[str, str]]:
+        """Command and environment of a runner that does one task under another tool."""
+        return task_command(self.driver, task, reply)
+
+    @cached_property
+    def scratch_folder(self) -> Path:
+        """For contents that are made for one task; removed at the end."""
+        return Path(tempfile.mkdtemp(prefix="cudaops-gpu-"))
+
+    def check_available(self) -> None:
+        """Raise PrerequisiteError where nvcc or the GPU is missing."""
+        if find_nvcc() is None:
+            raise PrerequisiteError(
+                "nvcc is not on PATH, in CUDA_HOME or in the toolkit extra",
+                "python -m pip install 'cudaops[toolkit]', or set CUDA_HOME",
+            )
+        _ = self.device
+
+    def session(self, name: str) -> RunnerSession:
+        """The runner of this name, started at its first task. Of candidates' runners only the
+        newest stays: a candidate that was judged leaves nothing behind on the GPU."""
+        with self._lock:
+            known = self._sessions.get(name)
+            if known is None:
+                for other in [n for n in self._sessions if n not in SHARED and name not in SHARED]:
+                    self._sessions.pop(other).close()
+                known = self._sessions[name] = RunnerSession(
+                    self.driver, environment=_standin_environment()
+                )
+            return known
+
+    def tools(self) -> dict[str, str]:
+        """Name and version of what builds, runs and looks."""
+        facts = self.facts
+        found = {
+            "nvcc": nvcc_version(nvcc) if (nvcc := find_nvcc()) else "",
+            "gpu": facts.name,
+            "driver": facts.driver_version,
+            "cuda driver": facts.cuda_version,
+            "ncu": ncu_version(ncu, self.scratch_folder) if (ncu := find_ncu()) else "",
+            "compute-sanitizer": Sanitizer(s).version if (s := find_compute_sanitizer()) else "",
+        }
+        return {name: version for name, version in found.items() if version}
+
+    def close(self) -> None:
+        """End every runner and remove what was made for tasks."""
+        with self._lock:
+            while self._sessions:
+                self._sessions.popitem()[1].close()
+        if "platform" in self.__dict__:
+            self._builder.close()
+        if "scratch_folder" in self.__dict__:
+            shutil.rmtree(self.scratch_folder, ignore_errors=True)
+
+    def _arch(self) -> str:
+        major, minor = self.facts.compute_capability
+        own = f"sm_{major}{minor}"
+        wanted = self._wanted_arch or own
+        if not _runs(wanted, major, minor):
+            raise InputError(f"--arch {wanted} does not run on {self.facts.name}, which is {own}")
+        return wanted
+
+
+def _standin_environment() -> dict[str, str]:
+    """The stand-in's script of times, which a GPU's runner does not read."""
+    return {n: v for n, v in os.environ.items() if n.startswith("CUDAOPS_STANDIN_")}
+
+
+def _runs(sm_arch: str, major: int, minor: int) -> bool:
+    """A cubin runs within its major version, on its own minor version or a later one."""
+    wanted = divmod(int("".join(c for c in sm_arch if c.isdigit())), 10)
+    return wanted[0] == major and wanted[1] <= minor

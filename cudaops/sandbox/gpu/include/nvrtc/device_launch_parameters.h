@@ -1,0 +1,2 @@
+// NVRTC declares all of this by itself.
+#pragma once

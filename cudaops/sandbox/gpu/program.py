@@ -1,0 +1,115 @@
+"""Whole programs on a GPU: for their outputs, and with the recorder on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.program import Program
+from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.sandbox.executors.cpu_report import Report, find_fault, read_report
+from cudaops.sandbox.gpu.platform import Platform
+from cudaops.sandbox.process import SPACE_REMEDY, run_bounded
+from cudaops.sandbox.recorded_program import (
+    Child,
+    Recording,
+    author_names,
+    exit_fault,
+    program_ran,
+)
+
+REPORT = "report.tsv"
+RUNTIME_REPORT = "runtime.tsv"
+"""What the stand-in's own runtime has to say, of faults."""
+
+
+class GpuProgram:
+    """Builds and runs one program."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        program: Program,
+        argv: tuple[str, ...],
+        cwd: Path,
+        timeout_s: float,
+    ) -> None:
+        """`cwd`: where the program runs and finds its files. `argv` excludes the program's name."""
+        self.platform = platform
+        self.program = program
+        self.argv = argv
+        self.cwd = cwd
+        self.timeout_s = timeout_s
+        self.names = author_names(program)
+
+    def run(self) -> ProgramOutcome:
+        """The program as its author built it, run once."""
+        with tempfile.TemporaryDirectory(prefix="cudaops-run-") as name:
+            ran = self._child(Path(name), {}, recorded=False)
+        if not isinstance(ran, Child):
+            return ran
+        return self._fault(ran) or program_ran(ran.done)
+
+    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
+        """See `Recording.capture`. Times are the device's, by an event pair a launch."""
+        return Recording(self.program, self._recorded).capture(kernel, folder)
+
+    def _recorded(
+        self, kernel: str | None, blobs: Path, room: int
+    ) -> Child | CompileFailed | Misbehaved:
+        env = {
+            # Loaded at the first launch instead, a kernel's code would count as its time.
+            "CUDA_MODULE_LOADING": "EAGER",
+            "CUDAOPS_RECORDER_REPORT": str(blobs / REPORT),
+            "CUDAOPS_RECORDER_FOLDER": str(blobs),
+            "CUDAOPS_RECORDER_BYTES": str(room),
+        }
+        if kernel is not None:
+            env["CUDAOPS_RECORDER_TARGET"] = kernel
+        ran = self._child(blobs, env, recorded=True)
+        if not isinstance(ran, Child):
+            return ran
+        if (fault := self._fault(ran) or exit_fault(ran.done)) is not None:
+            return fault
+        if ran.report.lines and not ran.report.all("end"):
+            raise InputError(
+                "the program ends without returning from main or calling exit(), before the times "
+                "of its launches are known; let it end by one of them"
+            )
+        return ran
+
+    def _child(
+        self, folder: Path, env: dict[str, str], *, recorded: bool
+    ) -> Child | CompileFailed | Misbehaved:
+        built = self.platform.program(self.program, recorded=recorded)
+        if isinstance(built, CompileFailed):
+            return built
+        for name in (REPORT, RUNTIME_REPORT):
+            (folder / name).unlink(missing_ok=True)
+        if self.platform.driver == "standin":
+            runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
+            env = {**env, **runtime}
+        done = run_bounded(
+            [str(built.path), *self.argv],
+            cwd=self.cwd,
+            timeout_s=self.timeout_s,
+            env={**gpu_environment(), **env},
+            tool="program",
+        )
+        faults = [line for line in read_report(folder / RUNTIME_REPORT).lines if line[0] == "fault"]
+        report = Report((*faults, *read_report(folder / REPORT).lines))
+        return Child(built.path, done, report)
+
+    def _fault(self, ran: Child) -> Misbehaved | None:
+        for kind, _, _, message in (tuple(f[:4]) for f in ran.report.all("fault")):
+            if kind == "infrastructure":
+                raise SandboxUnavailable(f"the recorder could not go on: {message}", SPACE_REMEDY)
+        return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+
+
+def gpu_environment() -> dict[str, str]:
+    """What CUDA reads of our environment: which GPUs are visible, where libraries lie."""
+    names = [n for n in os.environ if n.startswith("CUDA_") or n == "LD_LIBRARY_PATH"]
+    return {name: os.environ[name] for name in names}

@@ -1,0 +1,231 @@
+"""One timed sample: what stands in memory and in L2 before it, and what the events enclose."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from cudaops.sandbox.gpu.protocol import Buffer, MeasureTask, Regime
+from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
+from cudaops.sandbox.gpu.runner.faults import KernelFault, running_fault
+from cudaops.sandbox.gpu.runner.launching import LoadedSide
+from cudaops.sandbox.gpu.runner.memory import Memory, Region, Restorable
+from cudaops.sandbox.gpu.runner.replay import allocate, content_of
+
+Clock = Callable[[], float]
+
+EMPTY_PAIRS = 100
+"""Event pairs with nothing between, whose median is the pair's own time."""
+L2_TIMES = 2
+"""How often the L2 is written over: once leaves some of what was there. verification.md, D10."""
+MOST_FILLS_AHEAD = 64
+HEAD_START = 1.5
+"""The GPU is kept busy for this multiple of the time in which the host queues a sample. Chosen:
+a start of exactly that time would make every second sample wait for the host."""
+
+
+class Side:
+    """A loaded side and everything that is given back to it before a sample."""
+
+    def __init__(self, loaded: LoadedSide, own: list[Restorable]) -> None:
+        self.loaded = loaded
+        self.own = own
+        """Its scratch memory and its variables."""
+
+
+class Bench:
+    """Takes samples. Everything stays allocated until it is left.
+
+    A sample of the cold regime: buffers restored, twice the L2 written, event, plan, event.
+    A sample of the warm regime: buffers restored, the plan untimed, everything it may have left
+    behind put back, event, plan, event. Nothing that a launch wrote is there for the next to find,
+    so one that skips work because it was done before has nothing to skip; only where a launch is
+    too short for an event pair is it repeated on its own results (`Repetition` in `timing`).
+
+    The L2 is written before the warm sample's restoring too: that work keeps the GPU busy while
+    the host queues what follows, so that the events never wait for the host.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        memory: Memory,
+        sides: Sequence[LoadedSide],
+        buffers: Sequence[Buffer],
+        clock: Clock,
+    ) -> None:
+        self.driver = driver
+        self.memory = memory
+        self.clock = clock
+        regions = allocate(memory, buffers, guards=True)
+        for loaded in sides:
+            loaded.prepare(memory, regions, guards=True)
+        self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
+        self._read_only = _shared(driver, memory, buffers, regions, read_only=True)
+        self._written = _shared(driver, memory, buffers, regions, read_only=False)
+        size = L2_TIMES * driver.facts.l2_bytes
+        self._flush = memory.take("L2 flush", size, guards=False) if size else None
+        self._fill_byte = 0
+        self._fills_ahead: dict[tuple[Regime, int], int] = {}
+        self._start, self._end = driver.event(), driver.event()
+        driver.synchronize()
+        self.fill_us = self._time_of_fill()
+
+    def once(self, side: int) -> None:
+        """Restore and launch the plan untimed; wait; look at the guards.
+
+        Raises KernelFault with what the side did wrong.
+        """
+        with self._blamed(side):
+            self._restore(side)
+            self.sides[side].loaded.launch_all()
+            self.driver.synchronize()
+        self.check_guards(side)
+
+    def check_guards(self, side: int) -> None:
+        """Raise KernelFault where a guard band was written to."""
+        if (broken := self.memory.broken_guard()) is not None:
+            shown = self.sides[side].loaded.shown
+            raise KernelFault("guard_overwritten", f"{shown}: {broken}")
+
+    def sample(self, side: int, regime: Regime, launches: int = 1) -> float:
+        """Microseconds between the events, all launches together."""
+        with self._blamed(side):
+            ahead = self._fills_ahead.get((regime, launches), 1)
+            if regime == "cold":
+                self.driver.reset_persisting_l2()
+                self._restore(side)
+                self._fill(ahead)
+            else:
+                self._fill(ahead)
+                self._restore(side)
+                self.sides[side].loaded.launch_all()
+                self._put_back(side)
+            self._enclosed(side, launches)
+            return self.driver.elapsed_us(self._start, self._end)
+
+    def plan_ahead(self, regime: Regime, launches: int) -> None:
+        """Find how much work must stand before a sample so that the host is never waited for."""
+        host_us = 0.0
+        for side in range(len(self.sides)):
+            with self._blamed(side):
+                self._restore(side)
+                started = self.clock()
+                if regime == "warm":
+                    self.sides[side].loaded.launch_all()
+                    self._put_back(side)
+                self._enclosed(side, launches)
+                host_us = max(host_us, (self.clock() - started) * 1e6)
+                self.driver.synchronize()
+        if self.fill_us > 0:
+            fills = math.ceil(HEAD_START * host_us / self.fill_us)
+            self._fills_ahead[regime, launches] = min(MOST_FILLS_AHEAD, max(1, fills))
+
+    def host_us(self, side: int, launches: int, *, restored: bool, launching: bool = True) -> float:
+        """Host clock from an idle GPU over many launches to an idle GPU.
+
+        `restored`: with everything put back before each launch; `launching` False: without the
+        launches themselves.
+        """
+        with self._blamed(side):
+            self._restore(side)
+            self.sides[side].loaded.launch_all()
+            self.driver.synchronize()
+            started = self.clock()
+            self._fill(MOST_FILLS_AHEAD // 2)
+            for _ in range(launches):
+                if restored:
+                    self._put_back(side)
+                if launching:
+                    self.sides[side].loaded.launch_all()
+            self.driver.synchronize()
+            return (self.clock() - started) * 1e6
+
+    def empty_pair_us(self) -> float:
+        """Median time of an event pair with nothing between."""
+        times = []
+        for _ in range(EMPTY_PAIRS):
+            self._fill(1)
+            self.driver.record(self._start)
+            self.driver.record(self._end)
+            times.append(self.driver.elapsed_us(self._start, self._end))
+        return statistics.median(times)
+
+    def _enclosed(self, side: int, launches: int) -> None:
+        loaded = self.sides[side].loaded
+        self.driver.record(self._start)
+        for _ in range(launches):
+            loaded.launch_all()
+        self.driver.record(self._end)
+
+    def _restore(self, side: int) -> None:
+        for one in self._read_only:
+            one.restore()
+        self._put_back(side)
+
+    def _put_back(self, side: int) -> None:
+        for one in (*self._written, *self.sides[side].own):
+            one.restore()
+
+    def _fill(self, times: int) -> None:
+        if self._flush is None:
+            return
+        for _ in range(times):
+            self._fill_byte = (self._fill_byte + 1) % 256
+            self.driver.fill(self._flush.address, self._fill_byte, self._flush.size_bytes)
+
+    def _time_of_fill(self) -> float:
+        times = []
+        for _ in range(5):
+            self._fill(1)
+            self.driver.record(self._start)
+            self._fill(1)
+            self.driver.record(self._end)
+            times.append(self.driver.elapsed_us(self._start, self._end))
+        return statistics.median(times) if self._flush else 0.0
+
+    @contextmanager
+    def _blamed(self, side: int) -> Iterator[None]:
+        try:
+            yield
+        except DriverError as problem:
+            raise running_fault(self.sides[side].loaded.shown, problem) from problem
+
+
+@contextmanager
+def bench(driver: Driver, task: MeasureTask, clock: Clock) -> Iterator[Bench]:
+    """Load the task's sides and buffers; give everything back, if the context still lives."""
+    with ExitStack() as stack:
+        loaded = []
+        for side in task.sides:
+            one = LoadedSide(driver, side)
+            stack.push(_unloading(one))
+            loaded.append(one)
+        memory = stack.enter_context(Memory(driver))
+        yield Bench(driver, memory, loaded, task.buffers, clock)
+
+
+def _unloading(loaded: LoadedSide) -> Callable[..., None]:
+    def unload(_kind: object, problem: BaseException | None, _trace: object) -> None:
+        if not (isinstance(problem, KernelFault) and problem.sticky):
+            loaded.unload()
+
+    return unload
+
+
+def _shared(
+    driver: Driver,
+    memory: Memory,
+    buffers: Sequence[Buffer],
+    regions: dict[int, Region],
+    *,
+    read_only: bool,
+) -> list[Restorable]:
+    return [
+        Restorable(driver, memory, region.address, region.size_bytes, region.shown, content_of(b))
+        for b in buffers
+        if b.read_only == read_only
+        for region in (regions[b.index],)
+    ]

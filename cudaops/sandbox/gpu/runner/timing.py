@@ -1,0 +1,308 @@
+"""Times of one side, or of two against each other: ABBA blocks, noise, and the cross-checks."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from cudaops.sandbox.gpu.protocol import (
+    BlockState,
+    MeasureReply,
+    MeasureTask,
+    Regime,
+    RegimeTimes,
+    SideTimes,
+    TimingPolicy,
+)
+from cudaops.sandbox.gpu.runner.driver import Driver
+from cudaops.sandbox.gpu.runner.faults import Refusal
+from cudaops.sandbox.gpu.runner.sampling import Bench, Clock, bench
+
+CALIBRATIONS = 5
+CHAINED = 3
+"""Launches in a row that show what a launch on its own results takes."""
+LEAST_SHARE, MOST_SHARE = 0.5, 2.0
+"""A launch on its own results may take between half and twice the time of one on restored memory
+to count as the same work. Chosen: launch gaps move the time of a 2 us kernel by up to a third."""
+SLOPE_REPEATS = 5
+SLOPE_LAUNCHES = (4, 64)
+"""Least and most of N. 2N launches of 64 take the host less time to queue than the work that stands
+ahead of them takes the GPU, so that the GPU never waits for the host."""
+PLANS_A_SAMPLE: dict[Regime, int] = {"cold": 1, "warm": 2}
+"""How often the plan is launched in a sample of one timed launch."""
+LONG_US = 1000.0
+"""A launch longer than this is calibrated once: its spread is small against it."""
+
+
+class ActivityMissing(Exception):
+    """Kernel durations cannot be recorded; `str()` says why."""
+
+
+class KernelTime(NamedTuple):
+    """Duration of one kernel as a tracer saw it."""
+
+    symbol: str
+    duration_us: float
+
+
+class KernelTimes(Protocol):
+    """Something that records the duration of every kernel that runs while it listens."""
+
+    def record(self, work: Callable[[], None]) -> tuple[KernelTime, ...]:
+        """Do the work, which ends with an idle GPU; its kernels in the order of their start.
+
+        Raises ActivityMissing.
+        """
+
+
+class Repetition(NamedTuple):
+    """How often a launch is repeated within a warm sample, and whether that changes its work."""
+
+    launches: int
+    harmless: bool
+    notice: str | None = None
+
+
+def measure(
+    driver: Driver,
+    task: MeasureTask,
+    *,
+    activity: KernelTimes | None = None,
+    clock: Clock = time.perf_counter,
+) -> MeasureReply:
+    """Take the task's times. Raises KernelFault, Refusal or DriverError."""
+    if not task.sides:
+        raise Refusal("there is nothing to time in the task", "report it")
+    started = clock()
+    with bench(driver, task, clock) as ready:
+        return _Measurement(ready, task, activity, clock, started).take()
+
+
+class _Measurement:
+    """One MeasureTask on its bench."""
+
+    def __init__(
+        self,
+        ready: Bench,
+        task: MeasureTask,
+        activity: KernelTimes | None,
+        clock: Clock,
+        started: float,
+    ) -> None:
+        self.bench = ready
+        self.policy: TimingPolicy = task.policy
+        self.wanted: tuple[Regime, ...] = task.regimes
+        self.sides = range(len(task.sides))
+        self.activity = activity
+        self.clock = clock
+        self.started = started
+        self.notices: list[str] = []
+        self.overhead_us = 0.0
+
+    def take(self) -> MeasureReply:
+        self._warm_up()
+        self.overhead_us = self.bench.empty_pair_us()
+        repetition = Repetition(1, harmless=True)
+        if "warm" in self.wanted and self.bench.driver.facts.real:
+            repetition = self._repetition()
+        if repetition.notice is not None:
+            self.notices.append(repetition.notice)
+        begun = self.clock()
+        share = self.policy.max_seconds / max(1, len(self.wanted))
+        times = [
+            self._regime(regime, repetition, begun + share * number)
+            for number, regime in enumerate(self.wanted, start=1)
+        ]
+        times = [self._with_slope(t, repetition) if t.regime == "warm" else t for t in times]
+        for side in self.sides:
+            self.bench.check_guards(side)
+        times = self._with_activity(times)
+        self._say_what_is_missing(times)
+        return MeasureReply(
+            regimes=tuple(times),
+            seconds=self.clock() - self.started,
+            notices=tuple(self.notices),
+        )
+
+    def _warm_up(self) -> None:
+        for side in self.sides:
+            for _ in range(max(1, self.policy.warmups)):
+                self.bench.once(side)
+        until = self.clock() + self.policy.spin_up_ms * 1e-3
+        while self.clock() < until:
+            for side in self.sides:
+                self.bench.sample(side, "cold")
+
+    def _repetition(self) -> Repetition:
+        """How many launches make a warm sample: as many for one side as for the other."""
+        self.bench.plan_ahead("warm", 1)
+        self.bench.plan_ahead("warm", CHAINED)
+        shortest = math.inf
+        for side in self.sides:
+            alone = self.bench.sample(side, "warm")
+            count = CALIBRATIONS if alone < LONG_US else 1
+            alone = statistics.median(self.bench.sample(side, "warm") for _ in range(count))
+            chain = statistics.median(
+                self.bench.sample(side, "warm", CHAINED) for _ in range(count)
+            )
+            again = (chain - alone) / (CHAINED - 1)
+            first = max(0.0, alone - self.overhead_us)
+            if not LEAST_SHARE * first <= again <= MOST_SHARE * alone:
+                shown = self.bench.sides[side].loaded.shown
+                return Repetition(
+                    1,
+                    harmless=False,
+                    notice=f"{shown} takes {again:.1f} us on its own results and {first:.1f} us on "
+                    "restored memory: every warm sample is one launch on restored memory",
+                )
+            shortest = min(shortest, again)
+        if shortest >= self.policy.min_sample_us:
+            return Repetition(1, harmless=True)
+        needed = math.ceil(self.policy.min_sample_us / max(shortest, 1e-3))
+        launches = min(self.policy.max_launches_a_sample, needed)
+        return Repetition(max(1, launches), harmless=True)
+
+    def _regime(self, regime: Regime, repetition: Repetition, deadline: float) -> RegimeTimes:
+        launches = repetition.launches if regime == "warm" else 1
+        self.bench.plan_ahead(regime, launches)
+        kept: list[list[float]] = [[] for _ in self.sides]
+        states: list[BlockState] = []
+        redone = 0
+        while len(kept[0]) < self.policy.samples:
+            late = self.clock() >= deadline
+            if late and kept[0]:
+                break
+            block = self._block(regime, launches, first=len(states) % len(self.sides))
+            noise = max(noise_pct(samples) for samples in block)
+            again = noise > self.policy.noise_pct and redone < self.policy.redone_blocks
+            again = again and not late
+            states.append(self._state(noise, again))
+            if again:
+                redone += 1
+                continue
+            for samples, new in zip(kept, block, strict=True):
+                samples.extend(new)
+        if len(kept[0]) < self.policy.samples:
+            self.notices.append(
+                f"{regime}: {len(kept[0])} samples instead of {self.policy.samples} in the time "
+                f"allowed ({self.policy.max_seconds:g} s for all)"
+            )
+        sides = tuple(SideTimes(samples_us=tuple(s), launches_a_sample=launches) for s in kept)
+        return RegimeTimes(
+            regime=regime, sides=sides, blocks=tuple(states), event_overhead_us=self.overhead_us
+        )
+
+    def _block(self, regime: Regime, launches: int, first: int) -> list[list[float]]:
+        """Samples of every side in the order A B B A A B B A ..., `first` being A."""
+        found: list[list[float]] = [[] for _ in self.sides]
+        order = [*self.sides][first:] + [*self.sides][:first]
+        for _ in range(max(1, self.policy.samples_a_block)):
+            for side in order:
+                found[side].append(self.bench.sample(side, regime, launches) / launches)
+            order.reverse()
+        return found
+
+    def _state(self, noise: float, again: bool) -> BlockState:
+        driver = self.bench.driver
+        return BlockState(
+            sm_clock_mhz=driver.sm_clock_mhz(),
+            temperature_c=driver.temperature_c(),
+            noise_pct=noise,
+            redone=again,
+        )
+
+    def _with_slope(self, times: RegimeTimes, repetition: Repetition) -> RegimeTimes:
+        sides = []
+        for side, taken in enumerate(times.sides):
+            slope = self._slope(side, statistics.median(taken.samples_us), repetition)
+            if slope <= 0:
+                shown = self.bench.sides[side].loaded.shown
+                self.notices.append(f"{shown}: the host's clock gives no slope ({slope:.2f} us)")
+            sides.append(taken.model_copy(update={"slope_us": slope if slope > 0 else None}))
+        return times.model_copy(update={"sides": tuple(sides)})
+
+    def _slope(self, side: int, launch_us: float, repetition: Repetition) -> float:
+        """Time of 2N launches less that of N, over N, by the host's clock."""
+        least, most = SLOPE_LAUNCHES
+        count = math.ceil(self.policy.slope_ms * 1e3 / max(launch_us, 1e-3))
+        count = min(most, max(least, count))
+        restored = not repetition.harmless
+        slope = self._difference(side, count, launch_us, restored=restored, launching=True)
+        if restored:
+            slope -= self._difference(side, count, launch_us, restored=True, launching=False)
+        return slope
+
+    def _difference(
+        self, side: int, count: int, launch_us: float, *, restored: bool, launching: bool
+    ) -> float:
+        once: list[float] = []
+        twice: list[float] = []
+        for _ in range(SLOPE_REPEATS if launch_us < LONG_US else 1):
+            for launches, found in ((count, once), (2 * count, twice)):
+                found.append(
+                    self.bench.host_us(side, launches, restored=restored, launching=launching)
+                )
+        return (statistics.median(twice) - statistics.median(once)) / count
+
+    def _with_activity(self, times: list[RegimeTimes]) -> list[RegimeTimes]:
+        """The last thing that is done: a tracer costs time, and may go on doing so."""
+        if self.policy.cupti_launches < 1:
+            return times
+        if self.activity is None:
+            self.notices.append("kernel durations by CUPTI were not taken: it is not loaded here")
+            return times
+        try:
+            return [
+                one.model_copy(
+                    update={
+                        "sides": tuple(
+                            taken.model_copy(update={"cupti_us": self._traced(side, one.regime)})
+                            for side, taken in enumerate(one.sides)
+                        )
+                    }
+                )
+                for one in times
+            ]
+        except ActivityMissing as problem:
+            self.notices.append(f"kernel durations by CUPTI were not taken: {problem}")
+            return times
+
+    def _traced(self, side: int, regime: Regime) -> tuple[float, ...]:
+        assert self.activity is not None
+        symbols = [p.planned.kernel.symbol for p in self.bench.sides[side].loaded.prepared]
+        plans = PLANS_A_SAMPLE[regime]
+        found = []
+        for _ in range(self.policy.cupti_launches):
+            seen = self.activity.record(lambda: _discard(self.bench.sample(side, regime)))
+            mine = [k for k in seen if k.symbol in symbols] or seen
+            if len(mine) != plans * len(symbols):
+                text = f"it recorded {len(mine)} kernels instead of {plans * len(symbols)}"
+                raise ActivityMissing(text)
+            found.append(sum(k.duration_us for k in mine[-len(symbols) :]))
+        return tuple(found)
+
+    def _say_what_is_missing(self, times: Sequence[RegimeTimes]) -> None:
+        states = [state for one in times for state in one.blocks]
+        if any(s.sm_clock_mhz is None for s in states):
+            self.notices.append("the SM clock is not known: NVML cannot be asked")
+        if self.bench.driver.facts.l2_bytes <= 0:
+            self.notices.append("the size of the L2 is not known: it was not written over")
+        if left := self.bench.memory.without_copy:
+            names = ", ".join(left)
+            self.notices.append(f"no memory for a copy of {names}: restored from the host")
+
+
+def noise_pct(samples: Sequence[float]) -> float:
+    """Half the spread between the quartiles, in percent of the median."""
+    median = statistics.median(samples)
+    if len(samples) < 2 or median <= 0:
+        return 0.0
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return 100.0 * (high - low) / 2 / median
+
+
+def _discard(_value: float) -> None:
+    """A sample that is taken for what a tracer sees of it."""

@@ -1,0 +1,119 @@
+"""From a workload, a plan and inputs to what a runner is told: sides and buffers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from cudaops.domain.execution import Unit
+from cudaops.domain.rewrite import ResolvedPlan, Value
+from cudaops.domain.workload import Element, GlobalState, PointerArgument, Workload
+from cudaops.sandbox.executors.base import InputSet
+from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
+from cudaops.sandbox.executors.cpu_unit import WIDENED_BY, holds_floats
+from cudaops.sandbox.gpu.platform import Module
+from cudaops.sandbox.gpu.protocol import (
+    Buffer,
+    GlobalVariable,
+    PlannedLaunch,
+    Scratch,
+    Side,
+)
+
+WIDE_SHARED_FACTOR = 2
+"""Shared and scratch memory of a widened kernel, where the author's elements are `float`."""
+
+
+def side_of(
+    module: Module,
+    unit: Unit,
+    workload: Workload,
+    plan: ResolvedPlan,
+    folder: Path,
+    scratch_fill: int = InputSet.model_fields["scratch_poison"].default,
+) -> Side:
+    """The launches of a plan with this module's kernels; `folder` takes widened contents."""
+    baseline = unit.rewrite is None or not plan.applicable
+    wide = WIDE_SHARED_FACTOR if unit.widened else 1
+    launches = tuple(
+        PlannedLaunch(
+            kernel=module.launchable(BASELINE_ENTRY if baseline else launch.step),
+            grid=launch.grid,
+            block=launch.block,
+            dynamic_smem_bytes=launch.dynamic_smem_bytes * wide,
+            values=tuple(_widened(v, workload) if unit.widened else v for v in launch.values),
+        )
+        for launch in plan.launches
+    )
+    return Side(
+        module=str(module.image),
+        launches=launches,
+        scratch=tuple(
+            Scratch(name=name, size_bytes=size * wide, fill=scratch_fill)
+            for name, size in plan.scratch_bytes.items()
+        ),
+        globals=_globals(module, unit, workload, folder),
+        variables=tuple(module.variables.values()),
+    )
+
+
+def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[Buffer, ...]:
+    """The workload's allocations with what stands in them."""
+    return tuple(
+        Buffer(
+            index=a.index,
+            name=_name(workload, a.index),
+            read_only=a.role == "in",
+            size_bytes=a.size_bytes * _factor(a.element, widened),
+            fill=inputs.poison.get(a.index),
+            file=None
+            if a.index in inputs.poison
+            else str(Path(inputs.contents[a.index]).absolute()),
+        )
+        for a in workload.allocations
+    )
+
+
+def _name(workload: Workload, index: int) -> str:
+    """The first parameter that points into the allocation."""
+    pointing = (a for a in workload.arguments if isinstance(a, PointerArgument))
+    return next((a.name for a in pointing if a.allocation == index), "")
+
+
+def _factor(element: Element, widened: bool) -> int:
+    return WIDENED_BY.get(element, 1) if widened else 1
+
+
+def _widened(value: Value, workload: Workload) -> Value:
+    """Offsets in bytes grow with the elements they step over."""
+    if value.kind != "buffer" or value.offset_bytes == 0:
+        return value
+    if value.allocation is None:
+        return value.model_copy(update={"offset_bytes": value.offset_bytes * WIDE_SHARED_FACTOR})
+    element = next(a.element for a in workload.allocations if a.index == value.allocation)
+    return value.model_copy(update={"offset_bytes": value.offset_bytes * _factor(element, True)})
+
+
+def _globals(
+    module: Module, unit: Unit, workload: Workload, folder: Path
+) -> tuple[GlobalVariable, ...]:
+    """Variables that the module has; one that no kernel of it uses was left out by nvcc."""
+    known = [s for s in workload.globals if s.name in module.variables]
+    return tuple(
+        _global(module.variables[state.name], unit, workload, state, folder / f"wide{number}.bin")
+        for number, state in enumerate(known)
+    )
+
+
+def _global(
+    symbol: str, unit: Unit, workload: Workload, state: GlobalState, wide: Path
+) -> GlobalVariable:
+    before = Path(workload.folder).absolute() / state.before
+    if unit.widened and holds_floats(unit, state.name):
+        wide.parent.mkdir(parents=True, exist_ok=True)
+        np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
+        before = wide
+    return GlobalVariable(
+        name=state.name, symbol=symbol, size_bytes=before.stat().st_size, file=str(before)
+    )

@@ -1,0 +1,44 @@
+"""Whole programs on platforms that need no GPU, for the tests of the recorder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from cudaops.domain.execution import CompileFailed, Unit
+from cudaops.domain.program import Program
+from cudaops.domain.workload import Workload
+from cudaops.sandbox.gpu.capture.standin import standin_program
+from cudaops.sandbox.gpu.platform import Executable, Module
+from cudaops.sandbox.gpu.program import GpuProgram
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data"
+PROGRAMS = sorted((DATA / "programs").glob("*.cu"))
+REFUSED = {"syntax_error", "no_main", "no_kernel"}
+
+
+class StandInPrograms:
+    """The stand-in platform as far as whole programs go: no cubins, hence no nvcc."""
+
+    driver: Literal["nvidia", "standin"] = "standin"
+    sm_arch = "sm_86"
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+
+    def unit(self, unit: Unit, *, draft: bool) -> Module | CompileFailed:
+        raise AssertionError("whole programs only")
+
+    def program(self, program: Program, *, recorded: bool) -> Executable | CompileFailed:
+        return standin_program(self.cache, program, recorded)
+
+
+def on_gpu(
+    platform: StandInPrograms, parsed: Program, *argv: str, timeout_s: float = 60.0
+) -> GpuProgram:
+    return GpuProgram(platform, parsed, argv, Path.cwd(), timeout_s)
+
+
+def recorded_bytes(workload: Workload, name: str) -> bytes:
+    return (Path(workload.folder) / name).read_bytes()

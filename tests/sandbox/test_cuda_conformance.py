@@ -1,0 +1,60 @@
+"""The `cuda` executor passes the suite of every executor: on its stand-in, and on a GPU.
+
+Over the stand-in everything but NVIDIA's driver is real: nvcc, the runner's process, its tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cudaops.errors import EnvironmentFailure
+from cudaops.sandbox.executors.cuda import CudaExecutor
+from tests.sandbox.conformance import ConformanceSuite
+
+
+@pytest.fixture(scope="module")
+def over_standin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaExecutor]:
+    made = CudaExecutor(None, tmp_path_factory.mktemp("standin"), driver="standin")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def over_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaExecutor]:
+    made = CudaExecutor(None, tmp_path_factory.mktemp("cuda"), driver="nvidia")
+    try:
+        made.check_available()
+    except EnvironmentFailure as problem:
+        made.close()
+        pytest.skip(f"no NVIDIA GPU that the runner can open: {problem}")
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+class TestStandIn(ConformanceSuite):
+    """See `conformance.py`."""
+
+    @pytest.fixture
+    def executor(self, over_standin: CudaExecutor) -> CudaExecutor:
+        return over_standin
+
+    def test_nothing_measured_here_counts(self, executor: CudaExecutor) -> None:
+        assert executor.time_source == "standin"
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+@pytest.mark.gpu
+class TestGpu(ConformanceSuite):
+    """See `conformance.py`."""
+
+    @pytest.fixture
+    def executor(self, over_gpu: CudaExecutor) -> CudaExecutor:
+        return over_gpu
+
+    def test_times_are_measured(self, executor: CudaExecutor) -> None:
+        assert executor.time_source == "cuda_event"

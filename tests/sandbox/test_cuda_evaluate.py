@@ -1,0 +1,111 @@
+"""The `cuda` executor's gates over the stand-in GPU: what must be stopped is, and alone.
+
+The same exploits as test_evaluate.py; what they meet here is the runner, its guard bands and the
+checker of the GPU path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.execution import Measurement
+from cudaops.domain.judge import judge
+from cudaops.domain.judgement import Judgement, Policy
+from cudaops.program.parse import load_program
+from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.evaluate import evaluate
+from cudaops.sandbox.executors.cuda import CudaExecutor
+from cudaops.sandbox.workbench import Workbench, open_workbench
+
+EXPLOITS = Path(__file__).parents[1] / "exploits"
+STOPPED = sorted(p for p in EXPLOITS.glob("*.cu") if p.name != "mm.cu")
+HONEST = EXPLOITS / "honest"
+ORDER = [
+    "hygiene", "compile", "checker", "correctness_captured", "correctness_exact",
+    "correctness_perturbed", "repeat", "unchanged_inputs",
+]  # fmt: skip
+ANY_SPEED = Policy(min_speedup=0.001, seed=11)
+
+pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[CudaExecutor]:
+    cache = Path(os.environ["CUDAOPS_CACHE"]) / "kernels"
+    executor = CudaExecutor(None, cache, driver="standin")
+    yield executor
+    executor.close()
+
+
+@pytest.fixture(scope="module")
+def bench(executor: CudaExecutor, tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    return open_workbench(
+        load_program(EXPLOITS / "mm.cu"),
+        None,
+        (),
+        executor,
+        ANY_SPEED,
+        tmp_path_factory.mktemp("bench"),
+        sm_arch=executor.sm_arch,
+        timeout_s=6.0,
+    )
+
+
+def judged(bench: Workbench, source: str) -> Judgement:
+    rewrite = make_rewrite(source, proposer="test", title="test", why="test")
+    evaluation = evaluate(bench, rewrite, ANY_SPEED.min_speedup)
+    return judge(evaluation.gates, evaluation.comparisons, ANY_SPEED)
+
+
+def test_an_honest_candidate_passes_and_the_stand_ins_time_accepts_nothing(
+    bench: Workbench,
+) -> None:
+    judgement = judged(bench, (HONEST / "the_same_kernel.cu").read_text())
+    failed = {g.name for g in judgement.gates if not g.passed}
+    # The stand-in's kernels take longer by the host's clock than by its own: that gate may fail.
+    assert failed <= {"clocks"}, [g.line for g in judgement.gates if not g.passed]
+    assert judgement.outcome != "accepted"
+
+
+@pytest.mark.parametrize("path", STOPPED, ids=lambda p: p.stem)
+def test_candidates_that_are_stopped(bench: Workbench, path: Path) -> None:
+    source = path.read_text()
+    judgement = judged(bench, source)
+    assert judgement.outcome == "rejected"
+    expected = re.search(r"^// stopped by: (\w+)$", source, re.MULTILINE)
+    assert expected is not None
+    failed = next(g.name for g in judgement.gates if not g.passed)
+    # An earlier gate may see it too: nvcc refuses more, and a race may show in the first result.
+    assert ORDER.index(failed) <= ORDER.index(expected[1]), [g.line for g in judgement.gates]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("never_ends", "timeout"),
+        ("a crash", "crash"),
+        ("too much shared memory", "launch_refused"),
+    ],
+)
+def test_the_next_candidate_is_unaffected(bench: Workbench, name: str, what: str) -> None:
+    """A hang, a crash and a refused launch are reported; whoever comes next meets a GPU that was
+    looked at and works."""
+    good = (HONEST / "the_same_kernel.cu").read_text()
+    bad = {
+        "never_ends": (EXPLOITS / "never_ends.cu").read_text(),
+        "a crash": good.replace("    ", "    if (threadIdx.x == 5) __trap();\n    ", 1),
+        "too much shared memory": re.sub(r"(block=\(.*?\)) args", r"\1 smem=200000 args", good),
+    }[name]
+    assert bad != good
+    rewrite = make_rewrite(bad, proposer="test", title="test", why="test")
+    evaluation = evaluate(bench, rewrite, ANY_SPEED.min_speedup)
+    assert evaluation.failure is not None
+    assert getattr(evaluation.failure, "what", None) == what, evaluation.failure
+    assert judge(evaluation.gates, evaluation.comparisons, ANY_SPEED).outcome == "rejected"
+    again = make_rewrite(good, proposer="test", title="test", why="test")
+    assert isinstance(bench.measure(again, bench.workloads[0]), Measurement)
