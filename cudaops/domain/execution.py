@@ -206,7 +206,7 @@ class Timing(Record):
     host_slope_us: float | None = None
     """Time of a warm launch by the host's clock, from N and 2N launches; None: not taken."""
     cupti_us: tuple[float, ...] = ()
-    """Kernel durations from CUPTI's activity records; empty where CUPTI is not there."""
+    """Kernel durations in `regime` by CUPTI's activity records; empty where CUPTI is not there."""
     event_overhead_us: float | None = None
     sm_clock_mhz: tuple[float, ...] = ()
     """One a block of samples."""

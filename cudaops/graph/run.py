@@ -30,6 +30,7 @@ from cudaops.graph.services import (
     make_executor,
     open_bench,
     settled,
+    warm,
 )
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate
@@ -150,6 +151,7 @@ async def _run(
     settings: Settings,
     started: float,
 ) -> RunRecord:
+    warm(bench.executor)
     folder = Path(options.out)
     intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
     config: RunnableConfig = {

@@ -53,6 +53,12 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     return executor
 
 
+def warm(executor: Executor) -> None:
+    """Start what will be needed and takes a while, in the background."""
+    if isinstance(executor, CudaExecutor):
+        executor.host.warm()
+
+
 def settled(options: RunOptions, executor: Executor) -> RunOptions:
     """The options with the device and target that the executor found."""
     if not isinstance(executor, CudaExecutor):

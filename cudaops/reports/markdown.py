@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cudaops.domain.run import ProfileSummary, RunRecord
-from cudaops.reports import facts
+from cudaops.reports import facts, times
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
 
@@ -37,9 +37,9 @@ def _head(record: RunRecord) -> str:
         ),
         _text(record.reason),
     ]
-    if program := facts.program_sentence(record):
+    if program := times.program_sentence(record):
         lines.append(_text(program))
-    if timing := facts.timing_sentences(record):
+    if timing := times.timing_sentences(record):
         lines.append(_bullets(timing))
     if record.time_source == "standin":
         lines.append(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cudaops.domain.judgement import Gate
 from cudaops.domain.run import ProfileSummary, RunRecord
-from cudaops.reports import facts
+from cudaops.reports import facts, times
 from cudaops.reports.quantities import Clock, microseconds, one_line
 
 _OUTCOME_STYLE = {
@@ -92,11 +92,11 @@ def _outcome(record: RunRecord) -> RenderableType:
         (facts.headline(record), "bold"),
     )
     lines = [title]
-    if times := facts.times_sentence(record):
-        lines.append(Text(times))
+    if sentence := facts.times_sentence(record):
+        lines.append(Text(sentence))
     took = f"{facts.meaning(record)}; took {record.loop_time_seconds:.1f} s"
-    lines += [Text(f"  {line}", style="dim") for line in facts.timing_sentences(record)]
-    if program := facts.program_sentence(record):
+    lines += [Text(f"  {line}", style="dim") for line in times.timing_sentences(record)]
+    if program := times.program_sentence(record):
         lines.append(Text(program))
     return Group(Text(""), *lines, Text(took, style="dim"))
 

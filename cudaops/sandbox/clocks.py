@@ -1,4 +1,4 @@
-"""A second clock beside the CUDA events: what only events say has not been measured."""
+"""Other clocks beside the CUDA events: what only events say has not been measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ kernel in a stream, a few microseconds (CUDA C++ Best Practices Guide, on launch
 
 
 def clocks_gate(comparisons: Sequence[Comparison]) -> Gate:
-    """Whether the host's clock agrees with the events, for baseline and candidate alike.
+    """Whether the host's clock agrees with the events, for baseline and candidate alike, and CUPTI,
+    where it is there, saw no longer kernels than the events did.
 
     A side for which the host's clock was not taken fails it (design D7).
     """
@@ -46,6 +47,11 @@ def _disagreement(side: Measurement, numbers: dict[str, float], key: str) -> str
         return "the host's clock was not taken"
     by_events = statistics.median(timing.warm_us)
     numbers |= {f"events_us_{key}": by_events, f"host_us_{key}": timing.host_slope_us}
-    if abs(timing.host_slope_us - by_events) <= TOLERANCE * by_events + LAUNCH_GAP_US:
+    if abs(timing.host_slope_us - by_events) > TOLERANCE * by_events + LAUNCH_GAP_US:
+        return f"{by_events:.1f} us by events, {timing.host_slope_us:.1f} us by the host's clock"
+    if not timing.cupti_us:
         return None
-    return f"{by_events:.1f} us by events, {timing.host_slope_us:.1f} us by the host's clock"
+    kernels = numbers[f"cupti_us_{key}"] = statistics.median(timing.cupti_us)
+    if kernels > (1 + TOLERANCE) * side.median_us + LAUNCH_GAP_US:
+        return f"{side.median_us:.1f} us by events, {kernels:.1f} us by CUPTI's records"
+    return None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from cudaops.cuda.devices import Device, device
-from cudaops.cuda.verdict import diagnose
-from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
+from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved
 from cudaops.domain.judge import weighted_speedup
 from cudaops.domain.judgement import Comparison, Gate
 from cudaops.domain.profile import Profile
@@ -16,16 +15,13 @@ from cudaops.errors import PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.sandbox.clocks import clocks_gate
 from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.physical_floor import floor_gate
 from cudaops.sandbox.verification.verifier import Subject, Verifier
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 
 Say = Callable[[str], None]
 """Takes one line on what is going on, every gate's among them."""
-
-FLOOR_TOLERANCE = 0.95
-"""A time may undercut the physical floor by this factor before it is called impossible: boost
-clocks exceed the published ones by a few percent."""
 
 
 class _Gates:
@@ -62,16 +58,23 @@ def evaluate(
     if isinstance(comparisons, Misbehaved | CompileFailed):
         gates.add(_timed("checker", False, comparisons.placed, started))
         return Evaluation(rewrite=rewrite, gates=tuple(gates.all), failure=comparisons)
-    misbehaved = None
+    found = _Found(None, comparisons[0].candidate.profile)
     if weighted_speedup(comparisons) >= min_speedup:
-        misbehaved = _dear_gates(bench, rewrite, compiled, comparisons, gates)
+        found = _dear_gates(bench, rewrite, compiled, comparisons, gates)
     return Evaluation(
         rewrite=rewrite,
         gates=tuple(gates.all),
         comparisons=comparisons,
-        failure=misbehaved,
-        profile=comparisons[0].candidate.profile,
+        failure=found.misbehaved,
+        profile=found.profile,
     )
+
+
+class _Found(NamedTuple):
+    """What the dear gates saw beside what they decided."""
+
+    misbehaved: Misbehaved | None
+    profile: Profile | None
 
 
 def _dear_gates(
@@ -80,8 +83,12 @@ def _dear_gates(
     compiled: Sequence[Compiled],
     comparisons: Sequence[Comparison],
     gates: _Gates,
-) -> Misbehaved | None:
-    """Correctness, the physical floor and the whole program; what the candidate did wrong."""
+) -> _Found:
+    """Correctness, clocks, the physical floor and the whole program; what the candidate did wrong.
+
+    Where time is measured, the profile that the floor needs is taken now, of what would otherwise
+    win, and serves the next iteration too.
+    """
     folder = bench.folder / "work" / f"verify-{rewrite.id}"
     if not bench.has_oracles:
         gates.say("running the author's kernel for reference: captured, perturbed, exact inputs")
@@ -92,12 +99,14 @@ def _dear_gates(
     verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
     passed = all(gates.add(gate) for gate in verifier.gates(subjects))
     bench.discard(folder.name)
+    profile: Profile | Misbehaved | CompileFailed | None = comparisons[0].candidate.profile
     if bench.executor.time_source != "modelled":
         passed = passed and gates.add(clocks_gate(comparisons))
-    if passed and gates.add(_physical_floor(bench, rewrite, comparisons)):
+        profile = bench.profile(rewrite) if passed else None
+    if passed and gates.add(floor_gate(profile, comparisons[0], bench.workloads[0])):
         for gate in whole_program_gates(bench, rewrite):
             gates.add(gate)
-    return verifier.misbehaved
+    return _Found(verifier.misbehaved, profile if isinstance(profile, Profile) else None)
 
 
 def _hygiene(rewrite: Rewrite) -> Gate:
@@ -128,40 +137,6 @@ def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | C
             return outcome
         compiled.append(outcome)
     return tuple(compiled)
-
-
-def _physical_floor(bench: Workbench, rewrite: Rewrite, comparisons: Sequence[Comparison]) -> Gate:
-    """Nothing runs faster than its flops over the peak, or its bytes over the bandwidth.
-
-    Bytes that fit in L2 may stay there between two launches, so only what exceeds it counts.
-    """
-    started = time.monotonic()
-    comparison = comparisons[0]
-    profile = comparison.candidate.profile or bench.profile(rewrite, detail="counts")
-    if not isinstance(profile, Profile):
-        text = f"no counts to compute the floor from: {profile.placed}"
-        return _timed("physical_floor", False, text, started)
-    where = device(comparison.candidate.device)
-    roofline = diagnose(profile, where).roofline
-    if roofline is None:
-        return _timed("physical_floor", False, "flops or bytes of the kernel are unknown", started)
-    buffers = sum(a.size_bytes for a in bench.workloads[0].allocations)
-    cold_bytes = max(0.0, min(roofline.dram_bytes, buffers) - where.l2_bytes)
-    floor_us = max(
-        roofline.flops / (roofline.peak_gflops * _boost(comparison.candidate, where)) / 1e3,
-        cold_bytes / roofline.peak_bandwidth_gb_s / 1e3,
-    )
-    taken = comparison.candidate.median_us
-    passed = taken >= floor_us * FLOOR_TOLERANCE
-    text = f"{taken:.1f} us against a floor of {floor_us:.1f} us{comparison.candidate.provenance}"
-    gate = _timed("physical_floor", passed, text, started)
-    return gate.model_copy(update={"numbers": {"candidate_us": taken, "floor_us": floor_us}})
-
-
-def _boost(measured: Measurement, where: Device) -> float:
-    """How far above the published clock the SMs ran meanwhile; many cards do, by 10 % and more."""
-    seen = measured.timing.sm_clock_mhz if measured.timing is not None else ()
-    return max([1.0, *(clock / where.sm_clock_mhz for clock in seen)])
 
 
 def _timed(name: str, passed: bool, summary: str, started: float) -> Gate:

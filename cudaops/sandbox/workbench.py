@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 import threading
@@ -25,7 +24,8 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import splice
-from cudaops.sandbox.executors.base import Detail, Executor
+from cudaops.sandbox.bench_state import BenchState, read_state, write_state
+from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.verification.reference import (
     Baseline,
     ReferenceBuilder,
@@ -90,11 +90,7 @@ class Workbench:
 
     def save(self) -> None:
         """Write what a resumed run needs under `state/`."""
-        state = self.folder / "state"
-        state.mkdir(parents=True, exist_ok=True)
-        (state / "program.json").write_text(self.program.model_dump_json(), encoding="utf-8")
-        (state / "captured.json").write_text(self.captured.model_dump_json(), encoding="utf-8")
-        (state / "seed.json").write_text(json.dumps(self.seed), encoding="utf-8")
+        write_state(self.folder, BenchState(self.program, self.captured, self.seed))
 
     @classmethod
     def load(
@@ -108,17 +104,8 @@ class Workbench:
         timeout_s: float,
     ) -> Workbench:
         """Open the workbench of an earlier run. Raises InputError where its state is not there."""
-        state = folder / "state"
-        try:
-            program = Program.model_validate_json((state / "program.json").read_text("utf-8"))
-            captured = Captured.model_validate_json((state / "captured.json").read_text("utf-8"))
-            seed = int(json.loads((state / "seed.json").read_text("utf-8")))
-        except FileNotFoundError as error:
-            raise InputError(
-                f"{folder} holds no run that can be resumed: {error.filename} is missing"
-            ) from error
+        program, captured, seed = read_state(folder)
         policy = policy.model_copy(update={"seed": seed})
-        captured = _relocated(captured, folder)
         return cls(
             program,
             captured,
@@ -211,18 +198,14 @@ class Workbench:
             baseline, compiled, workload, plan, timeout_s=self.timeout_s
         )
 
-    def profile(
-        self, rewrite: Rewrite | None, detail: Detail = "full"
-    ) -> Profile | Misbehaved | CompileFailed:
+    def profile(self, rewrite: Rewrite | None) -> Profile | Misbehaved | CompileFailed:
         """Metrics on the most expensive workload."""
         workload = self.workloads[0]
         compiled = self.executor.compile(self.unit(workload, rewrite))
         if isinstance(compiled, CompileFailed):
             return compiled
         plan = self.plan(workload, rewrite)
-        return self.executor.profile(
-            compiled, workload, plan, detail=detail, timeout_s=self.timeout_s
-        )
+        return self.executor.profile(compiled, workload, plan, timeout_s=self.timeout_s)
 
     def authors_run(self) -> ProgramRan:
         """The author's program as it is, run once: its outputs and how long it takes.
@@ -322,14 +305,3 @@ def open_workbench(
     )
     bench.save()
     return bench
-
-
-def _relocated(captured: Captured, folder: Path) -> Captured:
-    """The same capture after its run folder was moved."""
-    workloads = tuple(
-        w
-        if Path(w.folder).is_dir()
-        else w.model_copy(update={"folder": str(folder / "workloads" / Path(w.folder).name)})
-        for w in captured.workloads
-    )
-    return captured.model_copy(update={"workloads": workloads})

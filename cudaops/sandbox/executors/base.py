@@ -34,9 +34,6 @@ Check = Literal["none", "memory", "full"]
 `full`: memory, races on shared memory and divergent barriers, with source lines."""
 
 
-Detail = Literal["counts", "full"]
-
-
 class InputSet(Record):
     """What stands in memory before a run."""
 
@@ -136,13 +133,9 @@ class Executor(Protocol):
         workload: Workload,
         plan: ResolvedPlan,
         *,
-        detail: Detail = "full",
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
-        """Metrics of the plan's dominant launch on the workload's captured inputs.
-
-        `detail` `counts` asks only for what a roofline needs and may be much quicker.
-        """
+        """Metrics of the plan's dominant launch on the workload's captured inputs."""
 
     def tools(self) -> Mapping[str, str]:
         """Name and version of every tool used, for certificates."""

@@ -26,7 +26,7 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import PrerequisiteError
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.base import Check, Detail, InputSet
+from cudaops.sandbox.executors.base import Check, InputSet
 from cudaops.sandbox.executors.cpu_build import Built, as_compiled, build_unit
 from cudaops.sandbox.executors.cpu_program import ProgramRunner
 from cudaops.sandbox.executors.cpu_toolchain import Build, find_toolchain
@@ -157,7 +157,6 @@ class CpuExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
-        detail: Detail = "full",
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """Modelled metrics of the plan's dominant launch: see `cpu_profile.profile`."""

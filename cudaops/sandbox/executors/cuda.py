@@ -24,7 +24,7 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.base import Check, Detail, InputSet
+from cudaops.sandbox.executors.base import Check, InputSet
 from cudaops.sandbox.executors.cpu_unit import captured_inputs
 from cudaops.sandbox.gpu.check_launches import Subject
 from cudaops.sandbox.gpu.host import Clocks, DriverName, GpuHost
@@ -228,7 +228,6 @@ class CudaExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
-        detail: Detail = "full",
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
@@ -242,7 +241,7 @@ class CudaExecutor:
             timeout_s,
         )
         return self._profiler.profile(
-            launched, detail, lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s)
+            launched, lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s)
         )
 
     def tools(self) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import secrets
 import shutil
@@ -15,8 +16,9 @@ from typing import Literal
 
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
 from cudaops.cuda.microarch import microarchitecture
-from cudaops.errors import InputError, PrerequisiteError
+from cudaops.errors import CudaOpsError, InputError, PrerequisiteError
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.executors.cpu_toolchain import around
 from cudaops.sandbox.gpu.build import GpuBuilder
 from cudaops.sandbox.gpu.checking import GpuChecker
 from cudaops.sandbox.gpu.gpu_lock import gpu_lock
@@ -117,6 +119,17 @@ class GpuHost:
                 "python -m pip install 'cudaops[toolkit]', or set CUDA_HOME",
             )
         _ = self.device
+
+    def warm(self) -> None:
+        """Build the processor's checker in the background, while nvcc and the program work: the
+        first run on a machine compiles its runtime, which takes g++ some seconds."""
+        threading.Thread(target=self._build_checker, daemon=True).start()
+
+    def _build_checker(self) -> None:
+        # What goes wrong now is said when the checker is asked.
+        with contextlib.suppress(CudaOpsError):
+            for build in ("checked", "plain"):
+                around(self.cache, build, "unit.o", runner=True)
 
     def session(self, name: str) -> RunnerSession:
         """The runner of this name, started at its first task. Of candidates' runners only the

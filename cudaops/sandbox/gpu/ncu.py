@@ -16,14 +16,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
 from cudaops.cuda.hot_spots import hot_instructions, hot_lines
 from cudaops.cuda.ncu_csv import merged, parse_details, parse_raw
 from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
 from cudaops.domain.profile import HotLine, Profile
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
-from cudaops.sandbox.executors.base import Detail
 from cudaops.sandbox.gpu.line_table import lines_of
 from cudaops.sandbox.gpu.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
 from cudaops.sandbox.ncu_rep import ReportLaunch, line_of, read_report
@@ -37,14 +34,6 @@ CacheControl = Literal["all", "none"]
 
 TargetCommand = Callable[[Path, Path], tuple[Sequence[str], Mapping[str, str]]]
 """From a task file and a reply file to the runner's command and what it needs of an environment."""
-
-COUNTS = (
-    details.DURATION, counters.SMSP_CYCLES_ELAPSED, details.INST_EXECUTED,
-    counters.DRAM_READ_BYTES, counters.DRAM_WRITE_BYTES, counters.PIPE_TENSOR,
-    counters.FFMA, counters.FADD, counters.FMUL, counters.DFMA, counters.DADD, counters.DMUL,
-    counters.HFMA, counters.HADD, counters.HMUL,
-)  # fmt: skip
-"""What a roofline needs; `launch__*` comes along by itself."""
 
 _EXPORT_S = 60.0
 _VERSION = re.compile(r"Version (\d[\d.]*)")
@@ -108,7 +97,6 @@ class NcuProfiler:
         *,
         device: str,
         workload: str | None = None,
-        detail: Detail = "full",
         clock_control: Clocks = "none",
         cache_control: CacheControl = "all",
         sources: Mapping[str, str] | None = None,
@@ -121,7 +109,6 @@ class NcuProfiler:
             command: From task and reply file to the one-shot runner.
             device: Key in `cudaops.cuda.devices.DEVICES`.
             workload: `Workload.id`.
-            detail: `counts` collects what a roofline needs, in fewer passes.
             sources: Text of each source file under the name the program has for it.
 
         Raises:
@@ -139,7 +126,7 @@ class NcuProfiler:
             left.unlink(missing_ok=True)
         asked.write_bytes(TASK.dump_json(task))
         target, needed = command(asked, reply)
-        line = [str(ncu), *_options(detail, clock_control, cache_control, report), *target]
+        line = [str(ncu), *_options(clock_control, cache_control, report), *target]
         done, failed = _attempt(line, folder, needed, timeout_s)
         if isinstance(failed, NcuProblem) and failed.cause == "lock":
             done, failed = _attempt(line, folder, {**needed, "TMPDIR": str(folder)}, timeout_s)
@@ -154,10 +141,9 @@ class NcuProfiler:
         return Profiled(profile, report, done.seconds, " ".join(line))
 
 
-def _options(detail: Detail, clocks: Clocks, caches: CacheControl, report: Path) -> list[str]:
-    what = ["--set", "full"] if detail == "full" else ["--metrics", ",".join(COUNTS)]
+def _options(clocks: Clocks, caches: CacheControl, report: Path) -> list[str]:
     return [
-        *what, "--import-source", "yes", "--profile-from-start", "off",
+        "--set", "full", "--import-source", "yes", "--profile-from-start", "off",
         "--clock-control", clocks, "--cache-control", caches, "--target-processes", "all",
         # ncu expands macros that begin with % in the name of a report.
         "-f", "-o", str(report.with_suffix("")).replace("%", "%%"),

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
 
+from cudaops.cuda import metric_counters as counters
+from cudaops.cuda import metric_details as details
 from cudaops.cuda.fallback import fallback_profile
 from cudaops.cuda.ncu_problem import NcuCause, NcuProblem
 from cudaops.domain.execution import (
@@ -20,11 +22,10 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
-from cudaops.sandbox.executors.base import Detail
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.gpu.gpu_lock import gpu_lock
 from cudaops.sandbox.gpu.host import GpuHost
-from cudaops.sandbox.gpu.ncu import COUNTS, NcuProfiler
+from cudaops.sandbox.gpu.ncu import NcuProfiler
 from cudaops.sandbox.gpu.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
 from cudaops.sandbox.gpu.session import RunnerSession
 
@@ -35,6 +36,15 @@ LASTING: frozenset[NcuCause] = frozenset(
 
 COUNTED_ON = "A10"
 """Device for which operations and bytes are counted where time is not modelled for the GPU."""
+
+
+COUNTS: frozenset[str] = frozenset((
+    details.DURATION, counters.SMSP_CYCLES_ELAPSED, details.INST_EXECUTED,
+    counters.DRAM_READ_BYTES, counters.DRAM_WRITE_BYTES, counters.PIPE_TENSOR,
+    counters.FFMA, counters.FADD, counters.FMUL, counters.DFMA, counters.DADD, counters.DMUL,
+    counters.HFMA, counters.HADD, counters.HMUL,
+))  # fmt: skip
+"""What does not depend on the device it was counted for, and what a roofline needs."""
 
 
 class Launched(NamedTuple):
@@ -55,36 +65,34 @@ class Profiler:
     def __init__(self, host: GpuHost) -> None:
         self._host = host
         self._ncu = NcuProfiler()
-        self._kept: dict[tuple[str, str, Detail], Profile] = {}
+        self._kept: dict[tuple[str, str], Profile] = {}
         self._lasting: NcuProblem | None = None
 
     def profile(
-        self, launched: Launched, detail: Detail, time: Callable[[], Measurement | Misbehaved]
+        self, launched: Launched, time: Callable[[], Measurement | Misbehaved]
     ) -> Profile | Misbehaved:
         """Metrics of the dominant launch; `time` takes its time where ncu cannot."""
         place = (launched.compiled.key, launched.workload.folder)
-        known = self._kept.get((*place, "full")) or self._kept.get((*place, detail))
+        known = self._kept.get(place)
         if known is not None:
             return known
         number = _dominant(launched)
         if isinstance(number, Misbehaved):
             return number
-        found = self._measured(launched, number, detail)
+        found = self._measured(launched, number)
         if isinstance(found, NcuProblem):
             timed = time()
             found = timed if isinstance(timed, Misbehaved) else self._left(launched, timed, found)
         if isinstance(found, Profile):
-            self._kept[(*place, detail)] = found
+            self._kept[place] = found
         return found
 
-    def _measured(
-        self, launched: Launched, number: int, detail: Detail
-    ) -> Profile | NcuProblem | Misbehaved:
+    def _measured(self, launched: Launched, number: int) -> Profile | NcuProblem | Misbehaved:
         if self._lasting is not None:
             return self._lasting
         host = self._host
         task = ProfileTask(side=launched.side, buffers=launched.buffers, launch=number)
-        what = f"{launched.compiled.key} {launched.workload.folder} {detail}"
+        what = f"{launched.compiled.key} {launched.workload.folder}"
         name = hashlib.sha256(what.encode()).hexdigest()[:12]
         lock = gpu_lock(host.facts.uuid, alone=True) if host.facts.real else nullcontext()
         with lock:
@@ -94,7 +102,6 @@ class Profiler:
                 host.scratch_folder / f"ncu-{name}",
                 device=host.device.name,
                 workload=launched.workload.id,
-                detail=detail,
                 clock_control=host.clock_control,
                 cache_control="none" if launched.workload.l2_regime == "warm" else "all",
                 sources=_sources(launched.compiled),

@@ -175,7 +175,8 @@ class RunnerSession:
         if self._runner is not None and self._runner.exit_code is not None:
             self._end()
         if self._runner is None:
-            self._start()
+            with LEDGER.working("kernels"):
+                self._start()
         assert self._runner is not None
         if self._suspect:
             self._probe(self._runner)

@@ -38,14 +38,13 @@ def _timing(
     redone = sum(b.redone for times in reply.regimes for b in times.blocks)
     cold, warm = by_regime.get("cold"), by_regime.get("warm")
     slopes = [t.sides[side].slope_us for t in reply.regimes if t.sides[side].slope_us is not None]
-    cupti = next((t.sides[side].cupti_us for t in reply.regimes if t.sides[side].cupti_us), ())
     return Timing(
         regime=ruling.regime,
         cold_us=cold.sides[side].samples_us if cold else (),
         warm_us=warm.sides[side].samples_us if warm else (),
         launches_a_sample=ruling.sides[side].launches_a_sample,
         host_slope_us=slopes[0] if slopes else None,
-        cupti_us=cupti,
+        cupti_us=ruling.sides[side].cupti_us,
         event_overhead_us=ruling.event_overhead_us,
         sm_clock_mhz=tuple(b.sm_clock_mhz for b in kept if b.sm_clock_mhz is not None),
         temperature_c=tuple(b.temperature_c for b in kept if b.temperature_c is not None),

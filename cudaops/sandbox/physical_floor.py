@@ -1,0 +1,62 @@
+"""The gate of physics: nothing is faster than its work over what the device can do."""
+
+from __future__ import annotations
+
+import time
+
+from cudaops.cuda.devices import Device, device
+from cudaops.cuda.verdict import diagnose
+from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
+from cudaops.domain.judgement import Comparison, Gate
+from cudaops.domain.profile import Profile
+from cudaops.domain.workload import Workload
+
+TOLERANCE = 0.95
+"""A time may undercut the physical floor by this factor before it is called impossible: boost
+clocks exceed the published ones by a few percent."""
+
+
+def floor_gate(
+    profile: Profile | Misbehaved | CompileFailed | None,
+    comparison: Comparison,
+    workload: Workload,
+) -> Gate:
+    """Operations over the peak, or bytes over the bandwidth, whichever takes longer.
+
+    Bytes that fit in L2 may stay there between two launches, so only what exceeds it counts. A
+    kernel whose work is not known fails (design D7).
+    """
+    started = time.monotonic()
+    if not isinstance(profile, Profile):
+        why = "it was not profiled" if profile is None else profile.placed
+        return _gate(started, False, f"no counts to compute the floor from: {why}", {})
+    where = device(comparison.candidate.device)
+    roofline = diagnose(profile, where).roofline
+    if roofline is None:
+        return _gate(started, False, "flops or bytes of the kernel are unknown", {})
+    buffers = sum(a.size_bytes for a in workload.allocations)
+    cold_bytes = max(0.0, min(roofline.dram_bytes, buffers) - where.l2_bytes)
+    floor_us = max(
+        roofline.flops / (roofline.peak_gflops * _boost(comparison.candidate, where)) / 1e3,
+        cold_bytes / roofline.peak_bandwidth_gb_s / 1e3,
+    )
+    taken = comparison.candidate.median_us
+    text = f"{taken:.1f} us against a floor of {floor_us:.1f} us{comparison.candidate.provenance}"
+    numbers = {"candidate_us": taken, "floor_us": floor_us}
+    return _gate(started, taken >= floor_us * TOLERANCE, text, numbers)
+
+
+def _boost(measured: Measurement, where: Device) -> float:
+    """How far above the published clock the SMs ran meanwhile; many cards do, by 10 % and more."""
+    seen = measured.timing.sm_clock_mhz if measured.timing is not None else ()
+    return max([1.0, *(clock / where.sm_clock_mhz for clock in seen)])
+
+
+def _gate(started: float, passed: bool, summary: str, numbers: dict[str, float]) -> Gate:
+    return Gate(
+        name="physical_floor",
+        passed=passed,
+        summary=summary,
+        numbers=numbers,
+        seconds=time.monotonic() - started,
+    )
