@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -160,6 +162,41 @@ def test_equal_kernels_are_hardly_ever_accepted(kind: str, drift: float) -> None
         judgement = judge(PASSED, [comparison(a, b)], Policy(min_speedup=1.0))
         accepted += judgement.outcome == "accepted"
     assert accepted <= 2
+
+
+RECORDED = Path(__file__).parents[1] / "data" / "timing" / "standin_same.json"
+WINDOW = 40
+"""Samples of one judgement, as the runner takes them by default."""
+
+
+def _recorded(start: int, drift: float, faster: float = 1.0) -> Comparison:
+    """A stretch of the recording; `drift` grows over it, on both sides; `faster` divides one."""
+    found = json.loads(RECORDED.read_text("utf-8"))
+    size = len(found["a_us"])
+    level = [1 + drift * i / WINDOW for i in range(WINDOW)]
+    a, b = (
+        [found[name][(start + i) % size] * x for i, x in enumerate(level)]
+        for name in ("a_us", "b_us")
+    )
+    return comparison(a, [sample / faster for sample in b])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drift", [0.0, 0.05])
+def test_recorded_samples_of_equal_kernels_are_hardly_ever_accepted(drift: float) -> None:
+    """A/A over 200 judgements of a runner's own samples, without and with 5 % drift."""
+    accepted = sum(
+        judge(PASSED, [_recorded(6 * n, drift)], Policy(min_speedup=1.0)).outcome == "accepted"
+        for n in range(200)
+    )
+    assert accepted <= 2
+
+
+def test_recorded_samples_of_a_faster_kernel_are_accepted() -> None:
+    """The same noise does not hide what is there."""
+    for n in range(0, 200, 20):
+        times = [_recorded(6 * n, 0.05, faster=1.5)]
+        assert judge(PASSED, times, Policy(min_speedup=1.2)).outcome == "accepted"
 
 
 @given(
