@@ -15,4 +15,9 @@ if [ -f .gpu/site.tar.xz ] && [ ! -d /tmp/cudaops-site ]; then
     tar -C /tmp/cudaops-site -xf .gpu/site.tar.xz
 fi
 if [ -d /tmp/cudaops-site ]; then export PYTHONPATH=/tmp/cudaops-site:$PWD; fi
+# NVIDIA's reader of .ncu-rep files lies beside ncu where its wheel is not installed.
+if ncu=$(command -v ncu); then
+    reader=$(dirname "$(readlink -f "$ncu")")/extras/python
+    if [ -d "$reader" ]; then export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$reader; fi
+fi
 exec "$python" benchmarks/gpu_check.py "$@"

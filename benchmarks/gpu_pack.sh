@@ -9,19 +9,21 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=${1:-3.12}
 python=${PYTHON:-python3}
-there=(numpy hf_xet zstandard pygments pyyaml hypothesis)   # in the image, or not needed to run
+# In the image, or not needed to run. CUPTI itself comes with PyTorch, ncu_report.py with ncu.
+there=(numpy hf_xet zstandard pygments pyyaml hypothesis cuda_bindings cuda_pathfinder nvidia_cuda_cupti)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 platforms=()
-for minor in 39 36 35 34 31 28 27 24 17; do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
+for minor in 39 36 35 34 31 28 27 26 25 24 17; do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
 platforms+=(--platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform any)
 target=(--only-binary=:all: --python-version "$version" --implementation cp "${platforms[@]}")
 
 mapfile -t wanted < <("$python" - <<'PY'
 import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-tests = [r for r in project["optional-dependencies"]["dev"] if r.startswith(("pytest", "nvidia-ml-py"))]
-print("\n".join(project["dependencies"] + tests))
+tests = ("pytest", "nvidia-ml-py", "cupti-python")
+more = [r for r in project["optional-dependencies"]["dev"] if r.startswith(tests)]
+print("\n".join(project["dependencies"] + more))
 PY
 )
 "$python" -m pip download --quiet --disable-pip-version-check "${target[@]}" \

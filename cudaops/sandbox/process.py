@@ -49,6 +49,14 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "LC_ALL": "C.UTF-8", **(extra or {})}
 
 
+def python_path(*first: str) -> str:
+    """PYTHONPATH of a child of ours: it finds its packages where this process found them, which a
+    bounded environment would not tell it. Not in the working folder, which is the author's."""
+    here = str(Path.cwd())
+    found = [p for p in sys.path if p not in ("", here)]
+    return os.pathsep.join(dict.fromkeys(p for p in (*first, *found) if p))
+
+
 def run_bounded(
     command: Sequence[str],
     *,

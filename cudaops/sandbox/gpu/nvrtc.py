@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudaops.sandbox.ledger import LEDGER
-from cudaops.sandbox.process import child_environment
+from cudaops.sandbox.process import child_environment, python_path
 
 START_TIMEOUT_S = 30.0
 COMPILE_TIMEOUT_S = 20.0
@@ -122,7 +122,7 @@ class Nvrtc:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=child_environment(extra),
+                env=child_environment({**extra, "PYTHONPATH": python_path()}),
                 cwd="/",
                 start_new_session=True,
             )

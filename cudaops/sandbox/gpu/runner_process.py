@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import cudaops
 from cudaops.errors import SandboxUnavailable
-from cudaops.sandbox.process import child_environment, raise_for_space
+from cudaops.sandbox.process import child_environment, python_path, raise_for_space
 
 MAX_LOG_BYTES = 64 * 1024
 """Kept of what the kernels print, the end of it."""
@@ -196,6 +196,7 @@ def runner_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]
     passed = {name: os.environ[name] for name in PASSED if name in os.environ}
     here = str(Path(cudaops.__file__).parent.parent)
     given = dict(extra or {})
-    given["PYTHONPATH"] = os.pathsep.join(p for p in (here, given.get("PYTHONPATH", "")) if p)
+    asked = given.get("PYTHONPATH", "").split(os.pathsep)
+    given["PYTHONPATH"] = python_path(here, *asked)
     # Code is loaded with the module, not with a kernel's first launch, which might be timed.
     return child_environment({**passed, "CUDA_MODULE_LOADING": "EAGER", **given})
