@@ -106,7 +106,7 @@ def run(check: Check) -> None:
 def tests(check: Check) -> None:
     """The tests that need a GPU."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests"]
-    done = check.command("tests", command, 400, wanted=(0, 1, 5))
+    done = check.command("tests", command, 240, wanted=(0, 1, 5))
     if done is not None:
         tail = [line for line in done.stdout.splitlines() if line.strip()][-12:]
         check.say("\n".join(f"      {line}" for line in tail))
