@@ -198,7 +198,7 @@ class CudaExecutor:
             regimes=(workload.l2_regime,),
             policy=SEARCH.model_copy(update={"samples": max(samples, SEARCH.samples)}),
         )
-        times = self._measured(self._session(compiled), task, workload, timeout_s)
+        times = self._measured(self.host.session("search"), task, workload, timeout_s)
         return times if isinstance(times, Misbehaved) else times[0]
 
     def measure_pair(
@@ -279,9 +279,7 @@ class CudaExecutor:
         return side_of(self.module(compiled), compiled.unit, workload, plan, folder, scratch_fill)
 
     def _session(self, compiled: Compiled) -> RunnerSession:
-        """Drafts share a runner; what may be accepted has one of its own, and so has the author."""
-        if compiled.draft:
-            return self.host.session("search")
+        """What may be accepted is run in a runner of its own, and so is the author's kernel."""
         rewrite = compiled.unit.rewrite
         return self.host.session("author" if rewrite is None else f"candidate {rewrite.id}")
 
