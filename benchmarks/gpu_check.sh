@@ -16,8 +16,11 @@ if [ -f .gpu/site.tar.xz ] && [ ! -d /tmp/cudaops-site ]; then
 fi
 if [ -d /tmp/cudaops-site ]; then export PYTHONPATH=/tmp/cudaops-site:$PWD; fi
 # NVIDIA's reader of .ncu-rep files lies beside ncu where its wheel is not installed.
-if ncu=$(command -v ncu); then
-    reader=$(dirname "$(readlink -f "$ncu")")/extras/python
-    if [ -d "$reader" ]; then export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$reader; fi
-fi
+for reader in "$(dirname "$(readlink -f "$(command -v ncu)")")" /opt/nvidia/nsight-compute/*; do
+    reader=$reader/extras/python
+    if [ -f "$reader/ncu_report.py" ]; then
+        export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$reader
+        break
+    fi
+done
 exec "$python" benchmarks/gpu_check.py "$@"

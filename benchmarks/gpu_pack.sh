@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=${1:-3.12}
 python=${PYTHON:-python3}
 # In the image, or not needed to run. CUPTI itself comes with PyTorch, ncu_report.py with ncu.
-there=(numpy hf_xet zstandard pygments pyyaml hypothesis cuda_bindings cuda_pathfinder nvidia_cuda_cupti)
+there=(numpy hf_xet zstandard pyyaml hypothesis cuda_bindings cuda_pathfinder nvidia_cuda_cupti)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 platforms=()

@@ -69,6 +69,19 @@ def compiler(site: Site) -> Finding:
     return ok(f"{toolchain.name} compiled and ran a threaded program")
 
 
+def runtime(site: Site) -> Finding:
+    """Build what runs kernels on the processor: the first run would do it, and so knows g++'s
+    version. The `cuda` executor's checker runs on it too."""
+    from cudaops.sandbox.executors.cpu_toolchain import around
+
+    cache = site.settings.cache.absolute() / "kernels"
+    objects = {
+        *around(cache, "plain", "unit.o", runner=True),
+        *around(cache, "checked", "unit.o", runner=True),
+    }
+    return ok(f"g++ built {len(objects) - 1} objects of the runtime that runs kernels")
+
+
 def folder(path: Path, variable: str) -> Finding:
     """Whether a folder can be written to and has room for a run."""
     from cudaops.graph.services import MIN_FREE_BYTES
@@ -121,5 +134,6 @@ STEPS = (
         ("cpu", "cuda"),
     ),
     Step("runs folder", lambda site: folder(site.settings.runs, "CUDAOPS_RUNS"), ("cpu", "cuda")),
+    Step("cpu runtime", runtime, ("cpu", "cuda"), stands_on=("g++", "cache folder"), bound_s=60.0),
     Step("graph", graph, ("cpu", "cuda"), bound_s=30.0),
 )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import re
+import json
+import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+import cudaops
 from cudaops.cuda.hot_spots import Instruction, hot_instructions, hot_lines
-from cudaops.cuda.ncu_launch import Cell, NcuLaunch, launch_of
+from cudaops.cuda.ncu_launch import NcuLaunch
 from cudaops.domain.base import SourceLocation
-from cudaops.domain.profile import NvidiaRule, Profile
+from cudaops.domain.profile import Profile
 from cudaops.errors import InputError, PrerequisiteError
+from cudaops.sandbox.process import python_path, run_bounded
 
-_SAMPLED = "smsp__pcsamp_warps_issue_stalled_"
-_TYPES = {1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
-"""`IAction.MsgType_*` as the CSV pages write them."""
-_SCOPES: Mapping[int, Any] = {1: "local", 2: "global"}
-"""`SpeedupType_*`."""
-_MARKUP = re.compile(r"@(?P<kind>\w+):(?P<first>[^:@]*):(?P<second>[^@]*)@")
+READ_TIMEOUT_S = 60.0
+MAX_ANSWER_BYTES = 64 * 1024**2
+"""A report of one launch is some 300 KB of JSON, source files included some MB."""
 
 
 class ReportLaunch(NamedTuple):
@@ -39,16 +40,48 @@ def read_report(path: Path) -> tuple[ReportLaunch, ...]:
     Raises PrerequisiteError where the wheel is not installed, InputError where the file is no
     report or holds no profiled launch.
     """
-    launches = _launches(path)
-    if not launches:
-        raise InputError(f"{path} holds no profiled launch: is it an ncu report, and whole?")
-    if not all(launch.name() for launch in launches):
-        raise InputError(f"{path} is cut short: copy it again, or export it where ncu is")
+    answer = _asked(path)
+    if "input" in answer:
+        raise InputError(answer["input"])
+    if "missing" in answer:
+        raise PrerequisiteError(answer["missing"], answer["remedy"])
+    return tuple(_launch(one) for one in answer["launches"])
+
+
+def _asked(path: Path) -> dict[str, Any]:
+    """What the reader's process says."""
+    command = [sys.executable, "-P", "-m", "cudaops.sandbox.ncu_reader", str(path.absolute())]
+    here = str(Path(cudaops.__file__).parent.parent)
+    done = run_bounded(
+        command,
+        cwd=Path(tempfile.gettempdir()),
+        timeout_s=READ_TIMEOUT_S,
+        env={"PYTHONPATH": python_path(here)},
+        max_output_bytes=MAX_ANSWER_BYTES,
+        tool="ncu",
+    )
     try:
-        return tuple(_read(number, launch) for number, launch in enumerate(launches))
-    except (TypeError, ValueError, KeyError, RuntimeError) as error:
-        # What the wheel and its records raise on names and numbers that no ncu wrote.
-        raise InputError(f"{path} is damaged: copy it again ({one_line(error)})") from error
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InputError(
+            f"NVIDIA's reader ended with {done.exit_code} on {path.name} ({said[:160]}): copy it "
+            f"again, or export it where ncu is: ncu --import {path.name} --page raw --csv"
+        ) from None
+    return answer
+
+
+def _launch(said: dict[str, Any]) -> ReportLaunch:
+    profile = Profile.model_validate(said["profile"])
+    return ReportLaunch(
+        launch=NcuLaunch(said["id"], profile, tuple(said["unknown_labels"])),
+        symbol=said["symbol"],
+        instructions=tuple(
+            Instruction(**{**one, "line": tuple(one["line"]) if one["line"] else None})
+            for one in said["instructions"]
+        ),
+        sources=said["sources"],
+    )
 
 
 def profile_of(read: ReportLaunch) -> Profile:
@@ -73,125 +106,7 @@ def profile_of(read: ReportLaunch) -> Profile:
     )
 
 
-def one_line(error: Exception) -> str:
-    """What an exception says, short and printable."""
-    said = "".join(c if c.isprintable() else " " for c in str(error))
-    return " ".join(said.split())[:160]
-
-
 def line_of(texts: Mapping[str, str], place: SourceLocation) -> str:
     """A line of one of these files; empty where the file or the line is not there."""
     lines = texts.get(place.file, "").splitlines()
     return lines[place.line - 1] if place.line <= len(lines) else ""
-
-
-def _launches(path: Path) -> list[Any]:
-    try:
-        import ncu_report
-    except ImportError as error:
-        raise PrerequisiteError(
-            f"reading {path.name} needs the ncu-report package",
-            "python -m pip install 'cudaops[ncu]', or export the report where ncu is: "
-            f"ncu --import {path.name} --page raw --csv > {path.stem}.csv",
-        ) from error
-    try:
-        report = ncu_report.load_report(str(path))
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"{path} cannot be read as an ncu report: {one_line(error)}") from error
-    return [
-        report.range_by_idx(i).action_by_idx(j)
-        for i in range(report.num_ranges())
-        for j in range(report.range_by_idx(i).num_actions())
-    ]
-
-
-def _read(number: int, launch: Any) -> ReportLaunch:
-    cells = []
-    for name in launch.metric_names():
-        # Lists of names behind ncu's own tables, not numbers.
-        if name.startswith(("group:", "breakdown:")):
-            continue
-        metric = launch.metric_by_name(name)
-        if metric is not None and not _only_a_series(metric) and metric.value() is not None:
-            cells.append(Cell(name, metric.unit(), str(metric.value())))
-    return ReportLaunch(
-        launch=launch_of({"ID": str(number), "Kernel Name": launch.name()}, cells, _rules(launch)),
-        symbol=launch.name(launch.NameBase_MANGLED),
-        instructions=_instructions(launch),
-        sources=dict(launch.source_files()),
-    )
-
-
-def _only_a_series(metric: Any) -> bool:
-    """A ratio sampled over time: the report has its course but no value, and the wheel says 0."""
-    ratio = metric.metric_type() in (metric.MetricType_RATIO, metric.MetricType_THROUGHPUT)
-    return ratio and metric.num_instances() > 0 and metric.value() == 0
-
-
-def _rules(launch: Any) -> tuple[NvidiaRule, ...]:
-    rules = []
-    for result in launch.rule_results():
-        if not result.has_rule_message():
-            continue
-        message = result.rule_message()
-        speedup = result.speedup_estimation() if result.has_speedup_estimation() else {}
-        rules.append(
-            NvidiaRule(
-                section=result.section_identifier(),
-                name=result.rule_identifier(),
-                type=_TYPES.get(message["type"], "INF"),
-                text=" ".join(_MARKUP.sub(_plain, message["message"]).split()),
-                estimated_speedup_pct=speedup.get("speedup"),
-                speedup_scope=_SCOPES.get(speedup.get("type", 0)),
-            )
-        )
-    return tuple(rules)
-
-
-def _plain(marked: re.Match[str]) -> str:
-    """`@section:Name:Shown@` as `Shown`, `@url:Shown:address@` as `Shown (address)`."""
-    if marked["kind"] == "url":
-        return f"{marked['first']} ({marked['second']})"
-    return marked["second"]
-
-
-def _instructions(launch: Any) -> tuple[Instruction, ...]:
-    executed = _by_address(launch, "inst_executed")
-    if not executed:
-        return ()
-    samples = _by_address(launch, "smsp__pcsamp_sample_count")
-    sectors = _by_address(launch, "memory_l2_theoretical_sectors_global")
-    wavefronts = _by_address(launch, "memory_l1_wavefronts_shared")
-    stalls = {
-        name.removeprefix(_SAMPLED): _by_address(launch, name)
-        for name in launch.metric_names()
-        if name.startswith(_SAMPLED) and not name.endswith("_not_issued")
-    }
-    first = min(executed)
-    return tuple(
-        Instruction(
-            offset=address - first,
-            sass=" ".join((launch.sass_by_pc(address) or "").split()),
-            executed=executed.get(address, 0),
-            samples=samples.get(address, 0),
-            stalls={reason: at[address] for reason, at in stalls.items() if at.get(address)},
-            global_sectors=sectors.get(address, 0),
-            shared_wavefronts=wavefronts.get(address, 0),
-            line=_line(launch, address),
-        )
-        for address in sorted({*executed, *samples})
-    )
-
-
-def _line(launch: Any, address: int) -> tuple[str, int] | None:
-    info = launch.source_info(address)
-    return None if info is None or info.line() <= 0 else (info.file_name(), info.line())
-
-
-def _by_address(launch: Any, name: str) -> dict[int, int]:
-    """Values of a metric that ncu has for single instructions, by their address."""
-    metric = launch.metric_by_name(name)
-    if metric is None or not metric.has_correlation_ids():
-        return {}
-    ids = metric.correlation_ids()
-    return {ids.as_uint64(i): metric.as_uint64(i) for i in range(metric.num_instances())}

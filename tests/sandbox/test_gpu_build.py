@@ -23,7 +23,7 @@ from cudaops.program.plans import make_rewrite
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.build import GpuBuilder
+from cudaops.sandbox.gpu.build import GpuBuilder, recorder_object
 from cudaops.sandbox.gpu.nvrtc import MAX_DEATHS, Nvrtc
 from cudaops.sandbox.gpu.platform import Executable, Module
 from cudaops.sandbox.gpu.source import target_arch
@@ -477,6 +477,20 @@ __global__ void half_sum(const half* a, half2* b, __nv_bfloat16* c, float4* d, i
     b[n] = pair;
     if (v.w > fmaxf(-INFINITY, FLT_MAX)) d[n].x = powf(v.x, 2) + fminf(v.y, FLT_EPSILON);
 }"""
+
+
+@pytest.mark.slow
+def test_the_recorder_is_compiled_once(tmp_path: Path) -> None:
+    made = recorder_object(tmp_path)
+    assert made is not None
+    compiled = made.stat().st_mtime_ns
+    builder = GpuBuilder(tmp_path, "sm_90")
+    found = builder.program(load_program(EXAMPLE), recorded=True)
+    builder.close()
+    assert isinstance(found, Executable), found
+    assert str(made) in found.command
+    assert recorder_object(tmp_path) == made
+    assert made.stat().st_mtime_ns == compiled
 
 
 @pytest.mark.slow

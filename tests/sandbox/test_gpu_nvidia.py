@@ -12,9 +12,11 @@ import inspect
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,8 @@ from cudaops.sandbox.gpu.protocol import (
     TimingPolicy,
 )
 from cudaops.sandbox.gpu.runner import cupti, faults, nvidia, nvml
+from cudaops.sandbox.gpu.runner.driver import DriverError
+from cudaops.sandbox.gpu.runner.timing import ActivityMissing
 from cudaops.sandbox.gpu.session import RunnerSession
 from tests.sandbox.gpu_tasks import INPUT, measure_task, planned, profile_task, run_task, side
 
@@ -131,6 +135,83 @@ def test_every_nvml_and_cupti_name_exists() -> None:
     record = [n for n in dir(library) if re.fullmatch(r"ActivityKernel\d*", n)]
     fields = dir(getattr(library, max(record, key=lambda n: int(n[14:] or 0))))
     assert {"name", "start", "end", "kind"} <= set(fields)
+
+
+@pytest.mark.parametrize("unknown", [KeyError(999), ValueError("999 is not a valid CUresult")])
+def test_a_status_newer_than_the_package_is_an_error_like_any_other(unknown: Exception) -> None:
+    def answers() -> None:
+        raise unknown
+
+    opened = nvidia.NvidiaDriver.__new__(nvidia.NvidiaDriver)
+    opened._cuda = SimpleNamespace(cuNew=answers)
+    with pytest.raises(DriverError, match="999") as caught:
+        opened._call("cuNew")
+    assert caught.value.name == "CUDA_ERROR_UNKNOWN"
+
+
+class FakeCupti:
+    """The functions of cupti-python that the runner calls; hands one buffer over at a flush."""
+
+    ActivityKind = SimpleNamespace(CONCURRENT_KERNEL=10)
+
+    def __init__(self, **records: tuple[int, int]) -> None:
+        self.records = records
+        self.enabled = False
+        self.breaks = ""
+
+    def activity_register_callbacks(self, _requested: Any, completed: Any) -> None:
+        self.completed = completed
+
+    def activity_enable(self, _kind: int) -> None:
+        if self.breaks == "enable":
+            raise TypeError("an argument of another version")
+        self.enabled = True
+
+    def activity_disable(self, _kind: int) -> None:
+        self.enabled = False
+
+    def activity_flush_all(self, _flag: int) -> None:
+        if self.breaks == "flush":
+            raise RuntimeError("not now")
+        self.completed(
+            [
+                SimpleNamespace(kind=10, name=name, start=start, end=end)
+                for name, (start, end) in self.records.items()
+            ]
+        )
+
+
+def listening(monkeypatch: pytest.MonkeyPatch, fake: FakeCupti) -> cupti.CuptiTimes:
+    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=fake))
+    return cupti.CuptiTimes()
+
+
+def test_a_kernel_whose_end_is_not_known_has_no_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCupti(late=(9_000, 0), second=(4_000, 6_500), first=(1_000, 2_000))
+    seen = listening(monkeypatch, fake).record(lambda: None)
+    assert seen == (("first", 1.0), ("second", 2.5))
+    assert not fake.enabled
+
+
+@pytest.mark.parametrize("breaks", ["enable", "flush"])
+def test_whatever_cupti_raises_it_is_only_missing_and_off(
+    breaks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeCupti()
+    fake.breaks = breaks
+    with pytest.raises(ActivityMissing, match=r"TypeError|RuntimeError"):
+        listening(monkeypatch, fake).record(lambda: None)
+    assert not fake.enabled
+
+
+def test_a_fault_while_cupti_listens_stays_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> None:
+        raise faults.KernelFault("crash", "it fell", sticky=True)
+
+    fake = FakeCupti()
+    with pytest.raises(faults.KernelFault):
+        listening(monkeypatch, fake).record(work)
+    assert not fake.enabled
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from cudaops.sandbox.gpu.protocol import (
     Task,
     TimingPolicy,
 )
+from cudaops.sandbox.gpu.runner.driver import DriverError
 from cudaops.sandbox.gpu.runner.server import perform
 from cudaops.sandbox.gpu.runner.timing import KernelTime, measure, noise_pct
 from tests.sandbox.gpu_tasks import (
@@ -25,6 +26,7 @@ from tests.sandbox.gpu_tasks import (
     buffers,
     measure_task,
     planned,
+    run_task,
     side,
 )
 from tests.sandbox.scripted_gpu import L2_BYTES, ScriptedGpu, kernel
@@ -205,6 +207,60 @@ class TestMeasure:
         assert warm.sides[1].samples_us[0] == pytest.approx(13.5)
         assert any("memo<1> takes 1.0 us on its own results" in n for n in reply.notices)
         assert warm.sides[1].slope_us == pytest.approx(12.0)
+
+    def test_a_launch_that_is_quicker_on_its_own_results_has_the_slope_of_a_sample(
+        self, gpu: ScriptedGpu, tmp_path: Path
+    ) -> None:
+        """Within what counts as the same work, but not within what the clocks gate allows."""
+
+        def sorting(g: ScriptedGpu, given: list[int]) -> None:
+            word = g.floats(given[1], 1)
+            g.durations["sorting"] = (lambda _: 35.0) if word[0] == 42 else (lambda _: 50.0)
+            word[0] = 42
+
+        gpu.kernels["sorting"] = kernel(sorting)
+        reply = timed(gpu, measure_task(tmp_path, "sorting"))
+        warm = reply.regimes[1].sides[0]
+        assert reply.notices[:-1] == ()
+        assert warm.samples_us[0] == pytest.approx(51.5)
+        assert warm.slope_us == pytest.approx(50.0)
+
+    @pytest.mark.parametrize(("launch_us", "ahead"), [(0.0, 32), (1.0, 77), (100.0, 256)])
+    def test_a_slow_host_gets_more_of_a_start(
+        self, launch_us: float, ahead: int, tmp_path: Path
+    ) -> None:
+        """1.5 times 128 launches, in fills of 2.5 us as the events see them; 32 to 256."""
+
+        class SlowHost(ScriptedGpu):
+            queueing_us = 0.0
+
+            def launch(self, function: str, *given: Any) -> None:
+                super().launch(function, *given)
+                self.queueing_us += launch_us
+
+            def clock(self) -> float:
+                return (self.host_at_us + self.queueing_us) * 1e-6
+
+        gpu = SlowHost()
+        timed(gpu, measure_task(tmp_path, "scale"))
+        longest = run = 0
+        for entry in gpu.log:
+            run = run + 1 if entry[0] == "fill" and entry[2] == 2 * L2_BYTES else 0
+            longest = max(longest, run)
+        assert longest == ahead
+
+    def test_what_a_lost_context_cannot_unload_hides_nothing(self, tmp_path: Path) -> None:
+        class Lost(ScriptedGpu):
+            def synchronize(self) -> None:
+                if self.counts.get("scale"):
+                    raise DriverError("CUDA_ERROR_UNKNOWN", "synchronize", "the first")
+                super().synchronize()
+
+            def unload(self, module: str) -> None:
+                raise DriverError("CUDA_ERROR_CONTEXT_IS_DESTROYED", "unload")
+
+        for task in (measure_task(tmp_path, "scale"), run_task(tmp_path, "scale")):
+            assert "the first" in refused(Lost(), task).problem
 
     def test_the_hosts_slope_is_a_launchs_time(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
         gpu.durations = {"scale": lambda _: 40.0, "other": lambda _: 25.0}

@@ -29,6 +29,7 @@ from cudaops.sandbox.gpu.ncu import (
     Profiled,
     TargetCommand,
     find_ncu,
+    find_reader,
     ncu_version,
 )
 from cudaops.sandbox.gpu.protocol import (
@@ -68,19 +69,21 @@ def task(module: str = "none.cubin") -> ProfileTask:
     return ProfileTask(side=Side(module=module, launches=(launch,)), buffers=(), launch=0)
 
 
-def runner(answer: Reply | None, exit_code: int = 0) -> TargetCommand:
-    """A runner that answers so, or ends without a word."""
+def runner(answer: Reply | None, exit_code: int = 0, path: str | None = None) -> TargetCommand:
+    """A runner that answers so, or ends without a word; it needs `path` as its PYTHONPATH."""
 
     def command(asked: Path, reply: Path) -> tuple[Sequence[str], Mapping[str, str]]:
         text = None if answer is None else REPLY.dump_json(answer).decode()
         program = (
             "import pathlib, sys\n"
+            f"assert {path!r} is None or {path!r} in sys.path\n"
             f"assert pathlib.Path({str(asked)!r}).read_text().startswith('{{')\n"
             f"text = {text!r}\n"
             f"if text is not None: pathlib.Path({str(reply)!r}).write_text(text)\n"
             f"sys.exit({exit_code})\n"
         )
-        return [sys.executable, "-c", program], {"SEEN": "1"}
+        needed = {} if path is None else {"PYTHONPATH": path}
+        return [sys.executable, "-c", program], {"SEEN": "1", **needed}
 
     return command
 
@@ -122,6 +125,26 @@ def test_the_command_is_what_ncu_is_asked(tmp_path: Path) -> None:
     assert "--clock-control base --cache-control none --target-processes all -f -o " in full
     assert full.endswith("100%% run/profile")
     assert "--clock-control none --cache-control all" in plain
+
+
+def test_only_the_runner_sees_our_python_path(tmp_path: Path) -> None:
+    ncu = ncu_double.install(tmp_path / "bin")
+    lines = ncu.read_text("utf-8").splitlines()
+    lines.insert(1, "import os\nassert 'PYTHONPATH' not in os.environ")
+    ncu.write_text("\n".join(lines), encoding="utf-8")
+    found = NcuProfiler(ncu).profile_task(
+        task(), runner(ANSWERED, path="/somewhere/else"), tmp_path / "out", device="H200"
+    )
+    assert isinstance(found, Profiled)
+
+
+def test_the_reader_beside_ncu_is_found(tmp_path: Path) -> None:
+    own = tmp_path / "nsight-compute-2025.3.1" / "extras" / "python"
+    own.mkdir(parents=True)
+    (own / "ncu_report.py").touch()
+    in_toolkit = ncu_double.install(tmp_path / "bin")
+    by_itself = ncu_double.install(own.parents[1])
+    assert find_reader(in_toolkit) == find_reader(by_itself) == own
 
 
 @pytest.mark.parametrize("mode", ["permission", "busy", "driver_too_old", "chip_unknown"])

@@ -10,6 +10,7 @@ import pytest
 from cudaops.cuda.ncu_csv import parse_details, parse_raw
 from cudaops.cuda.ncu_launch import counted
 from cudaops.errors import InputError
+from cudaops.sandbox import ncu_reader
 from cudaops.sandbox.ncu_rep import ReportLaunch, profile_of, read_report
 
 CAPTURES = Path(__file__).parents[1] / "data" / "ncu"
@@ -123,3 +124,11 @@ def test_a_damaged_report_is_refused_or_read_never_a_crash(tmp_path: Path, seed:
     except InputError as error:
         refused = str(error)
     assert "\n" not in refused
+
+
+def test_a_reader_that_is_too_old_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then what ncu exports is read instead."""
+    monkeypatch.delattr("ncu_report.IAction.rule_results")
+    said = ncu_reader.main(REPORT)["input"]
+    assert "too old" in said
+    assert "rule_results" in said

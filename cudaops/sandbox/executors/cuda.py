@@ -27,7 +27,7 @@ from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import Check, InputSet
 from cudaops.sandbox.executors.cpu_unit import captured_inputs
 from cudaops.sandbox.gpu.check_launches import Subject
-from cudaops.sandbox.gpu.host import Clocks, DriverName, GpuHost
+from cudaops.sandbox.gpu.host import Clocks, DriverName, GpuHost, in_background
 from cudaops.sandbox.gpu.platform import Module
 from cudaops.sandbox.gpu.profiling import Launched, Profiler
 from cudaops.sandbox.gpu.program import GpuProgram
@@ -97,6 +97,8 @@ class CudaExecutor:
         timeout_s: float,
     ) -> CaptureOutcome:
         """See `Executor.capture`."""
+        if self.host.facts.real:  # it is needed at the end, and now nothing is timed yet
+            in_background(lambda: self.host.platform.program(program, recorded=False))
         return self._program(program, argv, timeout_s).capture(kernel, folder)
 
     def run_program(

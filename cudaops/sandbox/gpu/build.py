@@ -11,7 +11,12 @@ from cudaops.cuda.ptxas import PtxasLogError, parse_ptxas
 from cudaops.domain.execution import CompileFailed, KernelResources, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import CudaOpsError, SandboxUnavailable
-from cudaops.sandbox.gpu.capture.source import recorded_source
+from cudaops.sandbox.gpu.capture.source import (
+    NVCC_FLAGS,
+    RECORDER,
+    recorded_source,
+    recorder_files,
+)
 from cudaops.sandbox.gpu.messages import read_nvcc_failure
 from cudaops.sandbox.gpu.nvrtc import Nvrtc
 from cudaops.sandbox.gpu.platform import Executable, Module
@@ -44,6 +49,7 @@ from cudaops.sandbox.toolchain import (
 
 IMAGE = "unit.cubin"
 PROGRAM = "program"
+RECORDER_OBJECT = "recorder.o"
 COMPILE_TIMEOUT_S = 180.0
 """A small unit takes 0.3 s, one with cub's headers 3 s, a program with thrust 8 s (2 cores)."""
 MAX_LOG = 16 * 1024
@@ -148,7 +154,9 @@ class GpuBuilder:
         extra: tuple[str, ...] = library_flags(program.system_includes)
         if recorded:
             made = recorded_source(program)
-            files, sources, extra = made.files, made.sources, (*made.flags, *extra)
+            recorder = recorder_object(self._cache)
+            sources = (made.sources[0], RECORDER if recorder is None else str(recorder))
+            files, extra = made.files, (*made.flags, *extra)
         command = nvcc_command(nvcc, Path(sources[0]), Path(PROGRAM), arch, (*sources[1:], *extra))
         compiler = f"nvcc {nvcc_version(nvcc)}"
         entry = entry_of(self._cache, FORMAT, compiler, command[1:], sorted(files.items()))
@@ -168,6 +176,26 @@ class GpuBuilder:
         return Executable(
             entry.folder / PROGRAM, str(facts["command"]), time.monotonic() - started, cached
         )
+
+
+def recorder_object(cache: Path) -> Path | None:
+    """The recorder compiled, once for all programs and GPUs: it takes longer than most programs.
+
+    None where nvcc refuses; then the program's own build says why. Raises PrerequisiteError where
+    nvcc is missing or cannot work.
+    """
+    nvcc = require_nvcc()
+    files = recorder_files()
+    command = [str(nvcc), "-O3", "-c", "-o", RECORDER_OBJECT, RECORDER, *NVCC_FLAGS]
+    compiler = f"nvcc {nvcc_version(nvcc)}"
+    entry = entry_of(cache.absolute(), FORMAT, compiler, command[1:], sorted(files.items()))
+    if entry.facts() is None:
+        with building(entry, files):
+            if entry.facts() is None:
+                if _run(command, entry).exit_code != 0:
+                    return None
+                entry.finish({"command": " ".join(["nvcc", *command[1:]])})
+    return entry.folder / RECORDER_OBJECT
 
 
 def _module(

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from cudaops.cuda.microarch import microarchitecture
 from cudaops.errors import CudaOpsError, InputError, PrerequisiteError
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_toolchain import around
-from cudaops.sandbox.gpu.build import GpuBuilder
+from cudaops.sandbox.gpu.build import GpuBuilder, recorder_object
 from cudaops.sandbox.gpu.checking import GpuChecker
 from cudaops.sandbox.gpu.gpu_lock import gpu_lock
 from cudaops.sandbox.gpu.ncu import find_ncu, ncu_version
@@ -118,18 +119,18 @@ class GpuHost:
                 "nvcc is not on PATH, in CUDA_HOME or in the toolkit extra",
                 "python -m pip install 'cudaops[toolkit]', or set CUDA_HOME",
             )
+        if self.driver == "nvidia" and any(Path("/dev").glob("nvidia[0-9]*")):
+            in_background(lambda: recorder_object(self.cache / "gpu"))  # while the GPU is opened
         _ = self.device
 
     def warm(self) -> None:
         """Build the processor's checker in the background, while nvcc and the program work: the
         first run on a machine compiles its runtime, which takes g++ some seconds."""
-        threading.Thread(target=self._build_checker, daemon=True).start()
+        in_background(self._build_checker)
 
     def _build_checker(self) -> None:
-        # What goes wrong now is said when the checker is asked.
-        with contextlib.suppress(CudaOpsError):
-            for build in ("checked", "plain"):
-                around(self.cache, build, "unit.o", runner=True)
+        for build in ("checked", "plain"):
+            around(self.cache, build, "unit.o", runner=True)
 
     def session(self, name: str) -> RunnerSession:
         """The runner of this name, started at its first task. Of candidates' runners only the
@@ -174,6 +175,16 @@ class GpuHost:
         if not _runs(wanted, major, minor):
             raise InputError(f"--arch {wanted} does not run on {self.facts.name}, which is {own}")
         return wanted
+
+
+def in_background(build: Callable[[], object]) -> None:
+    """Build what will be needed. What goes wrong now is said when it is asked for."""
+
+    def run() -> None:
+        with contextlib.suppress(CudaOpsError, OSError):
+            build()
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 def _standin_environment() -> dict[str, str]:

@@ -7,9 +7,11 @@ it before each.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -75,6 +77,20 @@ def find_ncu() -> Path | None:
     return max(installed, key=_version_in_path, default=None)
 
 
+def find_reader(ncu: Path) -> Path | None:
+    """Folder of the `ncu_report` module that is installed with this ncu; None where there is none.
+
+    `bin/ncu` of a toolkit is a script beside Nsight Compute's own folder.
+    """
+    program = ncu.resolve()
+    beside = [program.parent, *program.parent.parent.glob("nsight-compute*")]
+    others = sorted(Path("/opt/nvidia/nsight-compute").glob("*"), key=_numbers, reverse=True)
+    for home in (*beside, *others):
+        if (home / "extras" / "python" / "ncu_report.py").is_file():
+            return home / "extras" / "python"
+    return None
+
+
 def ncu_version(ncu: Path, folder: Path) -> str:
     """`2025.3.1.0`; empty where it does not say."""
     done = run_bounded([str(ncu), "--version"], cwd=folder, timeout_s=_EXPORT_S)
@@ -125,7 +141,7 @@ class NcuProfiler:
         for left in (reply, report):
             left.unlink(missing_ok=True)
         asked.write_bytes(TASK.dump_json(task))
-        target, needed = command(asked, reply)
+        target, needed = _with_own_path(*command(asked, reply))
         line = [str(ncu), *_options(clock_control, cache_control, report), *target]
         done, failed = _attempt(line, folder, needed, timeout_s)
         if isinstance(failed, NcuProblem) and failed.cause == "lock":
@@ -148,6 +164,17 @@ def _options(clocks: Clocks, caches: CacheControl, report: Path) -> list[str]:
         # ncu expands macros that begin with % in the name of a report.
         "-f", "-o", str(report.with_suffix("")).replace("%", "%%"),
     ]  # fmt: skip
+
+
+def _with_own_path(
+    target: Sequence[str], needed: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The target with its PYTHONPATH given to it alone: ncu's rules run in a Python of ncu's own,
+    of another version, which must not find our modules, least of all the standard library's."""
+    rest = dict(needed)
+    path = rest.pop("PYTHONPATH", None)
+    own = [] if path is None else ["/usr/bin/env", f"PYTHONPATH={path}"]
+    return [*own, *target], rest
 
 
 def _attempt(
@@ -196,6 +223,7 @@ def _read(ncu: Path, report: Path, task: ProfileTask, sources: Mapping[str, str]
 
     Raises InputError where neither finds a launch with values.
     """
+    _offer_reader(ncu)
     try:
         launches = read_report(report)
         symbol = task.side.launches[task.launch].kernel.symbol
@@ -207,6 +235,12 @@ def _read(ncu: Path, report: Path, task: ProfileTask, sources: Mapping[str, str]
     (launch, *_) = merged(parse_details(details_page), parse_raw(raw_page))
     note = f"no hot lines: {why}"
     return launch.profile.model_copy(update={"notes": (*launch.profile.notes, note)})
+
+
+def _offer_reader(ncu: Path) -> None:
+    """Where the wheel is not installed, the same module lies beside ncu."""
+    if importlib.util.find_spec("ncu_report") is None and (folder := find_reader(ncu)) is not None:
+        sys.path.append(str(folder))
 
 
 def _page(ncu: Path, report: Path, page: str) -> str:
@@ -237,4 +271,8 @@ def _with_hot_lines(read: ReportLaunch, task: ProfileTask, sources: Mapping[str,
 
 
 def _version_in_path(path: Path) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", path.parent.name))
+    return _numbers(path.parent)
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", path.name))

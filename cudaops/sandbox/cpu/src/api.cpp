@@ -1,5 +1,6 @@
 // The CUDA runtime API over host memory. Everything is finished when the call returns.
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>

@@ -3,9 +3,13 @@
 // shared memory, divergent barriers and reads of unwritten shared memory under CUDAOPS_CHECK=full.
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "machine.h"
 #ifdef CUDAOPS_TRACE

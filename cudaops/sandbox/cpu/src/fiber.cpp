@@ -1,4 +1,6 @@
 // Switching between the stacks of a block's threads: callee-saved registers and the stack pointer.
+#include <cstdint>
+
 #include "machine.h"
 
 extern "C" void cudaops_switch(void** save, void* to);

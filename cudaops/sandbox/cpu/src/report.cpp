@@ -6,6 +6,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>

@@ -2,6 +2,7 @@
 // its stack to the next one, so a kernel that never synchronises costs a plain loop.
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstring>
 
 #include "machine.h"

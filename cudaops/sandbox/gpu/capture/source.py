@@ -15,7 +15,7 @@ NAMESPACE = "::cudaops_capture"
 MAIN = "cudaops_program.cu"
 """What is compiled; it includes the author's file."""
 RECORDER = "cudaops_capture/recorder.cpp"
-"""Host code alone, compiled beside `MAIN` and linked to it."""
+"""Host code alone, the same for every program, linked to `MAIN`."""
 NVCC_FLAGS = ("-std=c++17", "-D__NV_NO_VECTOR_DEPRECATION_DIAG", "-Xcompiler", "-fno-pie",
               "-Xlinker", "-no-pie", "-I", ".", "-I", "cudaops_capture")  # fmt: skip
 """Beside what every program is built with. A program that is no PIE keeps its functions where its

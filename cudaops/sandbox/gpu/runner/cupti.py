@@ -6,6 +6,7 @@ taken, and off again. Where it cannot be had, a measurement says so and goes wit
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -32,16 +33,22 @@ class CuptiTimes:
         kind = cupti.ActivityKind.CONCURRENT_KERNEL
         self._seen.clear()
         self._ask(lambda: cupti.activity_enable(kind))
-        work()
-        self._ask(lambda: cupti.activity_flush_all(_FORCED))
+        try:
+            work()
+            self._ask(lambda: cupti.activity_flush_all(_FORCED))
+        except BaseException:
+            with contextlib.suppress(ActivityMissing):  # what happened rules
+                self._ask(lambda: cupti.activity_disable(kind))
+            raise
         self._ask(lambda: cupti.activity_disable(kind))
         return tuple(kernel for _, kernel in sorted(self._seen))
 
     def _ask(self, call: Callable[[], Any]) -> None:
-        """CUPTI says what is wrong with its own error, its loader with RuntimeError."""
+        """CUPTI says what is wrong with its own error, its loader with several: none of them may
+        cost a measurement whose other times were taken."""
         try:
             call()
-        except (self._cupti.cuptiError, RuntimeError) as problem:
+        except Exception as problem:
             said = " ".join(f"{type(problem).__name__}: {problem}".split())
             raise ActivityMissing(said) from problem
 
@@ -51,7 +58,9 @@ class CuptiTimes:
         try:
             from cupti import cupti
         except ImportError as problem:
-            raise ActivityMissing(f"cupti-python is not installed; {INSTALL}") from problem
+            raise ActivityMissing(f"no cupti-python ({problem}); {INSTALL}") from problem
+        except Exception as problem:
+            raise ActivityMissing(f"cupti-python cannot be loaded: {problem}") from problem
         self._cupti = cupti
         callbacks = (_buffer_requested, self._buffer_completed)
         self._ask(lambda: cupti.activity_register_callbacks(*callbacks))
@@ -60,7 +69,8 @@ class CuptiTimes:
 
     def _buffer_completed(self, activities: list[Any]) -> None:
         for one in activities:
-            if one.kind == self._cupti.ActivityKind.CONCURRENT_KERNEL:
+            ended = one.kind == self._cupti.ActivityKind.CONCURRENT_KERNEL and one.end > one.start
+            if ended:  # a forced flush also gives kernels whose end is not known yet
                 duration = KernelTime(str(one.name), (one.end - one.start) * 1e-3)
                 self._seen.append((int(one.start), duration))
 

@@ -261,8 +261,9 @@ class NvidiaDriver:
             missing = "cannot be found" in str(problem) or "not found" in str(problem)
             code = "CUDA_ERROR_NOT_SUPPORTED" if missing else "CUDA_ERROR_UNKNOWN"
             raise DriverError(code, name, " ".join(str(problem).split())) from problem
-        except ValueError as problem:  # a status that this version of the package does not know
-            raise DriverError("CUDA_ERROR_UNKNOWN", name, str(problem)) from problem
+        except (ValueError, KeyError) as problem:
+            # A status newer than the package: cuda-bindings up to 13.0 looks it up in a dictionary.
+            raise DriverError("CUDA_ERROR_UNKNOWN", name, f"status {problem}") from problem
         if int(status) != 0:
             raise DriverError(status.name, name, self._meaning(status))
         return found[0] if len(found) == 1 else tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from cudaops.sandbox.gpu.protocol import (
     RunTask,
     Side,
 )
-from cudaops.sandbox.gpu.runner.driver import Driver
+from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
 from cudaops.sandbox.gpu.runner.faults import KernelFault, Refusal
 from cudaops.sandbox.gpu.runner.launching import LoadedSide, blamed_on
 from cudaops.sandbox.gpu.runner.memory import Content, Memory, Region
@@ -94,7 +95,6 @@ def staged(
 ) -> Iterator[Stage]:
     """Load a side and its buffers; give everything back afterwards, if the context still lives."""
     loaded = LoadedSide(driver, side)
-    lost = False
     try:
         with Memory(driver) as memory:
             stage = Stage(memory, loaded, allocate(memory, buffers, guards=guards))
@@ -103,12 +103,12 @@ def staged(
             loaded.set_globals(memory)
             driver.synchronize()
             yield stage
-    except KernelFault as fault:
-        lost = fault.sticky
+    except BaseException as problem:
+        if not (isinstance(problem, KernelFault) and problem.sticky):
+            with contextlib.suppress(DriverError):  # the context may be lost: what happened rules
+                loaded.unload()
         raise
-    finally:
-        if not lost:
-            loaded.unload()
+    loaded.unload()
 
 
 def allocate(memory: Memory, buffers: Sequence[Buffer], *, guards: bool) -> dict[int, Region]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from cudaops.sandbox.gpu.protocol import Buffer, MeasureTask, Regime
 from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
@@ -21,6 +21,9 @@ EMPTY_PAIRS = 100
 L2_TIMES = 2
 """How often the L2 is written over: once leaves some of what was there. verification.md, D10."""
 MOST_FILLS_AHEAD = 64
+LEAST_FILLS_BEFORE_MANY, MOST_FILLS_BEFORE_MANY = 32, 256
+"""Before the many launches of `Bench.host_us`. Least: 128 launches of 10 us each on an H200, whose
+fill takes about 40 us."""
 HEAD_START = 1.5
 """The GPU is kept busy for this multiple of the time in which the host queues a sample. Chosen:
 a start of exactly that time would make every second sample wait for the host."""
@@ -62,11 +65,11 @@ class Bench:
         regions = allocate(memory, buffers, guards=True)
         for loaded in sides:
             loaded.prepare(memory, regions, guards=True)
+        size = L2_TIMES * driver.facts.l2_bytes  # before the copies, which can do without room
+        self._flush = memory.take("L2 flush", size, guards=False) if size else None
         self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
         self._read_only = _shared(driver, memory, buffers, regions, read_only=True)
         self._written = _shared(driver, memory, buffers, regions, read_only=False)
-        size = L2_TIMES * driver.facts.l2_bytes
-        self._flush = memory.take("L2 flush", size, guards=False) if size else None
         self._fill_byte = 0
         self._fills_ahead: dict[tuple[Regime, int], int] = {}
         self._start, self._end = driver.event(), driver.event()
@@ -123,23 +126,32 @@ class Bench:
             fills = math.ceil(HEAD_START * host_us / self.fill_us)
             self._fills_ahead[regime, launches] = min(MOST_FILLS_AHEAD, max(1, fills))
 
-    def host_us(self, side: int, launches: int, *, restored: bool, launching: bool = True) -> float:
+    def slope_ahead(self, side: int, launches: int, *, restored: bool) -> int:
+        """Fills that keep the GPU busy while the host queues as many launches for `host_us`."""
+        with self._blamed(side):
+            self.driver.synchronize()
+            started = self.clock()
+            self._queue(side, launches, restored=restored, launching=True)
+            host_us = (self.clock() - started) * 1e6
+            self.driver.synchronize()
+        needed = math.ceil(HEAD_START * host_us / self.fill_us) if self.fill_us > 0 else 0
+        return min(MOST_FILLS_BEFORE_MANY, max(LEAST_FILLS_BEFORE_MANY, needed))
+
+    def host_us(
+        self, side: int, launches: int, *, ahead: int, restored: bool, launching: bool = True
+    ) -> float:
         """Host clock from an idle GPU over many launches to an idle GPU.
 
-        `restored`: with everything put back before each launch; `launching` False: without the
-        launches themselves.
+        `ahead`: fills before them; `restored`: with everything put back before each launch;
+        `launching` False: without the launches themselves.
         """
         with self._blamed(side):
             self._restore(side)
             self.sides[side].loaded.launch_all()
             self.driver.synchronize()
             started = self.clock()
-            self._fill(MOST_FILLS_AHEAD // 2)
-            for _ in range(launches):
-                if restored:
-                    self._put_back(side)
-                if launching:
-                    self.sides[side].loaded.launch_all()
+            self._fill(ahead)
+            self._queue(side, launches, restored=restored, launching=launching)
             self.driver.synchronize()
             return (self.clock() - started) * 1e6
 
@@ -152,6 +164,13 @@ class Bench:
             self.driver.record(self._end)
             times.append(self.driver.elapsed_us(self._start, self._end))
         return statistics.median(times)
+
+    def _queue(self, side: int, launches: int, *, restored: bool, launching: bool) -> None:
+        for _ in range(launches):
+            if restored:
+                self._put_back(side)
+            if launching:
+                self.sides[side].loaded.launch_all()
 
     def _enclosed(self, side: int, launches: int) -> None:
         loaded = self.sides[side].loaded
@@ -209,7 +228,9 @@ def bench(driver: Driver, task: MeasureTask, clock: Clock) -> Iterator[Bench]:
 
 def _unloading(loaded: LoadedSide) -> Callable[..., None]:
     def unload(_kind: object, problem: BaseException | None, _trace: object) -> None:
-        if not (isinstance(problem, KernelFault) and problem.sticky):
+        if isinstance(problem, KernelFault) and problem.sticky:
+            return
+        with suppress(*((DriverError,) if problem else ())):  # what happened rules
             loaded.unload()
 
     return unload

@@ -19,7 +19,7 @@ from cudaops.sandbox.gpu.protocol import (
 )
 from cudaops.sandbox.gpu.runner.driver import Driver
 from cudaops.sandbox.gpu.runner.faults import Refusal
-from cudaops.sandbox.gpu.runner.sampling import Bench, Clock, bench
+from cudaops.sandbox.gpu.runner.sampling import LEAST_FILLS_BEFORE_MANY, Bench, Clock, bench
 
 CALIBRATIONS = 5
 CHAINED = 3
@@ -29,8 +29,10 @@ LEAST_SHARE, MOST_SHARE = 0.5, 2.0
 to count as the same work. Chosen: launch gaps move the time of a 2 us kernel by up to a third."""
 SLOPE_REPEATS = 5
 SLOPE_LAUNCHES = (4, 64)
-"""Least and most of N. 2N launches of 64 take the host less time to queue than the work that stands
-ahead of them takes the GPU, so that the GPU never waits for the host."""
+"""Least and most of N."""
+SAME_SHARE, SAME_US = 0.1, 1.5
+"""A launch on its own results takes the same time as one on restored memory where they differ by no
+more: less than the clocks gate lets the host's clock and the events differ (`sandbox.clocks`)."""
 PLANS_A_SAMPLE: dict[Regime, int] = {"cold": 1, "warm": 2}
 """How often the plan is launched in a sample of one timed launch."""
 LONG_US = 1000.0
@@ -62,7 +64,9 @@ class Repetition(NamedTuple):
     """How often a launch is repeated within a warm sample, and whether that changes its work."""
 
     launches: int
-    harmless: bool
+    restored: bool
+    """Whether the host's clock is asked for launches on restored memory, as single warm samples
+    are. Not where a sample repeats its launch, or where a repeated launch takes the same time."""
     notice: str | None = None
 
 
@@ -105,7 +109,7 @@ class _Measurement:
     def take(self) -> MeasureReply:
         self._warm_up()
         self.overhead_us = self.bench.empty_pair_us()
-        repetition = Repetition(1, harmless=True)
+        repetition = Repetition(1, restored=False)
         if "warm" in self.wanted and self.bench.driver.facts.real:
             repetition = self._repetition()
         if repetition.notice is not None:
@@ -140,7 +144,7 @@ class _Measurement:
         """How many launches make a warm sample: as many for one side as for the other."""
         self.bench.plan_ahead("warm", 1)
         self.bench.plan_ahead("warm", CHAINED)
-        shortest = math.inf
+        shortest, same = math.inf, True
         for side in self.sides:
             alone = self.bench.sample(side, "warm")
             count = CALIBRATIONS if alone < LONG_US else 1
@@ -154,16 +158,17 @@ class _Measurement:
                 shown = self.bench.sides[side].loaded.shown
                 return Repetition(
                     1,
-                    harmless=False,
+                    restored=True,
                     notice=f"{shown} takes {again:.1f} us on its own results and {first:.1f} us on "
                     "restored memory: every warm sample is one launch on restored memory",
                 )
             shortest = min(shortest, again)
+            same = same and abs(again - alone) <= SAME_SHARE * alone + SAME_US
         if shortest >= self.policy.min_sample_us:
-            return Repetition(1, harmless=True)
+            return Repetition(1, restored=not same)
         needed = math.ceil(self.policy.min_sample_us / max(shortest, 1e-3))
         launches = min(self.policy.max_launches_a_sample, needed)
-        return Repetition(max(1, launches), harmless=True)
+        return Repetition(max(1, launches), restored=launches <= 1 and not same)
 
     def _regime(self, regime: Regime, repetition: Repetition, deadline: float) -> RegimeTimes:
         launches = repetition.launches if regime == "warm" else 1
@@ -229,23 +234,25 @@ class _Measurement:
         least, most = SLOPE_LAUNCHES
         count = math.ceil(self.policy.slope_ms * 1e3 / max(launch_us, 1e-3))
         count = min(most, max(least, count))
-        restored = not repetition.harmless
-        slope = self._difference(side, count, launch_us, restored=restored, launching=True)
-        if restored:
-            slope -= self._difference(side, count, launch_us, restored=True, launching=False)
-        return slope
+        restored = repetition.restored
+        repeats, ahead = 1, LEAST_FILLS_BEFORE_MANY
+        if launch_us < LONG_US:
+            repeats = SLOPE_REPEATS
+            ahead = self.bench.slope_ahead(side, 2 * count, restored=restored)
 
-    def _difference(
-        self, side: int, count: int, launch_us: float, *, restored: bool, launching: bool
-    ) -> float:
-        once: list[float] = []
-        twice: list[float] = []
-        for _ in range(SLOPE_REPEATS if launch_us < LONG_US else 1):
-            for launches, found in ((count, once), (2 * count, twice)):
-                found.append(
-                    self.bench.host_us(side, launches, restored=restored, launching=launching)
-                )
-        return (statistics.median(twice) - statistics.median(once)) / count
+        def difference(*, launching: bool) -> float:
+            once: list[float] = []
+            twice: list[float] = []
+            for _ in range(repeats):
+                for launches, found in ((count, once), (2 * count, twice)):
+                    found.append(
+                        self.bench.host_us(
+                            side, launches, ahead=ahead, restored=restored, launching=launching
+                        )
+                    )
+            return (statistics.median(twice) - statistics.median(once)) / count
+
+        return difference(launching=True) - (difference(launching=False) if restored else 0.0)
 
     def _with_activity(self, times: list[RegimeTimes]) -> list[RegimeTimes]:
         """The last thing that is done: a tracer costs time, and may go on doing so."""

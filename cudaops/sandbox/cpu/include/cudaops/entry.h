@@ -1,7 +1,9 @@
 // Entries of a unit: how the runner turns the values of a plan into a kernel's own parameters.
 #pragma once
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "launch.h"
 

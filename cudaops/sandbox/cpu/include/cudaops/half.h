@@ -2,6 +2,8 @@
 // operation, which is what the hardware's half instructions give. Under CUDAOPS_WIDENED both types
 // hold a double (design D3: nothing narrower than double in the accuracy yardstick).
 #pragma once
+#include <cstring>
+
 #include "cudaops/cuda.h"
 
 namespace cudaops {

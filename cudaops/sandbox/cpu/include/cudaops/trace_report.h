@@ -1,6 +1,11 @@
 // Writes what cudaops::trace counted as JSON; read by cudaops/sandbox/executors/cpu_sampling.py.
 #pragma once
 
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <vector>
+
 #include <link.h>
 
 #include "cudaops/trace.h"

@@ -2,10 +2,14 @@
 // memory around the first launch of each configuration of the kernels that are asked for.
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #ifdef CUDAOPS_CAPTURE_STANDIN
