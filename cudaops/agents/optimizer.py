@@ -46,12 +46,14 @@ async def tune_rewrite(
     max_trials: int,
     max_seconds: float,
     on_progress: Callable[[str], None],
+    must_beat_us: float | None = None,
 ) -> Tuned:
-    """Let the sandbox search the rewrite's tune values."""
+    """Let the sandbox search the rewrite's tune values; `must_beat_us` is the incumbent's time."""
     arguments = {
         "source": rewrite.source,
         "proposer": rewrite.proposer,
         "max_trials": max_trials,
         "max_seconds": max_seconds,
+        "must_beat_us": must_beat_us,
     }
     return await toolbox.call("sandbox", "tune_rewrite", Tuned, arguments, on_progress)

@@ -90,6 +90,7 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
         context.max_trials,
         context.max_tune_seconds,
         context.announce("optimizer", "optimizer"),
+        _incumbent_us(state),
     )
     if tuned.best is None:
         failures = next(
@@ -101,6 +102,11 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
     best = proposal.tuned_with(tuned.best)
     values = ", ".join(f"{name}={value}" for name, value in tuned.best.items())
     return _proposed(best, tuned.trials), f"{best.title}: best of {len(tuned.trials)} is {values}"
+
+
+def _incumbent_us(state: State) -> float | None:
+    kept = [a for a in attempts_of(state) if a.judgement.outcome != "rejected"]
+    return kept[-1].candidate_us if kept else None
 
 
 def _proposed(rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:

@@ -151,7 +151,7 @@ async def _run(
     settings: Settings,
     started: float,
 ) -> RunRecord:
-    warm(bench.executor)
+    warm(bench)
     folder = Path(options.out)
     intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
     config: RunnableConfig = {

@@ -53,10 +53,10 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     return executor
 
 
-def warm(executor: Executor) -> None:
+def warm(bench: Workbench) -> None:
     """Start what will be needed and takes a while, in the background."""
-    if isinstance(executor, CudaExecutor):
-        executor.host.warm()
+    if isinstance(bench.executor, CudaExecutor):
+        bench.executor.host.warm([bench.unit(bench.workloads[0], None, widened=True)])
 
 
 def settled(options: RunOptions, executor: Executor) -> RunOptions:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
@@ -70,7 +71,7 @@ class Tuned(Record):
     """None where no configuration compiled and ran."""
     time_us: float | None
     stopped: str
-    """Why it ended: `no neighbour is better`, `trials`, `seconds`."""
+    """Why it ended: `no neighbour is better`, `trials`, `seconds`, `far behind`."""
     trials: tuple[TrialResult, ...]
 
 
@@ -123,13 +124,17 @@ def _add_rewrite_tools(server: FastMCP, session: Session) -> None:
         source: SourceText,
         max_trials: Annotated[int, Field(ge=1, le=200)] = 16,
         max_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0,
+        must_beat_us: Annotated[
+            float | None, Field(gt=0, description="Time to beat; a search far behind it gives up")
+        ] = None,
         proposer: str = "mcp:client",
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Tuned:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
         rewrite = read_rewrite(source, tuned={}, proposer=proposer)
         with tool_errors():
-            return _tune(session.bench, rewrite, max_trials, max_seconds, progress(context))
+            limits = _Limits(max_trials, max_seconds, must_beat_us)
+            return _tune(session.bench, rewrite, limits, progress(context))
 
     @server.tool
     def judge_rewrite(
@@ -178,9 +183,13 @@ def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
     )
 
 
-def _tune(
-    bench: Workbench, rewrite: Rewrite, max_trials: int, max_seconds: float, say: Say
-) -> Tuned:
+class _Limits(NamedTuple):
+    max_trials: int
+    max_seconds: float
+    must_beat_us: float | None
+
+
+def _tune(bench: Workbench, rewrite: Rewrite, limits: _Limits, say: Say) -> Tuned:
     workload = bench.workloads[0]
 
     def trial(candidate: Rewrite) -> Trial:
@@ -199,13 +208,14 @@ def _tune(
         rewrite,
         trial,
         feasible=lambda candidate: refusal(candidate, bench.kernel, bench.workloads),
-        max_trials=max_trials,
+        max_trials=limits.max_trials,
         workers=TUNER_WORKERS,
-        max_seconds=max_seconds,
+        max_seconds=limits.max_seconds,
+        must_beat_us=limits.must_beat_us,
         seeds=seeds(rewrite),
     )
     best, best_us = found.best, found.best_us
-    if bench.executor.name != "cpu":
+    if bench.executor.name != "cpu" and found.stopped != "far behind":
         best, best_us = _by_final_compiler(bench, rewrite, found.trials, say)
     return Tuned(
         best=None if best is None else best.values(),
@@ -224,9 +234,12 @@ def _by_final_compiler(
     """The best of the best drafts by what will be judged: NVRTC and nvcc allocate registers
     differently, so the order of a search may not survive."""
     timed = [(t.time_us, t.values) for t in trials if t.time_us is not None]
+    ranked = sorted(timed, key=lambda pair: pair[0])[:FINALISTS]
+    finalists = [rewrite.tuned_with(dict(values)) for _, values in ranked]
     best: tuple[Rewrite | None, float | None] = (None, None)
-    for _, values in sorted(timed, key=lambda pair: pair[0])[:FINALISTS]:
-        candidate = rewrite.tuned_with(dict(values))
+    with ThreadPoolExecutor(max_workers=FINALISTS) as pool:
+        list(pool.map(bench.compile, finalists))
+    for candidate in finalists:
         measured = bench.measure(candidate, bench.workloads[0])
         if isinstance(measured, Measurement) and (best[1] is None or measured.median_us < best[1]):
             best = (candidate, measured.median_us)

@@ -17,6 +17,12 @@ from cudaops.domain.rewrite import Rewrite
 TIE = 0.01
 """Relative difference below which two times count as the same; the smaller tile wins then."""
 
+ENOUGH_TRIALS = 4
+FAR_BEHIND = 2.0
+"""A search gives up where the best of its first trials takes this many times what it must beat.
+Chosen: the first trials are the recipe's best guesses; in the runs under benchmarks/results the
+search gained a factor of 1.1 over them, in README's transcript 1.3."""
+
 Values = Mapping[str, int]
 
 
@@ -43,7 +49,7 @@ class TuneResult:
     trials: tuple[Trial, ...]
     """In the order in which they were chosen."""
     stopped: str
-    """Why it ended: `no neighbour is better`, `trials`, `seconds`."""
+    """Why it ended: `no neighbour is better`, `trials`, `seconds`, `far behind`."""
     seconds: float
 
 
@@ -59,6 +65,7 @@ class _Search:
     trials: dict[tuple[tuple[str, int], ...], Trial] = field(default_factory=dict)
     measured: int = 0
     stopped: str = ""
+    must_beat_us: float | None = None
 
     def try_all(self, settings: Iterable[Values], pool: ThreadPoolExecutor, width: int) -> None:
         """Measure those not known yet, `width` at a time, within the budget."""
@@ -73,6 +80,15 @@ class _Search:
             if self.measured >= self.max_trials:
                 self.stopped = "trials"
                 return
+            if self._far_behind():
+                self.stopped = "far behind"
+                return
+
+    def _far_behind(self) -> bool:
+        best = self.best()
+        if self.must_beat_us is None or self.measured < ENOUGH_TRIALS or best is None:
+            return False
+        return best.time_us is not None and best.time_us > FAR_BEHIND * self.must_beat_us
 
     def best(self) -> Trial | None:
         """The fastest; among equals the one with fewer resources, then the earlier."""
@@ -105,6 +121,7 @@ def tune(
     max_trials: int,
     workers: int,
     max_seconds: float = float("inf"),
+    must_beat_us: float | None = None,
     seeds: Sequence[Values] = ({},),
 ) -> TuneResult:
     """Search the tune names of `rewrite`.
@@ -114,10 +131,12 @@ def tune(
         feasible: Says why a setting cannot work before it is compiled; costs no trial.
         max_trials: Most settings to evaluate.
         max_seconds: No evaluation starts after this long; those under way are awaited.
+        must_beat_us: Time of what is known to work; a search that is far behind it gives up.
         seeds: Settings to begin with, best guess first; names left out have their first value.
     """
     started = time.monotonic()
     search = _Search(rewrite, evaluate, feasible, max_trials, started + max_seconds)
+    search.must_beat_us = must_beat_us
     with ThreadPoolExecutor(max_workers=workers) as pool:
         search.try_all([*seeds, {}], pool, workers)
         _descend(search, pool, workers)

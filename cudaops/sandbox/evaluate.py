@@ -102,6 +102,8 @@ def _dear_gates(
     profile: Profile | Misbehaved | CompileFailed | None = comparisons[0].candidate.profile
     if bench.executor.time_source != "modelled":
         passed = passed and gates.add(clocks_gate(comparisons))
+        if passed:
+            bench.executor.prepare(bench.spliced(rewrite))
         profile = bench.profile(rewrite) if passed else None
     if passed and gates.add(floor_gate(profile, comparisons[0], bench.workloads[0])):
         for gate in whole_program_gates(bench, rewrite):

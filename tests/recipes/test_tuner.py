@@ -144,3 +144,26 @@ def test_evaluations_overlap() -> None:
         _rewrite(**_XY), evaluate, feasible=_feasible, max_trials=2, workers=2, seeds=_SEEDS,
     )  # fmt: skip
     assert len(result.trials) == 2
+
+
+def test_a_search_far_behind_what_it_must_beat_gives_up() -> None:
+    rewrite = _rewrite(**_XY)
+    slow = tune(
+        rewrite,
+        lambda candidate: Trial(candidate.values(), 500.0),
+        feasible=lambda _: None,
+        max_trials=30,
+        workers=1,
+        must_beat_us=100.0,
+    )
+    assert slow.stopped == "far behind"
+    assert len(slow.trials) < 6
+    near = tune(
+        rewrite,
+        lambda candidate: Trial(candidate.values(), 150.0),
+        feasible=lambda _: None,
+        max_trials=30,
+        workers=1,
+        must_beat_us=100.0,
+    )
+    assert near.stopped == "no neighbour is better"

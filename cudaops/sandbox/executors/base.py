@@ -83,6 +83,9 @@ class Executor(Protocol):
     ) -> ProgramOutcome:
         """Run the whole program as its author would, for its outputs."""
 
+    def prepare(self, program: Program) -> None:
+        """Begin to build a whole program that will be run soon, where that saves time."""
+
     def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
         """Compile a baseline or a rewrite. Cached by content.
 

@@ -98,7 +98,7 @@ class CudaExecutor:
     ) -> CaptureOutcome:
         """See `Executor.capture`."""
         if self.host.facts.real:  # it is needed at the end, and now nothing is timed yet
-            in_background(lambda: self.host.platform.program(program, recorded=False))
+            self.prepare(program)
         return self._program(program, argv, timeout_s).capture(kernel, folder)
 
     def run_program(
@@ -106,6 +106,10 @@ class CudaExecutor:
     ) -> ProgramOutcome:
         """See `Executor.run_program`."""
         return self._program(program, argv, timeout_s).run()
+
+    def prepare(self, program: Program) -> None:
+        """Build in the background: nvcc needs no GPU."""
+        in_background(lambda: self.host.platform.program(program, recorded=False))
 
     def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
         """See `Executor.compile`. NVRTC for a draft, nvcc for all else."""

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Literal
 
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
 from cudaops.cuda.microarch import microarchitecture
+from cudaops.domain.execution import Unit
 from cudaops.errors import CudaOpsError, InputError, PrerequisiteError
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_toolchain import around
@@ -123,10 +124,11 @@ class GpuHost:
             in_background(lambda: recorder_object(self.cache / "gpu"))  # while the GPU is opened
         _ = self.device
 
-    def warm(self) -> None:
-        """Build the processor's checker in the background, while nvcc and the program work: the
-        first run on a machine compiles its runtime, which takes g++ some seconds."""
+    def warm(self, units: Sequence[Unit]) -> None:
+        """Build these units and the processor's checker in the background, while ncu works: the
+        first run on a machine compiles the checker's runtime, which takes g++ some seconds."""
         in_background(self._build_checker)
+        in_background(lambda: [self.platform.unit(one, draft=False) for one in units])
 
     def _build_checker(self) -> None:
         for build in ("checked", "plain"):
