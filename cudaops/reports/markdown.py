@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from cudaops.cuda.metrics import METRICS
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports import facts, times
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
@@ -94,8 +95,12 @@ def _metrics(summary: ProfileSummary) -> str:
     rows = [
         (name, quantity(metric.value, metric.unit), str(Clock(metric.source, device)))
         for name, metric in sorted(summary.baseline.metrics.items())
+        if name in METRICS
     ]
-    title = f"<details><summary>All {len(rows):,} metrics</summary>\n\n"
+    title = f"{len(rows):,} metrics"
+    if (more := len(summary.baseline.metrics) - len(rows)) > 0:
+        title += f" with a known meaning; {more:,} more in run.json"
+    title = f"<details><summary>{title}</summary>\n\n"
     return title + _table(("metric", "value", "source"), rows) + "\n\n</details>"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cudaops.domain.base import Dim3
-from cudaops.domain.execution import CompileFailed, Unit
+from cudaops.domain.execution import CompileFailed, Misbehaved, Unit
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.plans import baseline_plan, make_rewrite
 from cudaops.sandbox.executors.base import Executor, InputSet
@@ -144,7 +144,8 @@ class ConformanceSuite:
         outcome = executor.run_program(parsed, (), 30.0)
         assert isinstance(outcome, CompileFailed)
         assert outcome.location is not None
-        assert (outcome.location.file, outcome.location.line) == ("k.cu", 5)
+        # Where the semicolon is missing, or where the compiler misses it.
+        assert (outcome.location.file, outcome.location.line) in (("k.cu", 5), ("k.cu", 6))
 
     def test_a_write_past_the_end_is_named_with_its_line(
         self, executor: Executor, scale: Case
@@ -177,7 +178,9 @@ class ConformanceSuite:
         assert "before the start of allocation b" in outcome.message
 
     def test_a_kernel_that_never_ends_is_stopped(self, executor: Executor, scale: Case) -> None:
-        endless = rewrite("volatile int go = 1; while (go) b[0] = i;")
+        # Memory, not a local variable: nvcc keeps that in a register, volatile or not, and the
+        # loop then ends (seen on an H200, CUDA 13.0). a[0] is 0.
+        endless = rewrite("while (*(const volatile float*)a == 0.0f) b[0] = i;")
         assert went_wrong(run(executor, scale, endless, timeout_s=1.0)).what == "timeout"
 
     def test_a_trap_is_a_crash(self, executor: Executor, scale: Case) -> None:
@@ -242,7 +245,12 @@ class ConformanceSuite:
             "if (threadIdx.x % 32 < 16) {\n    float v = __shfl_down_sync(0xffffffffu, a[0], 1);\n"
             "    b[0] = v;\n  } else __syncthreads();"
         )
-        outcome = went_wrong(run(executor, scale, bad))
+        outcome = run(executor, scale, bad)
+        if not isinstance(outcome, Misbehaved):
+            # Hardware may let a divergent warp through (an H200 does); the checker may not.
+            assert executor.name == "cuda"
+            outcome = run(executor, scale, bad, check="full")
+        outcome = went_wrong(outcome)
         assert outcome.what == "deadlock"
         assert str(outcome.location) == "candidate.cu:6"
 

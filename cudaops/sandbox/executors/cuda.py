@@ -99,6 +99,7 @@ class CudaExecutor:
         """See `Executor.capture`."""
         if self.host.facts.real:  # it is needed at the end, and now nothing is timed yet
             self.prepare(program)
+            self.host.start_ahead()
         return self._program(program, argv, timeout_s).capture(kernel, folder)
 
     def run_program(

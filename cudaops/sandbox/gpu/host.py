@@ -57,6 +57,7 @@ class GpuHost:
         self._wanted_device = device
         self._wanted_arch = sm_arch
         self._sessions: dict[str, RunnerSession] = {}
+        self._spare: RunnerSession | None = None
         self._lock = threading.RLock()
         atexit.register(self.close)
 
@@ -139,13 +140,26 @@ class GpuHost:
         newest stays: a candidate that was judged leaves nothing behind on the GPU."""
         with self._lock:
             known = self._sessions.get(name)
+            if known is None and self._spare is not None and name not in SHARED:
+                known, self._spare = self._spare, None
+                self._sessions[name] = known
             if known is None:
                 for other in [n for n in self._sessions if n not in SHARED and name not in SHARED]:
                     self._sessions.pop(other).close()
-                known = self._sessions[name] = RunnerSession(
-                    self.driver, environment=_standin_environment()
-                )
+                known = self._sessions[name] = self._new_session()
             return known
+
+    def start_ahead(self) -> None:
+        """Start the search's runner and one for the first candidate while the program is built and
+        run: later, something would be timed meanwhile."""
+        with self._lock:
+            if self._spare is None:
+                self._spare = self._new_session()
+            ahead = (self.session("search"), self._spare)
+        in_background(lambda: [one.facts for one in ahead])
+
+    def _new_session(self) -> RunnerSession:
+        return RunnerSession(self.driver, environment=_standin_environment())
 
     def tools(self) -> dict[str, str]:
         """Name and version of what builds, runs and looks."""
@@ -163,6 +177,9 @@ class GpuHost:
     def close(self) -> None:
         """End every runner and remove what was made for tasks."""
         with self._lock:
+            if self._spare is not None:
+                self._spare.close()
+                self._spare = None
             while self._sessions:
                 self._sessions.popitem()[1].close()
         if "platform" in self.__dict__:
