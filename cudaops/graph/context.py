@@ -19,6 +19,8 @@ class Context:
     bench: Workbench
     toolbox: Toolbox
     events: EventLog
+    interrupted: Callable[[], bool] = lambda: False
+    """Whether the run was asked to stop: no further stage begins then."""
     max_trials: int = 10
     """Configurations the tuner may try for one rewrite."""
     max_tune_seconds: float = 30.0

@@ -164,7 +164,14 @@ async def _run(
         AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
         contextlib.AsyncExitStack() as stack,
     ):
-        context = Context(options=options, bench=bench, toolbox=toolbox, events=events)
+        running = asyncio.current_task()
+        context = Context(
+            options=options,
+            bench=bench,
+            toolbox=toolbox,
+            events=events,
+            interrupted=lambda: running is not None and running.cancelling() > 0,
+        )
         warming = asyncio.create_task(research.warm(toolbox))
         stack.callback(warming.cancel)
         graph = build_graph(options.max_iterations, saver)

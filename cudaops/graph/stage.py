@@ -30,6 +30,9 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
 
     async def node(state: State, *, runtime: Runtime[Context]) -> State:
         context = runtime.context
+        if context.interrupted():
+            # Whatever swallowed the cancellation that Ctrl-C is, the next stage does not begin.
+            raise KeyboardInterrupt
         context.events.emit(name, agent, "started", doing)
         started = time.monotonic()
         try:

@@ -164,38 +164,49 @@ def test_equal_kernels_are_hardly_ever_accepted(kind: str, drift: float) -> None
     assert accepted <= 2
 
 
-RECORDED = Path(__file__).parents[1] / "data" / "timing" / "standin_same.json"
+TIMING = Path(__file__).parents[1] / "data" / "timing"
+H200 = (TIMING / "h200_same.json", ("a_us", "b_us"))
+H200_COLD = (TIMING / "h200_same.json", ("a_cold_us", "b_cold_us"))
+STANDIN = (TIMING / "standin_same.json", ("a_us", "b_us"))
+"""Recordings of one kernel against itself, on a GPU and, far noisier, on a processor."""
+Recording = tuple[Path, tuple[str, str]]
 WINDOW = 40
 """Samples of one judgement, as the runner takes them by default."""
 
 
-def _recorded(start: int, drift: float, faster: float = 1.0) -> Comparison:
-    """A stretch of the recording; `drift` grows over it, on both sides; `faster` divides one."""
-    found = json.loads(RECORDED.read_text("utf-8"))
-    size = len(found["a_us"])
+def _recorded(recording: Recording, start: int, drift: float, faster: float = 1.0) -> Comparison:
+    """A stretch of a recording; `drift` grows over it, on both sides; `faster` divides one."""
+    found = json.loads(recording[0].read_text("utf-8"))
+    size = len(found[recording[1][0]])
     level = [1 + drift * i / WINDOW for i in range(WINDOW)]
     a, b = (
-        [found[name][(start + i) % size] * x for i, x in enumerate(level)]
-        for name in ("a_us", "b_us")
+        [found[name][(start + i) % size] * x for i, x in enumerate(level)] for name in recording[1]
     )
     return comparison(a, [sample / faster for sample in b])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drift", [0.0, 0.05])
-def test_recorded_samples_of_equal_kernels_are_hardly_ever_accepted(drift: float) -> None:
+@pytest.mark.parametrize("recording", [H200, H200_COLD, STANDIN], ids=["h200", "cold", "standin"])
+def test_recorded_samples_of_equal_kernels_are_hardly_ever_accepted(
+    recording: Recording, drift: float
+) -> None:
     """A/A over 200 judgements of a runner's own samples, without and with 5 % drift."""
     accepted = sum(
-        judge(PASSED, [_recorded(6 * n, drift)], Policy(min_speedup=1.0)).outcome == "accepted"
+        judge(PASSED, [_recorded(recording, 6 * n, drift)], Policy(min_speedup=1.0)).outcome
+        == "accepted"
         for n in range(200)
     )
     assert accepted <= 2
 
 
-def test_recorded_samples_of_a_faster_kernel_are_accepted() -> None:
+@pytest.mark.parametrize(("recording", "faster"), [(H200, 1.25), (STANDIN, 1.5)])
+def test_recorded_samples_of_a_faster_kernel_are_accepted(
+    recording: Recording, faster: float
+) -> None:
     """The same noise does not hide what is there."""
     for n in range(0, 200, 20):
-        times = [_recorded(6 * n, 0.05, faster=1.5)]
+        times = [_recorded(recording, 6 * n, 0.05, faster)]
         assert judge(PASSED, times, Policy(min_speedup=1.2)).outcome == "accepted"
 
 
