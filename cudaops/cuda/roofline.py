@@ -14,9 +14,13 @@ _TENSOR_IN_USE_PCT = 1.0
 where kernels without matrix instructions show 0.02 %."""
 
 
-_HALF_IN_USE = 0.01
+_HALF_IN_USE = 0.1
 """Share of half-precision operations from which the limit of single precision says nothing; the
-device table has no peak for them. Judgement: a stray conversion stays below."""
+device table has no peak for them."""
+_HALF_OF_MOVES = 64
+"""Half-precision operations a thread that are no arithmetic: nvcc 13.0 makes constants with HFMA2,
+four operations each. Seen on an H200 (2026-11-20): a transpose and a product in single precision
+had more than 1 % of them. Judgement, as is the share above."""
 
 
 class Floor(NamedTuple):
@@ -67,7 +71,8 @@ def roofline(profile: Profile, device: Device) -> Roofline | None:
         return None
     double = flops(profile, "d") or 0.0
     half = flops(profile, "h") or 0.0
-    if half > _HALF_IN_USE * (single + double):
+    moves = _HALF_OF_MOVES * (profile.get(details.THREADS) or 0.0)
+    if half > max(moves, _HALF_IN_USE * (single + double)):
         return None
     single_us = single / device.peak_fp32_gflops * 1e-3
     double_us = double / device.peak_fp64_gflops * 1e-3
@@ -114,6 +119,27 @@ def floors(profile: Profile, device: Device) -> tuple[Floor, ...]:
     issue_rate = device.schedulers_per_sm * sm_cycles_per_us
     add("issue", profile.get(details.INST_EXECUTED), issue_rate, of_work=False)
     return tuple(sorted(found, key=lambda floor: -floor.us))
+
+
+def least_us(
+    profile: Profile, device: Device, dram_bytes_least: float, boost: float = 1.0
+) -> float | None:
+    """Shortest time for the arithmetic that was counted and for this many bytes.
+
+    What has no peak in the table (half precision, tensor cores) can only add to it. `boost`: SM
+    clock over the table's. None where neither single nor double precision was counted.
+    """
+    known = [
+        count / (peak * boost) * 1e-3
+        for count, peak in (
+            (flops(profile, "f"), device.peak_fp32_gflops),
+            (flops(profile, "d"), device.peak_fp64_gflops),
+        )
+        if count is not None
+    ]
+    if not known:
+        return None
+    return max(*known, dram_bytes_least / device.dram_bandwidth_gb_s * 1e-3)
 
 
 def _thread_count(profile: Profile, operation: str) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from cudaops.cuda.devices import Device, device
-from cudaops.cuda.verdict import diagnose
+from cudaops.cuda.roofline import dram_bytes, least_us
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
 from cudaops.domain.judgement import Comparison, Gate
 from cudaops.domain.profile import Profile
@@ -31,15 +31,13 @@ def floor_gate(
         why = "it was not profiled" if profile is None else profile.placed
         return _gate(started, False, f"no counts to compute the floor from: {why}", {})
     where = device(comparison.candidate.device)
-    roofline = diagnose(profile, where).roofline
-    if roofline is None:
-        return _gate(started, False, "flops or bytes of the kernel are unknown", {})
+    moved = dram_bytes(profile)
     buffers = sum(a.size_bytes for a in workload.allocations)
-    cold_bytes = max(0.0, min(roofline.dram_bytes, buffers) - where.l2_bytes)
-    floor_us = max(
-        roofline.flops / (roofline.peak_gflops * _boost(comparison.candidate, where)) / 1e3,
-        cold_bytes / roofline.peak_bandwidth_gb_s / 1e3,
-    )
+    cold_bytes = max(0.0, min(moved or 0.0, buffers) - where.l2_bytes)
+    boost = _boost(comparison.candidate, where)
+    floor_us = None if moved is None else least_us(profile, where, cold_bytes, boost)
+    if floor_us is None:
+        return _gate(started, False, "flops or bytes of the kernel are unknown", {})
     taken = comparison.candidate.median_us
     text = f"{taken:.1f} us against a floor of {floor_us:.1f} us{comparison.candidate.provenance}"
     numbers = {"candidate_us": taken, "floor_us": floor_us}

@@ -11,7 +11,7 @@ from cudaops.cuda import metric_details as details
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import value_of
 from cudaops.cuda.ncu_csv import parse_csv
-from cudaops.cuda.roofline import dram_bytes, floors, flops, roofline
+from cudaops.cuda.roofline import dram_bytes, floors, flops, least_us, roofline
 from cudaops.domain.profile import Profile
 
 DATA = Path(__file__).parents[1] / "data" / "ncu"
@@ -118,3 +118,11 @@ def test_half_precision_has_no_peak_in_the_table_and_so_no_roofline() -> None:
     assert roofline(made(10, **single, **half, **bytes_of), H200) is None
     stray = {**half, "HFMA": 1e3}
     assert roofline(made(10, **single, **stray, **bytes_of), H200) is not None
+    # A transpose computes nothing; its constants are made by HFMA2.
+    none = {"FFMA": 0.0, "FADD": 0.0, "FMUL": 0.0}
+    moving = made(10, **none, **{**half, "HFMA": 16 * 1024.0}, **bytes_of)
+    assert roofline(moving, H200) is None
+    threads = {details.THREADS: value_of(details.THREADS, 1024.0, "modelled")}
+    moving = moving.model_copy(update={"metrics": {**moving.metrics, **threads}})
+    assert roofline(moving, H200) is not None
+    assert least_us(made(10, **none, **half, **bytes_of), H200, 4.8e6) == pytest.approx(1, rel=0.02)

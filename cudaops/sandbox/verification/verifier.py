@@ -93,7 +93,8 @@ class Verifier:
         if ran.warnings:
             return self._failed("checker", ran.warnings[0])
         if ran.unchecked:
-            return Gate(name="checker", passed=False, summary=ran.unchecked[0].line)
+            reasons = "; ".join(one.line for one in ran.unchecked)
+            return Gate(name="checker", passed=False, summary=reasons)
         summary = "no access out of bounds, no race on shared memory, no divergent barrier"
         if ran.checked:
             summary += f" ({ran.checked})"
