@@ -268,8 +268,9 @@ def write(check: Check, out: Path) -> None:
 
 def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Records, not buffers and builds."""
-    made_again = {"cache", "same", "workloads", "work", "state"} & set(entry.name.split("/"))
-    return None if made_again or entry.size > MAX_KEPT_BYTES else entry
+    made_again = {"cache", "cubins", "same", "workloads", "work", "state"}
+    left = made_again & set(entry.name.split("/")) or entry.size > MAX_KEPT_BYTES
+    return None if left else entry
 
 
 if __name__ == "__main__":

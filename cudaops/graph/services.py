@@ -49,7 +49,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     executor.check_available()
     prune(cache.absolute())
     if isinstance(executor, CudaExecutor):
-        prune(cache.absolute() / "gpu")
+        prune(executor.host.cubins)
     return executor
 
 
