@@ -72,10 +72,10 @@ def test_the_cause_is_told_with_ncus_line_and_a_remedy(cause: str, text: str) ->
 def test_a_report_with_warnings_is_no_failure() -> None:
     """As on the H200 of tests/data/ncu, where six ctc__* metrics could not be read."""
     fine = (
-        "==PROF== Connected to process 1215 (/work/naive_matmul)\n"
+        "==PROF== Connected to process 1215 (./naive_matmul)\n"
         '==PROF== Profiling "naive_matmul" - 0: 0%....50%....100% - 38 passes\n'
         "==WARNING== Failed to read metric ctc__rx_bytes_data_user.sum (another tool?)\n"
-        "==PROF== Disconnected from process 1215\n==PROF== Report: /work/rep.ncu-rep"
+        "==PROF== Disconnected from process 1215\n==PROF== Report: rep.ncu-rep"
     )
     assert classify_ncu_failure(fine) is None
     assert classify_ncu_failure("") is None
