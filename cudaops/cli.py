@@ -25,7 +25,7 @@ from cudaops.cli_runs import (
     seen_from_here,
     source_file,
 )
-from cudaops.domain.run import ProfileSummary, RunRecord
+from cudaops.domain.run import ClockControl, ExecutorChoice, ProfileSummary, RunRecord
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
 from cudaops.reports.progress import Progress
@@ -54,11 +54,11 @@ KernelOption = Annotated[
     str | None, typer.Option(help="Kernel to work on [default: the one with most time].")
 ]
 ExecutorOption = Annotated[
-    Literal["auto", "cpu", "cuda"] | None,
+    ExecutorChoice | None,
     typer.Option(help="Where kernels run [default: the GPU where there is one]."),
 ]
 ClockOption = Annotated[
-    Literal["none", "base"],
+    ClockControl,
     typer.Option("--clock-control", help="ncu only: leave the clocks alone, or lock them."),
 ]
 OptimizerOption = Annotated[Literal["recipes"], typer.Option(help="Who proposes rewrites.")]
@@ -253,9 +253,7 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(EXIT_ENVIRONMENT)
 
 
-def _place(
-    executor: Literal["auto", "cpu", "cuda"], device: str | None, arch: str | None
-) -> Target:
+def _place(executor: ExecutorChoice, device: str | None, arch: str | None) -> Target:
     """Where to run; says why a GPU that is there is not used."""
     where = place(executor, device, arch)
     if where.notice is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from cudaops.domain.judgement import Policy
-from cudaops.domain.run import RunOptions, RunRecord
+from cudaops.domain.run import ClockControl, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.reports import json as run_json
 
@@ -32,9 +32,7 @@ class Target(NamedTuple):
     """Why a GPU that is there is not used."""
 
 
-def place(
-    executor: Literal["auto", "cpu", "cuda"], device: str | None, sm_arch: str | None
-) -> Target:
+def place(executor: ExecutorChoice, device: str | None, sm_arch: str | None) -> Target:
     """Where to run, from what was given; `auto` takes a GPU where one can be seen.
 
     Raises InputError: unknown device or architecture, or a device named for the GPU that is there.
@@ -140,7 +138,7 @@ def run_options(
     min_speedup: float = 1.2,
     timeout_s: float = 120.0,
     seed: int | None = None,
-    ncu_clock_control: Literal["none", "base"] = "none",
+    ncu_clock_control: ClockControl = "none",
 ) -> RunOptions:
     """The record of what was asked for."""
     return RunOptions(

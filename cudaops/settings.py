@@ -13,6 +13,7 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cudaops.domain.run import ExecutorChoice
 from cudaops.errors import InputError
 
 
@@ -38,9 +39,7 @@ class Settings(BaseSettings):
     runs: Path = Field(default=Path("runs"), validation_alias="CUDAOPS_RUNS")
     """Folder under which every run gets a folder of its own, relative to the working folder."""
 
-    executor: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", validation_alias="CUDAOPS_EXECUTOR"
-    )
+    executor: ExecutorChoice = Field(default="auto", validation_alias="CUDAOPS_EXECUTOR")
     """Where kernels run when `--executor` is not given. `auto`: on the GPU where there is one."""
 
     gpu_driver: Literal["nvidia", "standin"] = Field(

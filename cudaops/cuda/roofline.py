@@ -129,14 +129,8 @@ def least_us(
     What has no peak in the table (half precision, tensor cores) can only add to it. `boost`: SM
     clock over the table's. None where neither single nor double precision was counted.
     """
-    known = [
-        count / (peak * boost) * 1e-3
-        for count, peak in (
-            (flops(profile, "f"), device.peak_fp32_gflops),
-            (flops(profile, "d"), device.peak_fp64_gflops),
-        )
-        if count is not None
-    ]
+    arithmetic = ("fp32", "fp64")
+    known = [f.us / boost for f in floors(profile, device) if f.resource in arithmetic]
     if not known:
         return None
     return max(*known, dram_bytes_least / device.dram_bandwidth_gb_s * 1e-3)

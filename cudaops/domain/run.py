@@ -16,6 +16,12 @@ AgentName = Literal[
     "intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "report"
 ]
 
+ExecutorChoice = Literal["auto", "cpu", "cuda"]
+"""What a user may ask for; `auto` is the GPU where there is one."""
+ClockControl = Literal["none", "base"]
+"""What ncu does with the clocks. `none`: they stay as they are, so that the time is comparable to
+one without ncu. `base`: locked to base while it looks, so that two profiles are comparable."""
+
 Outcome = Literal["accepted", "provisional", "nothing_found", "failed"]
 
 
@@ -34,8 +40,7 @@ class RunOptions(Record):
     """Name of the device in `cudaops.cuda.devices`; empty on `cuda` until the GPU was asked."""
     sm_arch: str = "sm_86"
     """nvcc target; empty on `cuda` until the GPU was asked."""
-    ncu_clock_control: Literal["none", "base"] = "none"
-    """Whether ncu leaves the clocks as they are or locks them to base while it looks."""
+    ncu_clock_control: ClockControl = "none"
     max_iterations: int = 3
     timeout_seconds: float = 120.0
     """Limit for one run of the author's program or of one candidate."""

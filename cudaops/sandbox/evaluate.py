@@ -96,11 +96,12 @@ def _dear_gates(
         Subject(one, bench.plan(workload, rewrite), bench.oracle(workload))
         for workload, one in zip(bench.workloads, compiled, strict=True)
     ]
+    gates.say("looking for accesses out of bounds, races and divergent barriers")
     verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
     passed = all(gates.add(gate) for gate in verifier.gates(subjects))
     bench.discard(folder.name)
     profile: Profile | Misbehaved | CompileFailed | None = comparisons[0].candidate.profile
-    if bench.executor.time_source != "modelled":
+    if not bench.models_time:
         passed = passed and gates.add(clocks_gate(comparisons))
         if passed:
             bench.executor.prepare(bench.spliced(rewrite))

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-import cudaops
 from cudaops.cuda.hot_spots import Instruction, hot_instructions, hot_lines
 from cudaops.cuda.ncu_launch import NcuLaunch
 from cudaops.domain.base import SourceLocation
@@ -51,12 +50,11 @@ def read_report(path: Path) -> tuple[ReportLaunch, ...]:
 def _asked(path: Path) -> dict[str, Any]:
     """What the reader's process says."""
     command = [sys.executable, "-P", "-m", "cudaops.sandbox.ncu_reader", str(path.absolute())]
-    here = str(Path(cudaops.__file__).parent.parent)
     done = run_bounded(
         command,
         cwd=Path(tempfile.gettempdir()),
         timeout_s=READ_TIMEOUT_S,
-        env={"PYTHONPATH": python_path(here)},
+        env={"PYTHONPATH": python_path()},
         max_output_bytes=MAX_ANSWER_BYTES,
         tool="ncu",
     )

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import cudaops
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.sandbox.ledger import LEDGER, tool_of
 
@@ -49,12 +50,13 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "LC_ALL": "C.UTF-8", **(extra or {})}
 
 
-def python_path(*first: str) -> str:
-    """PYTHONPATH of a child of ours: it finds its packages where this process found them, which a
-    bounded environment would not tell it. Not in the working folder, which is the author's."""
-    here = str(Path.cwd())
-    found = [p for p in sys.path if p not in ("", here)]
-    return os.pathsep.join(dict.fromkeys(p for p in (*first, *found) if p))
+def python_path(*more: str) -> str:
+    """PYTHONPATH of a child of ours: this cudaops, `more`, and wherever this process finds its
+    packages, which a bounded environment would not tell it. Not the working folder, which is the
+    author's."""
+    ours = str(Path(cudaops.__file__).parent.parent)
+    found = [p for p in sys.path if p != str(Path.cwd())]
+    return os.pathsep.join(dict.fromkeys(p for p in (ours, *more, *found) if p))
 
 
 def run_bounded(

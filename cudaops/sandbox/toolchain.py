@@ -25,24 +25,30 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 """What a program that includes a header must be linked with. Source: each library's manual."""
 
 
-def find_nvcc() -> Path | None:
-    """nvcc on PATH, in CUDA_HOME or CUDA_PATH, or in the `toolkit` extra's wheels; else None."""
-    on_path = shutil.which("nvcc")
+def find_tool(
+    name: str, *, inside: Sequence[str] = ("bin",), homes: Sequence[str] = ()
+) -> Path | None:
+    """A program of the CUDA toolkit; None where it is nowhere.
+
+    On PATH; in these folders of CUDA_HOME, CUDA_PATH and `homes`; in NVIDIA's wheels, newest first.
+    """
+    on_path = shutil.which(name)
     if on_path is not None:
         return Path(on_path)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        home = os.environ.get(variable)
-        if home and (candidate := Path(home) / "bin" / "nvcc").is_file():
-            return candidate
-    return _nvcc_in_wheels()
-
-
-def _nvcc_in_wheels() -> Path | None:
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *homes):
+        for folder in inside if home else ():
+            if (candidate := Path(str(home)) / folder / name).is_file():
+                return candidate
     spec = importlib.util.find_spec("nvidia")
     for location in (spec.submodule_search_locations or ()) if spec else ():
-        for candidate in sorted(Path(location).glob("cu*/bin/nvcc"), reverse=True):
+        for candidate in sorted(Path(location).glob(f"cu*/bin/{name}"), reverse=True):
             return candidate
     return None
+
+
+def find_nvcc() -> Path | None:
+    """nvcc on PATH, in CUDA_HOME or CUDA_PATH, or in the `toolkit` extra's wheels; else None."""
+    return find_tool("nvcc")
 
 
 def require_nvcc() -> Path:

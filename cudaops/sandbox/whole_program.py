@@ -49,7 +49,7 @@ def _run_gate(bench: Workbench, spliced: Program) -> Gate:
         "worst_relative_difference": printed.worst_relative_difference,
         "rtol": bench.policy.rtol_program,
     }
-    if bench.executor.time_source != "modelled":
+    if not bench.models_time:
         numbers |= _program_times(author, ran)
     return Gate(
         name="whole_program",

@@ -79,6 +79,11 @@ class Workbench:
         """The instance that is rewritten: that of the most expensive workload."""
         return self.captured.workloads[0].callee
 
+    @property
+    def models_time(self) -> bool:
+        """Whether times are computed rather than taken: the same every time, and beside nothing."""
+        return self.executor.time_source == "modelled"
+
     def spliced(self, rewrite: Rewrite) -> Program:
         """The author's program with the rewrite in it. Raises InputError where it cannot be."""
         workload = self.workloads[0]
@@ -184,7 +189,7 @@ class Workbench:
         self, rewrite: Rewrite, workload: Workload
     ) -> tuple[Measurement, Measurement] | Misbehaved | CompileFailed:
         """A modelled baseline is the same every time, a measured one must stand beside."""
-        if self.executor.time_source == "modelled":
+        if self.models_time:
             candidate = self.measure(rewrite, workload)
             if not isinstance(candidate, Measurement):
                 return candidate
@@ -220,7 +225,7 @@ class Workbench:
 
     def _run_author(self) -> ProgramRan:
         captured = self.captured
-        if self.executor.time_source == "modelled":
+        if self.models_time:
             return ProgramRan(
                 stdout=captured.stdout,
                 stderr=captured.stderr,

@@ -260,7 +260,7 @@ class OtherPlatform:
         )
 
     def program(self, program: Program, *, recorded: bool) -> Executable | CompileFailed:
-        raise NotImplementedError("the doctor builds no recorded program")
+        raise AssertionError("the doctor builds no recorded program")
 
 
 @dataclass

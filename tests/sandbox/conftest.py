@@ -1,12 +1,34 @@
-"""One `cpu` executor for all tests of this folder: its runtime is built once."""
+"""One `cpu` executor for all tests of this folder, its runtime built once; builders for a GPU."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.gpu.build import GpuBuilder
+from cudaops.sandbox.gpu.nvrtc import Nvrtc
 
 
 @pytest.fixture(scope="session")
 def cpu_executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
     return CpuExecutor("A10", tmp_path_factory.mktemp("kernels"), workers=2)
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuBuilder]:
+    made = GpuBuilder(tmp_path_factory.mktemp("gpu"), "sm_86")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def nvrtc() -> str:
+    """Version of NVRTC; skips where there is none."""
+    asked = Nvrtc()
+    version = asked.version()
+    asked.close()
+    if version is None:
+        pytest.skip(f"no NVRTC here: {asked.missing}")
+    return version

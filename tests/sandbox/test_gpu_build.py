@@ -4,115 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cudaops.domain.execution import CompileFailed, KernelResources, Unit
-from cudaops.domain.program import Program, SourceFile
+from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PrerequisiteError
-from cudaops.program.parse import load_program, parse_files
-from cudaops.program.plans import make_rewrite
-from cudaops.recipes.matmul import MatmulRecipe
-from cudaops.recipes.transpose import TransposeRecipe
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.build import GpuBuilder, recorder_object
+from cudaops.sandbox.gpu.build import GpuBuilder
 from cudaops.sandbox.gpu.nvrtc import MAX_DEATHS, Nvrtc
-from cudaops.sandbox.gpu.platform import Executable, Module
+from cudaops.sandbox.gpu.platform import Module
 from cudaops.sandbox.gpu.source import target_arch
 from cudaops.sandbox.gpu.symbols import function_parameters, split_call
-
-TESTS = Path(__file__).parents[1]
-PROGRAMS = TESTS / "data" / "programs"
-EXAMPLE = TESTS.parent / "examples" / "naive_matmul.cu"
-INSTANCES = {"signal::energy": "signal::energy<float>", "stride<32>": "stride<32, int>"}
-"""What capture spells out where the author let the compiler deduce."""
+from tests.sandbox.gpu_builds import (
+    COPY,
+    built,
+    check_resources,
+    program_of,
+    refused,
+    unit_of,
+)
 
 pytestmark = pytest.mark.nvcc
-
-
-@pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuBuilder]:
-    made = GpuBuilder(tmp_path_factory.mktemp("gpu"), "sm_86")
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def nvrtc() -> str:
-    """Version of NVRTC; skips where there is none."""
-    asked = Nvrtc()
-    version = asked.version()
-    asked.close()
-    if version is None:
-        pytest.skip(f"no NVRTC here: {asked.missing}")
-    return version
-
-
-def program_of(text: str) -> Program:
-    body = f"#include <cstdio>\n{text}\nint main() {{ return 0; }}\n"
-    return parse_files("k", (SourceFile(path="k.cu", text=body),))
-
-
-def unit_of(text: str, callee: str, rewrite: str | None = None, *, widened: bool = False) -> Unit:
-    """A kernel that stands on line 2 of `k.cu`."""
-    program = program_of(text)
-    kernel = re.split(r"<|::", callee.replace("::", "\0"))[0].split("\0")[-1]
-    made = None if rewrite is None else make_rewrite(rewrite, "user", "t", "w")
-    return Unit(program=program, kernel=kernel, callee=callee, rewrite=made, widened=widened)
-
-
-def built(outcome: Module | CompileFailed) -> Module:
-    assert isinstance(outcome, Module), f"{outcome.placed}\n{outcome.log}"
-    return outcome
-
-
-def refused(outcome: Module | CompileFailed | Executable) -> CompileFailed:
-    assert isinstance(outcome, CompileFailed), outcome
-    return outcome
-
-
-COPY = "__global__ void copy(const float* a, float* b, int n) { b[threadIdx.x] = a[n]; }"
-
-
-def cubin_says(module: Module) -> dict[str, KernelResources]:
-    """The module's resources as `cuobjdump -res-usage` gives them, by symbol."""
-    wheels = [str(p) for s in sys.path for p in Path(s).glob("nvidia/cu*/bin/cuobjdump")]
-    tool = next((t for t in (shutil.which("cuobjdump"), *wheels) if t), None)
-    if tool is None:
-        pytest.skip("no cuobjdump here (extra `toolkit`)")
-    done = subprocess.run(
-        [tool, "-res-usage", str(module.image)], capture_output=True, text=True, check=True,
-        timeout=60,
-    )  # fmt: skip
-    pattern = r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) .*?CONSTANT\[0\]:(\d+)"
-    return {
-        symbol: KernelResources(
-            kernel="", sm_arch="", registers=int(registers), stack_bytes=int(stack),
-            static_smem_bytes=int(shared), constant_bytes=int(constant),
-            spill_store_bytes=0, spill_load_bytes=0,
-        )
-        for symbol, registers, stack, shared, constant in re.findall(pattern, done.stdout)
-    }  # fmt: skip
-
-
-def check_resources(module: Module, reserved: int = 0) -> None:
-    said = cubin_says(module)
-    assert len(module.resources) == len(module.launchables)
-    for one, known in zip(module.launchables, module.resources, strict=True):
-        other = said[one.symbol]
-        assert known.kernel == one.shown
-        assert known.registers == other.registers
-        assert known.stack_bytes == other.stack_bytes
-        assert known.constant_bytes == other.constant_bytes
-        assert known.static_smem_bytes == max(0, other.static_smem_bytes - reserved)
 
 
 def test_a_rewrite_and_its_baseline_are_told_apart(builder: GpuBuilder) -> None:
@@ -388,193 +305,3 @@ def test_a_build_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     assert not second.cached
     assert second.launchables == first.launchables
     assert sorted(p.name for p in first.folder.iterdir() if p.is_dir()) == []
-
-
-def baselines(path: Path) -> list[Unit]:
-    program = load_program(path)
-    callees = {}
-    for launch in program.launches:
-        kernels = [k for k in program.kernels if k.name == launch.kernel]
-        if len(kernels) == 1:
-            _, bracket, template = launch.callee.partition("<")
-            callees[launch.kernel] = kernels[0].qualified_name + bracket + template
-    return [
-        Unit(program=program, kernel=name, callee=INSTANCES.get(callee, callee))
-        for name, callee in callees.items()
-    ]
-
-
-ALL = sorted(p for p in PROGRAMS.glob("*.cu") if p.stem not in ("no_kernel", "no_main"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [*ALL, EXAMPLE], ids=lambda p: p.stem)
-def test_every_program_compiles(path: Path, builder: GpuBuilder) -> None:
-    for unit in baselines(path):
-        if path.stem == "syntax_error":
-            assert str(refused(builder.unit(unit, draft=False)).location) == "syntax_error.cu:8"
-            continue
-        final = built(builder.unit(unit, draft=False))
-        check_resources(final)
-        draft = built(builder.unit(unit, draft=True))
-        assert draft.launchables == final.launchables
-        wide = built(builder.unit(unit.model_copy(update={"widened": True}), draft=False))
-        types = wide.launchables[0].parameter_types
-        assert types == tuple(
-            t.replace("float", "double") for t in final.launchables[0].parameter_types
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "path", sorted((TESTS / "data" / "calibration").glob("*.cu")), ids=lambda p: p.stem
-)
-def test_on_sm_90_nothing_is_missing(path: Path, tmp_path: Path) -> None:
-    """ptxas names no constant bank there; the cubin has it. 1 KiB of shared memory is reserved."""
-    (unit,) = baselines(path)
-    module = built(GpuBuilder(tmp_path, "sm_90").unit(unit, draft=False))
-    check_resources(module, reserved=1024)
-    assert module.resources[0].constant_bytes > 500
-
-
-@pytest.mark.slow
-def test_whole_programs(builder: GpuBuilder) -> None:
-    program = load_program(PROGRAMS / "gemm_header.cu")
-    for recorded in (False, True):
-        made = builder.program(program, recorded=recorded)
-        assert isinstance(made, Executable), made
-        assert os.access(made.path, os.X_OK)
-        again = builder.program(program, recorded=recorded)
-        assert isinstance(again, Executable)
-        assert again.cached
-        assert again.path == made.path
-    broken = program_of("void f(int);\n" + COPY + "\nstruct S { S() { f(1); } } s;")
-    failed = refused(builder.program(broken, recorded=False))
-    assert "undefined reference to `f(int)'" in failed.message
-
-
-HALF = """
-#include <algorithm>
-#include <cfloat>
-#include <cuda_fp16.h>
-#include <cuda_bf16.h>
-#define LARGEST(x) fmaxf(x, 0.0f)
-__device__ float widen(__half h) { return __half2float(h); }
-__device__ float widen(float f) { return f; }
-__global__ void half_sum(const half* a, half2* b, __nv_bfloat16* c, float4* d, int n) {
-    __shared__ half tile[32];
-    tile[threadIdx.x] = __ldg(a + n);
-    __syncthreads();
-    half x = __hfma(tile[0], __float2half(2.0f), tile[1]);
-    half2 pair = __hmul2(b[n], __floats2half2_rn(1.0f, widen(x)));
-    pair = pair + __half2half2(x);
-    float2 both = __half22float2(pair);
-    x += __hmax(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    c[n] = __float2bfloat16(expf(both.x) + widen(both.y) + __low2float(pair) + rsqrtf(widen(x)));
-    float4 v = __ldg(d + n);
-    v.x += __fmaf_rn(v.y, __sinf(v.z), float(c[n]));
-    d[n] = make_float4(v.x, LARGEST(v.y), v.z, __float2int_rn(v.w));
-    b[n] = pair;
-    if (v.w > fmaxf(-INFINITY, FLT_MAX)) d[n].x = powf(v.x, 2) + fminf(v.y, FLT_EPSILON);
-}"""
-
-
-@pytest.mark.slow
-def test_the_recorder_is_compiled_once(tmp_path: Path) -> None:
-    made = recorder_object(tmp_path)
-    assert made is not None
-    compiled = made.stat().st_mtime_ns
-    builder = GpuBuilder(tmp_path, "sm_90")
-    found = builder.program(load_program(EXAMPLE), recorded=True)
-    builder.close()
-    assert isinstance(found, Executable), found
-    assert str(made) in found.command
-    assert recorder_object(tmp_path) == made
-    assert made.stat().st_mtime_ns == compiled
-
-
-@pytest.mark.slow
-def test_half_and_its_intrinsics_widened(builder: GpuBuilder) -> None:
-    unit = unit_of(HALF, "half_sum", widened=True)
-    module = built(builder.unit(unit, draft=False))
-    assert module.launchables[0].parameter_types[3:] == ("double4*", "int")
-    assert module.resources[0].static_smem_bytes == 32 * 8
-    built(builder.unit(unit.model_copy(update={"widened": False}), draft=False))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("statement", ['asm("");', "__pipeline_memcpy_async(b, a, 16);"])
-def test_what_copies_by_bytes_is_not_widened(builder: GpuBuilder, statement: str) -> None:
-    """It would copy half of what is meant, and the yardstick would be wrong."""
-    text = f"#include <cuda_pipeline.h>\n{COPY.replace('{', '{ ' + statement, 1)}"
-    built(builder.unit(unit_of(text, "copy"), draft=False))
-    failed = refused(builder.unit(unit_of(text, "copy", widened=True), draft=False))
-    assert str(failed.location) == "k.cu:3"
-    assert "where_float_is_double" in failed.message
-
-
-REWRITES = sorted((TESTS / "data" / "rewrites").glob("*.cu"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", REWRITES, ids=lambda p: p.stem)
-def test_every_recorded_rewrite_compiles(path: Path, builder: GpuBuilder) -> None:
-    rewrite = make_rewrite(path.read_text(), "user", "t", "w")
-    source = PROGRAMS / path.name
-    source = source if source.is_file() else TESTS / "data" / "calibration" / path.name
-    named = re.search(r"rewrite of `(?:\w+::)*(\w+)`", rewrite.source)
-    units = [u for u in baselines(source) if named is None or u.kernel == named[1]]
-    unit = units[0].model_copy(update={"rewrite": rewrite})
-    final, draft = built(builder.unit(unit, draft=False)), built(builder.unit(unit, draft=True))
-    assert [one.entry for one in final.launchables] == [
-        *range(len(rewrite.plan.launches)), BASELINE_ENTRY,
-    ]  # fmt: skip
-    assert draft.launchables == final.launchables
-    check_resources(final)
-
-
-EXPLOITS = sorted(p for p in (TESTS / "exploits").rglob("*.cu") if p.name != "mm.cu")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", EXPLOITS, ids=lambda p: p.stem)
-def test_exploits_compile_or_are_refused_with_a_place(path: Path, builder: GpuBuilder) -> None:
-    text = path.read_text()
-    (unit,) = baselines(TESTS / "exploits" / "mm.cu")
-    unit = unit.model_copy(update={"rewrite": make_rewrite(text, "user", "t", "w")})
-    made = builder.unit(unit, draft=False)
-    if path.stem in ("asks_for_too_much_shared_memory", "does_not_compile"):
-        location = refused(made).location
-        assert location is not None
-        assert location.file == "candidate.cu"
-    elif "stopped by: hygiene" not in text:
-        built(made)
-
-
-@pytest.mark.slow
-def test_every_seed_of_the_recipes_compiles(builder: GpuBuilder) -> None:
-    matmul = """
-    __global__ void mm(const float* A, const float* B, float* C, int M, int N, int K) {
-        int row = blockIdx.y * blockDim.y + threadIdx.y;
-        int col = blockIdx.x * blockDim.x + threadIdx.x;
-        if (row >= M || col >= N) return;
-        float acc = 0;
-        for (int k = 0; k < K; ++k) acc += A[row * K + k] * B[k * N + col];
-        C[row * N + col] = acc;
-    }"""
-    transpose = """
-    __global__ void tr(const float* in, float* out, int w, int h) {
-        int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-        if (x < w && y < h) out[x * h + y] = in[y * w + x];
-    }"""
-    for recipe, text, name in (
-        (MatmulRecipe(), matmul, "mm"),
-        (TransposeRecipe(), transpose, "tr"),
-    ):
-        unit = unit_of(text, name)
-        (rewrite,) = recipe.propose(unit.program, unit.program.kernel(name), (), None)
-        for values in recipe.seeds(rewrite)[:3]:
-            tuned = unit.model_copy(update={"rewrite": rewrite.tuned_with(dict(values))})
-            final, draft = (built(builder.unit(tuned, draft=d)) for d in (False, True))
-            assert draft.launchables == final.launchables
-            assert final.resources[0].spill_store_bytes == 0

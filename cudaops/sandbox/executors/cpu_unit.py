@@ -149,15 +149,21 @@ def _global_file(number: int) -> str:
 
 
 def _global(task: Task, state: GlobalState, folder: Path, number: int) -> str:
-    before = Path(task.workload.folder).absolute() / state.before
-    if task.unit.widened and holds_floats(task.unit, state.name):
-        wide = folder / f"wide{number}.bin"
-        np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
-        before = wide
+    before = contents_before(task.unit, task.workload, state, folder / f"wide{number}.bin")
     return f"global {state.name} file {before}"
 
 
-def holds_floats(unit: Unit, name: str) -> bool:
+def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Path) -> Path:
+    """File with what stands in a variable before the launch; made at `wide` for a widened unit."""
+    before = Path(workload.folder).absolute() / state.before
+    if not (unit.widened and _holds_floats(unit, state.name)):
+        return before
+    wide.parent.mkdir(parents=True, exist_ok=True)
+    np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
+    return wide
+
+
+def _holds_floats(unit: Unit, name: str) -> bool:
     """Whether a variable of the program is of `float` and so becomes `double` when widened."""
     variables = unit.program.global_variables
     texts = [v.type_text for v in variables if name in (v.qualified_name, v.name)]

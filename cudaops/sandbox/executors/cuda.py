@@ -21,13 +21,14 @@ from cudaops.domain.execution import (
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.run import ClockControl
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import Check, InputSet
 from cudaops.sandbox.executors.cpu_unit import captured_inputs
 from cudaops.sandbox.gpu.check_launches import Subject
-from cudaops.sandbox.gpu.host import Clocks, DriverName, GpuHost, in_background
+from cudaops.sandbox.gpu.host import DriverName, GpuHost, in_background
 from cudaops.sandbox.gpu.platform import Module
 from cudaops.sandbox.gpu.profiling import Launched, Profiler
 from cudaops.sandbox.gpu.program import GpuProgram
@@ -37,9 +38,8 @@ from cudaops.sandbox.gpu.protocol import (
     RunReply,
     RunTask,
     Side,
-    Task,
 )
-from cudaops.sandbox.gpu.session import RunnerSession
+from cudaops.sandbox.gpu.session import RunnerSession, expected
 from cudaops.sandbox.gpu.tasks import buffers_of, side_of
 from cudaops.sandbox.gpu.times import SEARCH, measurements
 
@@ -57,7 +57,7 @@ class CudaExecutor:
         driver: DriverName = "nvidia",
         sm_arch: str | None = None,
         program_folder: Path | None = None,
-        clock_control: Clocks = "none",
+        clock_control: ClockControl = "none",
     ) -> None:
         """`device` and `sm_arch` None: those of the GPU that is there.
 
@@ -165,11 +165,9 @@ class CudaExecutor:
             folder / "check",
             timeout_s,
         )
-        reply = session.request(task, timeout_s)
+        reply = expected(session.request(task, timeout_s), RunReply)
         if isinstance(reply, Misbehaved):
             return self.host.checker.named(subject, reply)
-        if not isinstance(reply, RunReply):
-            raise _unexpected(task, reply)
         ran = Ran(
             outputs=dict(task.dumps),
             global_outputs=dict(task.global_dumps),
@@ -293,20 +291,11 @@ class CudaExecutor:
     def _measured(
         self, session: RunnerSession, task: MeasureTask, workload: Workload, timeout_s: float
     ) -> tuple[Measurement, ...] | Misbehaved:
-        reply = session.request(task, timeout_s)
+        reply = expected(session.request(task, timeout_s), MeasureReply)
         if isinstance(reply, Misbehaved):
             return reply
-        if not isinstance(reply, MeasureReply):
-            raise _unexpected(task, reply)
         return measurements(reply, workload, self.device, self.time_source)
 
     def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> GpuProgram:
         where = self.program_folder or Path.cwd()
         return GpuProgram(self.host.platform, program, argv, where, timeout_s)
-
-
-def _unexpected(task: Task, reply: object) -> SandboxUnavailable:
-    return SandboxUnavailable(
-        f"the runner answered a {task.op} task with {type(reply).__name__}",
-        "run again; if it happens again, report it",
-    )

@@ -12,9 +12,9 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved, Unit
 from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Value
 from cudaops.domain.workload import Allocation, PointerArgument, Workload
-from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.gpu.protocol import Buffer, Reply, RunReply, RunTask
+from cudaops.sandbox.gpu.session import expected
 
 SAMPLE_THREADS = 16 * 1024
 """Threads of a launch that are looked at; a smaller launch is looked at whole. That is 64 blocks of
@@ -126,13 +126,9 @@ def _state_before(
             },
         }
     )
-    reply = subject.launch(prefix, subject.timeout_s)
+    reply = expected(subject.launch(prefix, subject.timeout_s), RunReply)
     if isinstance(reply, Misbehaved):
         return reply
-    if not isinstance(reply, RunReply):
-        raise SandboxUnavailable(
-            f"the runner answered a run task with {type(reply).__name__}", "run again"
-        )
     return dict(prefix.dumps), dict(prefix.global_dumps)
 
 

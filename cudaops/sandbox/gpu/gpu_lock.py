@@ -8,10 +8,11 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from cudaops.errors import SandboxUnavailable
+from cudaops.sandbox.gpu.protocol import DeviceFacts
 
 WAIT_S = 600.0
 """Longest wait for another process: a few measurements of the longest kind."""
@@ -32,6 +33,15 @@ def gpu_lock(uuid: str, *, alone: bool, wait_s: float = WAIT_S) -> Iterator[None
         yield
     finally:
         os.close(handle)
+
+
+def gpu_turn(
+    facts: DeviceFacts, *, alone: bool, wait_s: float = WAIT_S
+) -> AbstractContextManager[None]:
+    """`gpu_lock` of the GPU these facts are of; a stand-in's times disturb nobody."""
+    if not facts.real:
+        return nullcontext()
+    return gpu_lock(facts.uuid, alone=alone, wait_s=wait_s)
 
 
 def lock_path(uuid: str) -> Path:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -18,23 +18,22 @@ from typing import Literal
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
 from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.execution import Unit
-from cudaops.errors import CudaOpsError, InputError, PrerequisiteError
+from cudaops.domain.run import ClockControl
+from cudaops.errors import CudaOpsError, InputError
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_toolchain import around
 from cudaops.sandbox.gpu.build import GpuBuilder, recorder_object
 from cudaops.sandbox.gpu.checking import GpuChecker
-from cudaops.sandbox.gpu.gpu_lock import gpu_lock
+from cudaops.sandbox.gpu.gpu_lock import gpu_turn
 from cudaops.sandbox.gpu.ncu import find_ncu, ncu_version
 from cudaops.sandbox.gpu.platform import Platform
 from cudaops.sandbox.gpu.protocol import DeviceFacts
 from cudaops.sandbox.gpu.sanitizer import Sanitizer, find_compute_sanitizer
 from cudaops.sandbox.gpu.session import RunnerSession, task_command
 from cudaops.sandbox.gpu.standin import StandInPlatform
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_version
+from cudaops.sandbox.toolchain import nvcc_version, require_nvcc
 
 DriverName = Literal["nvidia", "standin"]
-Clocks = Literal["none", "base"]
-"""What ncu does with the clocks: leave them alone, or lock them to base while it looks."""
 
 SHARED = ("author", "search")
 """Runners that stay: the author's own kernel has one, and all drafts of a search share one."""
@@ -49,13 +48,13 @@ class GpuHost:
         cache: Path,
         driver: DriverName,
         sm_arch: str | None,
-        clock_control: Clocks,
+        clock_control: ClockControl,
     ) -> None:
         self.driver: DriverName = driver
         self.cache = cache
         self.cubins = cache.parent / "cubins"
         """Builds for the GPU, beside those for the processor: each folder is pruned by itself."""
-        self.clock_control: Clocks = clock_control
+        self.clock_control: ClockControl = clock_control
         self._wanted_device = device
         self._wanted_arch = sm_arch
         self._sessions: dict[str, RunnerSession] = {}
@@ -96,7 +95,7 @@ class GpuHost:
 
     def _turn(self) -> AbstractContextManager[None]:
         """Held while another tool wraps a runner: nothing is timed meanwhile."""
-        return gpu_lock(self.facts.uuid, alone=False) if self.facts.real else nullcontext()
+        return gpu_turn(self.facts, alone=False)
 
     def _checked_as(self) -> str:
         """Device whose limits the processor's checker applies: any will do where time is not
@@ -118,11 +117,7 @@ class GpuHost:
 
     def check_available(self) -> None:
         """Raise PrerequisiteError where nvcc or the GPU is missing."""
-        if find_nvcc() is None:
-            raise PrerequisiteError(
-                "nvcc is not on PATH, in CUDA_HOME or in the toolkit extra",
-                "python -m pip install 'cudaops[toolkit]', or set CUDA_HOME",
-            )
+        require_nvcc()
         if self.driver == "nvidia" and any(Path("/dev").glob("nvidia[0-9]*")):
             in_background(lambda: recorder_object(self.cubins))  # while the GPU is opened
         _ = self.device
@@ -167,7 +162,7 @@ class GpuHost:
         """Name and version of what builds, runs and looks."""
         facts = self.facts
         found = {
-            "nvcc": nvcc_version(nvcc) if (nvcc := find_nvcc()) else "",
+            "nvcc": nvcc_version(require_nvcc()),
             "gpu": facts.name,
             "driver": facts.driver_version,
             "cuda driver": facts.cuda_version,

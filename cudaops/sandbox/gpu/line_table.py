@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
-import shutil
 from pathlib import Path
 
 from cudaops.cuda.hot_spots import Line
 from cudaops.sandbox.process import run_bounded
+from cudaops.sandbox.toolchain import find_tool
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _PLACE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
@@ -19,18 +17,7 @@ _SECONDS = 30.0
 
 def find_nvdisasm() -> Path | None:
     """nvdisasm on PATH, in CUDA_HOME or CUDA_PATH, or in NVIDIA's wheels; else None."""
-    on_path = shutil.which("nvdisasm")
-    if on_path is not None:
-        return Path(on_path)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        home = os.environ.get(variable)
-        if home and (candidate := Path(home) / "bin" / "nvdisasm").is_file():
-            return candidate
-    spec = importlib.util.find_spec("nvidia")
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        for candidate in sorted(Path(location).glob("cu*/bin/nvdisasm"), reverse=True):
-            return candidate
-    return None
+    return find_tool("nvdisasm")
 
 
 def lines_of(cubin: Path, symbol: str) -> dict[int, Line]:

@@ -22,15 +22,13 @@ from cudaops.cuda.hot_spots import hot_instructions, hot_lines
 from cudaops.cuda.ncu_csv import merged, parse_details, parse_raw
 from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
 from cudaops.domain.profile import HotLine, Profile
+from cudaops.domain.run import ClockControl
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.sandbox.gpu.line_table import lines_of
 from cudaops.sandbox.gpu.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
 from cudaops.sandbox.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.sandbox.process import Finished, run_bounded
 
-Clocks = Literal["none", "base"]
-"""`none`: the clocks stay as they are, so that the time is comparable to one without ncu. `base`:
-locked to base, so that two profiles are comparable to each other."""
 CacheControl = Literal["all", "none"]
 """`all`: caches are emptied before each pass, a cold launch. `none`: they are left, a warm one."""
 
@@ -113,7 +111,7 @@ class NcuProfiler:
         *,
         device: str,
         workload: str | None = None,
-        clock_control: Clocks = "none",
+        clock_control: ClockControl = "none",
         cache_control: CacheControl = "all",
         sources: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
@@ -157,7 +155,7 @@ class NcuProfiler:
         return Profiled(profile, report, done.seconds, " ".join(line))
 
 
-def _options(clocks: Clocks, caches: CacheControl, report: Path) -> list[str]:
+def _options(clocks: ClockControl, caches: CacheControl, report: Path) -> list[str]:
     return [
         "--set", "full", "--import-source", "yes", "--profile-from-start", "off",
         "--clock-control", clocks, "--cache-control", caches, "--target-processes", "all",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import NamedTuple
 
 from cudaops.cuda import metric_counters as counters
@@ -22,12 +21,13 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.gpu.gpu_lock import gpu_lock
+from cudaops.sandbox.gpu.gpu_lock import gpu_turn
 from cudaops.sandbox.gpu.host import GpuHost
 from cudaops.sandbox.gpu.ncu import NcuProfiler
 from cudaops.sandbox.gpu.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
-from cudaops.sandbox.gpu.session import RunnerSession
+from cudaops.sandbox.gpu.session import RunnerSession, expected
 
 LASTING: frozenset[NcuCause] = frozenset(
     ("missing", "permission", "wsl", "vgpu", "mig", "driver_too_old", "chip_unknown", "library")
@@ -94,8 +94,7 @@ class Profiler:
         task = ProfileTask(side=launched.side, buffers=launched.buffers, launch=number)
         what = f"{launched.compiled.key} {launched.workload.folder}"
         name = hashlib.sha256(what.encode()).hexdigest()[:12]
-        lock = gpu_lock(host.facts.uuid, alone=True) if host.facts.real else nullcontext()
-        with lock:
+        with gpu_turn(host.facts, alone=True):
             outcome = self._ncu.profile_task(
                 task,
                 host.task_command,
@@ -178,10 +177,9 @@ def _dominant(launched: Launched) -> int | Misbehaved:
     if len(launched.plan.launches) == 1:
         return 0
     task = RunTask(side=launched.side, buffers=launched.buffers, dumps={})
-    reply = launched.session.request(task, launched.timeout_s)
+    reply = expected(launched.session.request(task, launched.timeout_s), RunReply)
     if isinstance(reply, Misbehaved):
         return reply
-    assert isinstance(reply, RunReply)
     return max(range(len(reply.launch_us)), key=reply.launch_us.__getitem__)
 
 
@@ -189,5 +187,5 @@ def _sources(compiled: Compiled) -> dict[str, str]:
     """Text by file name, the rewrite's own under the name that compilers give it."""
     texts = {f.path: f.text for f in compiled.unit.program.files}
     if compiled.unit.rewrite is not None:
-        texts["candidate.cu"] = compiled.unit.rewrite.source
+        texts[CANDIDATE] = compiled.unit.rewrite.source
     return texts

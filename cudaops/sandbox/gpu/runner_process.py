@@ -11,10 +11,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-import cudaops
 from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.process import child_environment, python_path, raise_for_space
 
@@ -194,9 +192,8 @@ def runner_argv(driver: str, device_index: int) -> list[str]:
 def runner_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a runner sees: the bounded environment, CUDA's own names, and where cudaops is."""
     passed = {name: os.environ[name] for name in PASSED if name in os.environ}
-    here = str(Path(cudaops.__file__).parent.parent)
     given = dict(extra or {})
     asked = given.get("PYTHONPATH", "").split(os.pathsep)
-    given["PYTHONPATH"] = python_path(here, *asked)
+    given["PYTHONPATH"] = python_path(*asked)
     # Code is loaded with the module, not with a kernel's first launch, which might be timed.
     return child_environment({**passed, "CUDA_MODULE_LOADING": "EAGER", **given})

@@ -8,11 +8,9 @@ limitations"): a task under it takes no times.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import re
 import secrets
-import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -26,6 +24,7 @@ from cudaops.domain.execution import CheckerUnavailable
 from cudaops.sandbox.gpu.protocol import REPLY, Fault, Refused, RunReply, RunTask
 from cudaops.sandbox.gpu.sanitizer_faults import Blamed, Extent, Names, misbehaviours
 from cudaops.sandbox.process import Finished, run_bounded
+from cudaops.sandbox.toolchain import find_tool
 
 Tool = Literal["memcheck", "racecheck", "synccheck", "initcheck"]
 TaskCommand = Callable[[Path, Path], tuple[Sequence[str], Mapping[str, str]]]
@@ -69,19 +68,7 @@ _REMEDIES = (
 
 def find_compute_sanitizer() -> Path | None:
     """On PATH, in CUDA_HOME or CUDA_PATH, in /usr/local/cuda, or in NVIDIA's wheel; else None."""
-    on_path = shutil.which(PROGRAM)
-    if on_path is not None:
-        return Path(on_path)
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    for home in (h for h in homes if h):
-        for folder in ("bin", PROGRAM):
-            if (candidate := Path(home) / folder / PROGRAM).is_file():
-                return candidate
-    spec = importlib.util.find_spec("nvidia")
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        for candidate in sorted(Path(location).glob(f"cu*/bin/{PROGRAM}"), reverse=True):
-            return candidate
-    return None
+    return find_tool(PROGRAM, inside=("bin", PROGRAM), homes=("/usr/local/cuda",))
 
 
 class Looked(NamedTuple):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, TypeGuard
+from typing import ClassVar, TypeGuard, TypeVar
 
 from pydantic import ValidationError
 
 from cudaops.domain.execution import Misbehaved
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
-from cudaops.sandbox.gpu.gpu_lock import WAIT_S, gpu_lock
+from cudaops.sandbox.gpu.gpu_lock import WAIT_S, gpu_turn
 from cudaops.sandbox.gpu.protocol import (
     REPLY,
     TASK,
@@ -27,6 +27,7 @@ from cudaops.sandbox.gpu.protocol import (
     ProfileTask,
     Refused,
     Reply,
+    RunReply,
     Task,
 )
 from cudaops.sandbox.gpu.runner_process import RunnerProcess, runner_argv, runner_environment
@@ -42,6 +43,8 @@ PROBE_REMEDY = (
 )
 AGAIN = "run again; if it happens again, report it"
 LOG_SHOWN = 4096
+
+Kind = TypeVar("Kind", RunReply, MeasureReply)
 
 
 class RunnerSession:
@@ -142,10 +145,8 @@ class RunnerSession:
     def _turn(self, task: Task) -> AbstractContextManager[None]:
         """Nothing else runs on a GPU while something is timed there."""
         assert self._facts is not None
-        if not self._facts.real:
-            return nullcontext()
         alone = isinstance(task, MeasureTask | ProfileTask)
-        return gpu_lock(self._facts.uuid, alone=alone, wait_s=self._lock_wait_s)
+        return gpu_turn(self._facts, alone=alone, wait_s=self._lock_wait_s)
 
     def _asked(self, runner: RunnerProcess, task: Task, timeout_s: float) -> Reply | Misbehaved:
         came = runner.exchange(TASK.dump_json(task) + b"\n", timeout_s)
@@ -258,6 +259,13 @@ class RunnerSession:
     def _last_line(self) -> str:
         lines = [line for line in self._printed().splitlines() if line.strip()]
         return f": {lines[-1].strip()[:200]}" if lines else ""
+
+
+def expected(reply: Reply | Misbehaved, kind: type[Kind]) -> Kind | Misbehaved:
+    """The reply as the kind that a task has. Raises SandboxUnavailable where it is another."""
+    if isinstance(reply, kind | Misbehaved):
+        return reply
+    raise SandboxUnavailable(f"the runner answered with a {reply.kind!r} reply", AGAIN)
 
 
 def task_command(

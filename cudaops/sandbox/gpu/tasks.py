@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
 from cudaops.domain.workload import Element, GlobalState, PointerArgument, Workload
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.executors.cpu_unit import WIDENED_BY, holds_floats
+from cudaops.sandbox.executors.cpu_unit import WIDENED_BY, contents_before
 from cudaops.sandbox.gpu.platform import Module
 from cudaops.sandbox.gpu.protocol import (
     Buffer,
@@ -109,11 +107,7 @@ def _globals(
 def _global(
     symbol: str, unit: Unit, workload: Workload, state: GlobalState, wide: Path
 ) -> GlobalVariable:
-    before = Path(workload.folder).absolute() / state.before
-    if unit.widened and holds_floats(unit, state.name):
-        wide.parent.mkdir(parents=True, exist_ok=True)
-        np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
-        before = wide
+    before = contents_before(unit, workload, state, wide)
     return GlobalVariable(
         name=state.name, symbol=symbol, size_bytes=before.stat().st_size, file=str(before)
     )
