@@ -12,8 +12,17 @@ from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Tim
 GateName = Literal[
     "hygiene", "compile", "checker", "correctness_captured", "correctness_perturbed",
     "correctness_exact", "unchanged_inputs", "repeat", "physical_floor", "speedup",
-    "nvcc_compile", "whole_program", "clocks",
+    "nvcc_compile", "whole_program", "clocks", "preprocessed", "object", "timed_outputs",
+    "remeasured", "isolation", "review",
 ]  # fmt: skip
+
+Precision = Literal["tf32", "fp16", "bf16"]
+"""Arithmetic less exact than the baseline's that a user may allow."""
+
+IsolationLevel = Literal["S0", "S1", "S2", "S3"]
+"""How well code that nobody vouches for is confined. S0: not at all. S1: limits on time, memory and
+files, no new privileges, killed as a group. S2: the kernel refuses files, sockets and system calls
+that the phase does not need. S3: in namespaces of its own as well."""
 
 
 class Gate(Record):
@@ -21,6 +30,8 @@ class Gate(Record):
 
     name: GateName
     passed: bool
+    quarantined: bool = False
+    """Not passed, and not proven harmful either: a person may release it (`--review`)."""
     summary: str
     """One line a person reads: what was compared and what came out."""
     numbers: dict[str, float] = Field(default_factory=dict)
@@ -30,7 +41,8 @@ class Gate(Record):
     @property
     def line(self) -> str:
         """Name, outcome and summary in one line."""
-        return f"{self.name} {'passed' if self.passed else 'FAILED'}: {self.summary}"
+        word = "passed" if self.passed else "QUARANTINED" if self.quarantined else "FAILED"
+        return f"{self.name} {word}: {self.summary}"
 
 
 class Comparison(Record):
@@ -48,11 +60,16 @@ class Policy(Record):
 
     min_speedup: float = 1.2
     """Baseline time over candidate time. Source: the bar of the run in seed document 000."""
-    confidence: float = 0.95
-    """Level of the interval whose lower end must exceed the bar, for measured times."""
+    confidence: float = 0.99
+    """Level of the interval whose lower end must exceed the bar, for measured times: of a whole
+    run, however many candidates it judges (`domain.judge`)."""
     max_error_factor: float = 4.0
     """How many times the baseline's own relative L2 error against the widened run a candidate may
     have. A sum in another order stays within small factors; TF32 is ~1000 times less exact."""
+    allow_precision: Precision | None = None
+    """Arithmetic less exact than the baseline's that the user allows; None: none is."""
+    review: bool = False
+    """Whether a person sees patch and evidence before anything is accepted."""
     rtol_program: float = 1e-3
     """Relative tolerance on numbers the whole program prints. Source: seed document 000."""
     seed: int | None = None
@@ -72,6 +89,8 @@ class Judgement(Record):
     """Lower end of the confidence interval; None for a modelled time, which has none."""
     speedup_high: float | None = None
     time_source: TimeSource | None = None
+    isolation: IsolationLevel | None = None
+    """How well the candidate was confined while it was judged; None where it never ran."""
 
     def gate(self, name: GateName) -> Gate | None:
         """The gate of this name, None where an earlier one ended the judgement."""
