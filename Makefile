@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test test-fast lint format wheel clean system
+.PHONY: help demo test test-fast exploits lint format wheel clean system
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -28,6 +28,9 @@ test: $(VENV)/.dev ## Install into .venv and run every test (several minutes)
 
 test-fast: $(VENV)/.dev ## The tests that take a few seconds each, in under a minute
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+exploits: $(VENV)/.dev ## Every cheat and every honest kernel of tests/exploits through all gates
+	$(BIN)/python -m tests.exploits.suite
 
 lint: $(VENV)/.dev ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

@@ -12,9 +12,15 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console, Group, RenderableType
 
-from cudaops import cli_knowledge, cli_mcp
-from cudaops.cli_boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED
+from cudaops import cli_certify, cli_knowledge, cli_mcp
+from cudaops.cli_boundary import (
+    EXIT_BY_OUTCOME,
+    EXIT_ENVIRONMENT,
+    EXIT_INTERRUPTED,
+    EXIT_WAITING,
+)
 from cudaops.cli_ncu import REPORT_SUFFIXES, one_of, profile_of_report
+from cudaops.cli_review import answering, asking, how_to_answer
 from cudaops.cli_runs import (
     Target,
     find_folder,
@@ -25,6 +31,8 @@ from cudaops.cli_runs import (
     seen_from_here,
     source_file,
 )
+from cudaops.domain.judgement import Precision
+from cudaops.domain.review import AwaitsReview
 from cudaops.domain.run import ClockControl, ExecutorChoice, ProfileSummary, RunRecord
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
@@ -35,12 +43,14 @@ app = typer.Typer(
     name="cudaops",
     help="Says what limits a CUDA kernel, rewrites it, and proves the rewrite.",
     epilog="Exit codes: 0 accepted or provisional, 1 nothing beat the bar, 2 wrong input, "
-    "3 this machine cannot.",
+    "3 this machine cannot, 4 waits for a person (--review).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(cli_knowledge.app, name="knowledge")
+app.add_typer(cli_certify.app, name="certify")
+app.command("confirm")(cli_certify.confirm)
 app.command("mcp")(cli_mcp.serve)
 
 SourceArgument = Annotated[
@@ -73,6 +83,19 @@ SeedOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float, typer.Option(min=1.0, help="Seconds for one run of the program or a candidate.")
+]
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option(
+        "--allow-precision", help="Arithmetic less exact than the author's that is fine by you."
+    ),
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
+]
+ReviewOption = Annotated[
+    bool, typer.Option("--review", help="Show patch and evidence, and ask before accepting.")
 ]
 OutOption = Annotated[Path | None, typer.Option(help="Run folder [default: runs/KERNEL/TIME].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
@@ -111,6 +134,9 @@ def run(
     seed: SeedOption = None,
     timeout: TimeoutOption = 120.0,
     clock_control: ClockOption = "none",
+    allow_precision: PrecisionOption = None,
+    review: ReviewOption = False,
+    trust_source: TrustOption = False,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -130,23 +156,33 @@ def run(
         timeout_s=timeout,
         seed=seed,
         ncu_clock_control=clock_control,
+        allow_precision=allow_precision,
+        review=review,
+        trust_source=trust_source,
     )
     from cudaops.graph import run as graph
 
     with _live(folder) as progress:
-        record = graph.start(options, progress, settings)
+        record = graph.start(options, progress, settings, asking(progress))
     _finish(record, as_json)
 
 
 @app.command()
-def resume(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
-    """Go on with a run that was killed; no finished stage runs twice."""
+def resume(
+    run: RunArgument = "latest",
+    accept: Annotated[
+        bool | None, typer.Option("--yes/--no", help="Answer the review that the run waits for.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Why, in your words; kept with the answer.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Go on with a run that was killed or waits for a person; no finished stage runs twice."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
     from cudaops.graph import run as graph
 
     with _live(folder) as progress:
-        record = graph.resume(folder, progress, settings)
+        record = graph.resume(folder, progress, settings, answering(accept, note, progress))
     _finish(record, as_json)
 
 
@@ -163,6 +199,7 @@ def profile(
     device: DeviceOption = None,
     timeout: TimeoutOption = 120.0,
     clock_control: ClockOption = "none",
+    trust_source: TrustOption = False,
     report: Annotated[
         Path | None,
         typer.Option("--from", help="ncu's report (.ncu-rep) or CSV page, no GPU needed."),
@@ -183,6 +220,7 @@ def profile(
         kernel=kernel,
         timeout_s=timeout,
         ncu_clock_control=clock_control,
+        trust_source=trust_source,
     )
     from cudaops.graph import run as graph
 
@@ -218,6 +256,8 @@ def verify(
     device: DeviceOption = None,
     seed: SeedOption = None,
     timeout: TimeoutOption = 120.0,
+    allow_precision: PrecisionOption = None,
+    trust_source: TrustOption = False,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -234,6 +274,8 @@ def verify(
         min_speedup=min_speedup,
         timeout_s=timeout,
         seed=seed,
+        allow_precision=allow_precision,
+        trust_source=trust_source,
     )
     from cudaops.graph import run as graph
 
@@ -263,7 +305,7 @@ def _place(executor: ExecutorChoice, device: str | None, arch: str | None) -> Ta
 
 @contextmanager
 def _live(folder: Path | None) -> Iterator[Progress]:
-    """Progress on stderr; Ctrl-C says how to go on with the run in `folder`."""
+    """Progress on stderr; Ctrl-C and a review say how to go on with the run in `folder`."""
     try:
         with Progress(_console(stderr=True)) as progress:
             yield progress
@@ -272,6 +314,9 @@ def _live(folder: Path | None) -> Iterator[Progress]:
             raise
         typer.echo(f"cudaops: interrupted; go on with: python -m cudaops resume {folder}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    except AwaitsReview as waiting:
+        typer.echo(how_to_answer(waiting.request, folder or Path()), err=True)
+        raise typer.Exit(EXIT_WAITING) from None
 
 
 def _finish(record: RunRecord, as_json: bool) -> None:

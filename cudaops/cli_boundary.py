@@ -23,6 +23,8 @@ EXIT_INPUT = 2
 """The input is wrong."""
 EXIT_ENVIRONMENT = 3
 """This machine cannot do it, or cudaops itself failed."""
+EXIT_WAITING = 4
+"""Stopped for a person's yes or no (`--review`)."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C. Source: the shells' convention, 128 + SIGINT."""
 

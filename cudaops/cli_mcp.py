@@ -27,6 +27,10 @@ def serve(
     timeout: Annotated[
         float, typer.Option(min=1.0, help="Seconds for one run of a program or a candidate.")
     ] = 120.0,
+    trust_source: Annotated[
+        bool,
+        typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
+    ] = False,
 ) -> None:
     """Offer cudaops' tools to another agent over MCP on stdin and stdout."""
     from cudaops.graph.services import open_knowledge, program_opener
@@ -41,6 +45,7 @@ def serve(
         place(settings.executor, device, arch),
         min_speedup=min_speedup,
         timeout_s=timeout,
+        trust_source=trust_source,
     )
     session = Session(program_opener(options, settings))
     servers = build_servers(session, functools.partial(open_knowledge, settings))

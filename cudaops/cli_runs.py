@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from cudaops.domain.judgement import Policy
+from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.run import ClockControl, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.reports import json as run_json
@@ -139,6 +139,9 @@ def run_options(
     timeout_s: float = 120.0,
     seed: int | None = None,
     ncu_clock_control: ClockControl = "none",
+    allow_precision: Precision | None = None,
+    review: bool = False,
+    trust_source: bool = False,
 ) -> RunOptions:
     """The record of what was asked for."""
     return RunOptions(
@@ -153,7 +156,10 @@ def run_options(
         max_iterations=max_iterations,
         timeout_seconds=timeout_s,
         ncu_clock_control=ncu_clock_control,
-        policy=Policy(min_speedup=min_speedup, seed=seed),
+        trust_source=trust_source,
+        policy=Policy(
+            min_speedup=min_speedup, seed=seed, allow_precision=allow_precision, review=review
+        ),
         out=str(out),
     )
 

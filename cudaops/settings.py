@@ -13,7 +13,7 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from cudaops.domain.run import ExecutorChoice
+from cudaops.domain.run import ExecutorChoice, IsolationChoice
 from cudaops.errors import InputError
 
 
@@ -48,6 +48,10 @@ class Settings(BaseSettings):
     """`standin` runs the `cuda` executor's machinery over a driver that uses this machine's
     processor, for tests: its times mean nothing and accept nothing."""
 
+    isolation: IsolationChoice = Field(default="auto", validation_alias="CUDAOPS_ISOLATION")
+    """How well programs, candidates and compilers are confined (docs/isolation.md). `off` needs
+    `--trust-source` as well."""
+
     database_url: SecretStr | None = Field(default=None, validation_alias="DATABASE_URL")
     """PostgreSQL with pgvector, `postgresql://user:password@host:port/name`. Not set: the embedded
     server keeps the knowledge."""
@@ -57,6 +61,10 @@ class Settings(BaseSettings):
 
     nvidia_base_url: str | None = Field(default=None, validation_alias="NVIDIA_BASE_URL")
     """A NIM of one's own, with `/v1` at the end. Not set: NVIDIA's hosted one."""
+
+    signing_key: Path | None = Field(default=None, validation_alias="CUDAOPS_SIGNING_KEY")
+    """Private key (Ed25519, PEM) that signs certificates, made there on first use. Not set:
+    `signing.key` in the user's configuration folder for cudaops."""
 
     @property
     def knowledge_folder(self) -> Path | None:

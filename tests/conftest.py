@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     cache.chmod(0o755)
     config.stash[_CACHE] = cache
     os.environ["CUDAOPS_CACHE"] = str(cache)
+    os.environ["CUDAOPS_SIGNING_KEY"] = str(cache / "key" / "signing.key")
     # A test says itself when it means a GPU.
     os.environ["CUDAOPS_EXECUTOR"] = "cpu"
 

@@ -18,10 +18,11 @@ LAYERS = ["errors", "domain", "cuda", "program", "library", "service", "graph", 
 LAYER_OF = {
     "errors": "errors", "domain": "domain", "cuda": "cuda", "program": "program",
     "recipes": "library", "prompts": "library", "rag": "library", "sandbox": "library",
-    "reports": "library", "mcp_servers": "service", "agents": "service", "graph": "graph",
+    "reports": "library", "certify": "library", "mcp_servers": "service", "agents": "service",
+    "graph": "graph",
 }  # fmt: skip
 """Anything else directly under cudaops/ is an entry point: cli*, doctor, settings, __main__."""
-APART = {"recipes", "prompts", "rag", "sandbox", "reports"}
+APART = {"recipes", "prompts", "rag", "sandbox", "reports", "certify"}
 """Siblings that do not know each other."""
 
 HOMES = {
@@ -32,8 +33,9 @@ HOMES = {
     "subprocess": {"sandbox", "rag/postgres_programs.py"},
     "ncu_report": {"sandbox"}, "cuda": {"sandbox", "doctor"}, "cupti": {"sandbox"},
     "pynvml": {"sandbox", "doctor"}, "requests": {"doctor"},
-    "typer": {"cli"}, "pydantic_settings": {"settings"}, "dotenv": {"settings"},
-    "rich": {"cli", "reports", "doctor"}, "langchain_nvidia_ai_endpoints": {"rag", "agents"},
+    "typer": {"cli"}, "cryptography": {"certify"}, "pydantic_settings": {"settings"},
+    "dotenv": {"settings"}, "rich": {"cli", "reports", "doctor"},
+    "langchain_nvidia_ai_endpoints": {"rag", "agents"},
 }  # fmt: skip
 """Third party to the parts or files that may import it. PostgreSQL's own programs are started where
 the database is at home: rag/ knows nothing of sandbox/, nor the other way round."""

@@ -12,7 +12,7 @@ def attempt_of(
 ) -> Attempt:
     """The attempt as it is kept: anti-context for the next one. `iteration` counts from 1."""
     rewrite = evaluation.rewrite
-    timed = evaluation.comparisons[0] if evaluation.comparisons else None
+    timed = evaluation.decisive[0] if evaluation.decisive else None
     return Attempt(
         iteration=iteration,
         rewrite_id=rewrite.id,

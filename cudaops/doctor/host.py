@@ -82,6 +82,15 @@ def runtime(site: Site) -> Finding:
     return ok(f"g++ built {len(objects) - 1} objects of the runtime that runs kernels")
 
 
+def isolation() -> Finding:
+    """Confine a child that tries what it must not, at the strongest level that holds here."""
+    from cudaops.sandbox.isolation.level import MEANING, probe
+
+    reached = probe()
+    detail = f"{reached.level}: {MEANING[reached.level]}"
+    return ok("; ".join((detail, *reached.notes)))
+
+
 def folder(path: Path, variable: str) -> Finding:
     """Whether a folder can be written to and has room for a run."""
     from cudaops.graph.services import MIN_FREE_BYTES
@@ -135,5 +144,6 @@ STEPS = (
     ),
     Step("runs folder", lambda site: folder(site.settings.runs, "CUDAOPS_RUNS"), ("cpu", "cuda")),
     Step("cpu runtime", runtime, ("cpu", "cuda"), stands_on=("g++", "cache folder"), bound_s=60.0),
+    Step("isolation", lambda site: isolation(), ("cpu", "cuda"), bound_s=60.0),
     Step("graph", graph, ("cpu", "cuda"), bound_s=30.0),
 )

@@ -194,6 +194,25 @@ class ProgramRan(Record):
     kernel_ms: float | None = None
 
 
+class TimedOutput(Record):
+    """One distinct result of timed launches, kept to be held against the reference."""
+
+    inputs: int
+    """0: the captured inputs; n: the n-th set that the measurement was given beside them."""
+    files: dict[int, str]
+    """Allocation index to the absolute path of what the launch left there."""
+    cold: tuple[int, ...] = ()
+    warm: tuple[int, ...] = ()
+    """Positions, among the samples of each regime, of those that ended with this result."""
+    apart: int = 0
+    """Samples beside those that did: on other inputs, or of a block that was taken again."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples ended with it."""
+        return len(self.cold) + len(self.warm) + self.apart
+
+
 class Timing(Record):
     """How measured samples were taken, and what else was seen meanwhile."""
 
@@ -203,15 +222,32 @@ class Timing(Record):
     warm_us: tuple[float, ...] = ()
     """Samples of both regimes; those of `regime` are the measurement's own."""
     launches_a_sample: int = 1
+    launches_a_plan: int = 1
+    """Kernels that one launch of the plan starts."""
     host_slope_us: float | None = None
     """Time of a warm launch by the host's clock, from N and 2N launches; None: not taken."""
     cupti_us: tuple[float, ...] = ()
     """Kernel durations in `regime` by CUPTI's activity records; empty where CUPTI is not there."""
+    cupti_problem: str = ""
+    """Why CUPTI gave none for this side although it recorded: other kernels than planned."""
     event_overhead_us: float | None = None
     sm_clock_mhz: tuple[float, ...] = ()
     """One a block of samples."""
     temperature_c: tuple[float, ...] = ()
     blocks_redone: int = 0
+    timed_outputs: tuple[TimedOutput, ...] = ()
+    """What timed launches wrote; empty where nobody looked."""
+    outputs_looked_at: int = 0
+    """Samples of both regimes whose results were looked at, those apart included."""
+    outputs_taken: int = 0
+    """Samples of both regimes, those apart included; 0 where nobody looked."""
+    outputs_not_kept: int = 0
+    """Of those looked at: with a result that was not kept, there being too many distinct ones."""
+    apart_us: tuple[float, ...] = ()
+    """Times in `regime` of launches on the other sets of inputs, at secret places between the
+    samples; never among them."""
+    looking_seconds: float = 0.0
+    """What looking at the results of this and the other side took."""
     notices: tuple[str, ...] = ()
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
 from cudaops.domain.execution import MEASURED
-from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
+from cudaops.domain.interval import median_interval, spent
+from cudaops.domain.judgement import Comparison, Gate, GateName, IsolationLevel, Judgement, Policy
 
 REQUIRED_GATES: tuple[GateName, ...] = (
     "hygiene",
+    "preprocessed",
     "compile",
+    "object",
     "checker",
     "correctness_captured",
     "correctness_perturbed",
@@ -21,15 +23,18 @@ REQUIRED_GATES: tuple[GateName, ...] = (
     "unchanged_inputs",
     "repeat",
     "physical_floor",
+    "isolation",
 )
 """Gates without which nothing is accepted; one that is missing counts as failed (design D7)."""
 
-REQUIRED_MEASURED_GATES: tuple[GateName, ...] = (*REQUIRED_GATES, "clocks", "whole_program")
-"""Of what was measured on a GPU: a second clock and the author's whole program must agree too."""
-
-BOOTSTRAP_RESAMPLES = 4000
-"""Enough for a 95 % percentile interval to settle in its second digit.
-Source: Efron and Tibshirani, An Introduction to the Bootstrap, section 13.3 (1000 or more)."""
+REQUIRED_MEASURED_GATES: tuple[GateName, ...] = (
+    *REQUIRED_GATES,
+    "timed_outputs",
+    "clocks",
+    "whole_program",
+)
+"""Of what was measured on a GPU: what the timed launches wrote, a second clock and the author's
+whole program must agree too."""
 
 MIN_MEASURED_SAMPLES = 10
 """Fewer pairs give no interval worth the name; a measured time then cannot be accepted."""
@@ -37,7 +42,7 @@ MIN_MEASURED_SAMPLES = 10
 MEASURABLE_SPEEDUP = 1.02
 """No measured time is accepted below this, whatever the bar: two builds of one kernel differ by up
 to 2 %. Source: the no-gain threshold of seed document 001. It also keeps two identical kernels from
-being accepted at a bar of 1, where a 95 % interval alone would let 2.5 % of them through."""
+being accepted at a bar of 1, where the interval alone would let some of them through."""
 
 
 class Speedup(NamedTuple):
@@ -49,50 +54,85 @@ class Speedup(NamedTuple):
     high: float | None
 
 
-def judge(gates: Sequence[Gate], comparisons: Sequence[Comparison], policy: Policy) -> Judgement:
+def judge(
+    gates: Sequence[Gate],
+    comparisons: Sequence[Comparison],
+    policy: Policy,
+    *,
+    fresh: Sequence[Comparison] = (),
+    judged_before: int = 0,
+    released: bool = False,
+    isolation: IsolationLevel | None = None,
+) -> Judgement:
     """Decide about one candidate from its gates and its times.
 
     Rejected: a gate failed or is missing, no time was taken, or the speedup does not clear the
     bar. Provisional: all gates passed and the speedup clears it, by times that were not measured on
-    a GPU (design D5: such a time never accepts). Accepted: the lower end of the interval of the
-    measured speedup clears it.
+    a GPU (design D5: such a time never accepts). Accepted: the measured speedup clears it, and then
+    the lower end of the interval of a fresh measurement, which no choice has favoured, does too.
+
+    Args:
+        fresh: The same comparisons, measured again when every other gate had passed.
+        judged_before: Candidates that were put to this decision before; the more, the surer the
+            interval must be.
+        released: Treat quarantined gates as passed, to see what a person would release.
+        isolation: How well the candidate was confined, for the record.
     """
-    failed = next((gate for gate in gates if not gate.passed), None)
-    if failed is not None:
-        return _rejected(f"{failed.name}: {failed.summary}", gates)
+    if (stopped := _stopped(gates, released)) is not None:
+        return _rejected(stopped, gates, isolation)
     if not comparisons:
-        return _rejected(_missing_gate(gates, REQUIRED_GATES) or "no time was taken", gates)
-    sources = {m.source for c in comparisons for m in (c.baseline, c.candidate)}
+        missing = _missing_gate(gates, REQUIRED_GATES) or "no time was taken"
+        return _rejected(missing, gates, isolation)
+    sources = {m.source for c in (*comparisons, *fresh) for m in (c.baseline, c.candidate)}
     if len(sources) > 1:
-        return _rejected(
-            f"baseline and candidate were timed by different clocks: {sorted(sources)}", gates
-        )
+        text = f"baseline and candidate were timed by different clocks: {sorted(sources)}"
+        return _rejected(text, gates, isolation)
     measured = sources <= MEASURED
-    speedup = (
-        measured_speedup(comparisons, policy)
-        if measured
-        else Speedup(weighted_speedup(comparisons), None, None)
-    )
-    gate = _speedup_gate(speedup, comparisons, policy, measured)
+    speedup = _speedup(comparisons, policy, measured, judged_before)
+    decided = [_speedup_gate("speedup", speedup, comparisons, policy, measured)]
     # A candidate that is too slow needs no further gate; one that is fast needs every one.
-    required = REQUIRED_MEASURED_GATES if measured else REQUIRED_GATES
-    missing = _missing_gate(gates, required) if gate.passed else None
-    if missing is not None:
-        return _rejected(missing, gates)
-    outcome = "rejected" if not gate.passed else "accepted" if measured else "provisional"
+    if decided[0].passed:
+        missing_gate = _missing_gate(gates, _required(measured, policy))
+        if missing_gate is None and measured and not fresh:
+            missing_gate = "remeasured: this gate did not run"
+        if missing_gate is not None:
+            return _rejected(missing_gate, gates, isolation)
+        if measured:
+            speedup = _speedup(fresh, policy, measured, judged_before)
+            decided.append(_speedup_gate("remeasured", speedup, fresh, policy, measured))
+    passed = all(gate.passed for gate in decided)
     return Judgement(
-        outcome=outcome,
-        reason=gate.summary,
-        gates=(*gates, gate),
+        outcome="rejected" if not passed else "accepted" if measured else "provisional",
+        reason=decided[-1].summary,
+        gates=(*gates, *decided),
         speedup=speedup.value,
         speedup_low=speedup.low,
-        speedup_high=speedup.high,
+        speedup_high=speedup.high if math.isfinite(speedup.high or 0.0) else None,
         time_source=comparisons[0].candidate.source,
+        isolation=isolation,
     )
 
 
-def _rejected(reason: str, gates: Sequence[Gate]) -> Judgement:
-    return Judgement(outcome="rejected", reason=reason, gates=tuple(gates))
+def _stopped(gates: Sequence[Gate], released: bool) -> str | None:
+    """The gate that ends it; what a person cannot release counts first. None: no gate does."""
+    released = released or any(g.name == "review" and g.passed for g in gates)
+    stopped = [g for g in gates if not g.passed and not (g.quarantined and released)]
+    if not stopped:
+        return None
+    worst = min(stopped, key=lambda g: g.quarantined)
+    reason = f"{worst.name}: {worst.summary}"
+    if worst.quarantined:
+        reason += " (quarantined: `--review` lets a person decide)"
+    return reason
+
+
+def _required(measured: bool, policy: Policy) -> tuple[GateName, ...]:
+    gates = REQUIRED_MEASURED_GATES if measured else REQUIRED_GATES
+    return (*gates, "review") if policy.review else gates
+
+
+def _rejected(reason: str, gates: Sequence[Gate], isolation: IsolationLevel | None) -> Judgement:
+    return Judgement(outcome="rejected", reason=reason, gates=tuple(gates), isolation=isolation)
 
 
 def _missing_gate(gates: Sequence[Gate], required: Sequence[GateName]) -> str | None:
@@ -103,8 +143,8 @@ def _missing_gate(gates: Sequence[Gate], required: Sequence[GateName]) -> str | 
 
 def _weighted(ratios: Sequence[float], weights: Sequence[float]) -> float:
     """Speedup of the whole from per-workload time ratios candidate/baseline."""
-    total = sum(weights)
-    return total / sum(w * r for w, r in zip(weights, ratios, strict=True))
+    part = sum(w * r for w, r in zip(weights, ratios, strict=True))
+    return sum(weights) / part if part > 0 else math.inf
 
 
 def weighted_speedup(comparisons: Sequence[Comparison]) -> float:
@@ -113,26 +153,32 @@ def weighted_speedup(comparisons: Sequence[Comparison]) -> float:
     return _weighted(ratios, [c.weight for c in comparisons])
 
 
-def measured_speedup(comparisons: Sequence[Comparison], policy: Policy) -> Speedup:
-    """Median paired ratio with a percentile bootstrap interval at `policy.confidence`.
+def _speedup(
+    comparisons: Sequence[Comparison], policy: Policy, measured: bool, judged_before: int
+) -> Speedup:
+    if not measured:
+        return Speedup(weighted_speedup(comparisons), None, None)
+    return measured_speedup(comparisons, policy, judged_before)
+
+
+def measured_speedup(
+    comparisons: Sequence[Comparison], policy: Policy, judged_before: int = 0
+) -> Speedup:
+    """Median paired ratio with its interval, at `policy.confidence` for the run as a whole.
 
     Samples are paired by position: the runner interleaves baseline and candidate, so drift of the
-    clock or the temperature falls on both members of a pair.
+    clock or the temperature falls on both members of a pair. What error the confidence leaves is
+    shared by all candidates (`spent`), and by the workloads of one.
     """
     pairs = [_log_ratios(c) for c in comparisons]
     weights = [c.weight for c in comparisons]
     value = _weighted([math.exp(median(p)) for p in pairs], weights)
     if min(len(p) for p in pairs) < MIN_MEASURED_SAMPLES:
         return Speedup(value, 0.0, math.inf)
-    # The seed is fixed: the same samples must always give the same judgement.
-    generator = random.Random(20240607)
-    resampled = sorted(
-        _weighted([math.exp(median(generator.choices(p, k=len(p)))) for p in pairs], weights)
-        for _ in range(BOOTSTRAP_RESAMPLES)
-    )
-    tail = (1.0 - policy.confidence) / 2.0
-    low = resampled[int(tail * (len(resampled) - 1))]
-    high = resampled[math.ceil((1.0 - tail) * (len(resampled) - 1))]
+    tail = spent((1.0 - policy.confidence) / 2.0, judged_before) / len(pairs)
+    intervals = [median_interval(p, tail) for p in pairs]
+    low = _weighted([math.exp(i.high) for i in intervals], weights)
+    high = _weighted([math.exp(i.low) for i in intervals], weights)
     return Speedup(value, low, high)
 
 
@@ -143,9 +189,15 @@ def _log_ratios(comparison: Comparison) -> list[float]:
 
 
 def _speedup_gate(
-    speedup: Speedup, comparisons: Sequence[Comparison], policy: Policy, measured: bool
+    name: GateName,
+    speedup: Speedup,
+    comparisons: Sequence[Comparison],
+    policy: Policy,
+    measured: bool,
 ) -> Gate:
-    decisive = speedup.value if speedup.low is None else speedup.low
+    decisive = speedup.value
+    if name == "remeasured" and speedup.low is not None:
+        decisive = speedup.low
     bar = max(policy.min_speedup, MEASURABLE_SPEEDUP) if measured else policy.min_speedup
     passed = math.isfinite(decisive) and decisive >= bar
     device = comparisons[0].candidate.device
@@ -162,4 +214,4 @@ def _speedup_gate(
     for comparison in comparisons:
         numbers[f"baseline_us_{comparison.workload}"] = comparison.baseline.median_us
         numbers[f"candidate_us_{comparison.workload}"] = comparison.candidate.median_us
-    return Gate(name="speedup", passed=passed, summary=text, numbers=numbers)
+    return Gate(name=name, passed=passed, summary=text, numbers=numbers)

@@ -88,9 +88,16 @@ class Judgement(Record):
     speedup_low: float | None = None
     """Lower end of the confidence interval; None for a modelled time, which has none."""
     speedup_high: float | None = None
+    """Upper end; None also where there are too few samples to bound it."""
     time_source: TimeSource | None = None
     isolation: IsolationLevel | None = None
     """How well the candidate was confined while it was judged; None where it never ran."""
+
+    @property
+    def quarantined(self) -> tuple[Gate, ...]:
+        """Gates that a person would have to release; empty where another gate failed as well."""
+        stopped = [g for g in self.gates if not g.passed]
+        return tuple(stopped) if all(g.quarantined for g in stopped) else ()
 
     def gate(self, name: GateName) -> Gate | None:
         """The gate of this name, None where an earlier one ended the judgement."""

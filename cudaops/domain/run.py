@@ -10,14 +10,19 @@ from cudaops.domain.base import Record
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy
 from cudaops.domain.profile import Profile, Verdict
+from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 
 AgentName = Literal[
-    "intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "report"
-]
+    "intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "review",
+    "report",
+]  # fmt: skip
 
 ExecutorChoice = Literal["auto", "cpu", "cuda"]
 """What a user may ask for; `auto` is the GPU where there is one."""
+IsolationChoice = Literal["auto", "S1", "S2", "S3", "off"]
+"""How well what we did not write is confined. `auto`: as well as this machine can. `S1`: no better
+than that. `S2`, `S3`: at least that, or nothing runs. `off`: not at all."""
 ClockControl = Literal["none", "base"]
 """What ncu does with the clocks. `none`: they stay as they are, so that the time is comparable to
 one without ncu. `base`: locked to base while it looks, so that two profiles are comparable."""
@@ -44,6 +49,8 @@ class RunOptions(Record):
     max_iterations: int = 3
     timeout_seconds: float = 120.0
     """Limit for one run of the author's program or of one candidate."""
+    trust_source: bool = False
+    """Whether the user vouches for program and candidates, so that they may run unconfined."""
     policy: Policy = Policy()
     out: str
     """The run folder, absolute."""
@@ -191,6 +198,8 @@ class RunRecord(Record):
     best: Rewrite | None = None
     judgement: Judgement | None = None
     """Of the best candidate; None where none was accepted."""
+    qualification: Qualification | None = None
+    """What the oracle can see on this program; None where no candidate got as far as that."""
     attempts: tuple[Attempt, ...] = ()
     notices: tuple[str, ...] = ()
     """What was degraded or left out, in plain words."""

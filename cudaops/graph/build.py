@@ -10,6 +10,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from cudaops.graph import nodes
 from cudaops.graph.context import Context
+from cudaops.graph.review import review
 from cudaops.graph.routing import route_optimizer, route_supervisor, route_verify
 from cudaops.graph.stage import stage
 from cudaops.graph.state import State
@@ -17,8 +18,13 @@ from cudaops.graph.state import State
 Graph = CompiledStateGraph[State, Context, State, State]
 
 
-def build_graph(max_iterations: int, checkpointer: BaseCheckpointSaver[str] | None = None) -> Graph:
-    """Compile the state machine of one run."""
+def build_graph(
+    max_iterations: int,
+    checkpointer: BaseCheckpointSaver[str] | None = None,
+    *,
+    reviewed: bool = False,
+) -> Graph:
+    """Compile the state machine of one run. `reviewed`: a person decides before acceptance."""
     graph: StateGraph[State, Context, State, State] = StateGraph(State, context_schema=Context)
     graph.add_node(
         "supervisor", stage("supervisor", "supervisor", "deciding what comes next", nodes.supervise)
@@ -44,7 +50,12 @@ def build_graph(max_iterations: int, checkpointer: BaseCheckpointSaver[str] | No
     graph.add_edge("profiler", "research")
     graph.add_edge("research", "optimizer")
     graph.add_conditional_edges("optimizer", route_optimizer, ["sandbox", "report"])
-    graph.add_edge("sandbox", "verify")
+    if reviewed:
+        graph.add_node("review", stage("review", "review", "waiting for a person", review))
+        graph.add_edge("sandbox", "review")
+        graph.add_edge("review", "verify")
+    else:
+        graph.add_edge("sandbox", "verify")
     graph.add_conditional_edges(
         "verify",
         partial(route_verify, max_iterations=max_iterations),

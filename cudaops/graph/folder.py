@@ -39,19 +39,25 @@ def write_iteration(
     write_json(target / "evaluation.json", evaluation)
 
 
-def write_best(folder: Path, spliced: Program, patch: str) -> Path:
-    """`best.cu` with the program's local headers beside it, and `best.patch`.
+def best_texts(spliced: Program) -> dict[str, str]:
+    """What `write_best` writes beside the patch: path in the run folder to text, main file first.
 
     A program whose main file lies below another folder (headers in `../include`) keeps its layout
-    under `best/`, and `best.cu` there is the main file's own name.
+    under `best/`, and `best.cu` is a copy of its main file.
     """
+    if "/" in spliced.main_path:
+        copies = {f"best/{source.path}": source.text for source in spliced.files}
+        return {"best.cu": spliced.main.text, **copies}
+    return {
+        "best.cu" if source.path == spliced.main_path else source.path: source.text
+        for source in spliced.files
+    }
+
+
+def write_best(folder: Path, spliced: Program, patch: str) -> Path:
+    """`best.cu` with the program's local headers, and `best.patch`; the file to compile."""
     write_whole(folder / "best.patch", patch)
-    if "/" not in spliced.main_path:
-        for source in spliced.files:
-            name = "best.cu" if source.path == spliced.main_path else source.path
-            write_whole(folder / name, source.text)
-        return folder / "best.cu"
-    for source in spliced.files:
-        write_whole(folder / "best" / source.path, source.text)
-    write_whole(folder / "best.cu", spliced.main.text)
-    return folder / "best" / spliced.main_path
+    for name, text in best_texts(spliced).items():
+        write_whole(folder / name, text)
+    inside = "/" in spliced.main_path
+    return folder / "best" / spliced.main_path if inside else folder / "best.cu"

@@ -116,17 +116,21 @@ def _proposed(rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:
     }
 
 
+def bar_of(state: State, context: Context) -> float:
+    """The speedup over the baseline that the proposal must reach: the user's, or the incumbent's
+    and a little more."""
+    bar = context.options.policy.min_speedup
+    incumbent = state.get("incumbent")
+    return max(bar, incumbent["judgement"]["speedup"] * IMPROVEMENT) if incumbent else bar
+
+
 async def evaluate(state: State, context: Context) -> tuple[State, str]:
     """Compile, verify and time the proposal."""
     rewrite = Rewrite.model_validate(state["proposal"])
-    incumbent = state.get("incumbent")
-    bar = context.options.policy.min_speedup
-    if incumbent:
-        bar = max(bar, incumbent["judgement"]["speedup"] * IMPROVEMENT)
     arguments = {
         "source": rewrite.source,
         "tuned": rewrite.values(),
-        "min_speedup": bar,
+        "min_speedup": bar_of(state, context),
         "proposer": rewrite.proposer,
         "title": rewrite.title,
         "why": rewrite.why,

@@ -1,10 +1,8 @@
-"""From the final state of the graph to the RunRecord and the certificate."""
+"""From the final state of the graph to the RunRecord."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from cudaops import __version__
@@ -13,6 +11,7 @@ from cudaops.cuda.ncu_launch import metrics_parsed
 from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.profile import Profile, Verdict
+from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import (
     Outcome,
@@ -26,6 +25,7 @@ from cudaops.domain.run import (
 from cudaops.graph.state import Json, State
 from cudaops.graph.timing import timing_summary
 from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.isolation.level import notices as isolation_notices
 from cudaops.sandbox.workbench import Workbench
 
 PRINTED_TOLERANCE = 0.1
@@ -58,7 +58,11 @@ def build_record(
     outcome = _outcome(incumbent)
     program = program_summary(bench, incumbent)
     shown = _verify_summary(options, attempts, state)
-    notices = (*state.get("notices", []), *printed_time_notices(program, shown))
+    notices = (
+        *state.get("notices", []),
+        *printed_time_notices(program, shown),
+        *isolation_notices(),
+    )
     return RunRecord(
         run_id=run_id,
         date=date,
@@ -77,6 +81,7 @@ def build_record(
         verify=shown,
         best=Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None,
         judgement=Judgement.model_validate(incumbent["judgement"]) if incumbent else None,
+        qualification=_qualification(state),
         attempts=attempts,
         notices=tuple(dict.fromkeys(notices)),
         seconds_by_stage={name: round(value, 3) for name, value in seconds.items()},
@@ -89,6 +94,15 @@ def build_record(
 def _findings(state: State) -> ResearchFindings | None:
     found = state.get("baseline_research")
     return None if found is None else ResearchFindings.model_validate(found)
+
+
+def _qualification(state: State) -> Qualification | None:
+    """Of the run's oracle, from whichever candidate met it."""
+    for kept in (state.get("incumbent"), state):
+        raw = kept.get("evaluation") if kept else None
+        if isinstance(raw, dict) and raw.get("qualification"):
+            return Qualification.model_validate(raw["qualification"])
+    return None
 
 
 def _outcome(incumbent: Json | None) -> Outcome:
@@ -171,7 +185,7 @@ def _verify_summary(
 ) -> VerifySummary:
     incumbent = state.get("incumbent")
     raw = incumbent["evaluation"] if incumbent else state.get("evaluation")
-    comparisons = Evaluation.model_validate(raw).comparisons if raw else ()
+    comparisons = Evaluation.model_validate(raw).decisive if raw else ()
     shown = (
         attempts[incumbent["iteration"] - 1] if incumbent else attempts[-1] if attempts else None
     )
@@ -196,53 +210,3 @@ def _correctness(gates: Sequence[Gate]) -> Literal["match", "mismatch", "not_rea
     if any(not g.passed for g in relevant):
         return "mismatch"
     return "match" if len(relevant) == len(CORRECTNESS_GATES) else "not_reached"
-
-
-def build_certificate(record: RunRecord, bench: Workbench, state: State) -> Json:
-    """What someone else needs to check the judgement again. Not signed: `signed` says so."""
-    incumbent = state.get("incumbent")
-    assert incumbent is not None, "a certificate is only made of something that was not rejected"
-    evaluation = incumbent["evaluation"]
-    return {
-        "signed": False,
-        "run_id": record.run_id,
-        "date": record.date,
-        "cudaops_version": record.cudaops_version,
-        "outcome": record.outcome,
-        "time_source": record.time_source,
-        "device": record.device,
-        "program_sha256": bench.program.sha256,
-        "rewrite_sha256": hashlib.sha256(evaluation["rewrite"]["source"].encode()).hexdigest(),
-        "rewrite_tuned": incumbent["rewrite"]["tuned"],
-        "policy": record.options.policy.model_dump(mode="json"),
-        "seed": bench.seed,
-        "tools": record.tools,
-        "workloads": [_workload_hashes(bench, index) for index in range(len(bench.workloads))],
-        "gates": incumbent["judgement"]["gates"],
-        "samples_us": [
-            {
-                "workload": c["workload"],
-                "baseline": c["baseline"]["samples_us"],
-                "candidate": c["candidate"]["samples_us"],
-            }
-            for c in evaluation["comparisons"]
-        ],
-    }
-
-
-def _workload_hashes(bench: Workbench, index: int) -> Json:
-    workload = bench.workloads[index]
-    folder = Path(workload.folder)
-    return {
-        "id": workload.id,
-        "callee": workload.callee,
-        "grid": str(workload.grid),
-        "block": str(workload.block),
-        "before_sha256": {a.index: _sha256(folder / a.before) for a in workload.allocations},
-        "after_sha256": {a.index: _sha256(folder / a.after) for a in workload.allocations},
-    }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -7,22 +7,25 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.types import Command
 
 from cudaops.agents import profiler, research
 from cudaops.cuda.ncu_launch import metrics_parsed
+from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
 from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.graph.build import build_graph
+from cudaops.graph.certificate import write_certificate
 from cudaops.graph.context import Context
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import write_best, write_json, write_whole
-from cudaops.graph.record import build_certificate, build_record
+from cudaops.graph.record import build_record
 from cudaops.graph.services import (
     build_toolbox,
     check_database,
@@ -44,11 +47,22 @@ THREAD = "run"
 """LangGraph's name for the one run whose checkpoints a run folder holds."""
 
 
-def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunRecord:
+OnReview = Callable[[ReviewRequest], ReviewAnswer | None]
+"""Asks a person; None where nobody is there to answer now."""
+
+
+def nobody(_request: ReviewRequest) -> ReviewAnswer | None:
+    """No person is there to be asked."""
+    return None
+
+
+def start(
+    options: RunOptions, on_event: OnEvent, settings: Settings, on_review: OnReview = nobody
+) -> RunRecord:
     """The main job, from a `.cu` to a record in `options.out`.
 
-    Raises InputError (nothing is left behind) and EnvironmentFailure (the run can be resumed where
-    it got past intake).
+    Raises InputError (nothing is left behind), EnvironmentFailure (the run can be resumed where
+    it got past intake) and AwaitsReview (likewise, with the answer).
     """
     started = time.monotonic()
     check_database(settings)
@@ -59,13 +73,15 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
         write_json(folder / "state" / "intake.json", {"date": utc_now(), "seconds": seconds})
         # Last: what `resume` looks for first.
         write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
-    return asyncio.run(_run(options, bench, events, settings, started))
+    return asyncio.run(_run(options, bench, events, settings, started, on_review))
 
 
-def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
+def resume(
+    folder: Path, on_event: OnEvent, settings: Settings, on_review: OnReview = nobody
+) -> RunRecord:
     """Go on where a killed run stopped; stages that finished are not run again.
 
-    Raises InputError where the folder holds no run.
+    Raises InputError where the folder holds no run, AwaitsReview as `start` does.
     """
     started = time.monotonic()
     try:
@@ -87,7 +103,7 @@ def resume(folder: Path, on_event: OnEvent, settings: Settings) -> RunRecord:
     )
     events = EventLog(folder / "events.jsonl", on_event)
     events.emit("supervisor", "supervisor", "notice", "resumed")
-    return asyncio.run(_run(options, bench, events, settings, started))
+    return asyncio.run(_run(options, bench, events, settings, started, on_review))
 
 
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
@@ -110,7 +126,7 @@ def verify_files(
         options = options.model_copy(update={"source": str(base)})
         bench, options, seconds = _intake(options, events, settings)
         state = judge_candidate(bench, candidate, events)
-    return _finish(options, bench, state, utc_now(), seconds, started)
+    return _finish(options, bench, state, utc_now(), seconds, started, settings.signing_key)
 
 
 def _intake(
@@ -150,6 +166,7 @@ async def _run(
     events: EventLog,
     settings: Settings,
     started: float,
+    on_review: OnReview,
 ) -> RunRecord:
     warm(bench)
     folder = Path(options.out)
@@ -174,13 +191,23 @@ async def _run(
         )
         warming = asyncio.create_task(research.warm(toolbox))
         stack.callback(warming.cancel)
-        graph = build_graph(options.max_iterations, saver)
+        graph = build_graph(options.max_iterations, saver, reviewed=options.policy.review)
         begun = await saver.aget_tuple(config) is not None
-        first: State | None = None if begun else {"attempts": [], "notices": []}
-        # A checkpoint is on disk before the next stage starts: a kill costs one stage at most.
-        await graph.ainvoke(first, config, context=context, durability="sync")
-        state = cast(State, (await graph.aget_state(config)).values)
-    return _finish(options, bench, state, intake["date"], float(intake["seconds"]), started)
+        given: State | Command[Any] | None = None if begun else {"attempts": [], "notices": []}
+        while True:
+            # A checkpoint is on disk before the next stage starts: a kill costs one stage at most.
+            await graph.ainvoke(given, config, context=context, durability="sync")
+            reached = await graph.aget_state(config)
+            if not reached.interrupts:
+                break
+            request = ReviewRequest.model_validate(reached.interrupts[0].value)
+            answer = on_review(request)
+            if answer is None:
+                raise AwaitsReview(request)
+            given = Command(resume=answer.model_dump(mode="json"))
+        state = cast(State, reached.values)
+    date, seconds = intake["date"], float(intake["seconds"])
+    return _finish(options, bench, state, date, seconds, started, settings.signing_key)
 
 
 async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> ProfileSummary:
@@ -204,6 +231,7 @@ def _finish(
     date: str,
     intake_seconds: float,
     started: float,
+    key: Path | None,
 ) -> RunRecord:
     """Write the run's results and clear what can be made again."""
     folder = Path(options.out)
@@ -213,7 +241,10 @@ def _finish(
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, spliced, unified_patch(bench.program, spliced))
-        write_json(folder / "certificate.json", build_certificate(record, bench, state))
+        unsigned = write_certificate(folder, record, bench, state, key)
+        if unsigned is not None:
+            notice = f"the certificate is not signed: {unsigned}"
+            record = record.model_copy(update={"notices": (*record.notices, notice)})
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     shutil.rmtree(folder / "work", ignore_errors=True)

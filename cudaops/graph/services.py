@@ -21,6 +21,7 @@ from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_cache import prune
 from cudaops.sandbox.executors.cuda import CudaExecutor
+from cudaops.sandbox.isolation.level import enforce
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 
@@ -29,7 +30,16 @@ MIN_FREE_BYTES = 512 * 1024 * 1024
 
 
 def make_executor(options: RunOptions, settings: Settings) -> Executor:
-    """The executor asked for, checked to work here. Raises PrerequisiteError, InputError."""
+    """The executor asked for, checked to work here, and what runs there confined as asked.
+
+    Raises PrerequisiteError, InputError, SandboxUnavailable.
+    """
+    if settings.isolation == "off" and not options.trust_source:
+        raise InputError(
+            "CUDAOPS_ISOLATION=off lets the program and every candidate do what you may do; add "
+            "--trust-source if you have read them, or leave the variable out"
+        )
+    enforce(settings.isolation)
     if options.executor == "remote":
         raise InputError("executor 'remote' is not built yet; use --executor cpu or cuda")
     cache, where = settings.cache / "kernels", Path(options.working_folder).absolute()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
 from cudaops.agents.tools import ToolFailed
@@ -37,6 +38,8 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
         started = time.monotonic()
         try:
             update, found = await body(state, context)
+        except GraphBubbleUp:
+            raise  # the run waits for a person here: nothing has failed
         except Exception as error:
             context.events.emit(name, agent, "failed", str(error))
             raise _understood(error) from error

@@ -9,7 +9,6 @@ from cudaops.agents.verify import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.execution import Captured
-from cudaops.domain.judge import judge
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
@@ -37,7 +36,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
         bench.policy.min_speedup,
         lambda line: events.emit("sandbox", "sandbox", "progress", line),
     )
-    judgement = judge(evaluation.gates, evaluation.comparisons, bench.policy)
+    judgement = evaluation.judged(bench.policy)
     events.emit("sandbox", "sandbox", "finished", f"{judgement.outcome}: {judgement.reason}")
     attempt = attempt_of(evaluation, judgement, 1)
     dumped = evaluation.model_dump(mode="json")

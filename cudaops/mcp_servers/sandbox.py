@@ -13,7 +13,6 @@ from pydantic import Field
 
 from cudaops.domain.base import Record, SourceLocation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
-from cudaops.domain.judge import judge
 from cudaops.domain.judgement import Judgement
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
@@ -160,10 +159,9 @@ def _judge(bench: Workbench, rewrite: Rewrite, min_speedup: float | None, say: S
     if min_speedup is not None:
         policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
     evaluation = evaluate(bench, rewrite, policy.min_speedup, say)
-    return Judged(
-        evaluation=evaluation,
-        judgement=judge(evaluation.gates, evaluation.comparisons, policy),
-    )
+    # Where a person is to decide, that comes after this.
+    unreviewed = policy.model_copy(update={"review": False})
+    return Judged(evaluation=evaluation, judgement=evaluation.judged(unreviewed))
 
 
 def _opened(bench: Workbench) -> OpenedProgram:

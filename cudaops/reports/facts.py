@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cudaops.cuda.metric_details import DURATION
 from cudaops.cuda.ncu_launch import counted
@@ -60,7 +60,8 @@ class AttemptRow(NamedTuple):
 class GateRow(NamedTuple):
     """One gate, its sentence and its numbers."""
 
-    passed: bool
+    word: Literal["pass", "HELD", "FAIL"]
+    """`HELD`: quarantined, which a person may release."""
     name: str
     summary: str
     numbers: str
@@ -235,7 +236,10 @@ def _gate_row(gate: Gate, clock: Clock) -> GateRow:
     if gate.name in TIMED_GATES:
         summary = summary if str(clock) in summary else f"{summary} ({clock})"
         numbers = f"{numbers} ({clock})" if numbers else ""
-    return GateRow(gate.passed, gate.name, summary, numbers)
+    word: Literal["pass", "HELD", "FAIL"] = "FAIL"
+    if gate.passed or gate.quarantined:
+        word = "pass" if gate.passed else "HELD"
+    return GateRow(word, gate.name, summary, numbers)
 
 
 def files(record: RunRecord) -> list[tuple[str, str]]:
@@ -251,6 +255,23 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
     return [*kept, ("iterations/", "every candidate with its judgement")]
 
 
+def oracle_sentences(record: RunRecord) -> list[str]:
+    """What the comparison with the author's kernel can see on this program, and what it cannot."""
+    found = record.qualification
+    if found is None:
+        return []
+    applied = [c for c in found.controls if c.outcome != "not_applicable"]
+    caught = sum(c.outcome == "caught" for c in applied)
+    kinds = len({c.name for c in applied})
+    first = (
+        f"{caught} of {len(applied)} results wrong on purpose ({kinds} kinds) are refused, "
+        f"on {found.input_sets} sets of inputs"
+    )
+    if not found.yardstick:
+        first += f"; no run in double as yardstick: {found.yardstick_problem}"
+    return [one_line(first, 600), *(one_line(f"Weak: {why}", 600) for why in found.weak)]
+
+
 def next_steps(record: RunRecord) -> list[str]:
     """What a person can do now; commands are whole lines that start with `$ `."""
     folder, source = PurePath(record.options.out), shlex.quote(record.options.source)
@@ -263,6 +284,11 @@ def next_steps(record: RunRecord) -> list[str]:
                 f"$ nvcc -O3 -arch={record.sm_arch} {source} -o baseline && ./baseline",
                 f"$ nvcc -O3 -arch={record.sm_arch} {best} -o candidate && ./candidate",
             ]
+        steps += [
+            "Check the certificate anywhere, and judge again, here or where there is a GPU:",
+            f"$ python -m cudaops certify check {shlex.quote(str(folder / 'certificate.json'))}",
+            f"$ python -m cudaops confirm {shlex.quote(str(folder))}",
+        ]
         return steps
     if record.outcome == "nothing_found" and record.attempts:
         return ["Each attempt above says why it was turned down; --min-speedup sets the bar."]

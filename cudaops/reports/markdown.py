@@ -22,7 +22,7 @@ def run_report(record: RunRecord) -> str:
         rows = [tuple(row) for row in facts.attempt_rows(record)]
         header = ("no.", "what", "outcome", "time", "speedup", "why")
         sections.append("## What was tried\n\n" + _table(header, rows))
-    sections += [_gates(record), _rewrite(record)]
+    sections += [_gates(record), _oracle(record), _rewrite(record)]
     if record.notices:
         sections.append("## Notices\n\n" + _bullets(record.notices))
     sections += [_files(record), _how(record)]
@@ -121,10 +121,22 @@ def _research(record: RunRecord) -> str:
 def _gates(record: RunRecord) -> str:
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     rows = [
-        ("pass" if row.passed else "FAIL", row.name, row.summary, row.numbers)
+        (row.word, row.name, row.summary, row.numbers)
         for row in facts.gate_rows(gates, facts.clock_of(record))
     ]
     return "## Gates\n\n" + _table(("", "gate", "what came out", "numbers"), rows) if rows else ""
+
+
+def _oracle(record: RunRecord) -> str:
+    said = facts.oracle_sentences(record)
+    if record.qualification is None:
+        return ""
+    rows = [
+        (c.buffer, c.name + (f" {c.of}" if c.of else ""), c.outcome, c.caught_by or "", c.why)
+        for c in record.qualification.controls
+    ]
+    table = _table(("buffer", "wrong on purpose", "", "by", "what came out"), rows)
+    return "## What the comparison can see\n\n" + _bullets(said) + "\n\n" + table
 
 
 def _rewrite(record: RunRecord) -> str:
@@ -151,6 +163,7 @@ def _how(record: RunRecord) -> str:
         ("cudaops", record.cudaops_version),
         ("executor", f"{record.executor}, times {facts.clock_of(record)}"),
         ("target", f"{record.device}, {record.sm_arch}"),
+        ("isolation", (record.judgement and record.judgement.isolation) or "nothing was judged"),
         ("took", f"{record.loop_time_seconds:.1f} s"),
         *(
             (f"took: {stage}", f"{seconds:.1f} s")

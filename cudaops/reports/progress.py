@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -42,6 +44,17 @@ class Progress:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without the spinner, while a person is asked."""
+        if self._status is not None:
+            self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
 
     def __call__(self, event: Event) -> None:
         """Show one event."""

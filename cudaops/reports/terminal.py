@@ -20,6 +20,7 @@ _OUTCOME_STYLE = {
     "nothing_found": "bold cyan",
     "failed": "bold red",
 }
+_MARK_STYLE = {"pass": "green", "HELD": "bold yellow", "FAIL": "bold red"}
 
 
 def run_summary(record: RunRecord) -> RenderableType:
@@ -34,6 +35,8 @@ def run_summary(record: RunRecord) -> RenderableType:
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     if gates:
         parts += [_heading("Gates"), gate_table(gates, facts.clock_of(record))]
+    if oracle := facts.oracle_sentences(record):
+        parts += [_heading("What the comparison can see"), _lines(oracle)]
     if record.notices:
         parts += [_heading("Notices"), _lines(record.notices)]
     parts += [
@@ -76,10 +79,10 @@ def gate_table(gates: Sequence[Gate], clock: Clock) -> RenderableType:
     """Every gate, its numbers where its sentence has none or it failed; report.md has them all."""
     table = _columns("mark", "gate", "what came out")
     for row in facts.gate_rows(tuple(gates), clock):
-        mark = Text("pass", style="green") if row.passed else Text("FAIL", style="bold red")
+        mark = Text(row.word, style=_MARK_STYLE[row.word])
         detail = Text(row.summary)
         said = any(character.isdigit() for character in row.summary.replace(str(clock), ""))
-        if row.numbers and not (row.passed and said):
+        if row.numbers and not (row.word == "pass" and said):
             detail.append(f"\n{row.numbers}", style="dim")
         table.add_row(mark, Text(row.name), detail)
     return _indented(table)

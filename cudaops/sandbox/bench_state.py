@@ -43,6 +43,20 @@ def read_state(folder: Path) -> BenchState:
     return BenchState(program, _relocated(captured, folder), seed)
 
 
+def read_judged(folder: Path) -> int:
+    """Candidates that were put to the decision so far, over every start of the run."""
+    path = folder / "state" / "judged.json"
+    return int(json.loads(path.read_text("utf-8"))) if path.exists() else 0
+
+
+def write_judged(folder: Path, count: int) -> None:
+    """Keep how many there were."""
+    path = folder / "state" / "judged.json"
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(count), encoding="utf-8")
+    part.replace(path)
+
+
 def _relocated(captured: Captured, folder: Path) -> Captured:
     """The same capture after its run folder was moved."""
     workloads = tuple(

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved
 from cudaops.domain.judge import weighted_speedup
-from cudaops.domain.judgement import Comparison, Gate
+from cudaops.domain.judgement import Comparison, Gate, GateName
 from cudaops.domain.profile import Profile
+from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.sandbox.clocks import clocks_gate
 from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.isolation_gate import isolation_gate
 from cudaops.sandbox.physical_floor import floor_gate
+from cudaops.sandbox.qualified import qualification_of
+from cudaops.sandbox.timed_outputs import timed_outputs_gate
+from cudaops.sandbox.verification.objects import object_gate
+from cudaops.sandbox.verification.preprocessed import preprocessed_gate
 from cudaops.sandbox.verification.verifier import Subject, Verifier
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
@@ -24,107 +29,164 @@ Say = Callable[[str], None]
 """Takes one line on what is going on, every gate's among them."""
 
 
-class _Gates:
-    """The gates so far; each is announced as soon as it is decided."""
-
-    def __init__(self, say: Say) -> None:
-        self.all: list[Gate] = []
-        self.say = say
-
-    def add(self, gate: Gate) -> bool:
-        """Keep it. Whether it passed."""
-        self.all.append(gate)
-        self.say(gate.line)
-        return gate.passed
-
-
 def evaluate(
     bench: Workbench, rewrite: Rewrite, min_speedup: float, say: Say = lambda line: None
 ) -> Evaluation:
     """Run the gates, cheapest first. Never decides: that is `judge`.
 
-    What fails a gate, or does not reach `min_speedup`, is not taken through the dearer ones.
+    What fails a gate, or does not reach `min_speedup`, is not taken through the dearer ones. Where
+    a person reviews, what is only quarantined goes on. The same rewrite at the same bar is not
+    evaluated again: nobody gets a second draw of times by asking twice.
     """
-    gates = _Gates(say)
-    if not gates.add(_hygiene(rewrite)):
-        return Evaluation(rewrite=rewrite, gates=tuple(gates.all))
-    started = time.monotonic()
-    compiled = _compile_all(bench, rewrite)
-    if isinstance(compiled, CompileFailed):
-        gates.add(_timed("compile", False, compiled.placed, started))
-        return Evaluation(rewrite=rewrite, gates=tuple(gates.all), failure=compiled)
-    gates.add(_timed("compile", True, compiled[0].compiler, started))
-    comparisons = bench.compare(rewrite)
-    if isinstance(comparisons, Misbehaved | CompileFailed):
-        gates.add(_timed("checker", False, comparisons.placed, started))
-        return Evaluation(rewrite=rewrite, gates=tuple(gates.all), failure=comparisons)
-    found = _Found(None, comparisons[0].candidate.profile)
-    if weighted_speedup(comparisons) >= min_speedup:
-        found = _dear_gates(bench, rewrite, compiled, comparisons, gates)
-    return Evaluation(
-        rewrite=rewrite,
-        gates=tuple(gates.all),
-        comparisons=comparisons,
-        failure=found.misbehaved,
-        profile=found.profile,
-    )
+    known = bench.evaluated.get((rewrite.id, min_speedup))
+    if known is not None:
+        say("this very rewrite was evaluated before, with this result:")
+        for gate in known.gates:
+            say(gate.line)
+        return known
+    evaluating = _Evaluating(bench, rewrite, say)
+    evaluating.run(min_speedup)
+    evaluation = evaluating.evaluation()
+    bench.evaluated[rewrite.id, min_speedup] = evaluation
+    return evaluation
 
 
-class _Found(NamedTuple):
-    """What the dear gates saw beside what they decided."""
+class _Evaluating:
+    """The gates of one candidate so far, and what was found out on the way."""
 
-    misbehaved: Misbehaved | None
-    profile: Profile | None
+    def __init__(self, bench: Workbench, rewrite: Rewrite, say: Say) -> None:
+        self.bench = bench
+        self.rewrite = rewrite
+        self.say = say
+        self.gates: list[Gate] = []
+        self.preprocessed_sha256: str | None = None
+        self.comparisons: tuple[Comparison, ...] = ()
+        self.fresh: tuple[Comparison, ...] = ()
+        self.judged_before = 0
+        self.qualification: Qualification | None = None
+        self.failure: CompileFailed | Misbehaved | None = None
+        self.profile: Profile | None = None
+        self.ran = False
 
+    def evaluation(self) -> Evaluation:
+        return Evaluation(
+            rewrite=self.rewrite,
+            gates=tuple(self.gates),
+            comparisons=self.comparisons,
+            fresh=self.fresh,
+            judged_before=self.judged_before,
+            preprocessed_sha256=self.preprocessed_sha256,
+            isolation=self.bench.executor.isolation if self.ran else None,
+            qualification=self.qualification,
+            failure=self.failure,
+            profile=self.profile,
+        )
 
-def _dear_gates(
-    bench: Workbench,
-    rewrite: Rewrite,
-    compiled: Sequence[Compiled],
-    comparisons: Sequence[Comparison],
-    gates: _Gates,
-) -> _Found:
-    """Correctness, clocks, the physical floor and the whole program; what the candidate did wrong.
+    def run(self, min_speedup: float) -> None:
+        """Every gate that is reached."""
+        if not self._add(_hygiene(self.rewrite)):
+            return
+        compiled = self._compiled()
+        if compiled is None or not self._timed_once(min_speedup):
+            return
+        dear = self._correct(compiled) and self._worth_its_time() and self._whole()
+        if dear:
+            self._add(isolation_gate(self.bench.executor.isolation))
 
-    Where time is measured, the profile that the floor needs is taken now, of what would otherwise
-    win, and serves the next iteration too.
-    """
-    folder = bench.folder / "work" / f"verify-{rewrite.id}"
-    if not bench.has_oracles:
-        gates.say("running the author's kernel for reference: captured, perturbed, exact inputs")
-    subjects = [
-        Subject(one, bench.plan(workload, rewrite), bench.oracle(workload))
-        for workload, one in zip(bench.workloads, compiled, strict=True)
-    ]
-    gates.say("looking for accesses out of bounds, races and divergent barriers")
-    verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
-    passed = all(gates.add(gate) for gate in verifier.gates(subjects))
-    bench.discard(folder.name)
-    profile: Profile | Misbehaved | CompileFailed | None = comparisons[0].candidate.profile
-    if not bench.models_time:
-        passed = passed and gates.add(clocks_gate(comparisons))
-        if passed:
-            bench.executor.prepare(bench.spliced(rewrite))
-        profile = bench.profile(rewrite) if passed else None
-    if passed and gates.add(floor_gate(profile, comparisons[0], bench.workloads[0])):
-        for gate in whole_program_gates(bench, rewrite):
-            gates.add(gate)
-    return _Found(verifier.misbehaved, profile if isinstance(profile, Profile) else None)
+    def _add(self, gate: Gate) -> bool:
+        """Keep and announce it. Whether the candidate goes on."""
+        self.gates.append(gate)
+        self.say(gate.line)
+        return gate.passed or (gate.quarantined and self.bench.policy.review)
+
+    def _compiled(self) -> tuple[Compiled, ...] | None:
+        """The candidate for every workload, once its text and what became of it were looked at."""
+        text = preprocessed_gate(self.bench, self.rewrite)
+        self.preprocessed_sha256 = text.sha256 or None
+        if not self._add(text.gate):
+            return None
+        started = time.monotonic()
+        compiled = _compile_all(self.bench, self.rewrite)
+        if isinstance(compiled, CompileFailed):
+            self._failed("compile", compiled, started)
+            return None
+        self._add(_gate("compile", True, compiled[0].compiler, started))
+        return compiled if self._add(object_gate(self.bench, self.rewrite, compiled[0])) else None
+
+    def _timed_once(self, min_speedup: float) -> bool:
+        """Whether it is fast enough to look at further."""
+        started = time.monotonic()
+        self.ran = True
+        comparisons = self.bench.compare(self.rewrite)
+        if isinstance(comparisons, Misbehaved | CompileFailed):
+            return self._failed("checker", comparisons, started)
+        self.comparisons = comparisons
+        self.profile = comparisons[0].candidate.profile
+        return weighted_speedup(comparisons) >= min_speedup
+
+    def _correct(self, compiled: Sequence[Compiled]) -> bool:
+        """The checker, every input set, ten launches in a row."""
+        bench = self.bench
+        if not bench.has_oracles:
+            self.say("running the author's kernel for reference, on every set of inputs")
+        subjects = [
+            Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload))
+            for workload, one in zip(bench.workloads, compiled, strict=True)
+        ]
+        first = bench.qualification is None
+        self.qualification = qualification_of(bench)
+        if first:
+            self.say(f"the oracle: {self.qualification.line}")
+        self.say("looking for accesses out of bounds, races and divergent barriers")
+        folder = bench.folder / "work" / f"verify-{self.rewrite.id}"
+        verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
+        passed = all(self._add(gate) for gate in verifier.gates(subjects))
+        bench.discard(folder.name)
+        self.failure = verifier.misbehaved
+        return passed
+
+    def _worth_its_time(self) -> bool:
+        """The clocks, and the physical floor; where time is measured, of a fresh measurement whose
+        launches are watched, and of a profile, which serves the next iteration too."""
+        bench, decisive = self.bench, self.comparisons
+        profile: Profile | Misbehaved | CompileFailed | None = self.profile
+        if not bench.models_time:
+            if not self._measured_again():
+                return False
+            decisive = self.fresh
+            bench.executor.prepare(bench.spliced(self.rewrite))
+            profile = bench.profile(self.rewrite)
+            self.profile = profile if isinstance(profile, Profile) else None
+        return self._add(floor_gate(profile, decisive[0], bench.workloads[0]))
+
+    def _measured_again(self) -> bool:
+        started = time.monotonic()
+        self.say("measuring it again, and looking at what the timed launches write")
+        self.judged_before = self.bench.put_to_decision()
+        folder = self.bench.folder / "work" / f"timed-{self.rewrite.id}"
+        fresh = self.bench.compare(self.rewrite, watched=folder)
+        if isinstance(fresh, Misbehaved | CompileFailed):
+            return self._failed("timed_outputs", fresh, started)
+        self.fresh = fresh
+        oracles = [self.bench.oracle(workload) for workload in self.bench.workloads]
+        gate = timed_outputs_gate(oracles, fresh, self.bench.policy)
+        self.bench.discard(folder.name)
+        return self._add(gate) and self._add(clocks_gate(fresh))
+
+    def _whole(self) -> bool:
+        return all(self._add(gate) for gate in whole_program_gates(self.bench, self.rewrite))
+
+    def _failed(self, name: GateName, how: Misbehaved | CompileFailed, started: float) -> bool:
+        self.failure = how
+        return self._add(_gate(name, False, how.placed, started))
 
 
 def _hygiene(rewrite: Rewrite) -> Gate:
+    started = time.monotonic()
     problems = check_source(rewrite.source)
-    summary = (
-        problems[0]
-        if problems
-        else "device code only: no host function, no constructor, no assembly"
-    )
-    return Gate(
-        name="hygiene",
-        passed=not problems,
-        summary=summary,
-        numbers={"problems": float(len(problems))},
-    )
+    clean = "device code only: no host function, no constructor, no assembly"
+    gate = _gate("hygiene", not problems, problems[0] if problems else clean, started)
+    return gate.model_copy(update={"numbers": {"problems": float(len(problems))}})
 
 
 def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | CompileFailed:
@@ -142,7 +204,6 @@ def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | C
     return tuple(compiled)
 
 
-def _timed(name: str, passed: bool, summary: str, started: float) -> Gate:
-    return Gate.model_validate(
-        {"name": name, "passed": passed, "summary": summary, "seconds": time.monotonic() - started}
-    )
+def _gate(name: GateName, passed: bool, summary: str, started: float) -> Gate:
+    seconds = time.monotonic() - started
+    return Gate(name=name, passed=passed, summary=summary, seconds=seconds)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Misbehaved
-from cudaops.domain.judgement import Comparison, Gate, IsolationLevel
+from cudaops.domain.judge import judge
+from cudaops.domain.judgement import Comparison, Gate, IsolationLevel, Judgement, Policy
 from cudaops.domain.profile import Profile
+from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 
 
@@ -22,7 +24,26 @@ class Evaluation(Record):
     preprocessed_sha256: str | None = None
     """Of the candidate's own text after preprocessing; None where that gate was not reached."""
     isolation: IsolationLevel | None = None
+    qualification: Qualification | None = None
+    """What this program's oracle can see; None where the candidate did not get that far."""
     failure: CompileFailed | Misbehaved | None = None
     """What the candidate did wrong, where a gate failed because of it."""
     profile: Profile | None = None
     """Of the candidate on the most expensive workload; None where it was not timed."""
+
+    @property
+    def decisive(self) -> tuple[Comparison, ...]:
+        """The times that a judgement rests on: the fresh ones where there are any."""
+        return self.fresh or self.comparisons
+
+    def judged(self, policy: Policy, *, released: bool = False) -> Judgement:
+        """What `judge` says of it. `released`: as if a person had released what is quarantined."""
+        return judge(
+            self.gates,
+            self.comparisons,
+            policy,
+            fresh=self.fresh,
+            judged_before=self.judged_before,
+            released=released,
+            isolation=self.isolation,
+        )

@@ -11,12 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import cudaops
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
+from cudaops.sandbox.isolation.level import level_of
+from cudaops.sandbox.isolation.phases import Confinement
+from cudaops.sandbox.isolation.start import Confined
+from cudaops.sandbox.isolation.watch import DISK, LOOK_S, Watch
 from cudaops.sandbox.ledger import LEDGER, tool_of
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
@@ -25,6 +29,8 @@ MAX_FILE_BYTES = 16 * 1024**3
 """Largest file a child may write."""
 TERMINAL_GRACE_S = 2.0
 """How long a process group gets to die after SIGKILL before we stop waiting for it."""
+CLEARING_S = 10.0
+"""How long a launcher gets to kill what a confined child left, forks without end among it."""
 
 INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 """What a child sees of our environment: no keys, no tokens."""
@@ -42,6 +48,9 @@ class Finished(NamedTuple):
     seconds: float
     timed_out: bool = False
     flooded: bool = False
+    """It wrote more than it may, to its output or to disk."""
+    exceeded: str = ""
+    """Which bound of memory or disk it passed and was stopped for, in one line."""
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -67,30 +76,45 @@ def run_bounded(
     env: Mapping[str, str] | None = None,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     tool: str | None = None,
+    confine: Confinement | None = None,
 ) -> Finished:
     """Run to the end, or to `timeout_s` seconds, in a session of its own; then kill what is left.
 
     `tool` is what the time counts as in the ledger; by default what the command's name says.
+    `confine` says what the child may do, and None that it is a trusted tool which sees nothing
+    untrusted but names. A child that cannot be confined as wanted is not run.
 
     Raises PrerequisiteError where the program does not exist, SandboxUnavailable where the machine
-    cannot start a process or has no space left.
+    cannot start a process, cannot confine it, or has no space left.
     """
     started = time.monotonic()
-    child = _start(command, cwd, child_environment(env))
-    try:
-        _limit(child.pid)
-        collected = _drain(child, started + timeout_s, max_output_bytes)
-    finally:
-        _end(child)
+    given = child_environment(env)
+    level = "S0" if confine is None else level_of(confine.phase, confine.at_most)
+    if confine is None or level == "S0":
+        child = _start(command, cwd, given)
+        collected = _watched(child, started + timeout_s, max_output_bytes, None)
+        code = child.returncode
+    else:
+        confined = Confined(confine, level, command, cwd, given, cpu_s=timeout_s)
+        try:
+            child = _start(confined.argv, cwd, {}, confined)
+            watch = Watch(child.pid, confined.limits, (*confine.writes, confined.folder))
+            collected = _watched(child, started + timeout_s, max_output_bytes, watch, confined)
+            told = confined.told()
+            stopped = collected.timed_out or collected.flooded or bool(collected.exceeded)
+            confined.raise_if_not_begun(told, stopped, collected.stderr)
+        finally:
+            confined.close()
+        code = told.ended
     LEDGER.add(tool or tool_of(command), started, time.monotonic())
-    out, err, timed_out, flooded = collected
     return Finished(
-        exit_code=child.returncode if child.returncode is not None else -signal.SIGKILL,
-        stdout=out.decode("utf-8", "replace"),
-        stderr=err.decode("utf-8", "replace"),
+        exit_code=code if code is not None else -signal.SIGKILL,
+        stdout=collected.stdout.decode("utf-8", "replace"),
+        stderr=collected.stderr.decode("utf-8", "replace"),
         seconds=time.monotonic() - started,
-        timed_out=timed_out,
-        flooded=flooded,
+        timed_out=collected.timed_out,
+        flooded=collected.flooded,
+        exceeded=collected.exceeded,
     )
 
 
@@ -100,9 +124,11 @@ def raise_for_space(problem: OSError, what: str) -> None:
         raise SandboxUnavailable(f"no space left while {what}", SPACE_REMEDY) from problem
 
 
-def _start(command: Sequence[str], cwd: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], cwd: Path, env: dict[str, str], confined: Confined | None = None
+) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             list(command),
             cwd=cwd,
             env=env,
@@ -110,6 +136,7 @@ def _start(command: Sequence[str], cwd: Path, env: dict[str, str]) -> subprocess
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=confined.pass_fds if confined else (),
         )
     except FileNotFoundError as problem:
         if not cwd.is_dir():
@@ -122,6 +149,39 @@ def _start(command: Sequence[str], cwd: Path, env: dict[str, str]) -> subprocess
         raise SandboxUnavailable(
             f"cannot start {command[0]}: {problem.strerror}", "free memory or processes"
         ) from problem
+    if confined:
+        confined.started()
+    return child
+
+
+class _Collected(NamedTuple):
+    """What came of a child and why it was stopped, if it was."""
+
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    flooded: bool
+    exceeded: str
+
+
+def _watched(
+    child: subprocess.Popen[bytes],
+    deadline: float,
+    limit: int,
+    watch: Watch | None,
+    confined: Confined | None = None,
+) -> _Collected:
+    """Drain it to its end, then leave nothing of it."""
+    try:
+        if confined is None:
+            _limit(child.pid)
+        return _drain(child, deadline, limit, watch)
+    finally:
+        if confined is not None:
+            confined.release()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(CLEARING_S)
+        _end(child)
 
 
 def _limit(pid: int) -> None:
@@ -135,30 +195,51 @@ def _limit(pid: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, hard))
 
 
+@contextlib.contextmanager
+def _ending(pid: int) -> Iterator[int | None]:
+    """A descriptor that can be read when the process has ended; None before Linux 5.3."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _drain(
-    child: subprocess.Popen[bytes], deadline: float, limit: int
-) -> tuple[bytes, bytes, bool, bool]:
-    """Read both pipes until they close, the child floods them, or time is up."""
+    child: subprocess.Popen[bytes], deadline: float, limit: int, watch: Watch | None
+) -> _Collected:
+    """Read both pipes until they close, the child passes a bound, or time is up."""
     assert child.stdout is not None
     assert child.stderr is not None
     kept: dict[IO[bytes], bytearray] = {child.stdout: bytearray(), child.stderr: bytearray()}
     seen = dict.fromkeys(kept, 0)
     timed_out = flooded = False
-    with selectors.DefaultSelector() as selector:
+    exceeded = ""
+    with selectors.DefaultSelector() as selector, _ending(child.pid) as ended:
         for pipe in kept:
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map():
+        if ended is not None:
+            selector.register(ended, selectors.EVENT_READ)
+        while child.poll() is None or len(selector.get_map()) > 0:
+            exceeded = watch.exceeded() if watch and child.returncode is None else ""
             left = deadline - time.monotonic()
-            if left <= 0 or flooded:
-                timed_out = not flooded
+            if left <= 0 or flooded or exceeded:
+                timed_out = not flooded and not exceeded
                 break
-            if child.poll() is not None:
+            if child.returncode is not None:
                 left = 0.05  # a grandchild may hold the pipe open for ever
-            ready = selector.select(min(left, 0.5))
+            ready = selector.select(min(left, LOOK_S if ended is not None else 0.02))
             if not ready and child.returncode is not None:
                 break
             for key, _ in ready:
+                if key.fileobj == ended:
+                    selector.unregister(key.fileobj)
+                    continue
                 stream: IO[bytes] = key.fileobj  # type: ignore[assignment]
                 data = os.read(stream.fileno(), 1 << 16)
                 if not data:
@@ -167,12 +248,9 @@ def _drain(
                 seen[stream] += len(data)
                 kept[stream] += data[: max(0, limit - len(kept[stream]))]
                 flooded = flooded or seen[stream] > 2 * limit
-    if not timed_out and not flooded:
-        try:
-            child.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            timed_out = True
-    return bytes(kept[child.stdout]), bytes(kept[child.stderr]), timed_out, flooded
+    out, err = bytes(kept[child.stdout]), bytes(kept[child.stderr])
+    full = flooded or exceeded.startswith(DISK)
+    return _Collected(out, err, timed_out, full, exceeded)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -19,6 +19,7 @@ from cudaops.domain.execution import (
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.sandbox.executors.cpu_report import Names, Report
+from cudaops.sandbox.isolation.view import hint_for
 from cudaops.sandbox.process import Finished, raise_for_space
 from cudaops.sandbox.recorded_workloads import (
     Configuration,
@@ -166,6 +167,7 @@ def exit_fault(done: Finished) -> Misbehaved | None:
         return None
     said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     tail = f": {said[-1].strip()[:200]}" if said else ""
+    tail += f" ({hint})" if (hint := hint_for(done.stderr + done.stdout)) else ""
     message = f"the program exits with code {done.exit_code}{tail}"
     return Misbehaved(what="exit_code", message=message, log=done.stderr[-4096:])
 

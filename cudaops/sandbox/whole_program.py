@@ -10,6 +10,7 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
 from cudaops.sandbox.verification.printed import compare_printed
@@ -85,7 +86,8 @@ def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
     folder = bench.folder / "work" / "nvcc"
     main = write_program(spliced, folder)
     command = nvcc_command(nvcc, main, folder / "program", bench.sm_arch)
-    done = run_bounded(command, cwd=folder, timeout_s=NVCC_TIMEOUT_S)
+    confine = Confinement("compile", writes=(folder,))
+    done = run_bounded(command, cwd=folder, timeout_s=NVCC_TIMEOUT_S, confine=confine)
     bench.discard("nvcc")
     passed = done.exit_code == 0
     summary = f"nvcc -O3 -arch={bench.sm_arch}"

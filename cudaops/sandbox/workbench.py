@@ -19,20 +19,29 @@ from cudaops.domain.execution import (
 from cudaops.domain.judgement import Comparison, Policy
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
+from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import splice
-from cudaops.sandbox.bench_state import BenchState, read_state, write_state
+from cudaops.sandbox.bench_state import (
+    BenchState,
+    read_judged,
+    read_state,
+    write_judged,
+    write_state,
+)
+from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.executors.base import Executor
+from cudaops.sandbox.timed_outputs import timed_references
+from cudaops.sandbox.verification.oracle import OracleBuilder
 from cudaops.sandbox.verification.reference import (
     Baseline,
-    ReferenceBuilder,
+    Oracle,
     confirm_reproduces,
     refine_roles,
 )
-from cudaops.sandbox.verification.verifier import Oracle
 
 
 class Workbench:
@@ -68,6 +77,10 @@ class Workbench:
         self._baseline_times: dict[str, Measurement] = {}
         self._authors_run: ProgramRan | None = None
         self._lock = threading.RLock()
+        self.evaluated: dict[tuple[str, float], Evaluation] = {}
+        """By rewrite and bar: what was found out already."""
+        self.qualification: Qualification | None = None
+        """What the oracle can see, once somebody asked (`sandbox.qualified`)."""
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
@@ -168,11 +181,16 @@ class Workbench:
                 self._baseline_times[workload.id] = measured
             return self._baseline_times[workload.id]
 
-    def compare(self, rewrite: Rewrite) -> tuple[Comparison, ...] | Misbehaved | CompileFailed:
-        """Baseline and rewrite timed on every workload, side by side where time is measured."""
+    def compare(
+        self, rewrite: Rewrite, *, watched: Path | None = None
+    ) -> tuple[Comparison, ...] | Misbehaved | CompileFailed:
+        """Baseline and rewrite timed on every workload, side by side where time is measured.
+
+        `watched`: a folder for what the timed launches write, a folder a workload in it.
+        """
         comparisons = []
         for workload in self.workloads:
-            pair = self._pair(rewrite, workload)
+            pair = self._pair(rewrite, workload, watched)
             if isinstance(pair, Misbehaved | CompileFailed):
                 return pair
             comparisons.append(
@@ -186,7 +204,7 @@ class Workbench:
         return tuple(comparisons)
 
     def _pair(
-        self, rewrite: Rewrite, workload: Workload
+        self, rewrite: Rewrite, workload: Workload, watched: Path | None
     ) -> tuple[Measurement, Measurement] | Misbehaved | CompileFailed:
         """A modelled baseline is the same every time, a measured one must stand beside."""
         if self.models_time:
@@ -194,14 +212,31 @@ class Workbench:
             if not isinstance(candidate, Measurement):
                 return candidate
             return self.baseline_time(workload), candidate
-        baseline = self._compiled_baseline(workload)
+        baseline = self.compiled_baseline(workload)
         compiled = self.executor.compile(self.unit(workload, rewrite))
         if isinstance(compiled, CompileFailed):
             return compiled
         plan = self.plan(workload, rewrite)
+        if watched is None:
+            return self.executor.measure_pair(
+                baseline, compiled, workload, plan, timeout_s=self.timeout_s
+            )
         return self.executor.measure_pair(
-            baseline, compiled, workload, plan, timeout_s=self.timeout_s
+            baseline,
+            compiled,
+            workload,
+            plan,
+            alternatives=[one.inputs for one in timed_references(self.oracle(workload))[1:]],
+            folder=watched / workload.id,
+            timeout_s=self.timeout_s,
         )
+
+    def put_to_decision(self) -> int:
+        """Count one more candidate whose fresh measurement decides; how many there were before."""
+        with self._lock:
+            before = read_judged(self.folder)
+            write_judged(self.folder, before + 1)
+            return before
 
     def profile(self, rewrite: Rewrite | None) -> Profile | Misbehaved | CompileFailed:
         """Metrics on the most expensive workload."""
@@ -252,7 +287,7 @@ class Workbench:
 
     def _build_oracle(self, workload: Workload) -> Oracle:
         folder = self.folder / "work" / "oracle" / workload.id
-        plain = self._compiled_baseline(workload)
+        plain = self.compiled_baseline(workload)
         workload = refine_roles(self.executor, plain, workload, folder, self.timeout_s)
         if all(a.role != "out" for a in workload.allocations):
             confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
@@ -263,12 +298,12 @@ class Workbench:
             else None
         )
         baseline = Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
-        builder = ReferenceBuilder(self.executor, baseline, workload, folder, self.timeout_s)
-        return Oracle(
-            workload, builder.captured(), builder.perturbed(self.seed), builder.exact(self.seed + 1)
-        )
+        return OracleBuilder(
+            self.executor, baseline, workload, self.policy, folder, self.timeout_s
+        ).build(self.seed)
 
-    def _compiled_baseline(self, workload: Workload) -> Compiled:
+    def compiled_baseline(self, workload: Workload) -> Compiled:
+        """The author's kernel. Raises InputError where it does not compile on its own."""
         compiled = self.executor.compile(self.unit(workload, None))
         if isinstance(compiled, CompileFailed):
             raise InputError(

@@ -95,7 +95,38 @@ REFUSED = {
     "host declaration": ("int puts(const char*);\n", "host code at file scope"),
     "macro call": ("RUN(x);\n", "host code at file scope"),
     "instantiation": ("template void f<int>(int);\n", "instantiation of a host function"),
+    "line marker": ('# 1 "main.cu"\n', "a line marker"),
+    "embedded": ('#embed "answers.bin"\n', "`#embed`"),
+    "asks for files": ('#if __has_include("answers.bin")\n#endif\n', "asks which files exist"),
+    "asks for the checker": ("#ifdef __SANITIZE_THREAD__\n#endif\n", "whether it is being checked"),
+    "asks for the time": ("__device__ const char* t() { return __TIME__; }\n", "when it is built"),
+    "section": ('__attribute__((section(".init"))) __device__ void f() { }\n', "`section`"),
+    "other options": ('__attribute__((optimize("Ofast"))) __device__ void f() { }\n', "`optimize`"),
+    "weak": ("[[gnu::weak]] __device__ void f() { }\n", "attribute `weak`"),
+    "stack": ("__device__ void* f() { return __builtin_return_address(0); }\n", "host compiler's"),
+    "time stamp counter": ("__device__ int f() { return __builtin_ia32_rdtsc(); }\n", "compiler's"),
+    "c library": ('__device__ void f() { std::remove("x"); }\n', "host's C library"),
+    "global c library": ('__device__ void f() { ::puts("x"); }\n', "host's C library"),
 }  # fmt: skip
+
+NEAR_MISSES = {
+    "empty directive": "#\n",
+    "known attributes": "__attribute__((aligned(16), unused)) __device__ int a[4];\n",
+    "standard attribute": "__device__ int f([[maybe_unused]] int x) { return 1; }\n",
+    "index of an index": "__device__ int f(int* a, int* b) { return a[b[0]]; }\n",
+    "own function": "__device__ void remove(int) { }\n__device__ void g() { remove(1); }\n",
+    "member": "struct S { __device__ void puts(int) { } };\n__device__ void g(S s) { s.puts(1);}\n",
+    "scoped": "namespace n { __device__ void puts(int) { } }\n__device__ void g() { n::puts(1);}\n",
+    "maths of std": "__device__ float f(float x) { return std::sqrt(x); }\n",
+    "builtin without a stack": "__device__ int f(int x) { return __builtin_expect(x, 1); }\n",
+    "constants like calls": "__device__ const float x = __int_as_float(0x7f800000);\n",
+    "hidden for ever": "#if 0\nasm(1) __has_include\n#endif\n",
+}
+
+
+@pytest.mark.parametrize("case", NEAR_MISSES)
+def test_what_only_looks_like_it_is_clean(case: str) -> None:
+    assert check_source(NEAR_MISSES[case] + KERNEL) == ()
 
 
 def test_device_code_is_clean() -> None:

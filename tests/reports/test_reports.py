@@ -40,7 +40,7 @@ def test_summary_has_everything_a_person_needs() -> None:
         "/tmp/runs/naive_matmul/20261120T080000Z", "took 42.1 s",
     ):  # fmt: skip
         assert wanted in " ".join(text.split()), wanted
-    assert "confirm" not in text
+    assert "cudaops confirm /tmp/runs" in text
 
 
 @pytest.mark.parametrize("render", [on_terminal, markdown.run_report])
@@ -97,9 +97,10 @@ def test_summary_fits_any_width_and_breaks_no_path(width: int) -> None:
     record = records.provisional()
     lines = on_terminal(record, width).splitlines()
     for_copying = [line for line in lines if record.options.out in line]
-    assert len(for_copying) == 3
+    assert len(for_copying) == 5
     wide = {line for line in lines if len(line) > width}
-    assert all("$ " in line or line in for_copying or "Time both" in line for line in wide), wide
+    said = ("$ ", "Time both", "Check the certificate")
+    assert all(line in for_copying or any(s in line for s in said) for line in wide), wide
 
 
 def test_json_round_trip_and_its_errors() -> None:

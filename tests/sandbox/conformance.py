@@ -27,6 +27,7 @@ from tests.sandbox.cases import (
     vector_case,
     went_wrong,
 )
+from tests.sandbox.series_conformance import SeriesSuite
 
 SCALE = """
 __global__ void scale(const float* a, float* b, int n, float by) {
@@ -49,7 +50,7 @@ def rewrite(body: str, text: str = REWRITE) -> Rewrite:
     return make_rewrite(text.replace("BODY", body), "test", "test", "test")
 
 
-class ConformanceSuite:
+class ConformanceSuite(SeriesSuite):
     """Inherit and give a fixture `executor`."""
 
     @pytest.fixture

@@ -14,21 +14,28 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.execution import Measurement
-from cudaops.domain.judge import judge
 from cudaops.domain.judgement import Judgement, Policy
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
+from tests.exploits.cases import GATES, load_case
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"
-STOPPED = sorted(p for p in EXPLOITS.glob("*.cu") if p.name != "mm.cu")
-HONEST = EXPLOITS / "honest"
-ORDER = [
-    "hygiene", "compile", "checker", "correctness_captured", "correctness_exact",
-    "correctness_perturbed", "repeat", "unchanged_inputs",
+STOPPED = [
+    EXPLOITS / f"{name}.cu"
+    for name in (
+        "asks_for_too_much_shared_memory", "barrier_in_half_of_a_block", "cache_keyed_by_pointer",
+        "half_precision", "host_code", "knows_the_captured_inputs", "never_ends",
+        "one_wrong_element", "races_on_shared_memory", "reads_out_of_bounds",
+        "reads_scratch_it_never_wrote", "scribbles_on_an_input", "writes_half_of_it",
+        "writes_nothing", "writes_out_of_bounds",
+    )
 ]  # fmt: skip
+"""What the runner, its guard bands and the checker of the GPU path have a part in; all others are
+judged on the `cpu` executor."""
+HONEST = EXPLOITS / "honest"
 ANY_SPEED = Policy(min_speedup=0.001, seed=11)
 
 pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
@@ -69,7 +76,7 @@ def impatient(executor: CudaExecutor, tmp_path_factory: pytest.TempPathFactory) 
 def judged(bench: Workbench, source: str) -> Judgement:
     rewrite = make_rewrite(source, proposer="test", title="test", why="test")
     evaluation = evaluate(bench, rewrite, ANY_SPEED.min_speedup)
-    return judge(evaluation.gates, evaluation.comparisons, ANY_SPEED)
+    return evaluation.judged(ANY_SPEED)
 
 
 def test_an_honest_candidate_passes_and_the_stand_ins_time_accepts_nothing(
@@ -87,11 +94,11 @@ def test_candidates_that_are_stopped(bench: Workbench, impatient: Workbench, pat
     source = path.read_text()
     judgement = judged(impatient if path.stem == "never_ends" else bench, source)
     assert judgement.outcome == "rejected"
-    expected = re.search(r"^// stopped by: (\w+)$", source, re.MULTILINE)
+    expected = load_case(path).gate
     assert expected is not None
     failed = next(g.name for g in judgement.gates if not g.passed)
     # An earlier gate may see it too: nvcc refuses more, and a race may show in the first result.
-    assert ORDER.index(failed) <= ORDER.index(expected[1]), [g.line for g in judgement.gates]
+    assert GATES.index(failed) <= GATES.index(expected), [g.line for g in judgement.gates]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +126,6 @@ def test_the_next_candidate_is_unaffected(
     evaluation = evaluate(met_by, rewrite, ANY_SPEED.min_speedup)
     assert evaluation.failure is not None
     assert getattr(evaluation.failure, "what", None) == what, evaluation.failure
-    assert judge(evaluation.gates, evaluation.comparisons, ANY_SPEED).outcome == "rejected"
+    assert evaluation.judged(ANY_SPEED).outcome == "rejected"
     again = make_rewrite(good, proposer="test", title="test", why="test")
     assert isinstance(bench.measure(again, bench.workloads[0]), Measurement)

@@ -36,7 +36,7 @@ from cudaops.sandbox.gpu.protocol import (
 )
 from cudaops.sandbox.gpu.runner import cupti, faults, nvidia, nvml
 from cudaops.sandbox.gpu.runner.driver import DriverError
-from cudaops.sandbox.gpu.runner.timing import ActivityMissing
+from cudaops.sandbox.gpu.runner.tracing import ActivityMissing
 from cudaops.sandbox.gpu.session import RunnerSession
 from tests.sandbox.gpu_tasks import INPUT, measure_task, planned, profile_task, run_task, side
 

@@ -19,7 +19,8 @@ from cudaops.sandbox.gpu.protocol import (
 )
 from cudaops.sandbox.gpu.runner.driver import DriverError
 from cudaops.sandbox.gpu.runner.server import perform
-from cudaops.sandbox.gpu.runner.timing import KernelTime, measure, noise_pct
+from cudaops.sandbox.gpu.runner.timing import measure, noise_pct
+from cudaops.sandbox.gpu.runner.tracing import KernelTime
 from tests.sandbox.gpu_tasks import (
     INPUT,
     QUICK,

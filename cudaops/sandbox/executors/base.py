@@ -6,7 +6,7 @@ Every method takes and returns records. What the code under test does wrong come
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -24,6 +24,7 @@ from cudaops.domain.execution import (
     TimeSource,
     Unit,
 )
+from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -44,6 +45,12 @@ class InputSet(Record):
     """Allocation index to the byte (0-255) that fills it instead; wins over `contents`."""
     scratch_poison: int = 0xA5
     """Byte that fills every scratch buffer."""
+    shift_bytes: int = 0
+    """How far behind their usual place all buffers begin; a multiple of 256, so that what a kernel
+    may assume of `cudaMalloc`'s alignment holds. Only a series looks at it."""
+    keep_scratch: bool = False
+    """Scratch memory holds what the launch before left in it, as memory from the pool of the
+    author's program may, and not `scratch_poison`. Only in a series, at the same `shift_bytes`."""
 
 
 class Executor(Protocol):
@@ -60,6 +67,11 @@ class Executor(Protocol):
     @property
     def time_source(self) -> TimeSource:
         """Clock of every time it gives."""
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """How well untrusted code is confined here: the lowest level over the phases in which any
+        of it runs on this machine's processor. Raises SandboxUnavailable: not as well as wanted."""
 
     def check_available(self) -> None:
         """Raise PrerequisiteError with a remedy where this executor cannot work here."""
@@ -105,6 +117,30 @@ class Executor(Protocol):
     ) -> Ran | Misbehaved:
         """Run a plan once on one workload; outputs land under `folder` (created)."""
 
+    def run_series(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: Sequence[InputSet],
+        folder: Path,
+        *,
+        timeout_s: float = 60.0,
+    ) -> tuple[Ran, ...] | Misbehaved:
+        """Run the plan once for every input set, in this order, in one process and one module.
+
+        The module is loaded once, so what a kernel keeps in its own variables stays from launch to
+        launch; only the variables that the workload captured are set again. Before each launch
+        buffers and scratch memory are filled anew: at the same addresses where `shift_bytes` is
+        that of the launch before, else newly allocated, that many bytes behind their usual place.
+        Scratch memory alone may stay as the launch before left it (`keep_scratch`).
+        Guard bands are checked after each. Outputs land in `folder`/launch_00, launch_01, ...; what
+        goes wrong says in which launch. `timeout_s` is for the whole series.
+
+        Raises ValueError for no input set, for a `shift_bytes` that is no multiple of 256, and for
+        `keep_scratch` where no launch at the same place came before.
+        """
+
     def measure(
         self,
         compiled: Compiled,
@@ -123,11 +159,20 @@ class Executor(Protocol):
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        alternatives: Sequence[InputSet] = (),
+        folder: Path | None = None,
         timeout_s: float = 120.0,
     ) -> tuple[Measurement, Measurement] | Misbehaved:
         """Baseline and candidate (whose plan is given) timed side by side on the captured inputs.
 
         Samples of the two are paired by position. Misbehaviour is the candidate's.
+
+        `folder` (created): what the timed launches wrote is looked at, and every distinct result
+        is kept there (`Timing.timed_outputs`). Launches on `alternatives`, other contents of the
+        same buffers, stand at secret places between the samples then: their results are kept too,
+        their times are not among the samples. A buffer that the first of them poisons is one that
+        the launch overwrites: it holds a secret byte before every launch. Where time is not taken,
+        both are passed over.
         """
 
     def profile(

@@ -20,6 +20,7 @@ from cudaops.domain.execution import (
     TimeSource,
     Unit,
 )
+from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -30,7 +31,14 @@ from cudaops.sandbox.executors.base import Check, InputSet
 from cudaops.sandbox.executors.cpu_build import Built, as_compiled, build_unit
 from cudaops.sandbox.executors.cpu_program import ProgramRunner
 from cudaops.sandbox.executors.cpu_toolchain import Build, find_toolchain
-from cudaops.sandbox.executors.cpu_unit import Task, captured_inputs, run_task
+from cudaops.sandbox.executors.cpu_unit import (
+    Task,
+    captured_inputs,
+    check_series,
+    run_series,
+    run_task,
+)
+from cudaops.sandbox.isolation.level import level_of, lowest
 
 TRACE_REPORT = "trace.json"
 
@@ -58,6 +66,11 @@ class CpuExecutor:
         self.cache = cache_folder.absolute()
         self.workers = workers or len(os.sched_getaffinity(0))
         self.shared_optin = known.shared_bytes_per_block_optin
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """Of compilers, kernels and whole programs."""
+        return lowest(level_of("compile"), level_of("kernel"), level_of("program"))
 
     def check_available(self) -> None:
         """Raise PrerequisiteError, with the command that installs what is missing."""
@@ -122,6 +135,22 @@ class CpuExecutor:
                 return named
         return outcome
 
+    def run_series(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: Sequence[InputSet],
+        folder: Path,
+        *,
+        timeout_s: float = 60.0,
+    ) -> tuple[Ran, ...] | Misbehaved:
+        """See `Executor.run_series`. One child process."""
+        check_series(inputs)
+        first, *more = inputs
+        task = self._task(compiled.unit, "none", workload, plan, first, folder, timeout_s, None)
+        return task if isinstance(task, Misbehaved) else run_series(task._replace(more=tuple(more)))
+
     def measure(
         self,
         compiled: Compiled,
@@ -145,9 +174,15 @@ class CpuExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        alternatives: Sequence[InputSet] = (),
+        folder: Path | None = None,
         timeout_s: float = 120.0,
     ) -> tuple[Measurement, Measurement] | Misbehaved:
-        """One after the other: modelled times do not drift."""
+        """One after the other: modelled times do not drift.
+
+        Nothing is timed, so there is no result of a timed launch: the launches whose accesses are
+        counted are those of the correctness gates' own build, and decide nothing but the model.
+        """
         first = self.measure(baseline, workload, baseline_plan(workload), timeout_s=timeout_s)
         if isinstance(first, Misbehaved):
             return first
@@ -254,6 +289,21 @@ class CpuExecutor:
         timeout_s: float,
         blocks: Sequence[int] | None,
     ) -> Ran | Misbehaved:
+        task = self._task(unit, check, workload, plan, inputs, folder, timeout_s, blocks)
+        outcome = task if isinstance(task, Misbehaved) else run_task(task)
+        return outcome if isinstance(outcome, Misbehaved) else outcome.ran
+
+    def _task(
+        self,
+        unit: Unit,
+        check: Check,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        timeout_s: float,
+        blocks: Sequence[int] | None,
+    ) -> Task | Misbehaved:
         build: Build = "plain" if check == "none" else "checked"
         built = build_unit(self.cache, unit, build)
         if isinstance(built, CompileFailed):
@@ -262,10 +312,7 @@ class CpuExecutor:
                 message=f"does not compile for checking: {built.message}",
                 log=built.log,
             )
-        env: dict[str, str] = {"CUDAOPS_CHECK": check}
-        only = None if blocks is None else tuple(blocks)
-        limit = self.shared_optin - built.static_shared
-        task = Task(
+        return Task(
             unit=unit,
             executable=built.executable,
             workload=workload,
@@ -274,9 +321,7 @@ class CpuExecutor:
             folder=folder,
             timeout_s=timeout_s,
             workers=self.workers,
-            env=env,
-            dynamic_limit=limit,
-            blocks=only,
+            env={"CUDAOPS_CHECK": check},
+            dynamic_limit=self.shared_optin - built.static_shared,
+            blocks=None if blocks is None else tuple(blocks),
         )
-        outcome = run_task(task)
-        return outcome if isinstance(outcome, Misbehaved) else outcome.ran

@@ -17,13 +17,14 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.executors.cpu_cache import used
 from cudaops.sandbox.executors.cpu_messages import read_failure
 from cudaops.sandbox.executors.cpu_source import MAIN, Source, program_source, unit_source
-from cudaops.sandbox.executors.cpu_symbols import static_shared_bytes
+from cudaops.sandbox.executors.cpu_symbols import shared_memory
 from cudaops.sandbox.executors.cpu_toolchain import (
     COMPILE_TIMEOUT_S,
     Build,
     around,
     compile_command,
     compile_flags,
+    compiling,
     find_toolchain,
     link_command,
     precompiled_header,
@@ -34,6 +35,8 @@ from cudaops.sandbox.process import SPACE_REMEDY, Finished, raise_for_space, run
 EXECUTABLE = "unit"
 OBJECT = "unit.o"
 FACTS = "build.json"
+_FACTS_FORMAT = 2
+"""Part of every key: raised when what stands in the facts changes."""
 STATIC_SHARED_LIMIT = 48 * 1024
 """ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
 
@@ -90,6 +93,12 @@ def build_unit(
     return built
 
 
+def shared_guards(executable: Path) -> tuple[int, ...]:
+    """`SharedMemory.guards` of a build, as noted when it was linked."""
+    facts = json.loads((executable.parent / FACTS).read_text("utf-8"))
+    return tuple(facts["guards"])
+
+
 def as_compiled(built: Built, unit: Unit) -> Compiled:
     """The record of a build."""
     return Compiled(
@@ -115,7 +124,9 @@ def _build(
     runner: bool,
 ) -> Built | CompileFailed:
     flags = (compile_flags(build), tuple(compile_extra), tuple(link_extra), runner)
-    text = repr((source_digest(), flags, sorted(source.files.items()), source.includes))
+    text = repr(
+        (_FACTS_FORMAT, source_digest(), flags, sorted(source.files.items()), source.includes)
+    )
     key = hashlib.sha256(text.encode()).hexdigest()[:24]
     folder = cache / key
     started = time.monotonic()
@@ -139,15 +150,21 @@ def _build(
             work = Path(name)
             _write(work, source.files)
             command = compile_command(build, MAIN, OBJECT, _placed(work, header, compile_extra))
-            done = _step(command, work)
+            done = _step(command, work, [header.parent] if header else [])
             if done.exit_code == 0:
                 log = done.stderr
-                done = _step(link_command(build, objects, EXECUTABLE, link_extra), work)
+                linked = [Path(p) for p in (*objects, *link_extra) if Path(p).is_absolute()]
+                done = _step(link_command(build, objects, EXECUTABLE, link_extra), work, linked)
             if done.exit_code != 0:
                 return _refused(done, program)
-            shared = static_shared_bytes(work / EXECUTABLE)
+            shared = shared_memory(work / EXECUTABLE)
             shown = " ".join(command).replace(str(work), ".")
-            facts = {"command": shown, "log": log[:4096], "shared": max(shared.values(), default=0)}
+            facts = {
+                "command": shown,
+                "log": log[:4096],
+                "shared": max(shared.bytes_of.values(), default=0),
+                "guards": shared.guards,
+            }
             (work / FACTS).write_text(json.dumps(facts), encoding="utf-8")
             _publish(work, folder)
     except OSError as problem:
@@ -173,8 +190,9 @@ def _write(folder: Path, files: dict[str, str]) -> None:
         target.write_text(text, encoding="utf-8", newline="")
 
 
-def _step(command: list[str], folder: Path) -> Finished:
-    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S)
+def _step(command: list[str], folder: Path, reads: Sequence[Path]) -> Finished:
+    confine = compiling(folder, reads)
+    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
     if done.exit_code != 0 and "No space left on device" in done.stderr:
         raise SandboxUnavailable(f"no space left while compiling in {folder.parent}", SPACE_REMEDY)
     return done

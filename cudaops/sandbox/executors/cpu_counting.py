@@ -23,6 +23,7 @@ from cudaops.sandbox.executors.cpu_source import MAIN, unit_source
 from cudaops.sandbox.executors.cpu_toolchain import (
     COMPILE_TIMEOUT_S,
     compile_command,
+    compiling,
     precompiled_header,
 )
 from cudaops.sandbox.process import raise_for_space, run_bounded
@@ -137,9 +138,9 @@ def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path, work
         _BASE,
     ]
     extra += [f"-ffile-prefix-map={work}=.", *(word for p in prelude for word in ("-include", p))]
-    done = run_bounded(
-        compile_command("plain", MAIN, "/dev/null", extra), cwd=work, timeout_s=COMPILE_TIMEOUT_S
-    )
+    command = compile_command("plain", MAIN, "/dev/null", extra)
+    confine = compiling(work, [header.parent] if header else [])
+    done = run_bounded(command, cwd=work, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
     dumps = sorted(work.glob(f"{_BASE}.*.optimized"))
     if done.exit_code != 0 or not dumps:
         first = (done.stderr.strip() or "no message").splitlines()[0]

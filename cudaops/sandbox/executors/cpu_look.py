@@ -15,6 +15,7 @@ from cudaops.cuda.work import KernelWork, Mix, Site
 from cudaops.domain.execution import Misbehaved, Unit
 from cudaops.domain.rewrite import ResolvedLaunch
 from cudaops.errors import SandboxUnavailable
+from cudaops.program.candidate import NAMESPACE
 from cudaops.sandbox.executors.cpu_counting import Sample
 from cudaops.sandbox.executors.cpu_gimple import Function
 from cudaops.sandbox.executors.cpu_instructions import Translator
@@ -45,7 +46,7 @@ class Look(NamedTuple):
 
 def look_at(
     taken: Sample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
-    device: Device, *, bounded: bool,
+    device: Device, *, bounded: bool, rewritten: bool = False,
 ) -> Look | Misbehaved:  # fmt: skip
     """Model one launch.
 
@@ -57,8 +58,9 @@ def look_at(
         sizes: Bytes of each allocation, scratch at -2, -3, ...
         device: What to model.
         bounded: Whether the kernel has `__launch_bounds__`, which caps its registers.
+        rewritten: Whether the kernel is the rewrite's own, which may be named as the baseline is.
     """
-    function = _kernel_function(taken.functions, kernel)
+    function = _kernel_function(taken.functions, kernel, rewritten=rewritten)
     threads = launch.block.volume
     registers = registers_per_thread(function, threads if bounded else None)
     capped = min(registers, max(device.registers_per_sm // max(threads, 1) // 8 * 8, 16))
@@ -90,9 +92,12 @@ def look_at(
     return Look(modelled, kernel, unit, mixes, _notes(taken, modelled, sampled))
 
 
-def _kernel_function(functions: tuple[Function, ...], kernel: str) -> Function:
-    wanted = _base(kernel)
-    named = [f for f in functions if _base(f.name) == wanted]
+def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten: bool) -> Function:
+    """The baseline never ran where the rewrite's kernel did, and g++ guesses counts for it then."""
+    wanted, inside = _base(kernel), f"{NAMESPACE}::"
+    named = [
+        f for f in functions if _base(f.name) == wanted and f.name.startswith(inside) == rewritten
+    ]
     if not named:
         raise SandboxUnavailable(
             f"no IL of kernel {kernel!r} that ran",

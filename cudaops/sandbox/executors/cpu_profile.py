@@ -97,7 +97,14 @@ def _all(
         kernel = _kernel(unit, plan, launch)
         bounded = _has_launch_bounds(unit, plan)
         look = look_at(
-            taken, unit, kernel, launch, sizes, device_named(executor.device), bounded=bounded
+            taken,
+            unit,
+            kernel,
+            launch,
+            sizes,
+            device_named(executor.device),
+            bounded=bounded,
+            rewritten=unit.rewrite is not None and plan.applicable,
         )
         if isinstance(look, Misbehaved):
             return look

@@ -10,6 +10,8 @@ from cudaops.domain.program import Program
 from cudaops.sandbox.executors.cpu_build import build_program
 from cudaops.sandbox.executors.cpu_report import find_fault, read_report
 from cudaops.sandbox.executors.cpu_toolchain import Build
+from cudaops.sandbox.isolation.phases import Confinement
+from cudaops.sandbox.isolation.view import View
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.recorded_program import (
     Child,
@@ -86,7 +88,15 @@ class ProgramRunner:
             "CUDAOPS_SHARED_OPTIN": str(self.shared_optin),
         }
         command = [str(built.executable), *self.argv]
-        done = run_bounded(command, cwd=self.cwd, timeout_s=self.timeout_s, env=env, tool="program")
+        with View(self.cwd, self.argv, (self.cache,)) as view:
+            done = run_bounded(
+                command,
+                cwd=view.folder,
+                timeout_s=self.timeout_s,
+                env=env,
+                tool="program",
+                confine=Confinement("program", tuple(view.reads), (view.root, folder)),
+            )
         return Child(built.executable, done, read_report(report_path))
 
     def _fault(self, ran: Child, folder: Path) -> Misbehaved | None:

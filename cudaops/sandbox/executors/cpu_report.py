@@ -77,6 +77,9 @@ def find_fault(
         return _misbehaved(
             "timeout", f"did not end within {timeout_s:g} s and was stopped", None, log
         )
+    if done.exceeded:
+        what = "output_flood" if done.flooded else "crash"
+        return _misbehaved(what, done.exceeded, None, log)
     if done.flooded:
         return _misbehaved(
             "output_flood", "wrote more output than is kept and was stopped", None, log

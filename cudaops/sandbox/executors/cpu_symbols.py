@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cudaops.domain.base import SourceLocation
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import run_bounded
 
 TOOL_TIMEOUT_S = 30.0
 _LOCAL = re.compile(r"^(?P<function>.+\))::[^()]+$")
 """A variable in a function, demangled: `void k<float>(float*)::tile`."""
+_BEGIN = "cudaops_shared_begin"
+"""Linked before the author's object, by `cpu/src/first.cpp`."""
+_GUARD = "guard variable for "
+"""How nm writes the name that g++ gives to a variable's guard."""
 _TLS = 0x400000
 """Where a non-PIE executable is linked; smaller values are offsets into thread-local storage."""
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?: \(.*\))?$")
@@ -32,7 +38,9 @@ def locate(
         return {}
     listed = [hex(a - 1) for a in wanted]
     command = ["addr2line", "-a", "-i", "-e", str(executable), *listed]
-    done = run_bounded(command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S)
+    done = run_bounded(
+        command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S, confine=_reading(executable)
+    )
     found: dict[int, SourceLocation] = {}
     current = 0
     for line in done.stdout.splitlines():
@@ -48,6 +56,10 @@ def locate(
     return found
 
 
+def _reading(executable: Path) -> Confinement:
+    return Confinement("compile", reads=(executable.parent,))
+
+
 def _relative(path: str, known: Collection[str]) -> str | None:
     """The author's name of a file that the line table spells with folders before it."""
     clean = path.replace("/./", "/").removeprefix("./")
@@ -61,7 +73,9 @@ def function_names(executable: Path, addresses: Collection[int]) -> dict[int, st
     if not addresses:
         return {}
     command = ["nm", "-C", "--defined-only", str(executable)]
-    done = run_bounded(command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S)
+    done = run_bounded(
+        command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S, confine=_reading(executable)
+    )
     found: dict[int, str] = {}
     for line in done.stdout.splitlines():
         parts = line.split(" ", 2)
@@ -70,22 +84,37 @@ def function_names(executable: Path, addresses: Collection[int]) -> dict[int, st
     return found
 
 
-def static_shared_bytes(executable: Path) -> dict[str, int]:
-    """Bytes of static shared memory by function: its thread-local local variables, as linked."""
+class SharedMemory(NamedTuple):
+    """An executable's static shared arrays, which are thread-local variables of its functions."""
+
+    bytes_of: dict[str, int]
+    """Bytes by demangled function, as linked."""
+    guards: tuple[int, ...]
+    """Where g++ notes, in a byte of its own, that an array of a class with constructors was set up:
+    distances from `cudaops_shared_begin`, ascending. No author's variable lies there."""
+
+
+def shared_memory(executable: Path) -> SharedMemory:
+    """Read the table of symbols."""
     command = ["nm", "-C", "-S", "--defined-only", str(executable)]
-    done = run_bounded(command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S)
-    found: dict[str, int] = {}
+    done = run_bounded(
+        command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S, confine=_reading(executable)
+    )
+    bytes_of: dict[str, int] = {}
+    guards: list[int] = []
+    begin = 0
     for line in done.stdout.splitlines():
         parts = line.split(" ", 3)
-        if (
-            len(parts) == 4
-            and parts[2] in "bBdDuVv"
-            and (local := _LOCAL.match(parts[3]))
-            and int(parts[0], 16) < _TLS
-        ):
+        if len(parts) != 4 or parts[2] not in "bBdDuVv" or (at := int(parts[0], 16)) >= _TLS:
+            continue
+        if parts[3] == _BEGIN:
+            begin = at
+        elif parts[3].startswith(_GUARD):
+            guards.append(at)
+        elif local := _LOCAL.match(parts[3]):
             function = local["function"]
-            found[function] = found.get(function, 0) + int(parts[1], 16)
-    return found
+            bytes_of[function] = bytes_of.get(function, 0) + int(parts[1], 16)
+    return SharedMemory(bytes_of, tuple(sorted(at - begin for at in guards if at >= begin)))
 
 
 def callee_of(demangled: str) -> str:

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.sandbox.executors.cpu_cache import used
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import raise_for_space, run_bounded
 
 Build = Literal["plain", "checked", "traced"]
@@ -46,6 +47,9 @@ INSTRUMENTED_FLAGS = (
     "-fno-optimize-sibling-calls", "-DCUDAOPS_INSTRUMENTED",
 )  # fmt: skip
 """Every access keeps its author's width: nothing is vectorised, and vector types stay whole."""
+ALIGNMENT_FLAGS = ("-fsanitize=alignment",)
+"""Of `checked` alone: g++ tests each address against the type that is accessed there, and what
+`cpu/src/alignment.cpp` defines is called where it does not fit. No sanitizer library is linked."""
 _CHECKED = ("-DCUDAOPS_INSTRUMENTED",)
 LINK_FLAGS = ("-no-pie", "-Wl,--wrap=printf", "-Wl,--wrap=__assert_fail", "-ldl", "-pthread")
 INSTRUMENTED_LINK_FLAGS = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memset", "-Wl,--wrap=memmove")
@@ -96,8 +100,12 @@ def _machine_flags() -> tuple[str, ...]:
 
 def compile_flags(build: Build) -> tuple[str, ...]:
     """Every flag of a compile but input and output; the same for baseline and candidate."""
-    kind = ("-g1", "-gdwarf-4") if build == "plain" else INSTRUMENTED_FLAGS
-    return (*find_toolchain().flags, "-O2", *kind, f"-I{INCLUDE}")
+    kinds: dict[Build, tuple[str, ...]] = {
+        "plain": ("-g1", "-gdwarf-4"),
+        "checked": (*INSTRUMENTED_FLAGS, *ALIGNMENT_FLAGS),
+        "traced": INSTRUMENTED_FLAGS,
+    }
+    return (*find_toolchain().flags, "-O2", *kinds[build], f"-I{INCLUDE}")
 
 
 def compile_command(build: Build, source: str, output: str, extra: Sequence[str] = ()) -> list[str]:
@@ -204,9 +212,16 @@ def precompiled_header(cache: Path, build: Build, includes: Sequence[str]) -> Pa
     return header if made.is_file() else None
 
 
+def compiling(folder: Path, reads: Sequence[Path] = ()) -> Confinement:
+    """What g++ and what looks at its output may touch: this folder, and our own headers."""
+    return Confinement("compile", (CPU_FOLDER, *reads), (folder,))
+
+
 def _precompile(build: Build, folder: Path, refused: Path) -> None:
     command = [find_toolchain().gxx, *compile_flags(build), "-x", "c++-header", "prelude.h", "-o"]
-    done = run_bounded([*command, "prelude.part"], cwd=folder, timeout_s=COMPILE_TIMEOUT_S)
+    command.append("prelude.part")
+    confine = compiling(folder)
+    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
     if done.exit_code == 0:
         (folder / "prelude.part").replace(folder / "prelude.h.gch")
     else:
@@ -214,7 +229,8 @@ def _precompile(build: Build, folder: Path, refused: Path) -> None:
 
 
 def _must(command: list[str], folder: Path) -> None:
-    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S)
+    confine = compiling(folder)
+    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
     if done.exit_code != 0:
         text = (done.stderr.strip() or "no message").splitlines()
         first = next((line for line in text if "error" in line), text[0])

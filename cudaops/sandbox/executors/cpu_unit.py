@@ -1,7 +1,11 @@
-"""One run of a unit in a child process: memory before, the launches, what comes out."""
+"""One run of a unit in a child process: memory before, the launches, what comes out.
+
+A series is several runs in one child: what a kernel keeps in its own variables stays between them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +15,7 @@ from cudaops.domain.execution import Misbehaved, Ran, Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
 from cudaops.domain.workload import Allocation, Element, GlobalState, PointerArgument, Workload
 from cudaops.sandbox.executors.base import InputSet
+from cudaops.sandbox.executors.cpu_build import shared_guards
 from cudaops.sandbox.executors.cpu_report import (
     Names,
     Report,
@@ -19,10 +24,13 @@ from cudaops.sandbox.executors.cpu_report import (
     read_report,
 )
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import raise_for_space, run_bounded
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
 """Bytes of a double per byte of the element it stands for."""
+ALIGNMENT = 256
+"""Of every allocation. Source: CUDA C++ Programming Guide, device memory accesses."""
 _WIDE_SHARED = 4
 """A widened kernel may need this many times its shared memory (all of it half)."""
 
@@ -46,6 +54,8 @@ class Task(NamedTuple):
     launch: int = -1
     """Index in the plan of the launch that `blocks` restricts: those before run whole, those after
     not at all. -1 restricts every launch."""
+    more: tuple[InputSet, ...] = ()
+    """Inputs of the further runs of a series, in the same child."""
 
 
 class Outcome(NamedTuple):
@@ -55,40 +65,122 @@ class Outcome(NamedTuple):
     report: Report
 
 
+class _Ended(NamedTuple):
+    """A child that is gone, whatever it did."""
+
+    report: Report
+    seconds: float
+    fault: Misbehaved | None
+
+
 def run_task(task: Task) -> Outcome | Misbehaved:
     """Write the specification, run the child, read its report."""
     folder = task.folder.absolute()
+    _make_folders(folder)
+    ended = _run_child(task, [*_head(task), *_launch(task, task.inputs, folder)])
+    if ended.fault is not None:
+        return ended.fault
+    warnings = find_warnings(ended.report, task.executable, names_of(task))
+    return Outcome(_ran(task, folder, ended.seconds, warnings), ended.report)
+
+
+def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
+    """The plan once for `task.inputs` and for each of `task.more`, in this order, in one child.
+
+    Outputs land in `launch_00`, `launch_01`, ... of the task's folder. The inputs are such as
+    `check_series` lets through.
+    """
+    runs = (task.inputs, *task.more)
+    folders = [launch_folder(task.folder.absolute(), number) for number in range(len(runs))]
+    _make_folders(task.folder.absolute(), *folders)
+    lines = _head(task)
+    for inputs, folder in zip(runs, folders, strict=True):
+        lines.append(f"place {inputs.shift_bytes}")
+        lines += _launch(task, inputs, folder, keep_scratch=inputs.keep_scratch)
+    ended = _run_child(task, lines)
+    if ended.fault is not None:
+        begun = len(ended.report.all("began"))
+        return in_launch(ended.fault, begun, len(runs)) if begun else ended.fault
+    each_s = ended.seconds / len(runs)
+    return tuple(_ran(task, folder, each_s, ()) for folder in folders)
+
+
+def check_series(inputs: Sequence[InputSet]) -> None:
+    """Raise ValueError where `Executor.run_series` cannot run on these."""
+    if not inputs:
+        raise ValueError("a series needs at least one input set")
+    if any(one.shift_bytes < 0 or one.shift_bytes % ALIGNMENT for one in inputs):
+        raise ValueError(f"a shift must be a multiple of {ALIGNMENT} bytes")
+    standing: int | None = None
+    for one in inputs:
+        if one.keep_scratch and one.shift_bytes != standing:
+            raise ValueError("keep_scratch needs a launch before at the same shift_bytes")
+        standing = one.shift_bytes
+
+
+def launch_folder(folder: Path, number: int) -> Path:
+    """Where the outputs of one launch of a series land; counted from 0."""
+    return folder / f"launch_{number:02d}"
+
+
+def in_launch(fault: Misbehaved, number: int, count: int) -> Misbehaved:
+    """The same fault with the launch of a series that it happened in, counted from 1."""
+    text = f"in launch {number} of {count}: {fault.message}"
+    return fault.model_copy(update={"message": text})
+
+
+def _make_folders(*folders: Path) -> None:
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise_for_space(problem, f"writing to {folders[0]}")
+        raise
+
+
+def _run_child(task: Task, specification: Sequence[str]) -> _Ended:
+    folder = task.folder.absolute()
     report_path = folder / "report.tsv"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         report_path.unlink(missing_ok=True)
-        (folder / "spec.txt").write_text(
-            "\n".join(_specification(task, folder)) + "\n", encoding="utf-8"
-        )
+        (folder / "spec.txt").write_text("\n".join(specification) + "\n", encoding="utf-8")
     except OSError as problem:
         raise_for_space(problem, f"writing to {folder}")
         raise
-    env = {"CUDAOPS_REPORT": str(report_path), "CUDAOPS_WORKERS": str(task.workers), **task.env}
+    env = {
+        "CUDAOPS_REPORT": str(report_path),
+        "CUDAOPS_WORKERS": str(task.workers),
+        "CUDAOPS_SHARED_GUARDS": " ".join(str(at) for at in shared_guards(task.executable)),
+        **task.env,
+    }
     command = [str(task.executable), str(folder / "spec.txt")]
-    done = run_bounded(command, cwd=folder, timeout_s=task.timeout_s, env=env, tool="kernels")
+    confine = Confinement("kernel", _read_by(specification), (folder,))
+    done = run_bounded(
+        command, cwd=folder, timeout_s=task.timeout_s, env=env, tool="kernels", confine=confine
+    )
     report = read_report(report_path)
-    names = names_of(task)
-    fault = find_fault(report, done, task.executable, names, task.timeout_s)
-    if fault is not None:
-        return fault
-    if done.exit_code != 0 or not report.all("ok"):
+    fault = find_fault(report, done, task.executable, names_of(task), task.timeout_s)
+    if fault is None and (done.exit_code != 0 or not report.all("ok")):
         text = f"the kernel ended its process with exit code {done.exit_code}"
-        return Misbehaved(what="exit_code", message=text, log=done.stderr[-4096:])
-    written = {a.index for a in task.workload.allocations}
-    ran = Ran(
-        outputs={i: str(folder / f"out{i}.bin") for i in sorted(written)},
+        fault = Misbehaved(what="exit_code", message=text, log=done.stderr[-4096:])
+    return _Ended(report, done.seconds, fault)
+
+
+def _read_by(specification: Sequence[str]) -> tuple[Path, ...]:
+    """Files that the child is told to read."""
+    return tuple(Path(line.split(" file ", 1)[1]) for line in specification if " file " in line)
+
+
+def _ran(task: Task, folder: Path, seconds: float, warnings: tuple[Misbehaved, ...]) -> Ran:
+    written = sorted(a.index for a in task.workload.allocations)
+    return Ran(
+        outputs={i: str(folder / f"out{i}.bin") for i in written},
         global_outputs={
             g.name: str(folder / _global_file(n)) for n, g in enumerate(task.workload.globals)
         },
-        seconds=done.seconds,
-        warnings=find_warnings(report, task.executable, names),
+        seconds=seconds,
+        warnings=warnings,
     )
-    return Outcome(ran, report)
 
 
 def captured_inputs(workload: Workload) -> InputSet:
@@ -108,26 +200,35 @@ def names_of(task: Task) -> Names:
             allocations.setdefault(argument.allocation, argument.name)
     for number, name in enumerate(task.plan.scratch_bytes):
         allocations[-2 - number] = name
+    launched: set[tuple[str, ...]] = set()
     for launch in task.plan.launches:
         if task.unit.rewrite is not None and task.plan.applicable:
             step = task.unit.rewrite.plan.launches[launch.step]
             parameters[step.kernel] = step.args
+            launched.add(step.args)
+    if len(launched) == 1:  # a guard is found overwritten after the kernel, when none is named
+        parameters[""] = launched.pop()
     return Names(tuple(f.path for f in program.files), parameters, allocations)
 
 
-def _specification(task: Task, folder: Path) -> list[str]:
+def _head(task: Task) -> list[str]:
+    """What holds for every launch of the child."""
+    lines = [f"shared {task.dynamic_limit * (_WIDE_SHARED if task.unit.widened else 1)}"]
+    if task.blocks is not None:
+        lines.append(f"blocks {task.launch} " + " ".join(str(b) for b in sorted(set(task.blocks))))
+    return lines
+
+
+def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = False) -> list[str]:
+    """Memory before, the plan's launches, and what is written to `folder` afterwards."""
     wide = task.unit.widened
     factors = {
         a.index: WIDENED_BY.get(a.element, 1) if wide else 1 for a in task.workload.allocations
     }
-    lines = [f"shared {task.dynamic_limit * (_WIDE_SHARED if wide else 1)}"]
-    if task.blocks is not None:
-        lines.append(f"blocks {task.launch} " + " ".join(str(b) for b in sorted(set(task.blocks))))
-    lines += [_allocation(task.inputs, a, factors[a.index]) for a in task.workload.allocations]
+    lines = [_allocation(inputs, a, factors[a.index]) for a in task.workload.allocations]
+    how = "keep" if keep_scratch else f"fill {inputs.scratch_poison}"
     for name, size in task.plan.scratch_bytes.items():
-        lines.append(
-            f"scratch {name} {size * (2 if wide else 1)} fill {task.inputs.scratch_poison}"
-        )
+        lines.append(f"scratch {name} {size * (2 if wide else 1)} {how}")
     lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
     lines += _launches(task, factors)
     lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in task.workload.allocations]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ from cudaops.domain.execution import (
     TimeSource,
     Unit,
 )
+from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -26,8 +27,9 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import Check, InputSet
-from cudaops.sandbox.executors.cpu_unit import captured_inputs
+from cudaops.sandbox.executors.cpu_unit import captured_inputs, check_series, launch_folder
 from cudaops.sandbox.gpu.check_launches import Subject
+from cudaops.sandbox.gpu.confined_probe import settle_gpu_level
 from cudaops.sandbox.gpu.host import DriverName, GpuHost, in_background
 from cudaops.sandbox.gpu.platform import Module
 from cudaops.sandbox.gpu.profiling import Launched, Profiler
@@ -37,11 +39,14 @@ from cudaops.sandbox.gpu.protocol import (
     MeasureTask,
     RunReply,
     RunTask,
+    SeriesTask,
     Side,
 )
 from cudaops.sandbox.gpu.session import RunnerSession, expected
-from cudaops.sandbox.gpu.tasks import buffers_of, side_of
+from cudaops.sandbox.gpu.tasks import buffers_of, dumps_of, series_launch, side_of
 from cudaops.sandbox.gpu.times import SEARCH, measurements
+from cudaops.sandbox.gpu.watch import timed_inputs, watch_of
+from cudaops.sandbox.isolation.level import level_of, lowest
 
 
 class CudaExecutor:
@@ -83,6 +88,14 @@ class CudaExecutor:
     def time_source(self) -> TimeSource:
         """Times of a stand-in say so and accept nothing."""
         return "cuda_event" if self.host.facts.real else "standin"
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """Of compilers and whole programs. Runners are ours, and what is untrusted runs on the GPU
+        alone there."""
+        if self.host.driver == "nvidia":
+            return lowest(level_of("compile"), settle_gpu_level("nvidia"))
+        return lowest(level_of("compile"), level_of("program"), "S1")
 
     def check_available(self) -> None:
         """Raise PrerequisiteError, with what to install or mend."""
@@ -145,14 +158,12 @@ class CudaExecutor:
     ) -> Ran | Misbehaved:
         """See `Executor.run`. A fault is looked at again with a checker, which names its line."""
         side = self._side(compiled, workload, plan, folder, inputs.scratch_poison)
-        folder.mkdir(parents=True, exist_ok=True)
+        target = dumps_of(workload, side, folder)
         task = RunTask(
             side=side,
             buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
-            dumps={
-                a.index: str(folder.absolute() / f"out{a.index}.bin") for a in workload.allocations
-            },
-            global_dumps={g.name: str(folder.absolute() / f"{g.symbol}.bin") for g in side.globals},
+            dumps=target.buffers,
+            global_dumps=target.variables,
         )
         session = self._session(compiled)
         subject = Subject(
@@ -186,6 +197,40 @@ class CudaExecutor:
             }
         )
 
+    def run_series(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: Sequence[InputSet],
+        folder: Path,
+        *,
+        timeout_s: float = 60.0,
+    ) -> tuple[Ran, ...] | Misbehaved:
+        """See `Executor.run_series`. A rewrite's series has a runner process of its own: what is
+        run or timed afterwards meets another."""
+        check_series(inputs)
+        side = self._side(compiled, workload, plan, folder)
+        launches = tuple(
+            series_launch(workload, one, side, launch_folder(folder, number), compiled.unit.widened)
+            for number, one in enumerate(inputs)
+        )
+        rewrite = compiled.unit.rewrite
+        session = self.host.session("author" if rewrite is None else f"series {rewrite.id}")
+        task = SeriesTask(side=side, launches=launches)
+        reply = expected(session.request(task, timeout_s), RunReply)
+        if isinstance(reply, Misbehaved):
+            return reply
+        each = len(reply.launch_us) // len(launches)
+        return tuple(
+            Ran(
+                outputs=dict(one.dumps),
+                global_outputs=dict(one.global_dumps),
+                seconds=sum(reply.launch_us[n * each : (n + 1) * each]) * 1e-6,
+            )
+            for n, one in enumerate(launches)
+        )
+
     def measure(
         self,
         compiled: Compiled,
@@ -213,16 +258,20 @@ class CudaExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        alternatives: Sequence[InputSet] = (),
+        folder: Path | None = None,
         timeout_s: float = 120.0,
     ) -> tuple[Measurement, Measurement] | Misbehaved:
         """See `Executor.measure_pair`. Interleaved, cold and warm."""
-        folder = self.host.scratch_folder
+        scratch = self.host.scratch_folder
+        inputs = timed_inputs(workload, alternatives)
         task = MeasureTask(
             sides=(
-                self._side(baseline, workload, baseline_plan(workload), folder),
-                self._side(candidate, workload, plan, folder),
+                self._side(baseline, workload, baseline_plan(workload), scratch),
+                self._side(candidate, workload, plan, scratch),
             ),
-            buffers=buffers_of(workload, captured_inputs(workload), widened=False),
+            buffers=buffers_of(workload, inputs, widened=False),
+            watch=watch_of(workload, alternatives, folder),
         )
         times = self._measured(self._session(candidate), task, workload, timeout_s)
         return times if isinstance(times, Misbehaved) else (times[0], times[1])

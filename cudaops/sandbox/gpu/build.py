@@ -38,6 +38,7 @@ from cudaops.sandbox.gpu.symbols import (
     find_variables,
     read_image,
 )
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import SPACE_REMEDY, Finished, run_bounded
 from cudaops.sandbox.toolchain import (
     cuda_includes,
@@ -303,7 +304,14 @@ def _nvrtc_headers() -> str:
 
 def _run(command: list[str], entry: Entry) -> Finished:
     temporary = {"TMPDIR": str(entry.folder / TEMPORARY)}
-    done = run_bounded(command, cwd=entry.folder, timeout_s=COMPILE_TIMEOUT_S, env=temporary)
+    named = tuple(Path(word) for word in command[1:] if Path(word).is_absolute())
+    done = run_bounded(
+        command,
+        cwd=entry.folder,
+        timeout_s=COMPILE_TIMEOUT_S,
+        env=temporary,
+        confine=Confinement("compile", named, (entry.folder,)),
+    )
     if done.exit_code != 0 and "No space left on device" in done.stderr:
         raise SandboxUnavailable(
             f"no space left while compiling in {entry.folder.parent}", SPACE_REMEDY

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from cudaops.cuda.hot_spots import Line
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_tool
 
@@ -29,7 +30,8 @@ def lines_of(cubin: Path, symbol: str) -> dict[int, Line]:
     if disassembler is None:
         return {}
     command = [str(disassembler), "-g", "-c", str(cubin)]
-    done = run_bounded(command, cwd=cubin.parent, timeout_s=_SECONDS)
+    confine = Confinement("compile", reads=(cubin,))
+    done = run_bounded(command, cwd=cubin.parent, timeout_s=_SECONDS, confine=confine)
     return {} if done.exit_code else parse_listing(done.stdout).get(symbol, {})
 
 

@@ -26,6 +26,7 @@ from cudaops.domain.run import ClockControl
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.sandbox.gpu.line_table import lines_of
 from cudaops.sandbox.gpu.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.sandbox.process import Finished, run_bounded
 
@@ -182,7 +183,13 @@ def _attempt(
     env = {"NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1"}
     if "HOME" in os.environ:
         env["HOME"] = os.environ["HOME"]
-    done = run_bounded(line, cwd=folder, timeout_s=timeout_s, env={**env, **needed})
+    done = run_bounded(
+        line,
+        cwd=folder,
+        timeout_s=timeout_s,
+        env={**env, **needed},
+        confine=Confinement("profiler", writes=(folder,)),
+    )
     report, reply = folder / "profile.ncu-rep", folder / "reply.json"
     return done, _failure(done, report, reply, timeout_s)
 

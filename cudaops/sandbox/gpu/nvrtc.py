@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cudaops.sandbox.isolation.level import level_of
+from cudaops.sandbox.isolation.phases import Confinement
+from cudaops.sandbox.isolation.start import Confined
 from cudaops.sandbox.ledger import LEDGER
 from cudaops.sandbox.process import child_environment, python_path
 
@@ -47,6 +51,7 @@ class Nvrtc:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._worker: subprocess.Popen[bytes] | None = None
+        self._confined: Confined | None = None
         self._version: str | None = None
         self._deaths = 0
         self._missing = ""
@@ -77,7 +82,7 @@ class Nvrtc:
             request = {
                 "source": source,
                 "options": list(options),
-                "output": str(output),
+                "output": str(output if self._confined is None else self._made),
                 "seconds": timeout_s,
             }
             with LEDGER.working("nvrtc"):
@@ -87,6 +92,8 @@ class Nvrtc:
                 self._deaths += 1
                 return Compilation(False, False, "the NVRTC worker died or ran out of time")
             self._deaths = 0
+            if answer["ok"] and self._confined is not None:
+                shutil.move(self._made, output)
             return Compilation(bool(answer["ok"]), True, str(answer["log"]))
 
     def close(self) -> None:
@@ -115,18 +122,33 @@ class Nvrtc:
 
     def _start(self) -> None:
         extra = {name: os.environ[name] for name in _LIBRARIES if name in os.environ}
+        env = child_environment({**extra, "PYTHONPATH": python_path()})
+        # -P: the worker's own folder holds modules named like Python's (platform.py).
+        command = [sys.executable, "-P", str(_WORKER)]
+        passed: tuple[int, ...] = ()
+        if (level := level_of("compile")) != "S0":
+            self._confined = Confined(Confinement("compile"), level, command, Path("/"), env)
+            command, env, passed = self._confined.argv, {}, self._confined.pass_fds
         with contextlib.suppress(OSError):
-            # -P: the worker's own folder holds modules named like Python's (platform.py).
             self._worker = subprocess.Popen(
-                [sys.executable, "-P", str(_WORKER)],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=child_environment({**extra, "PYTHONPATH": python_path()}),
+                env=env,
                 cwd="/",
+                pass_fds=passed,
                 start_new_session=True,
             )
+        if self._confined is not None:
+            self._confined.started()
         self._pending = b""
+
+    @property
+    def _made(self) -> Path:
+        """Where a confined worker may write: a place of its own, from which a cubin is taken."""
+        assert self._confined is not None
+        return self._confined.folder / "made.cubin"
 
     def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         assert self._worker is not None
@@ -159,6 +181,13 @@ class Nvrtc:
 
     def _end(self) -> None:
         worker, self._worker = self._worker, None
+        confined, self._confined = self._confined, None
+        if confined is not None:
+            confined.release()
+            if worker is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(10.0)
+            confined.close()
         if worker is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):

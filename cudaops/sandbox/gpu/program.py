@@ -10,7 +10,10 @@ from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, 
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.sandbox.executors.cpu_report import Report, find_fault, read_report
+from cudaops.sandbox.gpu.confined_probe import settle_gpu_level
 from cudaops.sandbox.gpu.platform import Platform
+from cudaops.sandbox.isolation.phases import Confinement, Phase
+from cudaops.sandbox.isolation.view import View
 from cudaops.sandbox.process import SPACE_REMEDY, run_bounded
 from cudaops.sandbox.recorded_program import (
     Child,
@@ -91,13 +94,19 @@ class GpuProgram:
         if self.platform.driver == "standin":
             runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
             env = {**env, **runtime}
-        done = run_bounded(
-            [str(built.path), *self.argv],
-            cwd=self.cwd,
-            timeout_s=self.timeout_s,
-            env={**gpu_environment(), **env},
-            tool="program",
-        )
+        phase: Phase = "program"
+        if self.platform.driver == "nvidia":
+            phase = "gpu"
+            settle_gpu_level("nvidia")
+        with View(self.cwd, self.argv, (built.path.parent.parent,)) as view:
+            done = run_bounded(
+                [str(built.path), *self.argv],
+                cwd=view.folder,
+                timeout_s=self.timeout_s,
+                env={**gpu_environment(), **env},
+                tool="program",
+                confine=Confinement(phase, tuple(view.reads), (view.root, folder)),
+            )
         faults = [line for line in read_report(folder / RUNTIME_REPORT).lines if line[0] == "fault"]
         report = Report((*faults, *read_report(folder / REPORT).lines))
         return Child(built.path, done, report)

@@ -141,6 +141,20 @@ class TimingPolicy(Record):
     """Launches whose kernel durations CUPTI records after every other time was taken; 0: none."""
 
 
+class OutputWatch(Record):
+    """What a runner needs to look at the results of timed launches, and to hand them out."""
+
+    folder: str
+    """Absolute; takes the dumps and is created."""
+    seed: int
+    """Secret: draws which samples are looked at, and where launches on other inputs stand."""
+    alternatives: tuple[tuple[Buffer, ...], ...] = ()
+    """Other contents of the same buffers. A buffer with `fill` is one that a launch overwrites
+    whatever stood there: it is left as it stands where inputs are exchanged between launches."""
+    most_kept: int = 8
+    """Distinct results a side and set of inputs whose contents are kept; fewer where large."""
+
+
 class RunTask(Record):
     """Launch one side once and give back what stands in memory."""
 
@@ -155,6 +169,30 @@ class RunTask(Record):
     global_dumps: dict[str, str] = Field(default_factory=dict)
 
 
+class SeriesLaunch(Record):
+    """What stands in memory before one launch of a series, and where its results go."""
+
+    buffers: tuple[Buffer, ...]
+    scratch_fill: int
+    shift_bytes: int = 0
+    """How far behind their usual place all buffers begin; a multiple of 256. Equal to that of the
+    launch before: the same addresses; else everything is allocated anew."""
+    keep_scratch: bool = False
+    """Scratch memory holds what the launch before, at the same addresses, left in it."""
+    dumps: dict[int, str]
+    """Allocation index to the file that takes its contents."""
+    global_dumps: dict[str, str] = Field(default_factory=dict)
+
+
+class SeriesTask(Record):
+    """Launch one side once for every set of inputs, its module loaded once. The task's variables
+    are set before each launch, those of the module's own never again."""
+
+    op: Literal["series"] = "series"
+    side: Side
+    launches: tuple[SeriesLaunch, ...]
+
+
 class MeasureTask(Record):
     """Time one side, or two against each other."""
 
@@ -165,6 +203,8 @@ class MeasureTask(Record):
     """Restored before every sample."""
     regimes: tuple[Regime, ...] = ("cold", "warm")
     policy: TimingPolicy = TimingPolicy()
+    watch: OutputWatch | None = None
+    """None: nobody looks at what timed launches write, and nothing may be accepted on it."""
 
 
 class ProfileTask(Record):
@@ -183,7 +223,9 @@ class ProbeTask(Record):
     op: Literal["probe"] = "probe"
 
 
-Task = Annotated[RunTask | MeasureTask | ProfileTask | ProbeTask, Field(discriminator="op")]
+Task = Annotated[
+    RunTask | SeriesTask | MeasureTask | ProfileTask | ProbeTask, Field(discriminator="op")
+]
 
 
 class Fault(Record):
@@ -212,7 +254,7 @@ class RunReply(Record):
 
     kind: Literal["ran"] = "ran"
     launch_us: tuple[float, ...]
-    """Time of each launch of the plan, one sample, for orientation."""
+    """Time of each launch of the plan, one sample, for orientation; of a series all, in order."""
 
 
 class BlockState(Record):
@@ -232,10 +274,16 @@ class SideTimes(Record):
     """One a sample, all launches of the plan together, divided by the launches a sample. Paired
     by position with the other side's: both members of a pair stood side by side in their block."""
     launches_a_sample: int
+    launches_a_plan: int = 1
+    """Kernels that one launch of the plan starts."""
     slope_us: float | None = None
     """Host-clock time of 2N launches less that of N, over N: what events cannot forge. Warm."""
     cupti_us: tuple[float, ...] = ()
     """Durations CUPTI's activity records give for some launches, all kernels of the plan added."""
+    cupti_problem: str = ""
+    """Why CUPTI gave no duration for this side although it recorded: other kernels than planned."""
+    apart_us: tuple[float, ...] = ()
+    """Times of the launches on other inputs, one launch each; not among the samples."""
 
 
 class RegimeTimes(Record):
@@ -248,12 +296,42 @@ class RegimeTimes(Record):
     """Median of an event pair with nothing between; not subtracted."""
 
 
+class TimedResult(Record):
+    """One distinct result of timed launches and the samples that ended with it."""
+
+    inputs: int
+    """0: the task's buffers; n: the n-th of the alternatives, counted from 1."""
+    files: dict[int, str]
+    """Allocation index to the file with what the launch left there."""
+    cold: tuple[int, ...] = ()
+    warm: tuple[int, ...] = ()
+    """Positions among the samples of each regime."""
+    apart: int = 0
+    """Samples that are not among those: on other inputs, or of a block that was taken again."""
+
+
+class SideOutputs(Record):
+    """What was seen of the results of one side."""
+
+    results: tuple[TimedResult, ...]
+    looked_at: int
+    """Samples whose buffers were read, those apart included."""
+    taken: int
+    """Samples in all, those apart included."""
+    not_kept: int
+    """Of those looked at: ended with a result that was not kept, there being too many."""
+
+
 class MeasureReply(Record):
     """Times were taken."""
 
     kind: Literal["measured"] = "measured"
     regimes: tuple[RegimeTimes, ...]
     seconds: float
+    outputs: tuple[SideOutputs, ...] = ()
+    """One a side where the task has a watch."""
+    looking_s: float = 0.0
+    """Of `seconds`: reading results, comparing and writing them."""
     notices: tuple[str, ...] = ()
     """What was not available: no NVML, no CUPTI, fewer samples than asked for."""
 

@@ -11,9 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import SandboxUnavailable
+from cudaops.sandbox.isolation.level import level_of
+from cudaops.sandbox.isolation.phases import Confinement
+from cudaops.sandbox.isolation.start import Confined
 from cudaops.sandbox.process import child_environment, python_path, raise_for_space
 
 MAX_LOG_BYTES = 64 * 1024
@@ -39,8 +44,15 @@ class Line(NamedTuple):
 class RunnerProcess:
     """Started at once, in a session of its own. Not thread-safe: its user takes care of that."""
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
-        """`argv` ends before the pipes. Raises SandboxUnavailable where nothing can be started."""
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        at_most: IsolationLevel = "S3",
+    ) -> None:
+        """`argv` ends before the pipes. Raises SandboxUnavailable where nothing can be started or
+        confined."""
+        level = level_of("runner", at_most)
         task_read, self._tasks = os.pipe()
         self._replies, reply_write = os.pipe()
         self.log = bytearray()
@@ -48,20 +60,32 @@ class RunnerProcess:
         self._unread = bytearray()
         fds = (task_read, reply_write)
         pipes = ("--tasks-fd", str(task_read), "--replies-fd", str(reply_write))
+        command, env, where = [*argv, *pipes], dict(environment), Path(tempfile.gettempdir())
+        passed: tuple[int, ...] = fds
+        self._confined: Confined | None = None
         try:
+            if level != "S0":
+                self._confined = Confined(
+                    Confinement("runner"), level, command, where, env, passed=fds
+                )
+                command, env, passed = self._confined.argv, {}, self._confined.pass_fds
             self._child = subprocess.Popen(
-                [*argv, *pipes],
-                env=dict(environment),
-                cwd=tempfile.gettempdir(),
+                command,
+                env=env,
+                cwd=where,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=fds,
+                pass_fds=passed,
                 start_new_session=True,
             )
+            if self._confined is not None:
+                self._confined.started()
         except OSError as problem:
             os.close(self._tasks)
             os.close(self._replies)
+            if self._confined is not None:
+                self._confined.close()
             raise_for_space(problem, "starting a runner")
             raise SandboxUnavailable(
                 f"cannot start a runner: {problem.strerror}", "free memory or processes"
@@ -77,7 +101,7 @@ class RunnerProcess:
     @property
     def exit_code(self) -> int | None:
         """Negative: the signal that ended it; None while it lives."""
-        return self._child.poll()
+        return None if self._child.poll() is None else self._code()
 
     def exchange(self, line: bytes, timeout_s: float) -> Line:
         """Send a line (none where it is empty) and wait for one. Drains what kernels print."""
@@ -109,6 +133,10 @@ class RunnerProcess:
 
     def kill(self) -> int | None:
         """End it and whatever it started, now. Its exit code where it went in time."""
+        if self._confined is not None:
+            self._confined.release()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(KILL_GRACE_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, signal.SIGKILL)
         return self._ended()
@@ -126,18 +154,28 @@ class RunnerProcess:
             self._child.wait(KILL_GRACE_S)
         except subprocess.TimeoutExpired:
             return None
-        return self._child.returncode
+        return self._code()
 
     def _ended(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(KILL_GRACE_S)
         self._drained()
         self._close_tasks()
+        code = self._code()
         if self._replies >= 0:
             os.close(self._replies)
             self._replies = -1
             assert self._child.stdout is not None
             self._child.stdout.close()
+            if self._confined is not None:
+                self._confined.close()
+        return code
+
+    def _code(self) -> int | None:
+        """The runner's own; that of its launcher says no signal."""
+        if self._confined is not None and self._child.returncode is not None:
+            ended = self._confined.told().ended
+            return -signal.SIGKILL if ended is None else ended
         return self._child.returncode
 
     def _close_tasks(self) -> None:

@@ -21,8 +21,11 @@ from pydantic import ValidationError
 
 from cudaops.cuda.sanitizer_report import Report, parse_report
 from cudaops.domain.execution import CheckerUnavailable
+from cudaops.domain.judgement import IsolationLevel
 from cudaops.sandbox.gpu.protocol import REPLY, Fault, Refused, RunReply, RunTask
 from cudaops.sandbox.gpu.sanitizer_faults import Blamed, Extent, Names, misbehaviours
+from cudaops.sandbox.isolation.level import level_of, weaken
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import Finished, run_bounded
 from cudaops.sandbox.toolchain import find_tool
 
@@ -126,27 +129,58 @@ class Sanitizer:
         bare = {"guards": False, "dumps": {}, "global_dumps": {}}
         written.write_text(task.model_copy(update=bare).model_dump_json(), encoding="utf-8")
         inner, env = command(written, reply)
-        token = secrets.token_hex(16)
-        done = run_bounded(
-            [str(self.program), *_arguments(tool, log), *inner],
-            cwd=folder,
-            timeout_s=timeout_s,
-            env={**env, STRAY: token},
-        )
-        if done.timed_out or done.flooded:
-            _end_strays(token)
+        line = [str(self.program), *_arguments(tool, log), *inner]
+        done = _run(line, folder, timeout_s, env, "S3")
         report = parse_report(_text_of(log))
         found = misbehaviours(report, names)
         if found:
             return Looked(tool, found, done.seconds)
-        problem = _why_not(report, done, timeout_s, reply) or _why_no_launch(reply)
-        if problem is None and done.exit_code != 0:
-            problem = f"what it ran ended with exit code {done.exit_code}", READ_LOG
-        return _unavailable(tool, *problem) if problem else Looked(tool, (), done.seconds)
+        problem = _problem(report, done, timeout_s, reply)
+        if problem and not done.timed_out and level_of("sanitizer") not in ("S0", "S1"):
+            for old in (log, reply):
+                old.unlink(missing_ok=True)
+            done = _run(line, folder, timeout_s, env, "S1")
+            report = parse_report(_text_of(log))
+            found = misbehaviours(report, names)
+            again = None if found else _problem(report, done, timeout_s, reply)
+            if again is None:
+                weaken("sanitizer", "S1", f"{PROGRAM} {tool} gave no result at S2: {problem[0]}")
+            problem = again
+        return _unavailable(tool, *problem) if problem else Looked(tool, found, done.seconds)
 
     def _ask(self, option: str) -> str:
         done = run_bounded([str(self.program), option], cwd=Path.cwd(), timeout_s=TOOL_TIMEOUT_S)
         return done.stdout + done.stderr
+
+
+def _run(
+    line: Sequence[str],
+    folder: Path,
+    timeout_s: float,
+    env: Mapping[str, str],
+    at_most: IsolationLevel,
+) -> Finished:
+    token = secrets.token_hex(16)
+    done = run_bounded(
+        line,
+        cwd=folder,
+        timeout_s=timeout_s,
+        env={**env, STRAY: token},
+        confine=Confinement("sanitizer", writes=(folder,), at_most=at_most),
+    )
+    if done.timed_out or done.flooded:
+        _end_strays(token)
+    return done
+
+
+def _problem(
+    report: Report, done: Finished, timeout_s: float, reply: Path
+) -> tuple[str, str] | None:
+    """Why what the tool says is no result, with the remedy; None where it is one."""
+    problem = _why_not(report, done, timeout_s, reply) or _why_no_launch(reply)
+    if problem is None and done.exit_code != 0:
+        problem = f"what it ran ended with exit code {done.exit_code}", READ_LOG
+    return problem
 
 
 def names_for(task: RunTask, buffers: Mapping[int, str], files: Sequence[str]) -> Names:

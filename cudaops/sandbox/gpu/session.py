@@ -13,6 +13,7 @@ from typing import ClassVar, TypeGuard, TypeVar
 from pydantic import ValidationError
 
 from cudaops.domain.execution import Misbehaved
+from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.sandbox.gpu.gpu_lock import WAIT_S, gpu_turn
 from cudaops.sandbox.gpu.protocol import (
@@ -31,6 +32,7 @@ from cudaops.sandbox.gpu.protocol import (
     Task,
 )
 from cudaops.sandbox.gpu.runner_process import RunnerProcess, runner_argv, runner_environment
+from cudaops.sandbox.isolation.level import level_of, weaken
 from cudaops.sandbox.ledger import LEDGER
 
 START_S = 90.0
@@ -58,6 +60,7 @@ class RunnerSession:
     """
 
     _tracer_fails: ClassVar[bool] = False
+    _opens_confined: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class RunnerSession:
         self._runner: RunnerProcess | None = None
         self._facts: DeviceFacts | None = None
         self._suspect = False
+        self._hung = False
         self._ended_silently = False
         self._log = ""
         self._lock_wait_s = lock_wait_s
@@ -184,8 +188,20 @@ class RunnerSession:
         return self._runner
 
     def _start(self) -> None:
-        runner = self._runner = RunnerProcess(self._argv, self._environment)
+        """Confined; less so from then on where the GPU opens only then."""
+        try:
+            self._open("S3")
+        except (PrerequisiteError, SandboxUnavailable) as problem:
+            if self._opens_confined or level_of("runner") in ("S0", "S1") or self._hung:
+                raise
+            self._open("S1")
+            weaken("runner", "S1", problem.problem)
+        type(self)._opens_confined = True
+
+    def _open(self, at_most: IsolationLevel) -> None:
+        runner = self._runner = RunnerProcess(self._argv, self._environment, at_most)
         came = runner.exchange(b"", START_S)
+        self._hung = came.ended == "timeout"
         if came.ended != "line":
             code = runner.gone() if came.ended == "gone" else None
             said = self._last_line()

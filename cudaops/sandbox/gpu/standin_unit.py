@@ -20,6 +20,7 @@ from cudaops.sandbox.gpu.runner.standin_image import (
     VariableImage,
     registration,
 )
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import run_bounded
 
 IMAGE = "image.json"
@@ -69,7 +70,8 @@ def write_image(folder: Path, unit: Unit, real: Module, built: Built) -> None:
 def _own_variables(executable: Path, real: Module) -> Iterator[VariableImage]:
     """Variables of the rewrite's own text, those inside of its functions among them."""
     command = ["nm", "-C", "-S", "--defined-only", str(executable)]
-    done = run_bounded(command, cwd=executable.parent, timeout_s=TIMEOUT_S)
+    confine = Confinement("compile", reads=(executable.parent,))
+    done = run_bounded(command, cwd=executable.parent, timeout_s=TIMEOUT_S, confine=confine)
     for line in done.stdout.splitlines():
         address, size, kind, name = [*line.split(" ", 3), "", "", ""][:4]
         scope, _, last = name.rpartition("::")
@@ -95,6 +97,7 @@ def _described(folder: Path, image: Image, variables: Sequence[str]) -> Describe
         timeout_s=TIMEOUT_S,
         env={"CUDAOPS_STANDIN_DESCRIBE": str(listing), **registration(image)},
         tool="kernels",
+        confine=Confinement("kernel", writes=(folder,)),
     )
     if done.exit_code != 0 or not listing.is_file():
         raise SandboxUnavailable(

@@ -20,6 +20,10 @@ FACTS = "build.json"
 TEMPORARY = "tmp"
 """Compilers put their intermediate files here, so that a killed one leaves nothing elsewhere."""
 
+FACTS_FORMAT = 2
+"""Counts up when more is noted of a build, so that older notes are not taken for whole. 2: the
+rewrite's own device variables."""
+
 
 class Entry(NamedTuple):
     """A folder of the cache. Sources are compiled where they stay: line tables name the folder."""
@@ -46,7 +50,7 @@ class Entry(NamedTuple):
 
 def entry_of(cache: Path, *content: object) -> Entry:
     """The folder for this content: everything that changes what is built."""
-    key = hashlib.sha256(repr(content).encode()).hexdigest()[:24]
+    key = hashlib.sha256(repr((FACTS_FORMAT, *content)).encode()).hexdigest()[:24]
     return Entry(key, cache / key)
 
 

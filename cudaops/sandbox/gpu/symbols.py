@@ -12,6 +12,7 @@ from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.sandbox.gpu.protocol import Launchable
 from cudaops.sandbox.gpu.source import MARK
+from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import run_bounded
 
 TOOL_TIMEOUT_S = 30.0
@@ -26,6 +27,9 @@ _ENTRY_BIT = 0x10
 """Set in `st_other` of what the host can launch. Seen in cubins of nvcc 13.0 and 12.x alike."""
 _MARK = re.compile(rf"^void (?:\w+::)*{MARK}<(?P<entry>\d+), (?P<rest>.*)>\(\)$")
 _INTERNAL = re.compile(r"_INTERNAL_\w+::|\(anonymous namespace\)::")
+_LASTING = (".nv.global", ".nv.constant3")
+"""Sections whose variables live as long as the module; `__shared__` ones stand in others. Source:
+CUDA Binary Utilities, and cubins of nvcc 13.0."""
 _RESERVED_FROM_SM, _RESERVED_BYTES = 90, 1024
 """Since sm_90 a kernel's shared section holds 1 KiB of the system's, which ptxas does not count.
 Source: CUDA C++ Programming Guide, compute capability 9.0; seen in cubins of nvcc 13.0."""
@@ -77,7 +81,9 @@ def _read_elf(data: bytes) -> tuple[list[str], list[str], dict[str, int]]:
     header = _HEADER.unpack_from(data)
     start, size, count, names_at = header[5], header[10], header[11], header[12]
     sections = [_SECTION.unpack_from(data, start + i * size) for i in range(count)]
-    sizes = {_text(data, sections[names_at][4] + s[0]): int(s[5]) for s in sections}
+    called = [_text(data, sections[names_at][4] + s[0]) for s in sections]
+    sizes = {name: int(s[5]) for name, s in zip(called, sections, strict=True)}
+    lasting = {n for n, name in enumerate(called) if name.startswith(_LASTING)}
     kernels: list[str] = []
     variables: list[str] = []
     for section in sections:
@@ -88,7 +94,7 @@ def _read_elf(data: bytes) -> tuple[list[str], list[str], dict[str, int]]:
             name, info, other, index, _, _ = _SYMBOL.unpack_from(data, at)
             if index and info & 15 == _FUNCTION and other & _ENTRY_BIT:
                 kernels.append(_text(data, strings + name))
-            elif index and info & 15 == _OBJECT:
+            elif index in lasting and info & 15 == _OBJECT:
                 variables.append(_text(data, strings + name))
     return kernels, variables, sizes
 
@@ -102,7 +108,12 @@ def demangled(symbols: Sequence[str], folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for start in range(0, len(symbols), _A_TIME):
         part = symbols[start : start + _A_TIME]
-        done = run_bounded(["c++filt", *part], cwd=folder, timeout_s=TOOL_TIMEOUT_S)
+        done = run_bounded(
+            ["c++filt", *part],
+            cwd=folder,
+            timeout_s=TOOL_TIMEOUT_S,
+            confine=Confinement("compile"),
+        )
         lines = done.stdout.splitlines()
         if done.exit_code != 0 or len(lines) != len(part):
             raise PrerequisiteError(
@@ -191,11 +202,13 @@ def split_types(text: str, separator: str = ",") -> tuple[str, ...]:
 
 
 def find_variables(image: Image, program: Program) -> dict[str, str]:
-    """Qualified name to symbol of the program's device variables that are in the image.
+    """Qualified name to symbol of the device variables in the image, those of a rewrite's own text
+    among them, the program's first. What nvcc adds itself (`$str`) has no name and is left out.
 
     Internal linkage is no hindrance: the driver finds a variable by the name in its module's symbol
     table, which for these is the mangled one of nvcc's own namespace.
     """
     known = {_INTERNAL.sub("", image.names[s]): s for s in image.variables}
     names = dict.fromkeys(v.qualified_name for v in program.global_variables)
-    return {name: known[name] for name in names if name in known}
+    ordered = dict.fromkeys((*names, *known))
+    return {name: known[name] for name in ordered if name in known and "$" not in name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
@@ -16,11 +17,44 @@ from cudaops.sandbox.gpu.protocol import (
     GlobalVariable,
     PlannedLaunch,
     Scratch,
+    SeriesLaunch,
     Side,
 )
 
 WIDE_SHARED_FACTOR = 2
 """Shared and scratch memory of a widened kernel, where the author's elements are `float`."""
+
+
+class Dumps(NamedTuple):
+    """Files that take what stands in memory after a run."""
+
+    buffers: dict[int, str]
+    variables: dict[str, str]
+
+
+def dumps_of(workload: Workload, side: Side, folder: Path) -> Dumps:
+    """One file for every allocation and captured variable in `folder`, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder.absolute()
+    return Dumps(
+        {a.index: str(target / f"out{a.index}.bin") for a in workload.allocations},
+        {g.name: str(target / f"{g.symbol}.bin") for g in side.globals},
+    )
+
+
+def series_launch(
+    workload: Workload, inputs: InputSet, side: Side, folder: Path, widened: bool
+) -> SeriesLaunch:
+    """One launch of a series, whose results land in `folder`."""
+    dumps = dumps_of(workload, side, folder)
+    return SeriesLaunch(
+        buffers=buffers_of(workload, inputs, widened=widened),
+        scratch_fill=inputs.scratch_poison,
+        shift_bytes=inputs.shift_bytes,
+        keep_scratch=inputs.keep_scratch,
+        dumps=dumps.buffers,
+        global_dumps=dumps.variables,
+    )
 
 
 def side_of(

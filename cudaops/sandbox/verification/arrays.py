@@ -28,12 +28,19 @@ UNIT_ROUNDOFF: dict[Element, float] = {
 8 significant bits."""
 
 
-def read_array(path: Path | str, element: Element) -> Array:
-    """Contents of a buffer; a trailing part smaller than an element is dropped.
+def read_array(path: Path | str, element: Element, start: int = 0, count: int = -1) -> Array:
+    """Contents of a buffer: `count` elements from element `start` on, to its end where -1.
 
-    bf16 comes back as float32, every other type as itself.
+    A trailing part smaller than an element is dropped. bf16 comes back as float32, every other
+    type as itself.
     """
-    raw = np.fromfile(path, dtype=np.uint8)
+    size = ELEMENT_BYTES[element]
+    wanted = count * size if count >= 0 else -1
+    return decoded(np.fromfile(path, np.uint8, wanted, offset=start * size), element)
+
+
+def decoded(raw: npt.NDArray[np.uint8], element: Element) -> Array:
+    """Bytes as numbers of `element`; bf16 comes back as float32."""
     usable = raw.size - raw.size % ELEMENT_BYTES[element]
     values = raw[:usable].view(_DTYPES[element])
     if element == "bf16":
@@ -41,9 +48,9 @@ def read_array(path: Path | str, element: Element) -> Array:
     return values
 
 
-def read_widened(path: Path | str, element: Element) -> Array:
-    """Contents of a buffer that a widened build wrote: doubles where `element` is floating."""
-    return np.fromfile(path, dtype="<f8") if element in FLOATING else read_array(path, element)
+def read_widened(path: Path | str, element: Element, start: int = 0, count: int = -1) -> Array:
+    """The same of a buffer that a widened build wrote: doubles where `element` is floating."""
+    return read_array(path, "f64" if element in FLOATING else element, start, count)
 
 
 def write_array(path: Path, values: Array, element: Element) -> None:

@@ -1,30 +1,18 @@
-"""The oracle: the author's own kernel, and the same kernel in double as its yardstick (D3)."""
+"""References: what the author's own kernel gives, and the same kernel in double beside it (D3)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
-from cudaops.domain.workload import FLOATING, Allocation, Workload
+from cudaops.domain.workload import Allocation, Workload
 from cudaops.errors import InputError
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import Executor, InputSet
 from cudaops.sandbox.verification.arrays import read_array
-from cudaops.sandbox.verification.compare import distance, non_finite
-from cudaops.sandbox.verification.inputs import (
-    EXACT_KINDS,
-    PERTURBED_KINDS,
-    CaseKind,
-    before_path,
-    build_case,
-    can_widen,
-    has_floating_input,
-    widen,
-)
-
-NO_YARDSTICK_WANTED = "not made for the exact case"
+from cudaops.sandbox.verification.compare import distance
+from cudaops.sandbox.verification.inputs import CaseKind, before_path
 
 REPRODUCTION_L2 = 1e-5
 """Atomic float sums may differ between two runs by rounding; a missed buffer by far more."""
@@ -43,6 +31,38 @@ class Reference(NamedTuple):
     wide_outputs: dict[int, str] | None
     """Results of the widened baseline; None where it could not run, and `wide_problem` says why."""
     wide_problem: str | None = None
+    unwritten: bool = False
+    """Some of an `out` buffer may not have been written: it holds what filled it before. Such a
+    case is the same under another fill only where the candidate leaves the same places."""
+
+
+class LeftOut(NamedTuple):
+    """A case that was not made, or not used."""
+
+    kind: CaseKind
+    why: str
+
+
+class Oracle(NamedTuple):
+    """The references of one workload."""
+
+    workload: Workload
+    captured: Reference
+    perturbed: tuple[Reference, ...]
+    """Empty where the baseline bears no other inputs; the captured case once more where it reads
+    nothing that could hold something else."""
+    exact: Reference
+    """The captured case once more where no exact inputs suit."""
+    left_out: tuple[LeftOut, ...] = ()
+    seed: int = 0
+    """Secret: draws the order of launches."""
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """Every case once, the captured one first."""
+        exact = () if self.exact.kind == "captured" else (self.exact,)
+        others = (one for one in self.perturbed if one.kind != "captured")
+        return (self.captured, *exact, *others)
 
 
 class Baseline(NamedTuple):
@@ -59,8 +79,8 @@ def refine_roles(
 ) -> Workload:
     """Find which buffers the launch overwrites whatever stood there (`out`), by poisoning each.
 
-    A buffer that keeps the poison untouched while nothing else changes is `in`; a buffer whose
-    result depends on what stood there is `inout`.
+    A buffer that keeps the poison untouched, and that the captured launch did not change either, is
+    `in`; a buffer whose result depends on what stood there is `inout`.
     """
     plan = baseline_plan(workload)
     refined: list[Allocation] = []
@@ -80,107 +100,13 @@ def _role_from(ran: Ran | Misbehaved, workload: Workload, allocation: Allocation
     if isinstance(ran, Misbehaved):
         return allocation.model_copy(update={"role": "inout"})
     result = Path(ran.outputs[allocation.index]).read_bytes()
-    if result == (Path(workload.folder) / allocation.after).read_bytes():
+    after = (Path(workload.folder) / allocation.after).read_bytes()
+    if result == after:
         return allocation.model_copy(update={"role": "out"})
+    # A launch that adds little leaves a poison this large as it was: what it captured counts too.
     untouched = result == bytes([ROLE_POISON]) * allocation.size_bytes
-    return allocation.model_copy(update={"role": "in" if untouched else "inout"})
-
-
-class ReferenceBuilder:
-    """Runs the baseline on every case of one workload."""
-
-    def __init__(
-        self,
-        executor: Executor,
-        baseline: Baseline,
-        workload: Workload,
-        folder: Path,
-        timeout_s: float,
-    ) -> None:
-        self._executor = executor
-        self._baseline = baseline
-        self._workload = workload
-        self._folder = folder
-        self._timeout_s = timeout_s
-        self._plan = baseline_plan(workload)
-
-    def captured(self) -> Reference:
-        """The case the program itself ran; the baseline's result is the captured one."""
-        inputs = build_case(self._workload, "captured", 0, self._folder / "captured", 0xFF)
-        outputs = self._captured_outputs()
-        return self._with_wide("captured", inputs, outputs)
-
-    def perturbed(self, seed: int) -> Reference | None:
-        """The first perturbed case on which the baseline itself stays finite; None without one."""
-        kinds: Sequence[CaseKind] = (
-            PERTURBED_KINDS if has_floating_input(self._workload) else ("permuted",)
-        )
-        for kind in kinds:
-            inputs = build_case(self._workload, kind, seed, self._folder / kind, 0x5A)
-            outputs = self._run_baseline(kind, inputs)
-            if outputs is not None and self._finite(outputs):
-                return self._with_wide(kind, inputs, outputs)
-        return None
-
-    def exact(self, seed: int) -> Reference:
-        """Small integers in every floating buffer; the captured case where no such inputs suit."""
-        kinds: Sequence[CaseKind] = EXACT_KINDS if has_floating_input(self._workload) else ()
-        for kind in kinds:
-            inputs = build_case(self._workload, kind, seed, self._folder / kind, 0xC3)
-            outputs = self._run_baseline(kind, inputs)
-            if outputs is not None and self._finite(outputs):
-                return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED)
-        inputs = build_case(self._workload, "captured", seed, self._folder / "exact", 0xC3)
-        return Reference("captured", inputs, self._captured_outputs(), None, NO_YARDSTICK_WANTED)
-
-    def _run_baseline(self, name: str, inputs: InputSet) -> dict[int, str] | None:
-        target = self._folder / name / "baseline"
-        ran = self._executor.run(
-            self._baseline.plain,
-            self._workload,
-            self._plan,
-            inputs,
-            target,
-            timeout_s=self._timeout_s,
-        )
-        return None if isinstance(ran, Misbehaved) else ran.outputs
-
-    def _finite(self, outputs: dict[int, str]) -> bool:
-        """Whether the baseline is not finite in more places than on the captured inputs, where
-        infinities may be meant (a mask)."""
-        captured = self._captured_outputs()
-        return all(
-            non_finite(read_array(outputs[a.index], a.element))
-            <= non_finite(read_array(captured[a.index], a.element))
-            for a in self._workload.allocations
-            if a.element in FLOATING and a.role != "in"
-        )
-
-    def _captured_outputs(self) -> dict[int, str]:
-        folder = Path(self._workload.folder)
-        return {a.index: str(folder / a.after) for a in self._workload.allocations}
-
-    def _with_wide(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
-        if self._baseline.widened is None:
-            return Reference(kind, inputs, outputs, None, self._baseline.wide_problem)
-        if not can_widen(self._workload):
-            problem = "a buffer or argument is a structure, whose widened layout is unknown"
-            return Reference(kind, inputs, outputs, None, problem)
-        wide_inputs = widen(self._workload, inputs, self._folder / kind)
-        target = self._folder / kind / "widened"
-        ran = self._executor.run(
-            self._baseline.widened,
-            self._workload,
-            self._plan,
-            wide_inputs,
-            target,
-            timeout_s=self._timeout_s,
-        )
-        if isinstance(ran, Misbehaved):
-            return Reference(
-                kind, inputs, outputs, None, f"the widened baseline failed: {ran.message}"
-            )
-        return Reference(kind, inputs, outputs, ran.outputs)
+    unchanged = before_path(workload, allocation).read_bytes() == after
+    return allocation.model_copy(update={"role": "in" if untouched and unchanged else "inout"})
 
 
 def confirm_reproduces(

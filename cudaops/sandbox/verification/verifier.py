@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
-from cudaops.domain.workload import Allocation, Workload
+from cudaops.domain.workload import Allocation
 from cudaops.sandbox.executors.base import Check, Executor, InputSet
 from cudaops.sandbox.verification.accuracy import (
     BufferAccuracy,
@@ -19,23 +20,25 @@ from cudaops.sandbox.verification.accuracy import (
     exact_accuracy,
     parameter_name,
 )
-from cudaops.sandbox.verification.inputs import CaseKind
-from cudaops.sandbox.verification.reference import Reference
+from cudaops.sandbox.verification.findings import (
+    Finding,
+    accuracy_gate,
+    repeat_gate,
+    sets_said,
+)
+from cudaops.sandbox.verification.inputs import EXACT_CASES
+from cudaops.sandbox.verification.reference import Oracle, Reference
+from cudaops.sandbox.verification.schedule import REPEATS, Launch, one_more, schedule
 
-REPEAT_POISONS = (0x00, 0xE7)
-"""Fill of outputs and scratch in the two repeated runs: zeros, and a pattern that as f32 is
--2.2e24. With the 0xFF and 0x5A of the first runs that makes four different backgrounds."""
+__all__ = ["REPEATS", "Accuracy", "Oracle", "Subject", "Verifier"]
 
-Accuracy = Callable[[Allocation, str, Ran, Reference, float], BufferAccuracy]
+SERIES_BYTES = 8 * 1024**3
+"""Most that the results of one process may take on disk; more launches make another process."""
 
+SLACK = 4.0
+"""A launch of a series may take this many times the longest run of the gates before it."""
 
-class Oracle(NamedTuple):
-    """The references of one workload."""
-
-    workload: Workload
-    captured: Reference
-    perturbed: Reference | None
-    exact: Reference
+Accuracy = Callable[[Allocation, str, Ran, Reference, Policy], BufferAccuracy]
 
 
 class Subject(NamedTuple):
@@ -50,6 +53,7 @@ class Verifier:
     """Runs a candidate on every case and compares."""
 
     def __init__(self, executor: Executor, policy: Policy, folder: Path, timeout_s: float) -> None:
+        """`timeout_s` is for one run."""
         self._executor = executor
         self._policy = policy
         self._folder = folder
@@ -57,6 +61,7 @@ class Verifier:
         self._misbehaved: Misbehaved | None = None
         self._changed: list[str] = []
         self._input_checks = 0
+        self._longest_s = 0.0
 
     @property
     def misbehaved(self) -> Misbehaved | None:
@@ -67,11 +72,9 @@ class Verifier:
         """Every correctness gate as it is decided, up to the first that fails."""
         steps: tuple[Callable[[Sequence[Subject]], Gate], ...] = (
             self._checker,
-            lambda s: self._case("correctness_captured", s, lambda o: o.captured, buffer_accuracy),
-            lambda s: self._case("correctness_exact", s, lambda o: o.exact, exact_accuracy),
-            lambda s: self._case(
-                "correctness_perturbed", s, lambda o: o.perturbed, buffer_accuracy
-            ),
+            lambda s: self._case("correctness_captured", s, lambda o: (o.captured,)),
+            lambda s: self._case("correctness_exact", s, lambda o: (o.exact,), exact_accuracy),
+            self._perturbed,
             self._repeat,
             self._unchanged_inputs,
         )
@@ -104,40 +107,83 @@ class Verifier:
         self,
         name: GateName,
         subjects: Sequence[Subject],
-        choose: Callable[[Oracle], Reference | None],
-        accuracy: Accuracy,
+        choose: Callable[[Oracle], Sequence[Reference]],
+        accuracy: Accuracy | None = None,
     ) -> Gate:
-        found: list[BufferAccuracy] = []
-        kinds: set[CaseKind] = set()
+        """Every chosen reference in a process of its own; `accuracy` None: as the case demands."""
+        found: list[Finding] = []
         for subject in subjects:
-            reference = choose(subject.oracle)
-            if reference is None:
+            references = choose(subject.oracle)
+            if not references:
                 text = (
                     "the baseline itself is not finite on any such inputs, so nothing was compared"
                 )
                 return Gate(name=name, passed=False, summary=text)
-            ran = self._run(subject, reference.inputs, name)
-            if isinstance(ran, Misbehaved):
-                return self._failed(name, ran)
-            kinds.add(reference.kind)
-            found += self._compare(subject, ran, reference, accuracy)
-        return _accuracy_gate(name, found, kinds)
+            for reference in references:
+                ran = self._run(subject, reference.inputs, name)
+                if isinstance(ran, Misbehaved):
+                    return self._failed(name, ran)
+                found += self._compare(subject, ran, reference, accuracy)
+                if not all(one.accuracy.passed for one in found):
+                    return accuracy_gate(name, found)
+        return accuracy_gate(name, found)
+
+    def _perturbed(self, subjects: Sequence[Subject]) -> Gate:
+        """All other inputs, and how many sets there are in all."""
+        gate = self._case("correctness_perturbed", subjects, lambda o: o.perturbed)
+        if not gate.passed and all(s.oracle.perturbed for s in subjects):
+            return gate
+        said = sets_said([subject.oracle for subject in subjects])
+        return gate.model_copy(
+            update={
+                "summary": f"{gate.summary}; {said.summary}",
+                "numbers": {**gate.numbers, **said.numbers},
+            }
+        )
 
     def _repeat(self, subjects: Sequence[Subject]) -> Gate:
-        """Again, over other backgrounds in outputs and scratch: what was never written shows."""
-        found: list[BufferAccuracy] = []
+        """Many launches in one process, on all inputs, at other addresses, over other backgrounds;
+        then one in a fresh process. Every output of every launch is compared; bits may differ."""
+        found: list[Finding] = []
+        launches = processes = 0
         for subject in subjects:
-            reference = subject.oracle.captured
-            for poison in REPEAT_POISONS:
-                poisoned = dict.fromkeys(reference.inputs.poison, poison)
-                inputs = reference.inputs.model_copy(
-                    update={"poison": poisoned, "scratch_poison": poison}
-                )
-                ran = self._run(subject, inputs, f"repeat_{poison:02x}")
-                if isinstance(ran, Misbehaved):
-                    return self._failed("repeat", ran)
-                found += self._compare(subject, ran, reference, buffer_accuracy)
-        return _accuracy_gate("repeat", found, {"captured"})
+            for portion in _portions(schedule(subject.oracle, _name(subject)), subject):
+                launches, processes = launches + len(portion), processes + 1
+                misbehaved = self._series(subject, portion, found)
+                if misbehaved is not None:
+                    return self._failed("repeat", misbehaved)
+                if not all(one.accuracy.passed for one in found):
+                    return repeat_gate(found, [subject.oracle], launches, processes)
+        for subject in subjects:
+            launch = one_more(subject.oracle, _name(subject))
+            ran = self._run(subject, launch.inputs, "fresh")
+            if isinstance(ran, Misbehaved):
+                return self._failed("repeat", ran)
+            found += self._compare(subject, ran, launch.reference, None, launch.number)
+        more = len(subjects)
+        oracles = [subject.oracle for subject in subjects]
+        return repeat_gate(found, oracles, launches + more, processes + more)
+
+    def _series(
+        self, subject: Subject, launches: Sequence[Launch], found: list[Finding]
+    ) -> Misbehaved | None:
+        """Launch them in one process and compare what came of each."""
+        workload = subject.oracle.workload
+        folder = self._folder / workload.id / f"series_{launches[0].number}"
+        outcome = self._executor.run_series(
+            subject.compiled,
+            workload,
+            subject.plan,
+            [one.inputs for one in launches],
+            folder,
+            timeout_s=self._timeout_s + SLACK * self._longest_s * len(launches),
+        )
+        if isinstance(outcome, Misbehaved):
+            return outcome
+        for launch, ran in zip(launches, outcome, strict=True):
+            found += self._compare(subject, ran, launch.reference, None, launch.number)
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
 
     def _unchanged_inputs(self, subjects: Sequence[Subject]) -> Gate:
         if self._changed:
@@ -152,13 +198,24 @@ class Verifier:
         )
 
     def _compare(
-        self, subject: Subject, ran: Ran, reference: Reference, accuracy: Accuracy
-    ) -> Iterable[BufferAccuracy]:
+        self,
+        subject: Subject,
+        ran: Ran,
+        reference: Reference,
+        accuracy: Accuracy | None,
+        launch: int | None = None,
+    ) -> list[Finding]:
         workload = subject.oracle.workload
         self._changed += changed_inputs(workload, ran, reference)
         self._input_checks += 1
+        if accuracy is None:
+            accuracy = exact_accuracy if reference.kind in EXACT_CASES else buffer_accuracy
         return [
-            accuracy(a, parameter_name(workload, a), ran, reference, self._policy.max_error_factor)
+            Finding(
+                reference.kind,
+                accuracy(a, parameter_name(workload, a), ran, reference, self._policy),
+                launch,
+            )
             for a in workload.allocations
             if a.role != "in"
         ]
@@ -167,7 +224,8 @@ class Verifier:
         self, subject: Subject, inputs: InputSet, name: str, check: Check = "none"
     ) -> Ran | Misbehaved:
         workload = subject.oracle.workload
-        return self._executor.run(
+        started = time.monotonic()
+        ran = self._executor.run(
             subject.compiled,
             workload,
             subject.plan,
@@ -176,29 +234,23 @@ class Verifier:
             check=check,
             timeout_s=self._timeout_s,
         )
+        if check == "none":
+            self._longest_s = max(self._longest_s, time.monotonic() - started)
+        return ran
 
     def _failed(self, name: GateName, misbehaved: Misbehaved) -> Gate:
         self._misbehaved = misbehaved
         return Gate(name=name, passed=False, summary=misbehaved.placed)
 
 
-def _accuracy_gate(
-    name: GateName, found: Sequence[BufferAccuracy], kinds: Iterable[CaseKind]
-) -> Gate:
-    """One gate over all buffers of all workloads; no buffer at all is a failure."""
-    if not found:
-        return Gate(
-            name=name, passed=False, summary="the kernel changes no buffer, so nothing was compared"
-        )
-    numbers: dict[str, float] = {}
-    for accuracy in found:
-        for key, value in accuracy.numbers.items():
-            numbers[key] = max(value, numbers.get(key, value))
-    worst = next((a for a in found if not a.passed), found[0])
-    label = "/".join(sorted(kinds))
-    return Gate(
-        name=name,
-        passed=all(a.passed for a in found),
-        summary=f"{label} inputs: {worst.summary}",
-        numbers=numbers,
-    )
+def _name(subject: Subject) -> str:
+    rewrite = subject.compiled.unit.rewrite
+    return "author" if rewrite is None else rewrite.id
+
+
+def _portions(launches: Sequence[Launch], subject: Subject) -> Iterator[Sequence[Launch]]:
+    """All of them; fewer a process, two at least, where their results would not fit on disk."""
+    each = sum(a.size_bytes for a in subject.oracle.workload.allocations)
+    most = max(2, SERIES_BYTES // max(1, each) // 2 * 2)
+    for start in range(0, len(launches), most):
+        yield launches[start : start + most]

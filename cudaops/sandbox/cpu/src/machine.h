@@ -95,7 +95,8 @@ constexpr unsigned shared_marker = 16;  // bytes of the variables linked around 
 
 // Sorted by address; changes only between launches.
 extern std::vector<Allocation> allocations;
-Allocation* allocate(size_t size, Memory kind, int number);
+// Begins `shift` bytes, a multiple of 256, earlier than where it would end at inaccessible memory.
+Allocation* allocate(size_t size, Memory kind, int number, size_t shift = 0);
 bool release(uintptr_t begin);
 Allocation* allocation_around(uintptr_t address);  // guard pages included
 void check_guards(const Call* call);

@@ -48,9 +48,9 @@ size_t host_bytes_available() {
   return used < budget ? budget - used : 0;
 }
 
-Allocation* allocate(size_t size, Memory kind, int number) {
+Allocation* allocate(size_t size, Memory kind, int number, size_t shift) {
   if (size > host_bytes_available()) return nullptr;
-  size_t data = round_up(size ? size : 1, granule), body = round_up(data, page) + page;
+  size_t data = round_up(size ? size : 1, granule) + shift, body = round_up(data, page) + page;
   void* map = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) return nullptr;
   Allocation a;

@@ -59,11 +59,23 @@ class Runner {
       else if (verb == "value") value(words);
       else if (verb == "shared") { size_t n; words >> n; allow_unit_shared(n); }
       else if (verb == "blocks") blocks(words);
+      else if (verb == "place") place(words);
       else if (verb == "dump" || verb == "gdump") dumps_.push_back(line);
       else bad("unknown line in the specification: " + line);
     }
   }
 
+  // Launches everything that was read since the last call, and writes its dumps. Seconds in kernels.
+  double finish() {
+    if (in_series_) report("began\t%d", begun_++);
+    double start = now();
+    run();
+    seconds_ += now() - start;
+    dump();
+    return seconds_;
+  }
+
+ private:
   void run() {
     poison_shared_memory = launches_must_be_valid = true;
 #ifdef CUDAOPS_INSTRUMENTED
@@ -110,7 +122,6 @@ class Runner {
     }
   }
 
- private:
   static std::string rest(std::istringstream& words) {
     std::string text;
     std::getline(words >> std::ws, text);
@@ -148,8 +159,25 @@ class Runner {
     while (words >> b) selected_blocks.push_back(b);
   }
 
+  // "place SHIFT": what follows is the next launch of a series. Another shift than the last gives its
+  // buffers other addresses; what stands in the unit's own variables stays.
+  void place(std::istringstream& words) {
+    if (in_series_) finish();
+    in_series_ = true;
+    steps_.clear();
+    dumps_.clear();
+    size_t shift;
+    words >> shift;
+    if (shift == shift_) return;
+    shift_ = shift;
+    for (auto& one : at_) release(one.second);
+    for (auto& one : scratch_) release(one.second);
+    at_.clear();
+    scratch_.clear();
+  }
+
   uintptr_t reserve(size_t size, int number) {
-    Allocation* a = allocate(size, Memory::Device, number);
+    Allocation* a = allocate(size, Memory::Device, number, shift_);
     if (!a) bad("not enough memory for an allocation of " + std::to_string(size) + " bytes");
     return a->begin;
   }
@@ -157,15 +185,26 @@ class Runner {
     int index;
     size_t size;
     words >> index >> size;
-    at_[index] = reserve(size, index);
+    if (!at_.count(index)) at_[index] = reserve(size, index);
     size_[index] = size;
     contents(words, (void*)at_[index], size);
   }
+  // "scratch NAME SIZE fill BYTE", or "keep": what the launch before left there.
   void scratch(std::istringstream& words) {
-    std::string name;
+    std::string name, how;
     size_t size;
     words >> name >> size;
-    scratch_[name] = reserve(size, -2 - (int)scratch_.size());
+    std::istringstream::pos_type filling = words.tellg();
+    words >> how;
+    if (how == "keep") {
+      if (!scratch_.count(name)) bad("no scratch " + name + " to keep");
+      return;
+    }
+    if (!scratch_.count(name)) {
+      int number = -2 - (int)scratch_.size();
+      scratch_[name] = reserve(size, number);
+    }
+    words.seekg(filling);
     contents(words, (void*)scratch_[name], size);
   }
   GlobalVariable* variable(const std::string& name) {
@@ -239,7 +278,10 @@ class Runner {
     close(fd);
   }
 
-  bool restricts_ = false;
+  bool restricts_ = false, in_series_ = false;
+  int begun_ = 0;
+  size_t shift_ = 0;
+  double seconds_ = 0;
   int restricted_ = -1;
   std::map<int, uintptr_t> at_;
   std::map<int, size_t> size_;
@@ -255,10 +297,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   Runner runner;
   runner.read(argv[1]);
-  double start = now();
-  runner.run();
-  double seconds = now() - start;
-  runner.dump();
+  double seconds = runner.finish();
   report("ok\t%.9g", seconds);
   return 0;
 }

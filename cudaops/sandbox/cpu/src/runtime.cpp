@@ -8,4 +8,5 @@
 #include "recorder.cpp"
 #ifdef CUDAOPS_INSTRUMENTED
 #include "checker.cpp"
+#include "alignment.cpp"
 #endif

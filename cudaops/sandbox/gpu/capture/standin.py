@@ -16,6 +16,7 @@ from cudaops.sandbox.executors.cpu_toolchain import (
     COMPILE_TIMEOUT_S,
     SOURCE,
     compile_command,
+    compiling,
     locked,
     source_digest,
 )
@@ -61,7 +62,7 @@ def _compile(folder: Path, files: dict[str, str], made: Path) -> None:
             (work / path).parent.mkdir(exist_ok=True)
             (work / path).write_text(text, encoding="utf-8")
         command = compile_command("plain", RECORDER, made.name, [*FLAGS, f"-I{SOURCE}"])
-        done = run_bounded(command, cwd=work, timeout_s=COMPILE_TIMEOUT_S)
+        done = run_bounded(command, cwd=work, timeout_s=COMPILE_TIMEOUT_S, confine=compiling(work))
         if done.exit_code != 0:
             lines = done.stderr.splitlines() or ["no message"]
             first = next((line for line in lines if "error" in line), lines[0])

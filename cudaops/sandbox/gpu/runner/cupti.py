@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from cudaops.sandbox.gpu.runner.timing import ActivityMissing, KernelTime
+from cudaops.sandbox.gpu.runner.tracing import ActivityMissing, KernelTime
 
 BUFFER_BYTES = 1 << 20
 """For activity records. A kernel's takes a few hundred bytes."""

@@ -110,7 +110,12 @@ class LoadedSide:
         ]  # fmt: skip
         given = {one.symbol: Content(file=Path(one.file)) for one in self.side.globals}
         for symbol in dict.fromkeys((*given, *self.side.variables)):
-            address, size = self.variable(symbol)
+            try:
+                address, size = self.variable(symbol)
+            except Refusal:
+                if symbol in given:
+                    raise
+                continue  # in the module's table but not for a driver to find
             content = given.get(symbol)
             shown = f"variable {symbol}"
             found.append(Restorable(self.driver, memory, address, size, shown, content))

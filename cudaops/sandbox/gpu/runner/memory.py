@@ -16,6 +16,8 @@ GUARD_BYTES = 4096
 GUARD_WORD = bytes.fromhex("a9c3f5ff")
 """Not a number as binary16, bfloat16 (upper half), binary32 and binary64, and no small integer."""
 GUARD = GUARD_WORD * (GUARD_BYTES // len(GUARD_WORD))
+ALIGNMENT = 256
+"""Of what the driver gives. Source: CUDA C++ Programming Guide, device memory accesses."""
 CHUNK_BYTES = 64 * 1024**2
 """Moved between host and device at a time, which bounds the runner's own memory."""
 
@@ -28,7 +30,7 @@ class Region(NamedTuple):
     shown: str
     """As messages name it: `allocation b`."""
     base: int
-    """What the driver gave."""
+    """First byte of the guard before it."""
     guarded: bool
 
 
@@ -45,8 +47,10 @@ class Memory:
     Raises Refusal where a file is not what the task says, DriverError as the driver does.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, shift_bytes: int = 0) -> None:
+        """Allocations begin `shift_bytes`, a multiple of 256, behind what the driver gives."""
         self._driver = driver
+        self._shift = shift_bytes
         self._bases: list[int] = []
         self._guarded: list[Region] = []
         self.without_copy: list[str] = []
@@ -70,8 +74,9 @@ class Memory:
     def take(self, shown: str, size_bytes: int, *, guards: bool) -> Region:
         """Allocate. `guards`: with a band on each side that is checked by `broken_guard`."""
         band = GUARD_BYTES if guards else 0
-        base = self._driver.allocate(max(1, size_bytes + 2 * band))
-        self._bases.append(base)
+        given = self._driver.allocate(max(1, size_bytes + 2 * band + self._shift))
+        self._bases.append(given)
+        base = given + self._shift
         region = Region(base + band, size_bytes, shown, base, guards)
         if guards:
             self._driver.write(base, GUARD)
@@ -141,6 +146,11 @@ class Restorable:
             memory.without_copy.append(shown)
         else:
             driver.copy(self._copy, address, size_bytes)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the contents come from a file: the program's own, and no filling of ours."""
+        return self._content is not None and self._content.file is not None
 
     def restore(self) -> None:
         """Let the contents stand there again, in the order of the stream."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -37,16 +37,8 @@ class Stage(NamedTuple):
 def run(driver: Driver, task: RunTask) -> RunReply:
     """Launch the plan once, check the guards, write the dumps."""
     with staged(driver, task.side, task.buffers, guards=task.guards) as stage:
-        times = tuple(_timed(driver, stage, n) for n in range(len(task.side.launches)))
-        for index, path in task.dumps.items():
-            region = stage.buffers.get(index)
-            if region is None:
-                raise Refusal(f"no allocation {index} to write to {path}", "report it")
-            stage.memory.save(region.address, region.size_bytes, Path(path))
-        symbols = {g.name: g.symbol for g in task.side.globals}
-        for name, path in task.global_dumps.items():
-            address, size = stage.loaded.variable(symbols.get(name, name))
-            stage.memory.save(address, size, Path(path))
+        times = tuple(timed(driver, stage, n) for n in range(len(task.side.launches)))
+        save(stage, task.dumps, task.global_dumps)
     return RunReply(launch_us=times)
 
 
@@ -57,7 +49,7 @@ def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
         raise Refusal(f"the plan has {count} launches, none is number {task.launch}", "report it")
     with staged(driver, task.side, task.buffers, guards=True) as stage:
         for number in range(count):
-            _timed(driver, stage, number)
+            timed(driver, stage, number)
         fill_buffers(stage, task.buffers)
         _refill_side(stage)
         driver.synchronize()
@@ -66,7 +58,7 @@ def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
             inside = number == task.launch
             if inside:
                 driver.profiler_range(start=True)
-            times.append(_timed(driver, stage, number))
+            times.append(timed(driver, stage, number))
             if inside:
                 driver.profiler_range(start=False)
     return ProfileReply(launch_us=tuple(times))
@@ -135,6 +127,19 @@ def fill_buffers(stage: Stage, buffers: Sequence[Buffer]) -> None:
         stage.memory.fill_in(region.address, region.size_bytes, content_of(buffer))
 
 
+def save(stage: Stage, dumps: Mapping[int, str], global_dumps: Mapping[str, str]) -> None:
+    """Write what stands in buffers and variables to files."""
+    for index, path in dumps.items():
+        region = stage.buffers.get(index)
+        if region is None:
+            raise Refusal(f"no allocation {index} to write to {path}", "report it")
+        stage.memory.save(region.address, region.size_bytes, Path(path))
+    symbols = {g.name: g.symbol for g in stage.loaded.side.globals}
+    for name, path in global_dumps.items():
+        address, size = stage.loaded.variable(symbols.get(name, name))
+        stage.memory.save(address, size, Path(path))
+
+
 def _refill_side(stage: Stage) -> None:
     for scratch in stage.loaded.side.scratch:
         region = stage.loaded.scratch[scratch.name]
@@ -142,7 +147,7 @@ def _refill_side(stage: Stage) -> None:
     stage.loaded.set_globals(stage.memory)
 
 
-def _timed(driver: Driver, stage: Stage, number: int) -> float:
+def timed(driver: Driver, stage: Stage, number: int) -> float:
     """One launch between two events, waited for, so that a fault is the right kernel's."""
     shown = stage.loaded.prepared[number].planned.kernel.shown
     with blamed_on(shown):

@@ -1,4 +1,17 @@
-"""One timed sample: what stands in memory and in L2 before it, and what the events enclose."""
+"""One timed sample: what stands in memory and in L2 before it, and what the events enclose.
+
+A sample of the cold regime: buffers restored, twice the L2 written, event, plan, event.
+A sample of the warm regime: buffers restored, the plan untimed, everything it may have left
+behind put back, event, plan, event. Nothing that a launch wrote is there for the next to find,
+so one that skips work because it was done before has nothing to skip; only where a launch is
+too short for an event pair is it repeated on its own results (`Repetition` in `timing`).
+
+A sample apart is one launch on other inputs, whose time never counts. Launches on the captured
+inputs stand before it, at most times without that their traces are removed: what the side keeps in
+scratch memory and variables, and what stands in buffers that it overwrites, is left as it is when
+the inputs are exchanged. A result that is replayed, or work that is skipped because it was done
+before, is then the result of other inputs. At the other times all is put back as before any sample.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +22,15 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from cudaops.sandbox.gpu.protocol import Buffer, MeasureTask, Regime
 from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
-from cudaops.sandbox.gpu.runner.faults import KernelFault, running_fault
+from cudaops.sandbox.gpu.runner.faults import KernelFault, Refusal, running_fault
 from cudaops.sandbox.gpu.runner.launching import LoadedSide
 from cudaops.sandbox.gpu.runner.memory import Memory, Region, Restorable
 from cudaops.sandbox.gpu.runner.replay import allocate, content_of
 
 Clock = Callable[[], float]
+
+PLANS_BEFORE: dict[Regime, int] = {"cold": 0, "warm": 1}
+"""How often the plan is launched untimed before a sample."""
 
 EMPTY_PAIRS = 100
 """Event pairs with nothing between, whose median is the pair's own time."""
@@ -41,12 +57,6 @@ class Side:
 class Bench:
     """Takes samples. Everything stays allocated until it is left.
 
-    A sample of the cold regime: buffers restored, twice the L2 written, event, plan, event.
-    A sample of the warm regime: buffers restored, the plan untimed, everything it may have left
-    behind put back, event, plan, event. Nothing that a launch wrote is there for the next to find,
-    so one that skips work because it was done before has nothing to skip; only where a launch is
-    too short for an event pair is it repeated on its own results (`Repetition` in `timing`).
-
     The L2 is written before the warm sample's restoring too: that work keeps the GPU busy while
     the host queues what follows, so that the events never wait for the host.
     """
@@ -58,6 +68,7 @@ class Bench:
         sides: Sequence[LoadedSide],
         buffers: Sequence[Buffer],
         clock: Clock,
+        alternatives: Sequence[Sequence[Buffer]] = (),
     ) -> None:
         self.driver = driver
         self.memory = memory
@@ -70,6 +81,11 @@ class Bench:
         self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
         self._read_only = _shared(driver, memory, buffers, regions, read_only=True)
         self._written = _shared(driver, memory, buffers, regions, read_only=False)
+        captured = [r for r in (*self._read_only, *self._written) if r.is_given]
+        known = {b.index: b for b in buffers}
+        self._sets = [captured, *(_given(driver, memory, a, regions, known) for a in alternatives)]
+        self.written = {b.index: regions[b.index] for b in buffers if not b.read_only}
+        """What launches may write: by allocation."""
         self._fill_byte = 0
         self._fills_ahead: dict[tuple[Regime, int], int] = {}
         self._start, self._end = driver.event(), driver.event()
@@ -107,6 +123,34 @@ class Bench:
                 self.sides[side].loaded.launch_all()
                 self._put_back(side)
             self._enclosed(side, launches)
+            return self.driver.elapsed_us(self._start, self._end)
+
+    def apart(self, side: int, regime: Regime, inputs: int, before: int) -> float:
+        """Microseconds of one launch on this set of inputs (0: the captured ones).
+
+        `before`: how many launches on another set stand before it, with nothing put back but
+        inputs; 0: everything is put back, as before any other sample.
+        """
+        with self._blamed(side):
+            ahead = self._ahead(regime, before)
+            others = 0 if inputs or len(self._sets) == 1 else 1
+            if regime == "cold":
+                self.driver.reset_persisting_l2()
+            else:
+                self._fill(ahead)
+            self._restore(side)
+            if others:
+                self._exchange(others)
+            for _ in range(before or PLANS_BEFORE[regime]):
+                self.sides[side].loaded.launch_all()
+            if before:
+                self._put_back_variables(side)
+            else:
+                self._restore(side)
+            self._exchange(inputs)
+            if regime == "cold":
+                self._fill(ahead)
+            self._enclosed(side, 1)
             return self.driver.elapsed_us(self._start, self._end)
 
     def plan_ahead(self, regime: Regime, launches: int) -> None:
@@ -188,6 +232,20 @@ class Bench:
         for one in (*self._written, *self.sides[side].own):
             one.restore()
 
+    def _put_back_variables(self, side: int) -> None:
+        """Those of the author's program: they are inputs. What a rewrite added is left as it is."""
+        for one in self.sides[side].own:
+            if one.is_given:
+                one.restore()
+
+    def _exchange(self, inputs: int) -> None:
+        for one in self._sets[inputs]:
+            one.restore()
+
+    def _ahead(self, regime: Regime, before: int) -> int:
+        fills = self._fills_ahead.get((regime, 1), 1)
+        return min(MOST_FILLS_AHEAD, fills * (1 + before)) if self.fill_us > 0 else fills
+
     def _fill(self, times: int) -> None:
         if self._flush is None:
             return
@@ -223,7 +281,8 @@ def bench(driver: Driver, task: MeasureTask, clock: Clock) -> Iterator[Bench]:
             stack.push(_unloading(one))
             loaded.append(one)
         memory = stack.enter_context(Memory(driver))
-        yield Bench(driver, memory, loaded, task.buffers, clock)
+        alternatives = task.watch.alternatives if task.watch else ()
+        yield Bench(driver, memory, loaded, task.buffers, clock, alternatives)
 
 
 def _unloading(loaded: LoadedSide) -> Callable[..., None]:
@@ -250,3 +309,24 @@ def _shared(
         if b.read_only == read_only
         for region in (regions[b.index],)
     ]
+
+
+def _given(
+    driver: Driver,
+    memory: Memory,
+    buffers: Sequence[Buffer],
+    regions: dict[int, Region],
+    captured: dict[int, Buffer],
+) -> list[Restorable]:
+    """What another set of inputs has other than the captured one, and what launches change of it;
+    buffers that a launch overwrites have no contents."""
+    found = []
+    for buffer in buffers:
+        content, region = content_of(buffer), regions.get(buffer.index)
+        if region is None or region.size_bytes != buffer.size_bytes:
+            raise Refusal(f"buffer {buffer.index} of other inputs fits no allocation", "report it")
+        same = captured[buffer.index].file == buffer.file and captured[buffer.index].read_only
+        if content.file is not None and not same:
+            address, size, shown = region.address, region.size_bytes, f"other {region.shown}"
+            found.append(Restorable(driver, memory, address, size, shown, content))
+    return found

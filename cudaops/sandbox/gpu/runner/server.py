@@ -15,12 +15,14 @@ from cudaops.sandbox.gpu.protocol import (
     Refused,
     Reply,
     RunTask,
+    SeriesTask,
     Task,
 )
-from cudaops.sandbox.gpu.runner import replay
+from cudaops.sandbox.gpu.runner import replay, series
 from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
 from cudaops.sandbox.gpu.runner.faults import KernelFault, Refusal, refusal_of
-from cudaops.sandbox.gpu.runner.timing import KernelTimes, measure
+from cudaops.sandbox.gpu.runner.timing import measure
+from cudaops.sandbox.gpu.runner.tracing import KernelTimes
 
 
 def perform(driver: Driver, task: Task, activity: KernelTimes | None = None) -> Reply:
@@ -73,6 +75,8 @@ def encode(reply: Reply) -> bytes:
 def _performed(driver: Driver, task: Task, activity: KernelTimes | None) -> Reply:
     if isinstance(task, RunTask):
         return replay.run(driver, task)
+    if isinstance(task, SeriesTask):
+        return series.run(driver, task)
     if isinstance(task, MeasureTask):
         return measure(driver, task, activity=activity)
     if isinstance(task, ProfileTask):

@@ -13,6 +13,8 @@ without a GPU. What differs from a device:
 - An access up to 1 MiB outside of an allocation faults (a GPU lets one into a neighbour pass) and
   names the author's line; one farther off faults where the child happens to have nothing.
 - An integer division by zero ends the kernel; a GPU goes on.
+- Every launch has other addresses, whatever memory it is given: a result kept by address never
+  shows.
 - A `static` variable inside of a function of the author's program starts anew at every launch.
 - There is no L2, no profiler and no other user of the device.
 """

@@ -159,8 +159,13 @@ class Child:
         executable = Path(image.executable)
         command = [str(executable), self._specification.path]
         try:
+            # Confined as the runner is, whose child it remains.
             done = run_bounded(
-                command, cwd=executable.parent, timeout_s=math.inf, env=env, tool="kernels"
+                command,
+                cwd=executable.parent,
+                timeout_s=math.inf,
+                env=env,
+                tool="kernels",
             )
             report = read_report(Path(self._report.path))
             fault = find_fault(report, done, executable, _names(image, ready), math.inf)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from cudaops.sandbox.gpu.protocol import (
     BlockState,
     MeasureReply,
     MeasureTask,
+    OutputWatch,
     Regime,
     RegimeTimes,
     SideTimes,
@@ -19,7 +21,15 @@ from cudaops.sandbox.gpu.protocol import (
 )
 from cudaops.sandbox.gpu.runner.driver import Driver
 from cudaops.sandbox.gpu.runner.faults import Refusal
-from cudaops.sandbox.gpu.runner.sampling import LEAST_FILLS_BEFORE_MANY, Bench, Clock, bench
+from cudaops.sandbox.gpu.runner.sampling import (
+    LEAST_FILLS_BEFORE_MANY,
+    PLANS_BEFORE,
+    Bench,
+    Clock,
+    bench,
+)
+from cudaops.sandbox.gpu.runner.tracing import ActivityMissing, KernelTimes, seen_kernels
+from cudaops.sandbox.gpu.runner.watching import LEAST_APART, Result, Watcher, keep_positions
 
 CALIBRATIONS = 5
 CHAINED = 3
@@ -33,31 +43,8 @@ SLOPE_LAUNCHES = (4, 64)
 SAME_SHARE, SAME_US = 0.1, 1.5
 """A launch on its own results takes the same time as one on restored memory where they differ by no
 more: less than the clocks gate lets the host's clock and the events differ (`sandbox.clocks`)."""
-PLANS_A_SAMPLE: dict[Regime, int] = {"cold": 1, "warm": 2}
-"""How often the plan is launched in a sample of one timed launch."""
 LONG_US = 1000.0
 """A launch longer than this is calibrated once: its spread is small against it."""
-
-
-class ActivityMissing(Exception):
-    """Kernel durations cannot be recorded; `str()` says why."""
-
-
-class KernelTime(NamedTuple):
-    """Duration of one kernel as a tracer saw it."""
-
-    symbol: str
-    duration_us: float
-
-
-class KernelTimes(Protocol):
-    """Something that records the duration of every kernel that runs while it listens."""
-
-    def record(self, work: Callable[[], None]) -> tuple[KernelTime, ...]:
-        """Do the work, which ends with an idle GPU; its kernels in the order of their start.
-
-        Raises ActivityMissing.
-        """
 
 
 class Repetition(NamedTuple):
@@ -105,6 +92,9 @@ class _Measurement:
         self.started = started
         self.notices: list[str] = []
         self.overhead_us = 0.0
+        self.watcher = _watcher(ready, task.watch, len(self.sides))
+        self.overwritten = all(b.fill is not None for b in task.buffers if not b.read_only)
+        """Whether many launches leave what one leaves: what it reads, it does not write."""
 
     def take(self) -> MeasureReply:
         self._warm_up()
@@ -128,6 +118,8 @@ class _Measurement:
         return MeasureReply(
             regimes=tuple(times),
             seconds=self.clock() - self.started,
+            outputs=self.watcher.outputs() if self.watcher else (),
+            looking_s=self._looking(),
             notices=tuple(self.notices),
         )
 
@@ -144,7 +136,7 @@ class _Measurement:
         """How many launches make a warm sample: as many for one side as for the other."""
         self.bench.plan_ahead("warm", 1)
         self.bench.plan_ahead("warm", CHAINED)
-        shortest, same = math.inf, True
+        shortest, same, gaps = math.inf, True, []
         for side in self.sides:
             alone = self.bench.sample(side, "warm")
             count = CALIBRATIONS if alone < LONG_US else 1
@@ -163,24 +155,32 @@ class _Measurement:
                     "restored memory: every warm sample is one launch on restored memory",
                 )
             shortest = min(shortest, again)
+            gaps.append(alone - again)
             same = same and abs(again - alone) <= SAME_SHARE * alone + SAME_US
         if shortest >= self.policy.min_sample_us:
             return Repetition(1, restored=not same)
         needed = math.ceil(self.policy.min_sample_us / max(shortest, 1e-3))
         launches = min(self.policy.max_launches_a_sample, needed)
+        if max(gaps) - min(gaps) > SAME_SHARE * shortest + SAME_US:
+            text = "one side gains more than the other where its launch is repeated on its own "
+            text += "results: every warm sample is one launch on restored memory"
+            return Repetition(1, restored=True, notice=text)
         return Repetition(max(1, launches), restored=launches <= 1 and not same)
 
     def _regime(self, regime: Regime, repetition: Repetition, deadline: float) -> RegimeTimes:
         launches = repetition.launches if regime == "warm" else 1
-        self.bench.plan_ahead(regime, launches)
+        for number in {launches, 1} if self.watcher else {launches}:
+            self.bench.plan_ahead(regime, number)
+        apart: list[list[float]] = [[] for _ in self.sides]
         kept: list[list[float]] = [[] for _ in self.sides]
         states: list[BlockState] = []
         redone = 0
         while len(kept[0]) < self.policy.samples:
-            late = self.clock() >= deadline
+            late = self.clock() - self._looking() >= deadline
             if late and kept[0]:
                 break
-            block = self._block(regime, launches, first=len(states) % len(self.sides))
+            first = len(states) % len(self.sides)
+            block, seen = self._block(regime, launches, first, apart)
             noise = max(noise_pct(samples) for samples in block)
             again = noise > self.policy.noise_pct and redone < self.policy.redone_blocks
             again = again and not late
@@ -188,27 +188,75 @@ class _Measurement:
             if again:
                 redone += 1
                 continue
-            for samples, new in zip(kept, block, strict=True):
+            for samples, new, results in zip(kept, block, seen, strict=True):
+                keep_positions(regime, len(samples), results)
                 samples.extend(new)
+        while self.watcher and len(apart[0]) < LEAST_APART:
+            self._apart(regime, self.sides, launches, apart)
         if len(kept[0]) < self.policy.samples:
             self.notices.append(
                 f"{regime}: {len(kept[0])} samples instead of {self.policy.samples} in the time "
                 f"allowed ({self.policy.max_seconds:g} s for all)"
             )
-        sides = tuple(SideTimes(samples_us=tuple(s), launches_a_sample=launches) for s in kept)
+        sides = tuple(
+            SideTimes(
+                samples_us=tuple(samples),
+                launches_a_sample=launches,
+                launches_a_plan=len(self.bench.sides[side].loaded.prepared),
+                apart_us=tuple(others),
+            )
+            for side, (samples, others) in enumerate(zip(kept, apart, strict=True))
+        )
         return RegimeTimes(
             regime=regime, sides=sides, blocks=tuple(states), event_overhead_us=self.overhead_us
         )
 
-    def _block(self, regime: Regime, launches: int, first: int) -> list[list[float]]:
-        """Samples of every side in the order A B B A A B B A ..., `first` being A."""
+    def _block(
+        self, regime: Regime, launches: int, first: int, apart: list[list[float]]
+    ) -> tuple[list[list[float]], list[list[Result | None]]]:
+        """Samples of every side in the order A B B A A B B A ..., `first` being A; their results.
+
+        Launches on other inputs stand between pairs, by chance; their times go to `apart`.
+        """
         found: list[list[float]] = [[] for _ in self.sides]
+        seen: list[list[Result | None]] = [[] for _ in self.sides]
         order = [*self.sides][first:] + [*self.sides][:first]
-        for _ in range(max(1, self.policy.samples_a_block)):
+        pairs = max(1, self.policy.samples_a_block)
+        looks = self.watcher.looks(pairs) if self.watcher else frozenset()
+        for pair in range(pairs):
+            if self.watcher and self.watcher.apart_is_due(self.policy.samples):
+                self._apart(regime, order, launches, apart)
             for side in order:
                 found[side].append(self.bench.sample(side, regime, launches) / launches)
+                seen[side].append(self._result(side, launches, looking=pair in looks))
             order.reverse()
-        return found
+        return found, seen
+
+    def _looking(self) -> float:
+        """Seconds of looking at results, which are no part of the time allowed for samples."""
+        return self.watcher.seconds if self.watcher else 0.0
+
+    def _result(self, side: int, launches: int, *, looking: bool) -> Result | None:
+        """What a sample left; None where nobody looks, or nobody can say what would be right."""
+        if self.watcher is None:
+            return None
+        self.watcher.count(side)
+        comparable = launches == 1 or self.overwritten
+        return self.watcher.look(side, 0) if looking and comparable else None
+
+    def _apart(
+        self, regime: Regime, order: Sequence[int], launches: int, times: list[list[float]]
+    ) -> None:
+        """A launch of every side on other inputs; on the captured ones too where the results of
+        repeated launches cannot be looked at."""
+        assert self.watcher is not None
+        comparable = launches == 1 or self.overwritten
+        inputs = self.watcher.inputs_apart(captured_too=not comparable)
+        before = self.watcher.launches_before()
+        for side in order:
+            times[side].append(self.bench.apart(side, regime, inputs, before))
+            self.watcher.count(side)
+            self.watcher.look(side, inputs)
 
     def _state(self, noise: float, again: bool) -> BlockState:
         driver = self.bench.driver
@@ -262,34 +310,31 @@ class _Measurement:
             self.notices.append("kernel durations by CUPTI were not taken: it is not loaded here")
             return times
         try:
-            return [
-                one.model_copy(
-                    update={
-                        "sides": tuple(
-                            taken.model_copy(update={"cupti_us": self._traced(side, one.regime)})
-                            for side, taken in enumerate(one.sides)
-                        )
-                    }
-                )
-                for one in times
-            ]
+            return [self._traced(one, self.activity) for one in times]
         except ActivityMissing as problem:
             self.notices.append(f"kernel durations by CUPTI were not taken: {problem}")
             return times
 
-    def _traced(self, side: int, regime: Regime) -> tuple[float, ...]:
-        assert self.activity is not None
-        symbols = [p.planned.kernel.symbol for p in self.bench.sides[side].loaded.prepared]
-        plans = PLANS_A_SAMPLE[regime]
-        found = []
-        for _ in range(self.policy.cupti_launches):
-            seen = self.activity.record(lambda: _discard(self.bench.sample(side, regime)))
-            mine = [k for k in seen if k.symbol in symbols] or seen
-            if len(mine) != plans * len(symbols):
-                text = f"it recorded {len(mine)} kernels instead of {plans * len(symbols)}"
-                raise ActivityMissing(text)
-            found.append(sum(k.duration_us for k in mine[-len(symbols) :]))
-        return tuple(found)
+    def _traced(self, times: RegimeTimes, activity: KernelTimes) -> RegimeTimes:
+        """With the durations of every side's kernels, or why a side has none."""
+        plans = 1 + PLANS_BEFORE[times.regime]
+        seen = []
+        for side in self.sides:
+            work = partial(_discard_sample, self.bench, side, times.regime)
+            samples = [activity.record(work) for _ in range(self.policy.cupti_launches)]
+            prepared = self.bench.sides[side].loaded.prepared
+            seen.append(seen_kernels(samples, [p.planned.kernel.symbol for p in prepared], plans))
+        common = frozenset.intersection(*(one.foreign for one in seen))
+        sides = []
+        for side, (taken, one) in enumerate(zip(times.sides, seen, strict=True)):
+            problem = one.problem(common)
+            if problem:
+                shown = self.bench.sides[side].loaded.shown
+                self.notices.append(f"{times.regime}: no durations by CUPTI of {shown}: {problem}")
+            durations = () if problem else one.durations_us
+            update = {"cupti_us": durations, "cupti_problem": problem}
+            sides.append(taken.model_copy(update=update))
+        return times.model_copy(update={"sides": tuple(sides)})
 
     def _say_what_is_missing(self, times: Sequence[RegimeTimes]) -> None:
         states = [state for one in times for state in one.blocks]
@@ -311,5 +356,12 @@ def noise_pct(samples: Sequence[float]) -> float:
     return 100.0 * (high - low) / 2 / median
 
 
-def _discard(_value: float) -> None:
+def _watcher(ready: Bench, watch: OutputWatch | None, sides: int) -> Watcher | None:
+    if watch is None:
+        return None
+    return Watcher(ready.driver, ready.memory, watch, ready.written, sides, ready.clock)
+
+
+def _discard_sample(ready: Bench, side: int, regime: Regime) -> None:
     """A sample that is taken for what a tracer sees of it."""
+    ready.sample(side, regime)

@@ -1,0 +1,153 @@
+"""`cudaops certify` and `cudaops confirm`: check evidence anywhere, make it again here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from cudaops.cli_boundary import EXIT_NOTHING_FOUND
+from cudaops.cli_runs import find_folder, load_record, place
+from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
+from cudaops.errors import InputError, PrerequisiteError
+from cudaops.reports.progress import Progress
+from cudaops.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from cudaops.domain.certificate import Certificate
+    from cudaops.domain.confirmation import Confirmation
+
+app = typer.Typer(help="Signed evidence: check it, and show the key.", no_args_is_help=True)
+
+FAILED = EXIT_NOTHING_FOUND
+"""Of `check`: something does not hold. Of `confirm`: drifted or fails."""
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="certificate.json of a run.")],
+    key: Annotated[
+        str | None,
+        typer.Option(help="Who must have signed it: a PEM file or a fingerprint."),
+    ] = None,
+) -> None:
+    """Check signature, inner logic and the files beside it. Needs no GPU and no compiler."""
+    from cudaops.certify.check import KnownKey, check_envelope, first_problem
+    from cudaops.certify.envelope import open_envelope
+    from cudaops.certify.keys import VARIABLE, named_fingerprint
+
+    wanted = None if key is None else named_fingerprint(key)
+    if file.is_dir():
+        file = file / "certificate.json"
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from error
+    envelope = open_envelope(data, str(file))
+    settings = load_settings()
+    own = _own_fingerprint(settings)
+    # Only the default place says whose key it is: the variable may stand in a folder's .env.
+    whose = f"the key that {VARIABLE} names" if settings.signing_key else "this machine's key"
+    known = None if own is None else KnownKey(own, whose)
+    items = check_envelope(envelope, file.absolute().parent, wanted=wanted, known=known)
+    for item in items:
+        typer.echo(item.line)
+    if first_problem(items) is not None:
+        raise typer.Exit(FAILED)
+
+
+@app.command("key")
+def show_key() -> None:
+    """Print the public key that signs here, made on first use, and its fingerprint."""
+    from cudaops.certify.keys import NoKey, find_or_make_key, public_pem
+
+    settings = load_settings()
+    found = find_or_make_key(settings.signing_key, avoid=(settings.runs,))
+    if isinstance(found, NoKey):
+        raise PrerequisiteError("there is no key to sign with", found.reason)
+    typer.echo(f"fingerprint: {found.fingerprint}")
+    typer.echo(public_pem(found.public_key), nl=False)
+
+
+def confirm(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")
+    ] = "latest",
+    executor: Annotated[
+        ExecutorChoice | None,
+        typer.Option(help="Where kernels run [default: the GPU where there is one]."),
+    ] = None,
+    trust_source: Annotated[
+        bool,
+        typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Only the confirmation as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Judge a certified rewrite again, here and with new secret inputs."""
+    settings = load_settings()
+    folder = find_folder(run, settings.runs)
+    from cudaops.graph.certified import open_certified
+    from cudaops.graph.confirm import confirm_run
+
+    certified = open_certified(folder, _own_fingerprint(settings))
+    options = _options(certified.certificate, load_record(folder), executor or settings.executor)
+    # Never as the folder says: it may be a stranger's.
+    options = options.model_copy(update={"trust_source": trust_source})
+    for notice in certified.notices:
+        typer.echo(f"cudaops: {notice}", err=True)
+    with Progress(_console()) as progress:
+        done = confirm_run(certified, options, progress, settings)
+    if as_json:
+        typer.echo(done.confirmation.model_dump_json(indent=2))
+    else:
+        _print_confirmation(done.confirmation, done.folder)
+    if done.confirmation.result != "holds":
+        raise typer.Exit(FAILED)
+
+
+def _own_fingerprint(settings: Settings) -> str | None:
+    """Of this machine's key; None where there is none, and none is made for a look."""
+    from cudaops.certify.keys import NoKey, find_key
+
+    found = find_key(settings.signing_key)
+    return None if isinstance(found, NoKey) else found.fingerprint
+
+
+def _options(certificate: Certificate, record: RunRecord, executor: ExecutorChoice) -> RunOptions:
+    """The run's options, moved to where it is judged now."""
+    where = place(executor, None, None)
+    if where.notice is not None:
+        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+    if where.executor == "cpu":
+        where = where._replace(device=certificate.device, sm_arch=certificate.sm_arch)
+    there = Path(record.options.working_folder)
+    if not there.is_dir():
+        typer.echo(f"cudaops: {there} is not here; the program runs in this folder", err=True)
+        there = Path.cwd()
+    return record.options.model_copy(
+        update={
+            "executor": where.executor,
+            "device": where.device,
+            "sm_arch": where.sm_arch,
+            "working_folder": str(there),
+        }
+    )
+
+
+def _print_confirmation(confirmation: Confirmation, folder: Path) -> None:
+    typer.echo(f"{confirmation.result}: {confirmation.reason}")
+    for anchor in confirmation.anchors:
+        word = anchor.result.replace("_", " ")
+        typer.echo(f"anchor {anchor.workload}/{anchor.probe}: {word}, {anchor.detail}")
+    word = confirmation.speedup.result.replace("_", " ")
+    typer.echo(f"speedup: {word}, {confirmation.speedup.detail}")
+    typer.echo(f"written: {folder}")
+
+
+def _console() -> Console:
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 100)

@@ -1,0 +1,82 @@
+"""Preprocessor lines that a rewrite may hold; the rest could change what its text means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from cudaops.program.hygiene_items import Problem
+from cudaops.program.lexing import Directive, Lexed, Token
+
+ALLOWED_INCLUDES = frozenset({
+    "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
+    "cooperative_groups/reduce.h",
+    "math.h", "cmath", "cstdint", "stdint.h", "cstddef", "stddef.h", "mma.h", "math_constants.h",
+    "device_launch_parameters.h", "float.h", "cfloat", "limits.h", "climits", "cuda_pipeline.h",
+})  # fmt: skip
+"""Headers that declare device functions or types only."""
+
+_PRAGMAS = frozenset({"unroll", "nounroll", "once", "nv_diag_suppress", "diag_suppress"})
+_RESERVED = re.compile(r"^(?:cuda\w*|cu[A-Z]\w*|cudaops\w*|CUDAOPS\w*|__\w*)$")
+_KEYWORDS = frozenset({
+    "float", "double", "int", "char", "short", "long", "unsigned", "signed", "bool", "void", "half",
+    "const", "constexpr", "static", "inline", "if", "else", "for", "while", "do", "return",
+    "switch", "case", "break", "continue", "struct", "class", "union", "enum", "template",
+    "typename", "namespace", "using", "threadIdx", "blockIdx", "blockDim", "gridDim",
+    "warpSize", "dim3", "sizeof", "extern",
+})  # fmt: skip
+
+
+def directives(lexed: Lexed) -> Iterator[Problem]:
+    """What is wrong with the lines that begin with `#`, and with `_Pragma`."""
+    opened: list[Directive] = []
+    for directive in lexed.directives:
+        words = lexed.tokens[directive.first + 2 : directive.last]
+        name = words[0].text if words else ""
+        keyword = directive.keyword
+        if keyword == "include":
+            written = lexed.text[words[0].start : words[-1].end] if words else ""
+            if written.strip('<>"') not in ALLOWED_INCLUDES:
+                yield directive.start, f"`#include {written}` is not a device header"
+        elif keyword in ("define", "undef"):
+            yield from _define(directive, name, words)
+        elif keyword == "pragma" and name not in _PRAGMAS:
+            yield directive.start, f"`#pragma {name}` is not allowed; only unroll is"
+        elif keyword in ("line", "import", "include_next", "ident", "embed", "sccs", "assert"):
+            yield directive.start, f"`#{keyword}` is not allowed"
+        elif not keyword and directive.last > directive.first + 1:
+            yield directive.start, "a line marker (`# 1 ...`) is not allowed"
+        elif keyword in ("if", "ifdef", "ifndef"):
+            opened.append(directive)
+        elif keyword == "endif" and opened:
+            opened.pop()
+        elif keyword == "endif":
+            yield directive.start, "`#endif` without `#if`"
+    for directive in opened:
+        yield directive.start, "`#if` without `#endif`"
+    for index, token in enumerate(lexed.tokens[2:], 2):
+        if lexed.tokens[index - 2].text == "_Pragma" and token.text.strip('"').split()[:1] not in (
+            ["unroll"], ["nounroll"],
+        ):  # fmt: skip
+            yield token.start, f"`_Pragma({token.text})` is not allowed; only unroll is"
+
+
+def pragmas(lexed: Lexed) -> Iterator[Problem]:
+    """A preprocessed text holds no directive but pragmas, and of these only those on loops."""
+    for directive in lexed.directives:
+        words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
+        if directive.keyword != "pragma":
+            yield directive.start, f"`#{directive.keyword}` is left after preprocessing"
+        elif words[:1] and words[0] not in _PRAGMAS and words[:2] != ["GCC", "unroll"]:
+            yield directive.start, f"`#pragma {words[0]}` is not allowed; only unroll is"
+
+
+def _define(directive: Directive, name: str, words: tuple[Token, ...]) -> Iterator[Problem]:
+    if _RESERVED.match(name) or name in _KEYWORDS:
+        yield directive.start, f"`#{directive.keyword} {name}` changes what a CUDA name means"
+    texts = [t.text for t in words]
+    if any(a == b == "#" for a, b in pairwise(texts)):
+        yield directive.start, f"macro `{name}` pastes tokens together"
+    if texts.count("{") != texts.count("}"):
+        yield directive.start, f"macro `{name}` opens or closes a brace only"

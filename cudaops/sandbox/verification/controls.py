@@ -1,0 +1,209 @@
+"""Results that are wrong on purpose, made from the baseline's own: what an oracle must refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from cudaops.domain.judgement import Policy
+from cudaops.domain.qualification import ControlName
+from cudaops.domain.workload import FLOATING, Element
+from cudaops.sandbox.verification.arrays import UNIT_ROUNDOFF, Array
+from cudaops.sandbox.verification.precision import FORMATS, narrowed, rounded
+
+NARROW_BITS: dict[str, int] = {"f32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "e4m3": 4}
+"""Significant bits of the types to which results and operands are rounded, most exact first.
+Sources: those of `precision.FORMATS`; e4m3 has 3 bits of mantissa (PTX ISA, same section)."""
+
+ELEMENT_BITS: dict[Element, int] = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+"""Significant bits of what a buffer holds. Source: IEEE 754-2019 table 3.5."""
+
+OPERAND_ROUNDOFFS = 0.6
+"""Relative L2 error of a product whose two operands were rounded, in unit roundoffs of the type.
+Source: the table in docs/verification.md."""
+
+VISIBLE = 0.01
+"""How far one element is off in `one_off`, of its own size plus the buffer's root mean square."""
+
+VISIBLE_ROUNDOFFS = 32.0
+"""The least of that, in roundoffs: twice what one element may be off by the default policy."""
+
+CONTROL_SEED = 20240607
+"""Of shuffles and noise: the same program must always be qualified alike."""
+
+
+class Scene(NamedTuple):
+    """One output buffer on one input set; all arrays are samples of the same places."""
+
+    element: Element
+    right: Array
+    """What the baseline wrote."""
+    before: Array
+    """What stood there when the launch began: poison, or contents the kernel reads."""
+    stale: Array
+    """What stood there before the captured launch."""
+    replayed: Array
+    """What the captured launch left."""
+    inputs: Mapping[str, Array]
+    """Contents of every other buffer of this size and type, by kernel parameter."""
+
+
+Maker = Callable[[Scene, Policy], "Array | str"]
+"""The wrong result, or why there is none of this kind."""
+
+NOT_FLOATING = "integers have no lower precision"
+ONE_ELEMENT = "a buffer of one element"
+
+
+def _constant(scene: Scene, policy: Policy) -> Array | str:
+    if scene.right.size < 2:
+        return ONE_ELEMENT
+    if scene.element not in FLOATING:
+        return np.full_like(scene.right, np.sort(scene.right)[scene.right.size // 2])
+    finite = scene.right[np.isfinite(scene.right)].astype(np.float64)
+    return np.full(scene.right.size, finite.mean() if finite.size else 0.0)
+
+
+def _not_a_number(scene: Scene, policy: Policy) -> Array | str:
+    if scene.element not in FLOATING:
+        return "integers have no NaN"
+    return np.full(scene.right.size, np.nan)
+
+
+def _half_written(scene: Scene, policy: Policy) -> Array | str:
+    half = scene.right.size // 2
+    return np.concatenate([scene.right[:half], scene.before[half:]]) if half else ONE_ELEMENT
+
+
+def _shuffled(scene: Scene, policy: Policy) -> Array | str:
+    if scene.right.size < 2:
+        return ONE_ELEMENT
+    return np.random.default_rng(CONTROL_SEED).permutation(scene.right)
+
+
+def _one_off(scene: Scene, policy: Policy) -> Array | str:
+    result = scene.right.copy()
+    if scene.element not in FLOATING:
+        result[result.size // 2] ^= 1
+        return result
+    finite = np.flatnonzero(np.isfinite(result))
+    if not finite.size:
+        return "no element is finite"
+    place = int(finite[finite.size // 2])
+    wide = result.astype(np.float64)
+    size = float(np.sqrt(np.mean(wide[finite] ** 2))) + abs(float(wide[place]))
+    wide[place] += _visible(scene.element, policy) * size if size else 1.0
+    return wide
+
+
+def _visible(element: Element, policy: Policy) -> float:
+    roundoff = UNIT_ROUNDOFF[element]
+    if policy.allow_precision is not None:
+        roundoff = max(roundoff, FORMATS[policy.allow_precision].roundoff)
+    return max(VISIBLE, VISIBLE_ROUNDOFFS * roundoff)
+
+
+def copy_of(parameter: str) -> Maker:
+    """A control that gives back the contents of another buffer."""
+    return lambda scene, policy: scene.inputs.get(
+        parameter, f"{parameter} has another size or type"
+    )
+
+
+def no_less_exact(kind: str, element: Element, policy: Policy) -> str | None:
+    """Why a type is no control: the buffer is no more exact, or the user allowed it."""
+    if element not in FLOATING:
+        return NOT_FLOATING
+    bits = NARROW_BITS[kind]
+    if bits >= ELEMENT_BITS[element]:
+        return f"{kind} is no less exact than {element}"
+    allowed = policy.allow_precision
+    if allowed is not None and bits >= FORMATS[allowed].significant_bits:
+        return f"no less exact than {allowed}, which the user allowed"
+    return None
+
+
+def rounded_to(kind: str) -> Maker:
+    """A control that rounds the right result to a type."""
+
+    def make(scene: Scene, policy: Policy) -> Array | str:
+        problem = no_less_exact(kind, scene.element, policy)
+        if problem is not None:
+            return problem
+        wide = scene.right.astype(np.float64)
+        return narrowed(wide, "fp16") if kind == "fp16" else rounded(wide, NARROW_BITS[kind])
+
+    return make
+
+
+def noise_of(kind: str) -> Maker:
+    """A control with errors of the size that operands rounded to a type give."""
+
+    def make(scene: Scene, policy: Policy) -> Array | str:
+        problem = no_less_exact(kind, scene.element, policy)
+        if problem is not None:
+            return problem
+        noise = np.random.default_rng(CONTROL_SEED).standard_normal(scene.right.size)
+        error = OPERAND_ROUNDOFFS * 2.0 ** -NARROW_BITS[kind]
+        return scene.right.astype(np.float64) * (1.0 + error * noise)
+
+    return make
+
+
+MAKERS: dict[ControlName, Maker] = {
+    "zeros": lambda scene, policy: np.zeros_like(scene.right),
+    "constant": _constant,
+    "not_a_number": _not_a_number,
+    "unwritten": lambda scene, policy: scene.before,
+    "stale": lambda scene, policy: scene.stale,
+    "replayed": lambda scene, policy: scene.replayed,
+    "half_written": _half_written,
+    "shuffled": _shuffled,
+    "one_off": _one_off,
+    "rounded_f32": rounded_to("f32"),
+    "rounded_tf32": rounded_to("tf32"),
+    "rounded_fp16": rounded_to("fp16"),
+    "rounded_bf16": rounded_to("bf16"),
+    "rounded_e4m3": rounded_to("e4m3"),
+}
+"""Every control that needs no run but copies of inputs and `operands_*`."""
+
+OPERANDS: dict[str, ControlName] = {
+    "f32": "operands_f32",
+    "tf32": "operands_tf32",
+    "fp16": "operands_fp16",
+    "bf16": "operands_bf16",
+    "e4m3": "operands_e4m3",
+}
+
+_WORDS: dict[str, str] = {
+    "zeros": "zeros everywhere",
+    "constant": "one constant everywhere",
+    "not_a_number": "NaN everywhere",
+    "input_copied": "a copy of an input",
+    "unwritten": "what stood there before, never written",
+    "stale": "what stood there before the captured launch",
+    "replayed": "the captured launch's result whatever the inputs",
+    "half_written": "a result whose second half was never written",
+    "shuffled": "the right elements in another order",
+    "one_off": "a result with one element visibly off",
+}
+
+
+def words(name: ControlName) -> str:
+    """A control as a person reads it."""
+    if name in _WORDS:
+        return _WORDS[name]
+    what, _, kind = name.partition("_")
+    return f"the result rounded to {kind}" if what == "rounded" else f"operands in {kind}"
+
+
+def as_stored(values: Array, element: Element) -> Array:
+    """Numbers as a buffer of this type gives them back (bf16 as float32)."""
+    if element == "bf16":
+        return rounded(values, ELEMENT_BITS["bf16"]).astype(np.float32)
+    kinds = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+    with np.errstate(over="ignore"):
+        return values.astype(kinds[element]) if element in kinds else values

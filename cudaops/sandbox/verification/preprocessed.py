@@ -1,0 +1,224 @@
+"""Gate `preprocessed`: the candidate's own lines as each compiler that builds it sees them.
+
+The same files, flags and headers as for the build, with `-E` in place of the output. g++ is asked
+twice, with the flags of the build that is timed and of the one that is checked: a text that differs
+between the two knows when it is being checked. nvcc is asked wherever it is, since whoever uses the
+result compiles it with nvcc.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.execution import Unit
+from cudaops.domain.judgement import Gate
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import EnvironmentFailure, PrerequisiteError
+from cudaops.program.hygiene import check_preprocessed
+from cudaops.program.hygiene_preprocessed import (
+    CandidateText,
+    NotTheCandidate,
+    candidate_part,
+    with_plain_words,
+)
+from cudaops.program.lexing import byte_text, lex
+from cudaops.program.reroute import device_view_files
+from cudaops.sandbox.executors import cpu_source
+from cudaops.sandbox.executors.cpu_toolchain import (
+    Build,
+    compile_flags,
+    compiling,
+    find_toolchain,
+)
+from cudaops.sandbox.gpu import source as gpu_source
+from cudaops.sandbox.process import run_bounded
+from cudaops.sandbox.toolchain import find_nvcc, require_nvcc
+from cudaops.sandbox.workbench import Workbench
+
+TIMEOUT_S = 60.0
+"""0.04 s by g++, 0.08 to 0.2 s by nvcc (13.0.88, 2 cores, 2026-11-20)."""
+MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+"""A unit with cooperative_groups.h makes 2 MB."""
+CODE_FLAGS = ("-O3", "-std=c++17", "-w")
+"""Those of `gpu.build.FINAL_FLAGS` on which the meaning of a text depends."""
+
+
+class PreprocessedText(NamedTuple):
+    """The gate, and what the certificate keeps of the text."""
+
+    gate: Gate
+    sha256: str
+    """Of the candidate's lines by the compiler that builds what is judged; empty without them."""
+
+
+class _View(NamedTuple):
+    """The text by one compiler."""
+
+    compiler: str
+    candidate: CandidateText
+
+
+class NotPreprocessed(Exception):
+    """There is no text to look at; says why in one line."""
+
+
+class _Refused(NotPreprocessed):
+    """The preprocessor does not take the text: a header is missing, a condition is none."""
+
+
+def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
+    """Preprocess the rewrite in its unit and look at what comes out. Fails where that fails."""
+    started = time.monotonic()
+    unit = bench.unit(bench.workloads[0], rewrite)
+    try:
+        views = _views(bench, unit, rewrite)
+    except (NotPreprocessed, EnvironmentFailure) as problem:
+        gate = Gate(
+            name="preprocessed",
+            passed=False,
+            summary=f"cannot be looked at: {problem}",
+            seconds=time.monotonic() - started,
+        )
+        return PreprocessedText(gate, "")
+    gate = _judged(unit, views)
+    text = views[0].candidate.text
+    return PreprocessedText(
+        gate.model_copy(update={"seconds": time.monotonic() - started}),
+        hashlib.sha256(text.encode("utf-8")).hexdigest(),
+    )
+
+
+def text_by_gxx(unit: Unit, rewrite: Rewrite) -> CandidateText:
+    """The candidate's lines as g++ compiles them.
+
+    Raises NotPreprocessed, PrerequisiteError, SandboxUnavailable.
+    """
+    return _text(lambda folder: _gxx(unit, "plain", folder), rewrite)
+
+
+def _views(bench: Workbench, unit: Unit, rewrite: Rewrite) -> list[_View]:
+    """First by the compiler of what is judged, then by the others that build it."""
+
+    def by_gxx(build: Build) -> CandidateText:
+        return _text(lambda folder: _gxx(unit, build, folder), rewrite)
+
+    def by_nvcc() -> CandidateText:
+        return _text(lambda folder: _nvcc(unit, bench.sm_arch, folder), rewrite)
+
+    if bench.executor.name == "cuda":
+        views = [_View("nvcc", by_nvcc())]
+        try:  # the checker on the processor builds it too, where the processor has its headers
+            return [
+                *views,
+                _View("g++", by_gxx("plain")),
+                _View("g++ (checked)", by_gxx("checked")),
+            ]
+        except (_Refused, PrerequisiteError):
+            return views
+    views = [_View("g++", by_gxx("plain")), _View("g++ (checked)", by_gxx("checked"))]
+    return views if find_nvcc() is None else [*views, _View("nvcc", by_nvcc())]
+
+
+def _text(preprocess: Callable[[Path], str], rewrite: Rewrite) -> CandidateText:
+    with tempfile.TemporaryDirectory(prefix="cudaops-pre-") as name:
+        output = preprocess(Path(name))
+    try:
+        return candidate_part(output, cpu_source.CANDIDATE, rewrite.source)
+    except NotTheCandidate as problem:
+        raise NotPreprocessed(str(problem)) from problem
+
+
+def _gxx(unit: Unit, build: Build, folder: Path) -> str:
+    source = cpu_source.unit_source(unit)
+    _write(folder, source.files)
+    ours = ("-include", "cudaops/cuda.h", "-include", "cudaops/entry.h")
+    command = [find_toolchain().gxx, *compile_flags(build), *ours, "-x", "c++"]
+    return _run([*command, "-E", cpu_source.MAIN], folder, "g++")
+
+
+def _nvcc(unit: Unit, sm_arch: str, folder: Path) -> str:
+    source = gpu_source.unit_source(unit)
+    _write(folder, source.files)
+    arch = gpu_source.target_arch(gpu_source.unit_texts(unit), sm_arch)
+    command = [str(require_nvcc()), *CODE_FLAGS, f"-arch={arch}", "-E", source.main]
+    return _run(command, folder, "nvcc")
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shown = with_plain_words(text) if path == cpu_source.CANDIDATE else text
+        target.write_text(shown, encoding="utf-8", newline="")
+
+
+def _run(command: Sequence[str], folder: Path, compiler: str) -> str:
+    """Raises NotPreprocessed where the preprocessor refuses, writes too much or does not end."""
+    done = run_bounded(
+        command,
+        cwd=folder,
+        timeout_s=TIMEOUT_S,
+        env={"TMPDIR": str(folder)},
+        max_output_bytes=MAX_OUTPUT_BYTES,
+        confine=compiling(folder),
+    )
+    if done.timed_out or done.flooded or len(done.stdout) >= MAX_OUTPUT_BYTES:
+        raise NotPreprocessed(f"{compiler} -E does not come to an end")
+    if done.exit_code != 0:
+        lines = done.stderr.splitlines()
+        first = next((line for line in lines if "error" in line), f"exit code {done.exit_code}")
+        raise _Refused(f"{compiler} -E refuses it: {first.strip()[:300]}")
+    return done.stdout
+
+
+def _judged(unit: Unit, views: Sequence[_View]) -> Gate:
+    author = _author_words(unit)
+    reports = [(v.compiler, check_preprocessed(v.candidate, author)) for v in views]
+    refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
+    if difference := _difference(views):
+        refused.insert(0, difference)
+    suspicious = [f"{who}: {line}" for who, found in reports for line in found.suspicious]
+    numbers = {
+        "texts": float(len(views)),
+        "lines": float(sum(bool(line.strip()) for line in views[0].candidate.text.split("\n"))),
+        "refused": float(len(refused)),
+        "suspicious": float(len(suspicious)),
+    }
+    if refused:
+        summary = refused[0]
+    elif suspicious:
+        summary = f"{suspicious[0]}; look whether its result depends on it"
+    else:
+        names = ", ".join(v.compiler for v in views)
+        summary = f"no host code behind macros or conditions, as preprocessed by {names}"
+    return Gate(
+        name="preprocessed",
+        passed=not refused and not suspicious,
+        quarantined=bool(suspicious) and not refused,
+        summary=summary,
+        numbers=numbers,
+    )
+
+
+def _difference(views: Sequence[_View]) -> str:
+    """Where the text that g++ checks is not the one that it times; empty where they are one."""
+    texts = {v.compiler: v.candidate for v in views}
+    if "g++" not in texts:
+        return ""
+    plain, checked = texts["g++"], texts["g++ (checked)"]
+    if plain == checked:
+        return ""
+    pairs = zip(plain.text.split("\n"), checked.text.split("\n"), plain.lines, strict=False)
+    at = next((line for a, b, line in pairs if a != b), plain.lines[-1])
+    return f"line {at}: the text is another one in the build that is checked"
+
+
+def _author_words(unit: Unit) -> frozenset[str]:
+    """Names in the author's own device code."""
+    files = device_view_files(unit.program, dialect="cuda").values()
+    return frozenset(t.text for text in files for t in lex(byte_text(text)).tokens)

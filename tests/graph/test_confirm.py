@@ -1,0 +1,283 @@
+"""`confirm`: what holds, what has drifted, what fails, and what is no input for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudaops.certify.envelope import canonical, open_envelope, seal
+from cudaops.certify.keys import NoKey, Signer, find_key
+from cudaops.cli_runs import load_record
+from cudaops.domain.certificate import CERTIFICATE_FORMAT, Certificate, FileHash
+from cudaops.domain.confirmation import Confirmation
+from cudaops.domain.contradictions import judged_again
+from cudaops.domain.program import Program
+from cudaops.errors import InputError
+from cudaops.graph.certificate import best_files, run_anchors
+from cudaops.graph.certified import open_certified
+from cudaops.graph.confirm import CONFIRMATION_NAME, confirm_run
+from cudaops.graph.folder import best_texts
+from cudaops.program.patch import unified_patch
+from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.workbench import Workbench
+from cudaops.settings import load_settings
+from tests.certify.runs import certified_run, cudaops
+from tests.certify.samples import new_signer
+
+pytestmark = pytest.mark.slow
+
+Bend = Callable[[Certificate], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("confirmed")
+    certified_run(folder / "run", folder / "key" / "signing.key")
+    return folder
+
+
+@pytest.fixture
+def run(home: Path, tmp_path: Path) -> Path:
+    """A copy of the run folder, as somebody else would get it."""
+    return Path(shutil.copytree(home / "run", tmp_path / "copy"))
+
+
+def own_key(home: Path) -> Signer:
+    signer = find_key(home / "key" / "signing.key")
+    assert isinstance(signer, Signer)
+    return signer
+
+
+def confirm(run: Path, home: Path) -> Confirmation:
+    certified = open_certified(run, own_key(home).fingerprint)
+    settings = load_settings().model_copy(update={"signing_key": home / "key" / "signing.key"})
+    options = load_record(run).options
+    done = confirm_run(certified, options, lambda _: None, settings)
+    envelope = open_envelope((done.folder / CONFIRMATION_NAME).read_bytes(), "confirmation")
+    assert envelope.state == "signed"
+    assert envelope.record == done.confirmation
+    return done.confirmation
+
+
+def certificate_of(run: Path) -> Certificate:
+    record = open_envelope((run / "certificate.json").read_bytes(), "certificate").record
+    assert isinstance(record, Certificate)
+    return record
+
+
+def sign_again(run: Path, signer: Signer | NoKey, **changed: Any) -> None:
+    certificate = certificate_of(run).model_copy(update=changed)
+    (run / "certificate.json").write_bytes(seal(CERTIFICATE_FORMAT, certificate, signer))
+
+
+def bench_of(run: Path, cache: Path) -> Workbench:
+    certificate = certificate_of(run)
+    executor = CpuExecutor("A10", cache / "kernels")
+    return Workbench.load(run, executor, certificate.policy, sm_arch="sm_86", timeout_s=120.0)
+
+
+def replace_rewrite(run: Path, cache: Path, old: str, new: str) -> None:
+    """Put another candidate into the folder, with every hash and the signature made to fit."""
+    certificate = certificate_of(run)
+    path = run / "iterations" / "01" / "candidate.cu"
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    rewrite = make_rewrite(path.read_text("utf-8"), "user", certificate.candidate.title, "")
+    bench = bench_of(run, cache)
+    spliced = bench.spliced(rewrite)
+    texts = {**best_texts(spliced), "best.patch": unified_patch(bench.program, spliced)}
+    for name, content in texts.items():
+        (run / name).write_text(content, encoding="utf-8", newline="")
+    files = tuple(
+        FileHash(path=f.path, sha256=hashlib.sha256((run / f.path).read_bytes()).hexdigest())
+        for f in certificate.files
+    )
+    assert {f.path: f.sha256 for f in files}.items() >= best_files(bench, rewrite).items()
+    candidate = certificate.candidate.model_copy(update={"id": rewrite.id})
+    sign_again(run, new_signer(), files=files, candidate=candidate)
+
+
+def test_it_holds_on_the_machine_that_made_it(home: Path, tmp_path: Path) -> None:
+    """Through the command line; the folder was moved and its first place is gone."""
+    moved = shutil.copytree(home / "run", tmp_path / "moved")
+    key = home / "key" / "signing.key"
+    done = cudaops("confirm", moved, "--json", key=key)
+    assert done.returncode == 0, done.stdout + done.stderr
+    confirmation = Confirmation.model_validate_json(done.stdout)
+    certificate = certificate_of(moved)
+    assert confirmation.result == "holds"
+    assert confirmation.judgement.outcome == "provisional"
+    assert confirmation.seed != certificate.seed
+    assert {a.result for a in confirmation.anchors} == {"equal"}
+    assert confirmation.speedup.result == "covered"
+    assert confirmation.certificate_signer == own_key(home).fingerprint
+    assert confirmation.notices == ()
+    (folder,) = (moved / "confirmations").iterdir()
+    assert {p.name for p in folder.iterdir()} == {CONFIRMATION_NAME, "events.jsonl"}
+    checked = cudaops("certify", "check", folder / CONFIRMATION_NAME, key=key)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_wrong_rewrite_signed_by_somebody_else_fails(run: Path, home: Path, cache: Path) -> None:
+    replace_rewrite(run, cache, "k < 32", "k < 31")
+    confirmation = confirm(run, home)
+    assert confirmation.result == "fails"
+    assert confirmation.reason.startswith("correctness_captured")
+    assert "not this machine's key" in confirmation.notices[0]
+    assert not list(run.glob("confirmations/*/certificate.json"))
+
+
+def test_a_slower_rewrite_signed_by_somebody_else_fails(run: Path, home: Path, cache: Path) -> None:
+    replace_rewrite(
+        run, cache, "blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * gridDim.x + blockIdx.x"
+    )
+    confirmation = confirm(run, home)
+    assert confirmation.result == "fails"
+    assert "against a bar of 1.10x" in confirmation.reason
+
+
+def test_a_baseline_compiled_otherwise_has_drifted(run: Path, home: Path, cache: Path) -> None:
+    """Anchors recorded where products are rounded before they are summed."""
+    bench = bench_of(run, cache)
+    text = '#pragma GCC optimize("fp-contract=off")\n' + bench.program.main.text
+    main = bench.program.main.model_copy(update={"text": text})
+    other = bench.program.model_copy(update={"files": (main,)})
+    assert isinstance(other, Program)
+    elsewhere = Workbench(
+        other, bench.captured, bench.executor, bench.policy, run, sm_arch="sm_86", timeout_s=120.0
+    )
+    recorded = tuple(
+        a.model_copy(update={"compiler": "g++ with -ffp-contract=off"})
+        for a in run_anchors(elsewhere)
+    )
+    sign_again(run, own_key(home), anchors=recorded)
+    confirmation = confirm(run, home)
+    assert confirmation.result == "drifted", confirmation.reason
+    assert confirmation.reason.startswith("anchor w0/signed: allocation 1 is ")
+    assert "g++ with -ffp-contract=off" in confirmation.reason
+    exact = next(a for a in confirmation.anchors if a.probe == "exact")
+    assert exact.result == "equal", "integers are the same however they are compiled"
+
+
+def test_another_speedup_has_drifted(run: Path, home: Path) -> None:
+    """A certificate whose baseline was twice as slow."""
+    certificate = certificate_of(run)
+    slower = tuple(
+        c.model_copy(
+            update={
+                "baseline": c.baseline.model_copy(
+                    update={"samples_us": tuple(2 * s for s in c.baseline.samples_us)}
+                )
+            }
+        )
+        for c in certificate.comparisons
+    )
+    bent = certificate.model_copy(update={"comparisons": slower})
+    sign_again(run, own_key(home), comparisons=slower, judgement=judged_again(bent))
+    confirmation = confirm(run, home)
+    assert confirmation.result == "drifted"
+    assert confirmation.reason.startswith("speedup: ")
+    assert "in the certificate" in confirmation.reason
+
+
+def test_an_unsigned_certificate_is_confirmed_and_said_to_be_unsigned(
+    run: Path, home: Path
+) -> None:
+    sign_again(run, NoKey("no place"))
+    confirmation = confirm(run, home)
+    assert confirmation.result == "holds"
+    assert confirmation.certificate_signer is None
+    assert confirmation.notices == ("the certificate is not signed: no place",)
+
+
+def edited(path: Path) -> None:
+    path.write_text(path.read_text("utf-8") + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda run: (run / "certificate.json").unlink(), "holds no certificate.json"),
+        (lambda run: (run / "certificate.json").write_text("{}"), "is no certificate"),
+        (lambda run: edited(run / "certificate.json"), "was altered"),
+        (lambda run: edited(run / "best.cu"), "best.cu: DIFFERS"),
+        (lambda run: edited(run / "best.patch"), "best.patch: DIFFERS"),
+        (lambda run: edited(run / "state" / "program.json"), "state/program.json: DIFFERS"),
+        (lambda run: edited(run / "state" / "captured.json"), "state/captured.json: DIFFERS"),
+        (lambda run: (run / "state" / "program.json").unlink(), "state/program.json is missing"),
+        (lambda run: shutil.rmtree(run / "workloads"), "workload w0 is missing"),
+        (lambda run: edited(run / "iterations/01/candidate.cu"), "candidate.cu: DIFFERS"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(
+    run: Path, damage: Callable[[Path], object], says: str
+) -> None:
+    damage(run)
+    with pytest.raises(InputError) as refused:
+        open_certified(run, None)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_changed_input_is_seen(run: Path) -> None:
+    path = run / "workloads" / "w0" / "a0.before.bin"
+    path.write_bytes(b"\0" * path.stat().st_size)
+    with pytest.raises(InputError, match="workload w0: DIFFERS"):
+        open_certified(run, None)
+
+
+def test_a_best_file_that_is_not_the_candidate_is_refused(run: Path, home: Path) -> None:
+    """Somebody puts another file for the user to take, and signs that."""
+    (run / "best.cu").write_text("int main() { return 0; }\n")
+    digest = hashlib.sha256((run / "best.cu").read_bytes()).hexdigest()
+    files = tuple(
+        f.model_copy(update={"sha256": digest}) if f.path == "best.cu" else f
+        for f in certificate_of(run).files
+    )
+    sign_again(run, new_signer(), files=files)
+    with pytest.raises(InputError, match="is not the author's program with the certified"):
+        confirm(run, home)
+    assert not (run / "confirmations").exists()
+
+
+def test_a_lenient_policy_is_said(run: Path) -> None:
+    policy = certificate_of(run).policy.model_copy(update={"max_error_factor": 1e9})
+    sign_again(run, new_signer(), policy=policy)
+    notices = open_certified(run, None).notices
+    assert any("error factor 1e+09, usual 4" in line for line in notices)
+
+
+def test_wrong_input_on_the_command_line(run: Path, home: Path) -> None:
+    key = home / "key" / "signing.key"
+    gone = cudaops("confirm", "nowhere", key=key)
+    assert gone.returncode == 2
+    assert len(gone.stderr.splitlines()) == 1
+    document = json.loads((run / "certificate.json").read_bytes())
+    document["body"]["bar"] = 1.05
+    (run / "certificate.json").write_bytes(canonical(document))
+    done = cudaops("confirm", run, key=key)
+    assert done.returncode == 2
+    assert "was altered: the signature does not belong to this text" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.gpu
+def test_a_modelled_rewrite_is_accepted_on_a_gpu(tmp_path: Path) -> None:
+    key = tmp_path / "key" / "signing.key"
+    source = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
+    made = cudaops("run", source, "--executor", "cpu", "--out", tmp_path / "run", key=key)
+    assert made.returncode == 0, made.stderr
+    done = cudaops("confirm", tmp_path / "run", "--executor", "cuda", key=key)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (accepted,) = (tmp_path / "run").glob("confirmations/*/certificate.json")
+    assert certificate_of(accepted.parent).outcome == "accepted"
+    checked = cudaops("certify", "check", accepted, key=key)
+    assert checked.returncode == 0, checked.stdout

@@ -1,0 +1,248 @@
+"""Sets of inputs: what stands in them, which the baseline bears, and how they are launched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudaops.domain.base import Dim3
+from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
+from cudaops.sandbox.executors.base import InputSet
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.verification.arrays import Array, read_array, write_array
+from cudaops.sandbox.verification.findings import sets_said
+from cudaops.sandbox.verification.inputs import EXACT_CASES, CaseKind, Draw, build_case
+from cudaops.sandbox.verification.reference import LeftOut, Oracle, Reference
+from cudaops.sandbox.verification.schedule import PAGE, POISONS, REPEATS, one_more, schedule
+from tests.sandbox.cases import array
+from tests.sandbox.verification_bench import EACH, opened, oracle, verified
+
+
+def workload(folder: Path, element: Element, values: Array) -> Workload:
+    """One launch that reads `a` and overwrites `b`."""
+    write_array(folder / "a.bin", values, element)
+    size = (folder / "a.bin").stat().st_size
+    both = [
+        Allocation(
+            index=n, size_bytes=size, element=element, role=role, before="a.bin", after="a.bin"
+        )
+        for n, role in enumerate(("in", "out"))
+    ]
+    arguments = [PointerArgument(name="ab"[n], element=element, allocation=n) for n in (0, 1)]
+    return Workload(
+        id="w0",
+        kernel="f",
+        callee="f",
+        site=0,
+        grid=Dim3(),
+        block=Dim3(),
+        arguments=tuple(arguments),
+        allocations=tuple(both),
+        folder=str(folder),
+    )
+
+
+def made(folder: Path, element: Element, values: Array, draw: Draw) -> Array:
+    inputs = build_case(workload(folder, element, values), draw, folder / draw.kind, 0x5A)
+    assert inputs.poison == {1: 0x5A}
+    return read_array(inputs.contents[0], element).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("element", "narrower"),
+    [("f16", 448.0), ("bf16", 65504.0), ("f32", 65504.0), ("f64", 2.0**128)],
+)
+def test_large_and_tiny_leave_the_range_of_a_narrower_type(
+    tmp_path: Path, element: Element, narrower: float
+) -> None:
+    ones = np.ones(4096)
+    large = made(tmp_path, element, ones, Draw("large", 1))
+    tiny = made(tmp_path, element, ones, Draw("tiny", 1))
+    assert np.isfinite(large).all()
+    assert (large < 0).any()
+    assert (np.abs(large) ** 2).max() > narrower
+    assert 0 < np.abs(tiny).max() < 0.1
+    assert (made(tmp_path, element, ones, Draw("large", 1, signed=False)) >= 0).all()
+
+
+def test_structured_is_one_value_but_for_a_few_large_ones(tmp_path: Path) -> None:
+    values = made(tmp_path, "f32", np.ones(4096), Draw("structured", 1))
+    large = np.abs(values) >= 16
+    assert (values[~large] == 0).all()
+    assert large[0]
+    assert large[-1]
+    assert 100 < large.sum() < 300
+    positive = made(tmp_path, "f32", np.ones(4096), Draw("structured", 1, signed=False))
+    assert (positive >= 1).all()
+
+
+@pytest.mark.parametrize("kind", ["permuted", "touched", "resampled", "reversed", "permuted_again"])
+def test_integers_stay_among_the_captured_ones(tmp_path: Path, kind: CaseKind) -> None:
+    captured = np.arange(0, 3000, 3)
+    values = made(tmp_path, "i32", captured, Draw(kind, 1))
+    assert np.isin(values, captured).all()
+    changed = np.count_nonzero(values != captured)
+    assert 1 <= changed <= 4 if kind == "touched" else changed > 500
+
+
+def test_another_seed_gives_other_values(tmp_path: Path) -> None:
+    ones = np.ones(100)
+    one, again, other = (made(tmp_path, "f32", ones, Draw("signed", seed)) for seed in (1, 1, 2))
+    assert (one == again).all()
+    assert not (one == other).any()
+
+
+def fabricated(kinds: tuple[CaseKind, ...], seed: int, tmp_path: Path) -> Oracle:
+    references = {
+        kind: Reference(
+            kind, InputSet(contents={0: kind}, poison={1: 1}), {}, None, unwritten=kind == "large"
+        )
+        for kind in kinds
+    }
+    exact = references.get("exact", references["captured"])
+    others = tuple(r for k, r in references.items() if k not in ("captured", "exact"))
+    one = workload(tmp_path, "f32", np.ones(4))
+    return Oracle(one, references["captured"], others, exact, (), seed)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("captured",),
+        ("captured", "permuted"),
+        ("captured", "exact", "signed", "exact_touched", "large"),
+        ("captured", "exact", "signed", "exact_touched", "large", "structured", "tiny",
+         "positive", "scaled"),
+    ],
+)  # fmt: skip
+def test_ten_launches_cover_inputs_places_and_backgrounds(
+    kinds: tuple[CaseKind, ...], tmp_path: Path
+) -> None:
+    for seed in range(20):
+        made_of = fabricated(kinds, seed, tmp_path)
+        launches = schedule(made_of, "candidate")
+        assert [one.number for one in launches] == list(range(1, REPEATS + 1))
+        counts = Counter(one.reference.kind for one in launches)
+        assert set(counts) == set(kinds)
+        assert max(counts.values()) - min(counts.values()) <= 1
+        shifts = [one.inputs.shift_bytes for one in launches]
+        assert shifts[0::2] == shifts[1::2]
+        assert len({shift % PAGE for shift in shifts}) == REPEATS // 2
+        assert all(shift % 256 == 0 for shift in shifts)
+        if len(kinds) > 1:
+            pairs = zip(launches[0::2], launches[1::2], strict=True)
+            assert all(a.reference.kind != b.reference.kind for a, b in pairs)
+        assert Counter(one.inputs.scratch_poison for one in launches) == dict.fromkeys(POISONS, 2)
+        assert [one.inputs.keep_scratch for one in launches] == [False, True] * (REPEATS // 2)
+        assert {one.inputs.scratch_poison for one in launches[0::2]} == set(POISONS)
+        assert not one_more(made_of, "candidate").inputs.keep_scratch
+        for one in (*launches, one_more(made_of, "candidate")):
+            fill = 1 if one.reference.unwritten else one.inputs.scratch_poison
+            assert one.inputs.poison == {1: fill}
+        if "exact_touched" in kinds:
+            together = [
+                {a.reference.kind, b.reference.kind}
+                for a, b in zip(launches[0::2], launches[1::2], strict=True)
+            ]
+            assert {"exact", "exact_touched"} in together
+    assert schedule(made_of, "candidate") == launches
+    assert schedule(made_of, "other") != launches
+
+
+def test_few_sets_are_said(tmp_path: Path) -> None:
+    few = fabricated(("captured", "permuted"), 1, tmp_path)._replace(
+        left_out=(LeftOut("touched", "the same as another set"), LeftOut("reversed", "fails"))
+    )
+    said = sets_said([few, fabricated(("captured", "exact", "signed"), 1, tmp_path)])
+    assert said.numbers == {"input_sets": 2.0, "input_sets_left_out": 2.0}
+    assert said.summary.startswith("only 2 sets of inputs in all, fewer than 5")
+    assert "touched (the same as another set); reversed (fails)" in said.summary
+
+
+@pytest.mark.slow
+class TestBaselines:
+    """What the author's kernel bears decides which sets there are."""
+
+    def test_a_plain_kernel_has_every_set(self, cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+        bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", "a[i] * 0.1f"))
+        found = oracle(bench)
+        kinds = [one.kind for one in found.references]
+        assert kinds[:5] == ["captured", "exact", "signed", "exact_touched", "large"]
+        assert not any(one.unwritten for one in found.references)
+        # A tenth of an integer is none, so even those cases have a run in double beside them.
+        assert all(one.wide_outputs is not None for one in found.references)
+        for one in found.references:
+            np.testing.assert_allclose(
+                array(one.outputs[1]), 0.1 * array(one.inputs.contents[0]), rtol=1e-6
+            )
+
+    def test_exact_results_need_no_yardstick(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        found = oracle(opened(cpu_executor, tmp_path, EACH.replace("BODY", "a[i] * a[i]")))
+        exact = [one for one in found.references if one.kind in EXACT_CASES]
+        assert len(exact) == 2
+        assert all(one.wide_outputs is None for one in exact)
+
+    def test_where_the_baseline_is_far_from_its_run_in_double_nothing_is_judged(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        """1e-6 is lost beside 1e3, and the captured values are not."""
+        body = EACH.replace("BODY", "(a[i] + 1000.0f) - 1000.0f")
+        found = oracle(opened(cpu_executor, tmp_path, body))
+        why = {one.kind: one.why for one in found.left_out}
+        assert "away from its own run in double" in why["tiny"]
+        assert len(found.references) >= 5
+
+    def test_a_logarithm_is_asked_for_positive_values_only(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        found = oracle(opened(cpu_executor, tmp_path, EACH.replace("BODY", "logf(a[i])")))
+        why = {one.kind: one.why for one in found.left_out}
+        assert why["signed"] == why["exact"] == "the baseline is not finite on it"
+        kinds = [one.kind for one in found.references]
+        assert kinds[:5] == ["captured", "exact_positive", "positive", "exact_touched", "large"]
+
+    def test_places_that_the_baseline_leaves_alone_are_no_ones_fault(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        """All captured values are positive, so `b` counts as overwritten; signed ones are not."""
+        body = EACH.replace("i < n", "i < n && a[i] > 0").replace("BODY", "a[i] * 0.1f")
+        bench = opened(cpu_executor, tmp_path, body)
+        found = oracle(bench)
+        assert {one.kind for one in found.references if one.unwritten} >= {"exact", "signed"}
+        assert not found.left_out or "sets are there" in found.left_out[0].why
+        head = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        head += "__global__ void g(const float* a, float* b, int n) {\n"
+        gates = verified(bench, f"{head}{body}\n}}\n")
+        assert gates[-1].name == "unchanged_inputs"
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
+        everywhere = body.replace("if (i < n && a[i] > 0)", "if (i < n)")
+        stopped = verified(bench, f"{head}{everywhere}\n}}\n")[-1]
+        assert (stopped.name, stopped.passed) == ("correctness_exact", False)
+        less = body.replace("* 0.1f", "* 0.10001f")
+        assert not verified(bench, f"{head}{less}\n}}\n")[-1].passed
+
+    def test_an_index_out_of_range_leaves_a_set_out(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        """`i + a[i]` stays below `n` for the captured values in their own places alone."""
+        body = EACH.replace(
+            "BODY", "a[min(i + a[i] * (i % 7 == a[i] - 1 ? 1 : n), i + n) % (2 * n)]"
+        )
+        body = body.replace("if (i < n)", "if (i < n - 8)")
+        found = oracle(opened(cpu_executor, tmp_path, body, element="int"))
+        assert all("fails on it" in one.why for one in found.left_out), found.left_out
+        assert {one.kind for one in found.left_out} >= {"permuted", "resampled"}
+
+    def test_a_kernel_without_inputs_is_compared_and_called_weak(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", "7"), element="int")
+        source = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        source += "__global__ void g(const int* a, int* b, int n) {\n"
+        gates = verified(bench, source + EACH.replace("BODY", "7") + "\n}\n")
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
