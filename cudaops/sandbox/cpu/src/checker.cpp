@@ -136,6 +136,11 @@ static void check_shared(Worker& w, char* address, unsigned size, bool write, bo
   if (depth() == Depth::Full) check_races(w, address, size, write, atomic, pc);
 }
 
+[[noreturn]] static void stop_astray(uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
+  stop("out_of_bounds", pc, "%s%s of %u bytes at address 0x%zx, which belongs to no allocation",
+       atomic ? "atomic " : "", write ? "write" : "read", size, (size_t)a);
+}
+
 static bool in_global_variable(uintptr_t a) {
   for (GlobalVariable* v = global_variables; v; v = v->next)
     if (a >= (uintptr_t)v->address && a < (uintptr_t)v->address + v->size) return true;
@@ -172,14 +177,20 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
   if (a < 1 << 16)
     stop("out_of_bounds", pc, "%s of %u bytes through a null pointer (address %zu)", write ? "write" : "read", size,
          (size_t)a);
-  return in_global_variable(a) ? Space::Program : Space::Host;
+  if (in_global_variable(a)) return Space::Program;
+  if (depth() != Depth::None && !known_to_host(a)) stop_astray(a, size, write, atomic, pc);
+  return Space::Host;
 }
 
 static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc) {
   Worker* w = worker;
   if (!w || !w->in_kernel) return;
   auto a = (uintptr_t)p;
-  if (a - (uintptr_t)w->stacks < w->stack_stride * max_threads) return;  // the thread's own stack
+  if (a - (uintptr_t)w->stacks < w->stack_stride * max_threads) {
+    auto own = (uintptr_t)w->stacks + w->stack_of[w->current] * w->stack_stride;
+    if (a - own < w->stack_stride) return;
+    stop_astray(a, size, write, atomic, pc);
+  }
   if (size == 1 && shared_guard_count && at_shared_guard(*w, a)) return;
   Space space = classify_and_check(*w, a, size, write, atomic, pc);
 #ifdef CUDAOPS_TRACE
@@ -205,6 +216,7 @@ static Shadow* make_shadow(size_t bytes) {
 }
 
 void checker_block_begin(Worker& w) {
+  note_worker();
   if (!w.shadow && depth() == Depth::Full) {
     w.shadow = make_shadow((size_t)(w.shared_high - w.shared_low));
     w.dynamic_shadow = make_shadow(dynamic_shared_room);

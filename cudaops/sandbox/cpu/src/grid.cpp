@@ -107,6 +107,9 @@ static void start_pool() {
 }
 
 void run_grid(const Call& call) {
+#ifdef CUDAOPS_INSTRUMENTED
+  note_launcher();
+#endif
   unsigned long long blocks = (unsigned long long)call.grid.x * call.grid.y * call.grid.z;
   pool->call = &call;
   pool->blocks = blocks;

@@ -116,6 +116,9 @@ void warn(const char* kind, const void* pc, const void* other, const char* forma
     __attribute__((format(printf, 4, 5)));
 void install_fault_handlers();
 void install_signal_stack();
+void note_launcher();                               // whose stack holds the arguments of a launch
+void note_worker();
+bool known_to_host(uintptr_t address);  // loaded, a stack, thread-local or from malloc
 // "of parameter 2" where an argument of the running launch points into it.
 void describe_place(char* text, size_t size, uintptr_t address, size_t bytes);
 

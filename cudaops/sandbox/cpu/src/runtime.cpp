@@ -7,6 +7,7 @@
 #include "api.cpp"
 #include "recorder.cpp"
 #ifdef CUDAOPS_INSTRUMENTED
+#include "host_memory.cpp"
 #include "checker.cpp"
 #include "alignment.cpp"
 #endif
