@@ -26,7 +26,16 @@ STANDIN = os.environ.get("CUDAOPS_GPU_DRIVER") == "standin"
 SIZE = 256 if STANDIN else 1024
 JUDGEMENTS = 3 if STANDIN else 40
 """A/A comparisons; each gives the samples of one judgement."""
-EXPLOITS = ("never_ends.cu", "asks_for_too_much_shared_memory.cu", "writes_out_of_bounds.cu")
+EXPLOITS = (
+    "never_ends", "asks_for_too_much_shared_memory", "writes_out_of_bounds", "counts_its_calls",
+    "cache_keyed_by_pointer", "cache_keyed_by_value", "remembers_in_scratch", "half_precision",
+    "tf32_operands", "asks_the_clock", "writes_zeros", "writes_nothing", "writes_half_of_it",
+    "leaves_out_a_barrier", "races_on_shared_memory", "reads_scratch_it_never_wrote", "traps",
+    "knows_the_captured_inputs", "scribbles_on_an_input", "skips_what_is_not_zero",
+    "waits_for_a_lock_for_ever", "floods_the_output", "host_code", "never_applies", "half/",
+    "sum/loads_four_at_once_from_odd_rows", "honest/",
+)  # fmt: skip
+"""Of tests/exploits: a choice that takes some minutes; `make exploits` runs all on `cpu`."""
 REPEATS = 5
 MAX_KEPT_BYTES = 8 * 1024**2
 """A larger file is no record."""
@@ -109,6 +118,8 @@ def run(check: Check) -> None:
     )
     for notice in record["notices"]:
         check.say(f"      notice: {notice}")
+    for gate in (record["judgement"] or verify)["gates"]:
+        check.say(f"      {gate['seconds']:6.2f} s {gate['name']}: {gate['summary'][:150]}")
 
 
 def tests(check: Check) -> None:
@@ -127,21 +138,24 @@ def tests(check: Check) -> None:
         check.say("\n".join(f"      {line}" for line in tail))
 
 
+def confirm(check: Check) -> None:
+    """The certificate of the run, and the run judged again with other secret inputs."""
+    out = check.folder / "run"
+    certificate = str(out / "certificate.json")
+    check.command("certify", cudaops("certify", "check", certificate), 60)
+    done = check.command("confirm", cudaops("confirm", str(out)), 240, wanted=(0, 1))
+    if done is not None:
+        check.say("\n".join(f"      {line}" for line in done.stdout.splitlines()[:6]))
+
+
 def exploits(check: Check) -> None:
-    """Candidates that hang, ask for too much or write out of bounds, and an honest one after."""
-    for name in (*EXPLOITS, "honest"):
-        path = (
-            next(iter(sorted((ROOT / "tests/exploits/honest").glob("*.cu"))))
-            if name == "honest"
-            else ROOT / "tests" / "exploits" / name
-        )
-        words = ["verify", str(ROOT / "tests" / "exploits" / "mm.cu"), str(path)]
-        words += ["--executor", "cuda", "--timeout", "20"]
-        words += ["--out", str(check.folder / f"verify-{path.stem}")]
-        done = check.command(f"verify-{path.stem}", cudaops(*words), 180, wanted=(0, 1))
-        if done is not None:
-            first = next((line for line in done.stdout.splitlines() if line.strip()), "")
-            check.say(f"      {first.strip()}")
+    """Cheats that must be refused and honest kernels that must pass, on this GPU."""
+    where = "standin" if STANDIN else "cuda"
+    command = [sys.executable, "-m", "tests.exploits.suite", "--executor", where, *EXPLOITS]
+    done = check.command("exploits", [*command, "--workers", "4"], 420)
+    if done is not None:
+        shown = [x for x in done.stdout.splitlines() if not x.startswith(("refused  ", "passed"))]
+        check.say("\n".join(f"      {line}" for line in shown))
 
 
 def same(check: Check) -> None:
@@ -164,7 +178,7 @@ def same(check: Check) -> None:
     assert isinstance(compiled, Compiled), compiled
     gates = tuple(Gate(name=n, passed=True, summary="") for n in REQUIRED_MEASURED_GATES)
     pairs: list[dict[str, Any]] = []
-    accepted = 0
+    accepted, before = 0, None
     until = time.monotonic() + SAME_S
     for _ in range(JUDGEMENTS):
         if time.monotonic() > until:
@@ -174,20 +188,23 @@ def same(check: Check) -> None:
         comparison = Comparison(
             workload=workload.id, weight=1.0, baseline=pair[0], candidate=pair[1]
         )
-        accepted += judge(gates, [comparison], Policy(min_speedup=1.0)).outcome == "accepted"
+        if before is not None:  # each is the fresh measurement of the one before
+            judgement = judge(gates, [before], Policy(min_speedup=1.0), fresh=[comparison])
+            accepted += judgement.outcome == "accepted"
+        before = comparison
         pairs.append({"a": pair[0].model_dump(), "b": pair[1].model_dump()})
     record = {
         "device": device(executor.device).full_name,
         "tools": dict(executor.tools()),
         "kernel": captured.kernel,
         "accepted_at_the_lowest_bar": accepted,
-        "judgements": len(pairs),
+        "judgements": len(pairs) - 1,
         "pairs": pairs,
     }
     (check.folder / "same.json").write_text(json.dumps(record), "utf-8")
     medians = [statistics.median(p["a"]["samples_us"]) for p in pairs]
     check.say(
-        f"- A/A: {accepted} of {len(pairs)} accepted at a bar of 1; medians "
+        f"- A/A: {accepted} of {len(pairs) - 1} accepted at a bar of 1; medians "
         f"{min(medians):.2f} to {max(medians):.2f} us"
     )
     executor.close()
@@ -221,8 +238,8 @@ def _kernel_ms(binary: Path) -> float:
 
 
 STAGES: dict[str, Callable[[Check], None]] = {
-    "doctor": doctor, "run": run, "programs": programs, "exploits": exploits, "same": same,
-    "tests": tests,
+    "doctor": doctor, "run": run, "confirm": confirm, "programs": programs, "exploits": exploits,
+    "same": same, "tests": tests,
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The whole check of the GPU path in one call on a machine that has one: doctor, the main job on
-# `cuda`, the tests marked `gpu`, candidates that crash, hang or ask for too much, A/A samples, and
-# the author's and the rewritten program timed by themselves. Clocks are left as they are.
+# `cuda`, its certificate and `confirm`, the tests marked `gpu`, cheats and honest kernels, A/A
+# samples, and the author's and the rewritten program timed by themselves. Clocks stay as they are.
 #
 #   benchmarks/gpu_check.sh [STAGE ...]         all stages, or those named (see gpu_check.py)
 #

@@ -53,6 +53,7 @@ def write_judged(folder: Path, count: int) -> None:
     """Keep how many there were."""
     path = folder / "state" / "judged.json"
     part = path.with_suffix(".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
     part.write_text(json.dumps(count), encoding="utf-8")
     part.replace(path)
 

@@ -268,3 +268,13 @@ def test_elements_that_are_noise_in_the_baseline_too_may_be_noise() -> None:
     noise = 1e-9 * generator.standard_normal((2, 1000))
     baseline, result = (wide + noise).astype(np.float32)
     assert held(result, baseline, wide).passed
+
+
+def test_one_element_is_no_yardstick() -> None:
+    """A baseline that is right by luck does not refuse a sum in another order; TF32 fails."""
+    wide = np.array([123.456], dtype=np.float64)
+    baseline = wide.astype(np.float32)
+    for roundoffs, passed in ((5, True), (60, True), (4900, False)):
+        result = (wide * (1 + roundoffs * 2.0**-24)).astype(np.float32)
+        sides = Sides(in_memory(result), in_memory(baseline), in_memory(wide), None)
+        assert hold(sides, "f32", "sum", Policy()).passed == passed, roundoffs

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.sandbox.isolation import places
-from cudaops.sandbox.isolation.landlock import READ, REFER, RUN, WRITE, WRITE_FILE, Rule
+from cudaops.sandbox.isolation.landlock import READ, REFER, RUN, TRUNCATE, WRITE, WRITE_FILE, Rule
 from cudaops.sandbox.isolation.seccomp import Allowed
 
 Phase = Literal["compile", "kernel", "program", "gpu", "runner", "sanitizer", "profiler"]
@@ -97,7 +97,11 @@ def rules(confinement: Confinement, command: Path) -> list[Rule] | None:
         found += [*places.programs(), *places.python()]
     if phase == "gpu":
         # This Python for the probe that tries the GPU under this very profile.
-        found += [*places.gpu(), *places.python(), Rule(Path("/proc/self"), READ | WRITE_FILE)]
+        found += [
+            *places.gpu(),
+            *places.python(),
+            Rule(Path("/proc/self"), READ | WRITE_FILE | TRUNCATE),
+        ]
     extra = REFER if phase == "compile" else 0
     found += [Rule(p, RUN) for p in confinement.runs]
     found += [Rule(p, READ) for p in confinement.reads]

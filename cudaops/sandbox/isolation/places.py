@@ -51,7 +51,8 @@ def python() -> tuple[Rule, ...]:
 
 
 def gpu() -> tuple[Rule, ...]:
-    """What CUDA's driver opens. Under /proc it names its threads (cuInit)."""
+    """What CUDA's driver opens. In /proc/self it names its threads, for which it opens files to
+    truncate them (cuInit fails with OPERATING_SYSTEM otherwise; seen on an H200, 580.159.04)."""
     nodes = [*Path("/dev").glob("nvidia*"), Path("/dev/dxg"), Path("/dev/shm")]
     from_us = [Path(p) for p in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if p]
     mps = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
