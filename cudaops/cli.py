@@ -23,6 +23,7 @@ from cudaops.cli_ncu import REPORT_SUFFIXES, one_of, profile_of_report
 from cudaops.cli_review import answering, asking, how_to_answer
 from cudaops.cli_runs import (
     Target,
+    TrustOption,
     find_folder,
     load_record,
     new_folder,
@@ -89,10 +90,6 @@ PrecisionOption = Annotated[
     typer.Option(
         "--allow-precision", help="Arithmetic less exact than the author's that is fine by you."
     ),
-]
-TrustOption = Annotated[
-    bool,
-    typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
 ]
 ReviewOption = Annotated[
     bool, typer.Option("--review", help="Show patch and evidence, and ask before accepting.")

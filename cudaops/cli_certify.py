@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from cudaops.cli_boundary import EXIT_NOTHING_FOUND
-from cudaops.cli_runs import find_folder, load_record, place
+from cudaops.cli_runs import TrustOption, find_folder, load_record, place
 from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.reports.progress import Progress
@@ -80,10 +80,7 @@ def confirm(
         ExecutorChoice | None,
         typer.Option(help="Where kernels run [default: the GPU where there is one]."),
     ] = None,
-    trust_source: Annotated[
-        bool,
-        typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
-    ] = False,
+    trust_source: TrustOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Only the confirmation as JSON on stdout.")
     ] = False,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cudaops.cli_runs import new_folder, place, run_options
+from cudaops.cli_runs import TrustOption, new_folder, place, run_options
 from cudaops.settings import load_settings
 
 
@@ -27,10 +27,7 @@ def serve(
     timeout: Annotated[
         float, typer.Option(min=1.0, help="Seconds for one run of a program or a candidate.")
     ] = 120.0,
-    trust_source: Annotated[
-        bool,
-        typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
-    ] = False,
+    trust_source: TrustOption = False,
 ) -> None:
     """Offer cudaops' tools to another agent over MCP on stdin and stdout."""
     from cudaops.graph.services import open_knowledge, program_opener

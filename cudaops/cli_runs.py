@@ -6,13 +6,19 @@ import re
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+import typer
 
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.run import ClockControl, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.reports import json as run_json
 
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
+]
 RECORD_NAME = "run.json"
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 

@@ -25,7 +25,7 @@ from cudaops.sandbox.verification.arrays import (
     read_array,
     write_array,
 )
-from cudaops.sandbox.verification.inputs import EXACT_RANGE, before_path
+from cudaops.sandbox.verification.inputs import EXACT_RANGE, before_path, pad_tail
 
 ANCHOR_SEED = 20261120
 """Public, and the same in every run: anybody can make these inputs."""
@@ -106,9 +106,7 @@ def probe_inputs(workload: Workload, probe: ProbeKind, folder: Path) -> InputSet
         count = element_count(allocation.size_bytes, allocation.element)
         bits = mixed(ANCHOR_SEED, allocation.index, count)
         write_array(path, _VALUES[probe](bits), allocation.element)
-        with captured.open("rb") as source, path.open("ab") as target:
-            source.seek(path.stat().st_size)
-            target.write(source.read())  # bytes past the last whole element
+        pad_tail(path, captured, allocation.size_bytes)
         contents[allocation.index] = str(path)
     return InputSet(contents=contents, scratch_poison=SCRATCH_POISON)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
+from cudaops.domain.workload import ELEMENT_BYTES, Element
 
 Array = npt.NDArray[Any]
 
@@ -46,11 +46,6 @@ def decoded(raw: npt.NDArray[np.uint8], element: Element) -> Array:
     if element == "bf16":
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values
-
-
-def read_widened(path: Path | str, element: Element, start: int = 0, count: int = -1) -> Array:
-    """The same of a buffer that a widened build wrote: doubles where `element` is floating."""
-    return read_array(path, "f64" if element in FLOATING else element, start, count)
 
 
 def write_array(path: Path, values: Array, element: Element) -> None:

@@ -105,7 +105,7 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
                 draw, allocation.element, read_array(source, allocation.element), generator
             )
             write_array(path, values, allocation.element)
-            _pad_tail(path, captured, allocation.size_bytes)
+            pad_tail(path, captured, allocation.size_bytes)
             contents[allocation.index] = str(path)
     return InputSet(contents=contents, poison=poisoned, scratch_poison=poison)
 
@@ -171,7 +171,7 @@ def _touched(
     return values
 
 
-def _pad_tail(path: Path, captured: Path, size_bytes: int) -> None:
+def pad_tail(path: Path, captured: Path, size_bytes: int) -> None:
     """Give the file the allocation's exact size: bytes past the last whole element are kept."""
     missing = size_bytes - path.stat().st_size
     if missing > 0:

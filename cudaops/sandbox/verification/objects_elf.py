@@ -20,8 +20,8 @@ _PC_RELATIVE = {62: frozenset({2, 4, 9, 41, 42})}
 _CALLS = {62: frozenset({2, 4}), 183: frozenset({282, 283})}
 """R_X86_64_PC32 and PLT32, R_AARCH64_JUMP26 and CALL26: of a function, its call."""
 
-OBJECT, FUNCTION, SECTION, TLS, IFUNC = 1, 2, 3, 6, 10
-LOCAL, GLOBAL, WEAK, UNIQUE = 0, 1, 2, 10
+OBJECT, FUNCTION, TLS, IFUNC = 1, 2, 6, 10
+LOCAL, GLOBAL = 0, 1
 
 
 class Section(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cudaops.sandbox.executors.base import InputSet
+from cudaops.sandbox.verification.inputs import EXACT_CASES
 from cudaops.sandbox.verification.reference import Oracle, Reference
 
 REPEATS = 10
@@ -98,7 +99,7 @@ def _pairs(references: list[Reference], draw: random.Random) -> list[list[Refere
     """Every reference at least once, as evenly as it goes, and never twice in a pair if there are
     two of them."""
     draw.shuffle(references)
-    references.sort(key=lambda one: one.kind not in ("exact", "exact_positive", "exact_touched"))
+    references.sort(key=lambda one: one.kind not in EXACT_CASES)
     every = [references[n % len(references)] for n in range(REPEATS)]
     pairs = [every[n : n + 2] for n in range(0, REPEATS, 2)]
     for pair in pairs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,6 +195,20 @@ class LoadedSide:
         if region is None:
             raise Refusal(f"the task has no buffer for {value!r}", "report it")
         return region.address + value.offset_bytes
+
+
+@contextmanager
+def loaded_side(driver: Driver, side: Side) -> Iterator[LoadedSide]:
+    """A side whose module is forgotten afterwards, if the context still lives."""
+    loaded = LoadedSide(driver, side)
+    try:
+        yield loaded
+    except BaseException as problem:
+        if not (isinstance(problem, KernelFault) and problem.sticky):
+            with suppress(DriverError):  # the context may be lost: what happened rules
+                loaded.unload()
+        raise
+    loaded.unload()
 
 
 def geometry(planned: PlannedLaunch) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from cudaops.sandbox.gpu.protocol import (
     RunTask,
     Side,
 )
-from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
+from cudaops.sandbox.gpu.runner.driver import Driver
 from cudaops.sandbox.gpu.runner.faults import KernelFault, Refusal
-from cudaops.sandbox.gpu.runner.launching import LoadedSide, blamed_on
+from cudaops.sandbox.gpu.runner.launching import LoadedSide, blamed_on, loaded_side
 from cudaops.sandbox.gpu.runner.memory import Content, Memory, Region
 
 PROBE_BYTES = 1 << 20
@@ -86,21 +85,13 @@ def staged(
     driver: Driver, side: Side, buffers: Sequence[Buffer], *, guards: bool
 ) -> Iterator[Stage]:
     """Load a side and its buffers; give everything back afterwards, if the context still lives."""
-    loaded = LoadedSide(driver, side)
-    try:
-        with Memory(driver) as memory:
-            stage = Stage(memory, loaded, allocate(memory, buffers, guards=guards))
-            fill_buffers(stage, buffers)
-            loaded.prepare(memory, stage.buffers, guards=guards)
-            loaded.set_globals(memory)
-            driver.synchronize()
-            yield stage
-    except BaseException as problem:
-        if not (isinstance(problem, KernelFault) and problem.sticky):
-            with contextlib.suppress(DriverError):  # the context may be lost: what happened rules
-                loaded.unload()
-        raise
-    loaded.unload()
+    with loaded_side(driver, side) as loaded, Memory(driver) as memory:
+        stage = Stage(memory, loaded, allocate(memory, buffers, guards=guards))
+        fill_buffers(stage, buffers)
+        loaded.prepare(memory, stage.buffers, guards=guards)
+        loaded.set_globals(memory)
+        driver.synchronize()
+        yield stage
 
 
 def allocate(memory: Memory, buffers: Sequence[Buffer], *, guards: bool) -> dict[int, Region]:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 
 from cudaops.sandbox.gpu.protocol import Buffer, MeasureTask, Regime
 from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
 from cudaops.sandbox.gpu.runner.faults import KernelFault, Refusal, running_fault
-from cudaops.sandbox.gpu.runner.launching import LoadedSide
+from cudaops.sandbox.gpu.runner.launching import LoadedSide, loaded_side
 from cudaops.sandbox.gpu.runner.memory import Memory, Region, Restorable
 from cudaops.sandbox.gpu.runner.replay import allocate, content_of
 
@@ -275,24 +275,10 @@ class Bench:
 def bench(driver: Driver, task: MeasureTask, clock: Clock) -> Iterator[Bench]:
     """Load the task's sides and buffers; give everything back, if the context still lives."""
     with ExitStack() as stack:
-        loaded = []
-        for side in task.sides:
-            one = LoadedSide(driver, side)
-            stack.push(_unloading(one))
-            loaded.append(one)
+        loaded = [stack.enter_context(loaded_side(driver, side)) for side in task.sides]
         memory = stack.enter_context(Memory(driver))
         alternatives = task.watch.alternatives if task.watch else ()
         yield Bench(driver, memory, loaded, task.buffers, clock, alternatives)
-
-
-def _unloading(loaded: LoadedSide) -> Callable[..., None]:
-    def unload(_kind: object, problem: BaseException | None, _trace: object) -> None:
-        if isinstance(problem, KernelFault) and problem.sticky:
-            return
-        with suppress(*((DriverError,) if problem else ())):  # what happened rules
-            loaded.unload()
-
-    return unload
 
 
 def _shared(

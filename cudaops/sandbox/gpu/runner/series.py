@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cudaops.sandbox.gpu.protocol import RunReply, SeriesLaunch, SeriesTask
-from cudaops.sandbox.gpu.runner.driver import Driver, DriverError
+from cudaops.sandbox.gpu.runner.driver import Driver
 from cudaops.sandbox.gpu.runner.faults import KernelFault, Refusal
-from cudaops.sandbox.gpu.runner.launching import LoadedSide
+from cudaops.sandbox.gpu.runner.launching import LoadedSide, loaded_side
 from cudaops.sandbox.gpu.runner.memory import ALIGNMENT, Content, Memory, Region
 from cudaops.sandbox.gpu.runner.replay import Stage, allocate, fill_buffers, save, timed
 
@@ -23,7 +23,7 @@ def run(driver: Driver, task: SeriesTask) -> RunReply:
     if any(one.shift_bytes < 0 or one.shift_bytes % ALIGNMENT for one in task.launches):
         raise Refusal(f"a shift must be a multiple of {ALIGNMENT} bytes", "report it")
     times: list[float] = []
-    with _loaded(driver, task) as loaded, contextlib.ExitStack() as places:
+    with loaded_side(driver, task.side) as loaded, contextlib.ExitStack() as places:
         stage: Stage | None = None
         standing: int | None = None
         for number, launch in enumerate(task.launches, start=1):
@@ -40,20 +40,6 @@ def run(driver: Driver, task: SeriesTask) -> RunReply:
                 times += [timed(driver, stage, n) for n in range(len(task.side.launches))]
                 save(stage, launch.dumps, launch.global_dumps)
     return RunReply(launch_us=tuple(times))
-
-
-@contextmanager
-def _loaded(driver: Driver, task: SeriesTask) -> Iterator[LoadedSide]:
-    """The module, once for the whole series; forgotten afterwards if the context still lives."""
-    loaded = LoadedSide(driver, task.side)
-    try:
-        yield loaded
-    except BaseException as problem:
-        if not (isinstance(problem, KernelFault) and problem.sticky):
-            with contextlib.suppress(DriverError):  # the context may be lost: what happened rules
-                loaded.unload()
-        raise
-    loaded.unload()
 
 
 @contextmanager
