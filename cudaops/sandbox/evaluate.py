@@ -130,7 +130,7 @@ class _Evaluating:
         if not bench.has_oracles:
             self.say("running the author's kernel for reference, on every set of inputs")
         subjects = [
-            Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload))
+            Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload, self.say))
             for workload, one in zip(bench.workloads, compiled, strict=True)
         ]
         first = bench.qualification is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from cudaops.domain.execution import (
@@ -278,14 +279,15 @@ class Workbench:
         """Whether the references of every workload were made already."""
         return all(w.id in self._oracles for w in self.workloads)
 
-    def oracle(self, workload: Workload) -> Oracle:
-        """References of one workload, made on first use and kept for every candidate."""
+    def oracle(self, workload: Workload, say: Callable[[str], None] = lambda line: None) -> Oracle:
+        """References of one workload, made on first use and kept for every candidate. `say` hears
+        what is being made."""
         with self._lock:
             if workload.id not in self._oracles:
-                self._oracles[workload.id] = self._build_oracle(workload)
+                self._oracles[workload.id] = self._build_oracle(workload, say)
             return self._oracles[workload.id]
 
-    def _build_oracle(self, workload: Workload) -> Oracle:
+    def _build_oracle(self, workload: Workload, say: Callable[[str], None]) -> Oracle:
         folder = self.folder / "work" / "oracle" / workload.id
         plain = self.compiled_baseline(workload)
         workload = refine_roles(self.executor, plain, workload, folder, self.timeout_s)
@@ -300,7 +302,7 @@ class Workbench:
         baseline = Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
         return OracleBuilder(
             self.executor, baseline, workload, self.policy, folder, self.timeout_s
-        ).build(self.seed)
+        ).build(self.seed, say)
 
     def compiled_baseline(self, workload: Workload) -> Compiled:
         """The author's kernel. Raises InputError where it does not compile on its own."""

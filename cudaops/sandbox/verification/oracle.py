@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -72,12 +72,14 @@ class OracleBuilder:
         self._seen: dict[str, CaseKind] = {}
         self._measurable = True
 
-    def build(self, seed: int) -> Oracle:
-        """Every case on which the baseline itself is well-behaved; `seed` is secret.
+    def build(self, seed: int, say: Callable[[str], None] = lambda line: None) -> Oracle:
+        """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
+        which inputs it runs on.
 
         At least `ENOUGH_CASES` where it is on so many, and more as long as they are cheap.
         """
         started = time.monotonic()
+        say("the author's kernel on captured and exact inputs")
         captured = self._captured()
         exact = self._exact(seed, captured)
         perturbed: list[Reference] = []
@@ -88,6 +90,7 @@ class OracleBuilder:
                 why = f"{cases} sets are there, and their references took {spent:.0f} s"
                 self._left_out.append(LeftOut(draw.kind, why))
                 continue
+            say(f"the author's kernel on {draw.kind} inputs")
             made = self._perturbed(draw)
             if made is not None:
                 perturbed.append(made)
