@@ -20,7 +20,8 @@ class MetricDef(NamedTuple):
     meaning: str
     on_details_page: bool = False
     aliases: tuple[str, ...] = ()
-    """Names other versions of ncu give to the same quantity."""
+    """What other versions of ncu print under this label. Another counter or another denominator,
+    so a value under such a name stays there and is never taken for this metric's."""
     also_shown: tuple[tuple[str, str], ...] = ()
     """Further (section, label) pairs of the details page that print this metric."""
     not_on: str = ""

@@ -22,7 +22,8 @@ METRICS: Mapping[str, MetricDef] = MappingProxyType(
 ALIASES: Mapping[str, str] = MappingProxyType(
     {alias: row.name for row in METRICS.values() for alias in row.aliases}
 )
-"""Raw names of other ncu versions to the name used here."""
+"""What other ncu versions print under a label, to the name used here: same unit, same meaning, not
+the same measurement."""
 
 BY_LABEL: Mapping[tuple[str, str], str] = MappingProxyType(
     {

@@ -126,9 +126,6 @@ def _read(cells: Iterable[Cell]) -> _Read:
     for name in contradicted:
         read.metrics.pop(name, None)
         read.texts.pop(name, None)
-    for alias, name in ALIASES.items():
-        if alias in read.metrics and name not in read.metrics and name not in contradicted:
-            read.metrics[name] = read.metrics.pop(alias).model_copy(update={"name": name})
     return read
 
 

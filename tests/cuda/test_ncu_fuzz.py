@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from cudaops.cuda.metrics import ALIASES
 from cudaops.cuda.ncu_csv import FACTS, parse_csv, parse_details, parse_raw
 from cudaops.cuda.ncu_launch import NcuLaunch
 from cudaops.cuda.ncu_problem import REMEDIES, classify_ncu_failure
@@ -104,6 +105,17 @@ def test_a_column_left_out(page: str, column: int) -> None:
     found = read(written(cut))
     if found is not None:
         no_wrong_number(found[0].profile, page)
+
+
+@pytest.mark.parametrize("older", ALIASES)
+def test_what_other_versions_print_under_a_label_never_takes_the_name(older: str) -> None:
+    """`smsp__cycles_elapsed` and `gpc__cycles_elapsed` are two counters: 1.983 and 1.974 GHz."""
+    header, *_ = cut = TABLES["raw"]
+    kept = [at for at, name in enumerate(header) if name != ALIASES[older]]
+    found = read(written([[line[at] for at in kept] for line in cut]))
+    assert found is not None
+    assert ALIASES[older] not in found[0].profile.metrics
+    assert (older in found[0].profile.metrics) == (older in header)
 
 
 @given(pages, rows, columns)
