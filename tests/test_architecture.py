@@ -18,11 +18,14 @@ LAYERS = ["errors", "domain", "cuda", "program", "library", "service", "graph", 
 LAYER_OF = {
     "errors": "errors", "domain": "domain", "cuda": "cuda", "program": "program",
     "recipes": "library", "prompts": "library", "rag": "library", "sandbox": "library",
-    "reports": "library", "certify": "library", "mcp_servers": "service", "agents": "service",
+    "reports": "library", "certify": "library", "models": "library", "memory": "library",
+    "search": "library", "mcp_servers": "service", "agents": "service",
     "graph": "graph",
 }  # fmt: skip
 """Anything else directly under cudaops/ is an entry point: cli*, doctor, settings, __main__."""
-APART = {"recipes", "prompts", "rag", "sandbox", "reports", "certify"}
+APART = {
+    "recipes", "prompts", "rag", "sandbox", "reports", "certify", "models", "memory", "search",
+}  # fmt: skip
 """Siblings that do not know each other."""
 
 HOMES = {
@@ -35,7 +38,7 @@ HOMES = {
     "pynvml": {"sandbox", "doctor"}, "requests": {"doctor"},
     "typer": {"cli"}, "cryptography": {"certify"}, "pydantic_settings": {"settings"},
     "dotenv": {"settings"}, "rich": {"cli", "reports", "doctor"},
-    "langchain_nvidia_ai_endpoints": {"rag", "agents"},
+    "langchain_nvidia_ai_endpoints": {"rag", "models"}, "langchain": {"models"},
 }  # fmt: skip
 """Third party to the parts or files that may import it. PostgreSQL's own programs are started where
 the database is at home: rag/ knows nothing of sandbox/, nor the other way round."""

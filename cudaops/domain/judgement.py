@@ -68,6 +68,8 @@ class Policy(Record):
     have. A sum in another order stays within small factors; TF32 is ~1000 times less exact."""
     allow_precision: Precision | None = None
     """Arithmetic less exact than the baseline's that the user allows; None: none is."""
+    allow_libraries: bool = False
+    """Whether a candidate may include device-side libraries (CUB, libcu++, CUTLASS)."""
     review: bool = False
     """Whether a person sees patch and evidence before anything is accepted."""
     rtol_program: float = 1e-3
@@ -115,6 +117,8 @@ class Attempt(Record):
     """`Rewrite.source_id`: what must not be proposed again."""
     title: str
     proposer: str
+    family: str | None = None
+    """`cudaops.domain.hypothesis.Family`; None where nobody said."""
     tuned: dict[str, int] = Field(default_factory=dict)
     judgement: Judgement
     failure: CompileFailed | Misbehaved | None = None

@@ -9,9 +9,11 @@ from pydantic import Field
 from cudaops.domain.base import Record
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy
+from cudaops.domain.model_use import ModelUse
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.search import SearchOptions
 
 AgentName = Literal[
     "intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "review",
@@ -41,6 +43,17 @@ class RunOptions(Record):
     kernel: str | None = None
     executor: Literal["cpu", "cuda", "remote"] = "cpu"
     optimizer: Literal["recipes", "llm"] = "recipes"
+    model: str | None = None
+    """Name of the model that proposes, `nvidia/...` or `provider:model`; None with `recipes`."""
+    search: SearchOptions = SearchOptions()
+    max_cost_usd: float | None = None
+    """No call to the model begins once this is spent; None: no limit."""
+    max_tokens: int | None = None
+    """The same for tokens, input and output together."""
+    budget_minutes: float | None = None
+    """Minutes after the start at which nothing further is tried; None: no limit."""
+    use_memory: bool = True
+    """Whether earlier runs' memory is read and this run's results are added to it."""
     device: str = "A10"
     """Name of the device in `cudaops.cuda.devices`; empty on `cuda` until the GPU was asked."""
     sm_arch: str = "sm_86"
@@ -201,6 +214,8 @@ class RunRecord(Record):
     qualification: Qualification | None = None
     """What the oracle can see on this program; None where no candidate got as far as that."""
     attempts: tuple[Attempt, ...] = ()
+    model: ModelUse | None = None
+    """What was asked of a language model; None where none was asked."""
     notices: tuple[str, ...] = ()
     """What was degraded or left out, in plain words."""
     seconds_by_stage: dict[str, float] = Field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cudaops.agents.developer import Developer
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.run import AgentName, RunOptions
 from cudaops.graph.events import EventLog
@@ -19,6 +20,8 @@ class Context:
     bench: Workbench
     toolbox: Toolbox
     events: EventLog
+    developer: Developer | None = None
+    """Who writes candidates beside the recipes; None without a model."""
     interrupted: Callable[[], bool] = lambda: False
     """Whether the run was asked to stop: no further stage begins then."""
     max_trials: int = 10

@@ -1,0 +1,110 @@
+"""What language models were asked, and what that took."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from cudaops.domain.base import Record
+
+ModelRole = Literal["planner", "coder", "fixer", "reflector"]
+"""planner: hypotheses from the verdict. coder: one hypothesis into one rewrite. fixer: a compiler's
+or a gate's complaint back into the same rewrite. reflector: one line on what was learnt."""
+
+CallOutcome = Literal["answered", "cut_off", "empty", "failed"]
+"""cut_off: still incomplete after every continuation. failed: no answer came at all."""
+
+
+class TokenCount(Record):
+    """Tokens of one call or of several."""
+
+    input_tokens: int = 0
+    """All of the prompt, what the provider had cached included."""
+    cached_input_tokens: int = 0
+    """Part of `input_tokens` that the provider's cache served."""
+    output_tokens: int = 0
+    estimated: bool = False
+    """The provider did not say; counted by us from the length of the texts."""
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: TokenCount) -> TokenCount:
+        return TokenCount(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+class Price(Record):
+    """What a model's tokens cost."""
+
+    input_usd_per_mtok: float
+    """US dollars for a million tokens of prompt."""
+    output_usd_per_mtok: float
+    cached_input_usd_per_mtok: float | None = None
+    """None: what the cache serves costs like any other."""
+    source: str
+    """Where the figures come from, with a date; `set by the user`."""
+
+    def cost_usd(self, tokens: TokenCount) -> float:
+        """US dollars for these tokens."""
+        cached = self.cached_input_usd_per_mtok
+        cached = self.input_usd_per_mtok if cached is None else cached
+        fresh = tokens.input_tokens - tokens.cached_input_tokens
+        return (
+            fresh * self.input_usd_per_mtok
+            + tokens.cached_input_tokens * cached
+            + tokens.output_tokens * self.output_usd_per_mtok
+        ) / 1e6
+
+
+class ModelCall(Record):
+    """One question to a model with all its continuations and tries."""
+
+    scope: str
+    """Iteration and branch that asked: `01`, `02/b3`."""
+    role: ModelRole
+    model: str
+    key: str
+    """16 hex digits over everything that was sent: the same question has the same key."""
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+    tokens: TokenCount
+    cost_usd: float | None
+    """None where no price is known for the model."""
+    tries: int = 1
+    """Requests sent, those that failed and continuations included."""
+    outcome: CallOutcome
+    problem: str | None = None
+    """What went wrong on the way, in one line."""
+
+
+class RoleUse(Record):
+    """What one role's calls took together."""
+
+    calls: int
+    tokens: TokenCount
+    cost_usd: float | None
+
+
+class ModelUse(Record):
+    """What a run asked of its model."""
+
+    model: str
+    calls: int
+    tokens: TokenCount
+    cost_usd: float | None
+    """None where no price is known for the model."""
+    price: Price | None = None
+    seconds: float
+    """Time in which a call was under way."""
+    by_role: dict[ModelRole, RoleUse] = Field(default_factory=dict)
+    fell_back: str | None = None
+    """Why recipes went on in the model's place; None where they did not."""

@@ -1,0 +1,68 @@
+"""Search: how candidates are looked for before one is put to the judge."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cudaops.domain.base import Record
+from cudaops.domain.rewrite import Rewrite
+
+Strategy = Literal["greedy", "branch", "beam"]
+"""greedy: one candidate at a time, each judged. branch: several at once, the fastest is judged.
+beam: several rounds of that, the best of each round bred further."""
+
+
+class SearchOptions(Record):
+    """How widely to look."""
+
+    strategy: Strategy = "greedy"
+    width: int = 4
+    """Branches kept, and developed at once, in a round. Source: seed document 003."""
+    rounds: int = 3
+    """Most rounds of a beam; branch has one."""
+    branching: int = 2
+    """Children of a branch that beats its parent. Source: seed document 003."""
+    min_improvement: float = 0.03
+    """A beam ends where a round improves the best time by a smaller share. Source: seed 003."""
+    seed: int = 0
+    """Decides between equals, so that the same answers give the same search."""
+
+
+class Order(Record):
+    """One branch that is to be developed."""
+
+    id: int
+    """Position among all branches of the search, from 0."""
+    round: int
+    """From 0."""
+    kind: Literal["recipe", "seed", "expand", "crossover"]
+    """recipe: `rewrite` is there already. seed: a new hypothesis. expand: improve the one parent.
+    crossover: join the two parents."""
+    parents: tuple[int, ...] = ()
+    """Ids of branches."""
+    family: str | None = None
+    """Wanted family; None where the planner chooses."""
+    hypothesis: int | None = None
+    """seed: which of the round's hypotheses."""
+    rewrite: Rewrite | None = None
+    """recipe: what to try."""
+
+
+class Branch(Record):
+    """One branch that was developed."""
+
+    order: Order
+    family: str
+    title: str
+    rewrite: Rewrite | None
+    """With its best tune values; None where nothing usable was written."""
+    time_us: float | None
+    """Draft time on the most expensive workload, outputs compared; None where it has none."""
+    failure: str | None = None
+    """Why it has no time, in one line."""
+    configurations_tried: int = 0
+
+    @property
+    def id(self) -> int:
+        """Position among all branches of the search."""
+        return self.order.id
