@@ -7,19 +7,48 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
 
-from cudaops import cli_certify, cli_knowledge, cli_mcp
+from cudaops import cli_certify, cli_knowledge, cli_mcp, cli_memory, cli_replay
 from cudaops.cli_boundary import (
     EXIT_BY_OUTCOME,
     EXIT_ENVIRONMENT,
     EXIT_INTERRUPTED,
     EXIT_WAITING,
 )
+from cudaops.cli_models import OptimizerChoice, Proposing, choose
 from cudaops.cli_ncu import REPORT_SUFFIXES, one_of, profile_of_report
+from cudaops.cli_options import (
+    ArchOption,
+    ArgvArgument,
+    ClockOption,
+    CostOption,
+    DeviceOption,
+    ExecutorOption,
+    IterationsOption,
+    JsonOption,
+    KernelOption,
+    LibrariesOption,
+    MinutesOption,
+    ModelOption,
+    NoMemoryOption,
+    OptimizerOption,
+    OutOption,
+    PrecisionOption,
+    ReviewOption,
+    RoundsOption,
+    RunArgument,
+    SeedOption,
+    SourceArgument,
+    SpeedupOption,
+    StrategyOption,
+    TimeoutOption,
+    TokensOption,
+    WidthOption,
+)
 from cudaops.cli_review import answering, asking, how_to_answer
 from cudaops.cli_runs import (
     Target,
@@ -32,13 +61,14 @@ from cudaops.cli_runs import (
     seen_from_here,
     source_file,
 )
-from cudaops.domain.judgement import Precision
+from cudaops.domain.judgement import Policy
 from cudaops.domain.review import AwaitsReview
-from cudaops.domain.run import ClockControl, ExecutorChoice, ProfileSummary, RunRecord
+from cudaops.domain.run import ExecutorChoice, ProfileSummary, RunOptions, RunRecord
+from cudaops.domain.search import SearchOptions
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
 from cudaops.reports.progress import Progress
-from cudaops.settings import load_settings
+from cudaops.settings import Settings, load_settings
 
 app = typer.Typer(
     name="cudaops",
@@ -52,51 +82,9 @@ app = typer.Typer(
 app.add_typer(cli_knowledge.app, name="knowledge")
 app.add_typer(cli_certify.app, name="certify")
 app.command("confirm")(cli_certify.confirm)
+app.add_typer(cli_memory.app, name="memory")
 app.command("mcp")(cli_mcp.serve)
-
-SourceArgument = Annotated[
-    Path, typer.Argument(metavar="FILE.cu", help="The program, as its author wrote it.")
-]
-ArgvArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="-- PROGRAM ARGS", help="Arguments for the program itself."),
-]
-KernelOption = Annotated[
-    str | None, typer.Option(help="Kernel to work on [default: the one with most time].")
-]
-ExecutorOption = Annotated[
-    ExecutorChoice | None,
-    typer.Option(help="Where kernels run [default: the GPU where there is one]."),
-]
-ClockOption = Annotated[
-    ClockControl,
-    typer.Option("--clock-control", help="ncu only: leave the clocks alone, or lock them."),
-]
-OptimizerOption = Annotated[Literal["recipes"], typer.Option(help="Who proposes rewrites.")]
-IterationsOption = Annotated[int, typer.Option(min=1, max=50, help="Candidates to try.")]
-SpeedupOption = Annotated[float, typer.Option(min=1.0, help="Baseline time over candidate time.")]
-ArchOption = Annotated[str | None, typer.Option(help="nvcc target [default: the device's].")]
-DeviceOption = Annotated[
-    str | None, typer.Option(help="Device whose time is modelled [default: A10].")
-]
-SeedOption = Annotated[
-    int | None, typer.Option(min=0, help="Fix the secret inputs, to repeat a run [default: drawn].")
-]
-TimeoutOption = Annotated[
-    float, typer.Option(min=1.0, help="Seconds for one run of the program or a candidate.")
-]
-PrecisionOption = Annotated[
-    Precision | None,
-    typer.Option(
-        "--allow-precision", help="Arithmetic less exact than the author's that is fine by you."
-    ),
-]
-ReviewOption = Annotated[
-    bool, typer.Option("--review", help="Show patch and evidence, and ask before accepting.")
-]
-OutOption = Annotated[Path | None, typer.Option(help="Run folder [default: runs/KERNEL/TIME].")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
+app.command("replay")(cli_replay.replay)
 
 
 def _print_version(wanted: bool) -> None:
@@ -123,8 +111,15 @@ def run(
     argv: ArgvArgument = None,
     kernel: KernelOption = None,
     executor: ExecutorOption = None,
-    optimizer: OptimizerOption = "recipes",
+    optimizer: OptimizerOption = "auto",
+    model: ModelOption = None,
+    strategy: StrategyOption = "greedy",
+    beam_width: WidthOption = 4,
+    beam_rounds: RoundsOption = 3,
     max_iterations: IterationsOption = 3,
+    max_cost: CostOption = None,
+    max_tokens: TokensOption = None,
+    budget_minutes: MinutesOption = None,
     min_speedup: SpeedupOption = 1.2,
     arch: ArchOption = None,
     device: DeviceOption = None,
@@ -132,34 +127,55 @@ def run(
     timeout: TimeoutOption = 120.0,
     clock_control: ClockOption = "none",
     allow_precision: PrecisionOption = None,
+    allow_libraries: LibrariesOption = False,
     review: ReviewOption = False,
     trust_source: TrustOption = False,
+    no_memory: NoMemoryOption = False,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
-    settings = load_settings()
-    path = source_file(source)
-    folder = new_folder(out, settings.runs, path, kernel)
+    settings, path = load_settings(), source_file(source)
     options = run_options(
         path,
-        folder,
+        new_folder(out, settings.runs, path, kernel),
         _place(executor or settings.executor, device, arch),
         argv=tuple(argv or ()),
         kernel=kernel,
-        optimizer=optimizer,
+        proposing=_proposing(optimizer, model, settings)._replace(
+            search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
+            max_cost_usd=max_cost,
+            max_tokens=max_tokens,
+            budget_minutes=budget_minutes,
+            use_memory=not no_memory,
+        ),
         max_iterations=max_iterations,
-        min_speedup=min_speedup,
         timeout_s=timeout,
-        seed=seed,
         ncu_clock_control=clock_control,
-        allow_precision=allow_precision,
-        review=review,
+        policy=Policy(
+            min_speedup=min_speedup,
+            seed=seed,
+            allow_precision=allow_precision,
+            allow_libraries=allow_libraries,
+            review=review,
+        ),
         trust_source=trust_source,
     )
+    _run(options, settings, as_json)
+
+
+def _proposing(optimizer: OptimizerChoice, model: str | None, settings: Settings) -> Proposing:
+    """Who proposes; says where that is no model because there is none."""
+    choice = choose(optimizer, model, settings)
+    if choice.notice is not None:
+        typer.echo(f"cudaops: {choice.notice}", err=True)
+    return choice.proposing
+
+
+def _run(options: RunOptions, settings: Settings, as_json: bool) -> None:
     from cudaops.graph import run as graph
 
-    with _live(folder) as progress:
+    with _live(Path(options.out)) as progress:
         record = graph.start(options, progress, settings, asking(progress))
     _finish(record, as_json)
 
@@ -254,6 +270,7 @@ def verify(
     seed: SeedOption = None,
     timeout: TimeoutOption = 120.0,
     allow_precision: PrecisionOption = None,
+    allow_libraries: LibrariesOption = False,
     trust_source: TrustOption = False,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -268,10 +285,13 @@ def verify(
         _place(executor or settings.executor, device, arch),
         argv=tuple(argv or ()),
         kernel=kernel,
-        min_speedup=min_speedup,
         timeout_s=timeout,
-        seed=seed,
-        allow_precision=allow_precision,
+        policy=Policy(
+            min_speedup=min_speedup,
+            seed=seed,
+            allow_precision=allow_precision,
+            allow_libraries=allow_libraries,
+        ),
         trust_source=trust_source,
     )
     from cudaops.graph import run as graph

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from cudaops.cli_runs import TrustOption, new_folder, place, run_options
+from cudaops.domain.judgement import Policy
 from cudaops.settings import load_settings
 
 
@@ -40,7 +41,7 @@ def serve(
         Path("mcp"),
         folder,
         place(settings.executor, device, arch),
-        min_speedup=min_speedup,
+        policy=Policy(min_speedup=min_speedup),
         timeout_s=timeout,
         trust_source=trust_source,
     )

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from cudaops.domain.judgement import Policy, Precision
+from cudaops.cli_models import Proposing
+from cudaops.domain.judgement import Policy
 from cudaops.domain.run import ClockControl, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.reports import json as run_json
@@ -139,34 +140,30 @@ def run_options(
     *,
     argv: tuple[str, ...] = (),
     kernel: str | None = None,
-    optimizer: Literal["recipes"] = "recipes",
+    proposing: Proposing | None = None,
     max_iterations: int = 3,
-    min_speedup: float = 1.2,
     timeout_s: float = 120.0,
-    seed: int | None = None,
     ncu_clock_control: ClockControl = "none",
-    allow_precision: Precision | None = None,
-    review: bool = False,
+    policy: Policy | None = None,
     trust_source: bool = False,
 ) -> RunOptions:
     """The record of what was asked for."""
+    proposing = proposing or Proposing()
     return RunOptions(
         source=str(source),
         argv=argv,
         working_folder=str(Path.cwd()),
         kernel=kernel,
         executor=where.executor,
-        optimizer=optimizer,
         device=where.device,
         sm_arch=where.sm_arch,
         max_iterations=max_iterations,
         timeout_seconds=timeout_s,
         ncu_clock_control=ncu_clock_control,
         trust_source=trust_source,
-        policy=Policy(
-            min_speedup=min_speedup, seed=seed, allow_precision=allow_precision, review=review
-        ),
+        policy=policy or Policy(),
         out=str(out),
+        **proposing._asdict(),
     )
 
 

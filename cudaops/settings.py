@@ -62,9 +62,40 @@ class Settings(BaseSettings):
     nvidia_base_url: str | None = Field(default=None, validation_alias="NVIDIA_BASE_URL")
     """A NIM of one's own, with `/v1` at the end. Not set: NVIDIA's hosted one."""
 
+    model: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL")
+    """Model that proposes rewrites when `--model` is not given: `nvidia/...`, `openai:...`,
+    `anthropic:...`, `google_genai:...`, `ollama:...` or `scripted:FILE`."""
+
+    model_url: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL_URL")
+    """Server of that model where it is not its provider's own: vLLM, Ollama, a gateway."""
+
+    model_price: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL_PRICE")
+    """US dollars for a million tokens, `INPUT,OUTPUT` or `INPUT,OUTPUT,CACHED`; needed for
+    `--max-cost` where cudaops knows no price."""
+
+    openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
+    """Key for `openai:` models, and for servers that speak its protocol."""
+
+    anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
+    """Key for `anthropic:` models."""
+
+    google_api_key: SecretStr | None = Field(default=None, validation_alias="GOOGLE_API_KEY")
+    """Key for `google_genai:` models."""
+
+    memory: str | None = Field(default=None, validation_alias="CUDAOPS_MEMORY")
+    """Folder for what runs learn about kernels, or `off`. Not set: `memory` in the user's data
+    folder for cudaops (`cudaops memory path`)."""
+
     signing_key: Path | None = Field(default=None, validation_alias="CUDAOPS_SIGNING_KEY")
     """Private key (Ed25519, PEM) that signs certificates, made there on first use. Not set:
     `signing.key` in the user's configuration folder for cudaops."""
+
+    @property
+    def memory_folder(self) -> Path | None:
+        """Where memory is kept; None where it is switched off."""
+        if self.memory is None:
+            return Path(platformdirs.user_data_path("cudaops", appauthor=False)) / "memory"
+        return None if self.memory == "off" else Path(self.memory)
 
     @property
     def knowledge_folder(self) -> Path | None:

@@ -16,6 +16,9 @@ _FOREIGN = (
     "DATABASE_URL",
     "NVIDIA_API_KEY",
     "NVIDIA_BASE_URL",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GOOGLE_API_KEY",
     "LANGCHAIN_TRACING_V2",
     "LANGSMITH_TRACING",
     "COLUMNS",
@@ -40,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_CACHE] = cache
     os.environ["CUDAOPS_CACHE"] = str(cache)
     os.environ["CUDAOPS_SIGNING_KEY"] = str(cache / "key" / "signing.key")
+    # What one test's run learns must not order another's recipes.
+    os.environ["CUDAOPS_MEMORY"] = "off"
     # A test says itself when it means a GPU.
     os.environ["CUDAOPS_EXECUTOR"] = "cpu"
 

@@ -39,6 +39,8 @@ HOMES = {
     "typer": {"cli"}, "cryptography": {"certify"}, "pydantic_settings": {"settings"},
     "dotenv": {"settings"}, "rich": {"cli", "reports", "doctor"},
     "langchain_nvidia_ai_endpoints": {"rag", "models"}, "langchain": {"models"},
+    "tokenizers": {"prompts"}, "click": {"cli"},
+    "aiohttp": {"models"}, "langchain_core": {"models", "agents", "rag", "graph"},
 }  # fmt: skip
 """Third party to the parts or files that may import it. PostgreSQL's own programs are started where
 the database is at home: rag/ knows nothing of sandbox/, nor the other way round."""

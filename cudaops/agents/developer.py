@@ -30,6 +30,8 @@ class RunView(NamedTuple):
     """Everything judged so far: anti-context."""
     explored: tuple[Branch, ...] = ()
     """Branches of the search under way: anti-context too."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """Label (`attempt 2`) and text of every rewrite so far: none is written twice."""
 
 
 class Written(NamedTuple):

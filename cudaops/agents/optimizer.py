@@ -12,7 +12,7 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.mcp_servers.sandbox import Tuned
-from cudaops.recipes.registry import propose
+from cudaops.recipes.registry import Favour, propose
 
 
 class Subject(NamedTuple):
@@ -23,11 +23,17 @@ class Subject(NamedTuple):
     workloads: tuple[Workload, ...]
 
 
-def propose_next(subject: Subject, verdict: Verdict, attempts: Sequence[Attempt]) -> Rewrite | None:
+def propose_next(
+    subject: Subject,
+    verdict: Verdict,
+    attempts: Sequence[Attempt],
+    favour: Favour | None = None,
+) -> Rewrite | None:
     """The best proposal for this verdict; None where every recipe is exhausted or none applies.
 
     `attempts` is the anti-context: what was tried is never proposed again. Once something was
     kept, only what relieves the new verdict is worth trying: the rest lost to it already.
+    `favour`: what earlier runs' memory says.
     """
     proposals = propose(
         subject.program,
@@ -36,6 +42,7 @@ def propose_next(subject: Subject, verdict: Verdict, attempts: Sequence[Attempt]
         verdict,
         {attempt.source_id for attempt in attempts},
         relieving_only=any(attempt.judgement.outcome != "rejected" for attempt in attempts),
+        favour=favour,
     )
     return proposals[0] if proposals else None
 

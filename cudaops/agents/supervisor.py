@@ -18,12 +18,20 @@ class Decision(NamedTuple):
     reason: str
 
 
-def decide(attempts: Sequence[Attempt], verdict: Verdict | None, max_iterations: int) -> Decision:
+def decide(
+    attempts: Sequence[Attempt],
+    verdict: Verdict | None,
+    max_iterations: int,
+    out_of_time: str | None = None,
+) -> Decision:
     """Profile the incumbent for its next bottleneck, or finish.
 
-    Finishes when the iterations are used up or when the incumbent is at the device's limits.
+    Finishes when the iterations or the minutes are used up or when the incumbent is at the device's
+    limits. `out_of_time`: why nothing further may begin; None while there is time.
     """
     used = len(attempts)
+    if out_of_time is not None and used:
+        return Decision("finish", out_of_time)
     if used >= max_iterations:
         return Decision("finish", f"{used} of {max_iterations} iterations used")
     if used == 0:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
+from mcp.types import TextContent
 from pydantic import BaseModel
 
 from cudaops.mcp_servers.failures import REMEDY
@@ -25,6 +26,13 @@ class ToolFailed(Exception):
         self.problem, _, remedy = message.partition(REMEDY)
         self.remedy = remedy or None
         """What a user can do about it; None where the input itself is at fault."""
+
+
+class ToolText(NamedTuple):
+    """What a model is told of a tool call: the result as text, or why there is none."""
+
+    text: str
+    failed: bool
 
 
 class Toolbox:
@@ -78,3 +86,24 @@ class Toolbox:
                 raise  # not a refusal: the server itself broke
             raise ToolFailed(str(error)) from error
         return result.model_validate(answer.structured_content)
+
+    async def schemas(self, wanted: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], ...]:
+        """The named tools (server to tool names) as a chat model is told of them: OpenAI's form."""
+        found: list[dict[str, Any]] = []
+        for server, names in wanted.items():
+            there = {tool.name: tool for tool in await self._clients[server].list_tools()}
+            for name in names:
+                tool = there[name]
+                function = {
+                    "name": name,
+                    "description": tool.description or "",
+                    "parameters": tool.inputSchema,
+                }
+                found.append({"type": "function", "function": function})
+        return tuple(found)
+
+    async def ask(self, server: str, tool: str, arguments: Mapping[str, Any]) -> ToolText:
+        """Call a tool for a model: whatever comes of it is a text, wrong arguments included."""
+        answer = await self._clients[server].call_tool(tool, dict(arguments), raise_on_error=False)
+        texts = [block.text for block in answer.content if isinstance(block, TextContent)]
+        return ToolText("\n".join(texts), bool(answer.is_error))

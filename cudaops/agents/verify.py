@@ -8,7 +8,12 @@ from cudaops.sandbox.evaluation import Evaluation
 
 
 def attempt_of(
-    evaluation: Evaluation, judgement: Judgement, iteration: int, configurations_tried: int = 1
+    evaluation: Evaluation,
+    judgement: Judgement,
+    iteration: int,
+    configurations_tried: int = 1,
+    *,
+    family: str | None = None,
 ) -> Attempt:
     """The attempt as it is kept: anti-context for the next one. `iteration` counts from 1."""
     rewrite = evaluation.rewrite
@@ -19,6 +24,7 @@ def attempt_of(
         source_id=rewrite.source_id,
         title=rewrite.title,
         proposer=rewrite.proposer,
+        family=family,
         tuned=rewrite.values(),
         judgement=judgement,
         failure=evaluation.failure,

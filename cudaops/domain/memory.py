@@ -6,6 +6,7 @@ from typing import Literal
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import TimeSource
+from cudaops.domain.judgement import GateName
 
 
 class KernelKey(Record):
@@ -37,6 +38,8 @@ class MemoryEntry(Record):
     time_source: TimeSource | None = None
     source_id: str
     """`Rewrite.source_id`."""
+    gate: GateName | None = None
+    """Gate that stopped it; None where none did."""
     lesson: str
     """One line."""
 
@@ -52,4 +55,6 @@ class Pattern(Record):
     """Accepted or provisional."""
     best_speedup: float | None
     median_speedup: float | None
-    """Of those that paid."""
+    """Of those that paid; with `best_speedup` of the measured ones alone where there is any."""
+    measured: int = 0
+    """Of those that paid, how many by a measured time."""

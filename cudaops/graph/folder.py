@@ -24,6 +24,15 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+CANDIDATE = "candidate.cu"
+"""Name of a candidate's text in its iteration's folder."""
+
+
+def iteration_folder(folder: Path, iteration: int) -> Path:
+    """Where everything about one attempt is kept. `iteration` counts from 1."""
+    return folder / "iterations" / f"{iteration:02d}"
+
+
 def write_iteration(
     folder: Path,
     attempt: Attempt,
@@ -32,8 +41,8 @@ def write_iteration(
     evaluation: dict[str, Any],
 ) -> None:
     """Keep everything about one attempt under `iterations/NN/`."""
-    target = folder / "iterations" / f"{attempt.iteration:02d}"
-    write_whole(target / "candidate.cu", rewrite.source)
+    target = iteration_folder(folder, attempt.iteration)
+    write_whole(target / CANDIDATE, rewrite.source)
     write_json(target / "attempt.json", attempt.model_dump(mode="json"))
     write_json(target / "trials.json", trials)
     write_json(target / "evaluation.json", evaluation)

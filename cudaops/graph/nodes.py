@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudaops.agents import optimizer, profiler, research, supervisor
+from cudaops.agents.llm_developer import ModelDeveloper
 from cudaops.agents.verify import attempt_of
 from cudaops.cuda.ncu_launch import metrics_parsed
-from cudaops.domain.judgement import Attempt, Judgement
+from cudaops.domain.judgement import Judgement
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import ModelUnavailable
+from cudaops.graph.by_model import lesson, model_out, next_rewrite
 from cudaops.graph.context import Context
 from cudaops.graph.folder import write_iteration
+from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
+from cudaops.graph.view import attempts_of, incumbent_of
 from cudaops.mcp_servers.sandbox import Judged, TrialResult
+from cudaops.recipes.registry import family_of
 from cudaops.sandbox.evaluation import Evaluation
 
 IMPROVEMENT = 1.02
@@ -21,22 +27,12 @@ IMPROVEMENT = 1.02
 Source: the no-gain threshold of seed document 001."""
 
 
-def attempts_of(state: State) -> tuple[Attempt, ...]:
-    """The attempts so far as records."""
-    return tuple(Attempt.model_validate(a) for a in state.get("attempts", []))
-
-
-def incumbent_of(state: State) -> Rewrite | None:
-    """The best rewrite so far; None while the baseline leads."""
-    incumbent = state.get("incumbent")
-    return Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None
-
-
 async def supervise(state: State, context: Context) -> tuple[State, str]:
     """Decide what happens next."""
     raw = state.get("verdict")
     verdict = Verdict.model_validate(raw) if raw else None
-    decision = supervisor.decide(attempts_of(state), verdict, context.options.max_iterations)
+    late = context.out_of_time(state.get("seconds_by_stage", {}))
+    decision = supervisor.decide(attempts_of(state), verdict, context.options.max_iterations, late)
     return {"decision": decision.next, "reason": decision.reason}, decision.reason
 
 
@@ -69,21 +65,48 @@ async def look_up(state: State, context: Context) -> tuple[State, str]:
 
 
 async def optimize(state: State, context: Context) -> tuple[State, str]:
-    """Propose the next rewrite and tune it."""
+    """Propose the next rewrite, a model's or a recipe's, and tune it."""
+    late = context.out_of_time(state.get("seconds_by_stage", {}))
+    if late is not None:
+        return {"proposal": None, "reason": late}, late
+    update: State = {}
+    developer = context.developer
+    if isinstance(developer, ModelDeveloper) and not state.get("model_out"):
+        try:
+            given = await next_rewrite(state, context, developer)
+        except ModelUnavailable as error:
+            update = model_out(context, error)
+        else:
+            if given.rewrite is not None:
+                return await _tuned(given.rewrite, state, context, given.update)
+            notice = f"the model has nothing that can be tested: {given.problem}; a recipe is next"
+            context.events.emit("optimizer", "optimizer", "notice", notice)
+            update = {**given.update, "notices": [notice]}
+    return await _by_recipe(state, context, {**update, "hypothesis": None})
+
+
+async def _by_recipe(state: State, context: Context, update: State) -> tuple[State, str]:
     bench = context.bench
     subject = optimizer.Subject(bench.program, bench.kernel, bench.workloads)
-    proposal = optimizer.propose_next(
-        subject, Verdict.model_validate(state["verdict"]), attempts_of(state)
-    )
+    verdict = Verdict.model_validate(state["verdict"])
+    favour = context.memory.snapshot.ranking(verdict.subtype) if context.memory else None
+    proposal = optimizer.propose_next(subject, verdict, attempts_of(state), favour)
     if proposal is None:
         tried = len(state.get("attempts", []))
         found = "no recipe knows this kernel" if not tried else "no further recipe applies"
-        return {"proposal": None, "reason": found}, found
+        return {**update, "proposal": None, "reason": found}, found
     context.events.emit(
         "optimizer", "optimizer", "progress", f"proposes {proposal.title}: {proposal.why}"
     )
+    return await _tuned(proposal, state, context, update)
+
+
+async def _tuned(
+    proposal: Rewrite, state: State, context: Context, update: State
+) -> tuple[State, str]:
+    """The proposal with the best of its tune values."""
     if not proposal.plan.tune:
-        return _proposed(proposal, []), f"{proposal.title}, nothing to tune"
+        return {**update, **_proposed(proposal, [])}, f"{proposal.title}, nothing to tune"
     tuned = await optimizer.tune_rewrite(
         context.toolbox,
         proposal,
@@ -92,16 +115,15 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
         context.announce("optimizer", "optimizer"),
         _incumbent_us(state),
     )
+    best, found = proposal, ""
     if tuned.best is None:
-        failures = next(
-            (t.failure for t in tuned.trials if t.failure), "no configuration was feasible"
-        )
-        return _proposed(
-            proposal, tuned.trials
-        ), f"no configuration of {proposal.title} ran: {failures}"
-    best = proposal.tuned_with(tuned.best)
-    values = ", ".join(f"{name}={value}" for name, value in tuned.best.items())
-    return _proposed(best, tuned.trials), f"{best.title}: best of {len(tuned.trials)} is {values}"
+        failure = next((t.failure for t in tuned.trials if t.failure), "no configuration feasible")
+        found = f"no configuration of {proposal.title} ran: {failure}"
+    else:
+        best = proposal.tuned_with(tuned.best)
+        values = ", ".join(f"{name}={value}" for name, value in tuned.best.items())
+        found = f"{best.title}: best of {len(tuned.trials)} is {values}"
+    return {**update, **_proposed(best, tuned.trials)}, found
 
 
 def _incumbent_us(state: State) -> float | None:
@@ -151,10 +173,30 @@ async def verify(state: State, context: Context) -> tuple[State, str]:
     evaluation = Evaluation.model_validate(state["evaluation"])
     trials = state["trials"]
     iteration = len(state.get("attempts", [])) + 1
-    attempt = attempt_of(evaluation, judgement, iteration, max(1, len(trials)))
+    attempt = attempt_of(
+        evaluation,
+        judgement,
+        iteration,
+        max(1, len(trials)),
+        family=_family(state, evaluation.rewrite),
+    )
+    attempt, learnt = await lesson(state, context, attempt)
+    forgotten = remember(state, context, attempt)
+    if forgotten is not None:
+        context.events.emit("verify", "verify", "notice", forgotten)
+        learnt = {**learnt, "notices": [*learnt.get("notices", []), forgotten]}
     write_iteration(context.bench.folder, attempt, evaluation.rewrite, trials, state["evaluation"])
     found = f"iteration {attempt.iteration}: {judgement.outcome}, {judgement.reason}"
-    return {"attempts": [attempt.model_dump(mode="json")], "reason": judgement.reason}, found
+    update: State = {"attempts": [attempt.model_dump(mode="json")], "reason": judgement.reason}
+    return {**learnt, **update}, found
+
+
+def _family(state: State, rewrite: Rewrite) -> str | None:
+    """Strategy of the candidate: its recipe's, or that of the hypothesis it follows."""
+    hypothesis = state.get("hypothesis")
+    if rewrite.proposer.startswith("llm:") and hypothesis:
+        return str(hypothesis["family"])
+    return family_of(rewrite)
 
 
 async def accept(state: State, context: Context) -> tuple[State, str]:
@@ -167,7 +209,9 @@ async def accept(state: State, context: Context) -> tuple[State, str]:
         "iteration": iteration,
     }
     title = state["evaluation"]["rewrite"]["title"]
-    return {"incumbent": incumbent}, f"{title} is the new incumbent"
+    # What was planned was planned for the old verdict.
+    planned: State = {"hypotheses": [], "hypothesis": None, "mends": 0}
+    return {**planned, "incumbent": incumbent}, f"{title} is the new incumbent"
 
 
 async def report(state: State, context: Context) -> tuple[State, str]:

@@ -17,14 +17,16 @@ from langgraph.types import Command
 
 from cudaops.agents import profiler, research
 from cudaops.cuda.ncu_launch import metrics_parsed
+from cudaops.domain.model_use import ModelUse
 from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
 from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
-from cudaops.graph.context import Context
+from cudaops.graph.developing import check_model
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import write_best, write_json, write_whole
+from cudaops.graph.opened import Services, beginning, open_context
 from cudaops.graph.record import build_record
 from cudaops.graph.services import (
     build_toolbox,
@@ -66,6 +68,7 @@ def start(
     """
     started = time.monotonic()
     check_database(settings)
+    check_model(options, settings)
     folder = Path(options.out)
     with _new_folder(folder):
         events = EventLog(folder / "events.jsonl", on_event)
@@ -173,7 +176,7 @@ async def _run(
     intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
     config: RunnableConfig = {
         "configurable": {"thread_id": THREAD},
-        "recursion_limit": 20 + 8 * options.max_iterations,
+        "recursion_limit": 20 + options.max_iterations * (12 + 2 * options.search.rounds),
     }
     checkpoints = str(folder / "state" / "checkpoints.sqlite")
     async with (
@@ -181,19 +184,19 @@ async def _run(
         AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
         contextlib.AsyncExitStack() as stack,
     ):
-        running = asyncio.current_task()
-        context = Context(
-            options=options,
-            bench=bench,
-            toolbox=toolbox,
-            events=events,
-            interrupted=lambda: running is not None and running.cancelling() > 0,
-        )
         warming = asyncio.create_task(research.warm(toolbox))
         stack.callback(warming.cancel)
-        graph = build_graph(options.max_iterations, saver, reviewed=options.policy.review)
+        graph = build_graph(
+            options.max_iterations,
+            saver,
+            reviewed=options.policy.review,
+            strategy=options.search.strategy,
+        )
         begun = await saver.aget_tuple(config) is not None
-        given: State | Command[Any] | None = None if begun else {"attempts": [], "notices": []}
+        before = cast(State, (await graph.aget_state(config)).values) if begun else State()
+        services = Services(options, settings, bench, toolbox, events)
+        context, development = open_context(services, float(intake["seconds"]), before)
+        given: State | Command[Any] | None = None if begun else beginning(context, development)
         while True:
             # A checkpoint is on disk before the next stage starts: a kill costs one stage at most.
             await graph.ainvoke(given, config, context=context, durability="sync")
@@ -207,7 +210,8 @@ async def _run(
             given = Command(resume=answer.model_dump(mode="json"))
         state = cast(State, reached.values)
     date, seconds = intake["date"], float(intake["seconds"])
-    return _finish(options, bench, state, date, seconds, started, settings.signing_key)
+    use = development.use(state.get("model_out"))
+    return _finish(options, bench, state, date, seconds, started, settings.signing_key, use)
 
 
 async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> ProfileSummary:
@@ -232,12 +236,14 @@ def _finish(
     intake_seconds: float,
     started: float,
     key: Path | None,
+    use: ModelUse | None = None,
 ) -> RunRecord:
     """Write the run's results and clear what can be made again."""
     folder = Path(options.out)
     run_id = f"{bench.kernel.name}-{folder.name}"
     spent = seconds_by_tool(LEDGER.since(started), time.monotonic() - started)
     record = build_record(run_id, date, options, bench, state, intake_seconds, spent)
+    record = record.model_copy(update={"model": use})
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, spliced, unified_patch(bench.program, spliced))

@@ -42,7 +42,7 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
             raise  # the run waits for a person here: nothing has failed
         except Exception as error:
             context.events.emit(name, agent, "failed", str(error))
-            raise _understood(error) from error
+            raise understood(error) from error
         seconds = time.monotonic() - started
         context.events.emit(name, agent, "finished", found, {"seconds": round(seconds, 3)})
         return {**update, "seconds_by_stage": {name: seconds}}
@@ -51,7 +51,7 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
     return node
 
 
-def _understood(error: Exception) -> Exception:
+def understood(error: Exception) -> Exception:
     """A tool's refusal that no agent dealt with, as the error a user gets."""
     if not isinstance(error, ToolFailed):
         return error

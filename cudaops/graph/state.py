@@ -29,6 +29,14 @@ class State(TypedDict, total=False):
     research: Json
     """What the knowledge base says about `verdict`."""
     baseline_research: Json
+    hypotheses: list[Json]
+    """What a model planned for `verdict` and nobody has written yet, most promising first."""
+    hypothesis: Json | None
+    """The one that `proposal` follows; None for a recipe's."""
+    mends: int
+    """How often the present hypothesis was sent back after a gate."""
+    model_out: str | None
+    """Why the model is not asked any more, for the rest of the run; None where it is."""
     proposal: Json | None
     """Rewrite under test; None where the optimizer has nothing left to propose."""
     trials: list[Json]
@@ -39,5 +47,11 @@ class State(TypedDict, total=False):
     """Anti-context: every candidate with its reason; append-only."""
     incumbent: Json | None
     """Best rewrite so far with its judgement and the iteration that found it."""
+    search: Json
+    """The search under way (`graph.branches.Search`); absent where the strategy is greedy."""
+    explored: Annotated[list[Json], operator.add]
+    """Every branch of every search (`graph.branches.Explored`); append-only."""
+    task: Json
+    """What one branch is to do (`graph.branches.Task`); only in what that branch is sent."""
     notices: Annotated[list[str], operator.add]
     seconds_by_stage: Annotated[dict[str, float], add_seconds]

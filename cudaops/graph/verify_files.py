@@ -8,7 +8,6 @@ from pathlib import Path
 from cudaops.agents.verify import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
-from cudaops.domain.execution import Captured
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
@@ -17,8 +16,8 @@ from cudaops.graph.folder import write_iteration
 from cudaops.graph.state import State
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.program.whole_program import rewrite_from_workload
 from cudaops.sandbox.evaluate import evaluate
+from cudaops.sandbox.stripping import strip
 from cudaops.sandbox.workbench import Workbench
 
 
@@ -84,14 +83,7 @@ def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
             raise InputError(f"{candidate.name}:{error}") from error
         return rewrite
     program = load_program(candidate)
-    kernel = (
-        bench.kernel.name if any(k.name == bench.kernel.name for k in program.kernels) else None
-    )
-    folder = bench.folder / "work" / "candidate"
-    captured = bench.executor.capture(program, kernel, bench.argv, folder, bench.timeout_s)
-    if not isinstance(captured, Captured) or not captured.workloads:
-        message = (
-            "nothing could be captured" if isinstance(captured, Captured) else captured.message
-        )
-        raise InputError(f"{candidate.name}: {message}")
-    return rewrite_from_workload(program, bench.kernel, captured.workloads[0])
+    try:
+        return strip(bench, program).rewrite
+    except InputError as error:
+        raise InputError(f"{candidate.name}: {error}") from error

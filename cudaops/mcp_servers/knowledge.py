@@ -16,12 +16,14 @@ from pydantic import Field
 from cudaops.domain.base import Record
 from cudaops.domain.run import Citation
 from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.prompts import expert_notes
 from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
 
 MAX_RESULTS = 20
 
 INSTRUCTIONS = """Notes on what limits CUDA kernels and what relieves it, with sources. Search
-with the verdict's subtype for its page, or in plain words; then read a whole note by its id."""
+with the verdict's subtype for its page, or in plain words; then read a whole note by its id.
+Expert notes are shorter: nineteen briefs for whoever rewrites a kernel, read by their own ids."""
 
 READ_ONLY = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)
 
@@ -33,6 +35,17 @@ class SearchResult(Record):
     citations: tuple[Citation, ...]
     notices: tuple[str, ...]
     """What was degraded, in plain words; empty where all is well."""
+
+
+class ExpertNoteText(Record):
+    """A brief on one bottleneck."""
+
+    id: str
+    title: str
+    signal: str
+    """How a profile shows it."""
+    text: str
+    """Markdown: signal, root causes, fixes, anti-patterns."""
 
 
 class _Lazy:
@@ -81,6 +94,8 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
 
     server: FastMCP = FastMCP("cudaops-knowledge", instructions=INSTRUCTIONS, lifespan=lifespan)
 
+    _offer_expert_notes(server)
+
     @server.tool(annotations=READ_ONLY)
     def search_knowledge(
         query: Annotated[
@@ -120,3 +135,18 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
             return f"<!-- {facts} -->\n\n# {text.title}\n\n{text.body}"
 
     return server
+
+
+def _offer_expert_notes(server: FastMCP) -> None:
+    """They are part of the program: no knowledge base is opened for them."""
+
+    @server.tool(annotations=READ_ONLY)
+    def read_expert_note(
+        id: Annotated[str, Field(min_length=1, description="An expert note's id: `stall_wait`.")],
+    ) -> ExpertNoteText:
+        """Read the brief on one bottleneck: signal, causes, fixes for the code, anti-patterns."""
+        try:
+            note = expert_notes.read_note(id)
+        except InputError as error:
+            raise ToolError(str(error)) from error
+        return ExpertNoteText(id=note.id, title=note.title, signal=note.signal, text=note.text)

@@ -18,8 +18,10 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
 from cudaops.mcp_servers.failures import tool_errors
+from cudaops.mcp_servers.programs import add_stripping
 from cudaops.mcp_servers.progress import progress
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
+from cudaops.mcp_servers.screening import add_screening
 from cudaops.mcp_servers.session import Session
 from cudaops.recipes.registry import refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
@@ -91,6 +93,8 @@ def build_server(session: Session) -> FastMCP:
     )
     _add_program_tools(server, session)
     _add_rewrite_tools(server, session)
+    add_screening(server, session)
+    add_stripping(server, session)
     return server
 
 

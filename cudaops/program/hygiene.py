@@ -36,14 +36,19 @@ class Hygiene(NamedTuple):
     """What a rewrite hardly needs, and what a person should look at."""
 
 
-def check_source(rewrite_source: str) -> tuple[str, ...]:
-    """Problems of a device-only text, one line each with its line number. Empty: clean."""
+def check_source(rewrite_source: str, *, allow_libraries: bool = False) -> tuple[str, ...]:
+    """Problems of a device-only text, one line each with its line number. Empty: clean.
+
+    `allow_libraries`: whether it may include headers of device-side libraries
+    (`hygiene_directives.is_library_header`); what they define is not looked at here, and what they
+    put into the candidate's own lines is as strictly as anything else in `check_preprocessed`.
+    """
     facts = outline(byte_text(rewrite_source), frozenset())
     found = [
         *refused_words(facts.lexed, tuned_names(rewrite_source)),
         *questions(facts.lexed),
         *spelling(facts.lexed),
-        *directives(facts.lexed),
+        *directives(facts.lexed, allow_libraries),
         *structure(facts.lexed),
         *items(facts),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from cudaops.program.hygiene_items import Problem
@@ -17,6 +17,13 @@ ALLOWED_INCLUDES = frozenset({
 })  # fmt: skip
 """Headers that declare device functions or types only."""
 
+_LIBRARY = re.compile(
+    r"cub/cub\.cuh|cub/(?:block|warp|thread|iterator)/\w+\.cuh|cub/util_\w+\.cuh"
+    r"|cuda/(?:std/)?\w+|cutlass/(?:\w+/)*\w+\.h(?:pp)?|cute/(?:\w+/)*\w+\.hpp"
+)
+"""What of CUB, libcu++, CUTLASS and CuTe a kernel can call. CUB's `device/` is left out: its
+functions launch kernels. Source: CCCL 3.0 (CUDA 13.0) and CUTLASS 4, folders of their headers."""
+
 _PRAGMAS = frozenset({"unroll", "nounroll", "once", "nv_diag_suppress", "diag_suppress"})
 _RESERVED = re.compile(r"^(?:cuda\w*|cu[A-Z]\w*|cudaops\w*|CUDAOPS\w*|__\w*)$")
 _KEYWORDS = frozenset({
@@ -28,7 +35,26 @@ _KEYWORDS = frozenset({
 })  # fmt: skip
 
 
-def directives(lexed: Lexed) -> Iterator[Problem]:
+def is_library_header(name: str) -> bool:
+    """Whether this is a header of a device-side library that a user may allow."""
+    return _LIBRARY.fullmatch(name) is not None
+
+
+def library_headers(lexed: Lexed) -> tuple[str, ...]:
+    """Names of device-side libraries' headers that a text includes, in order."""
+    names = (
+        _included(lexed, lexed.tokens[d.first + 2 : d.last]).strip('<>"')
+        for d in lexed.directives
+        if d.keyword == "include"
+    )
+    return tuple(name for name in names if is_library_header(name))
+
+
+def _included(lexed: Lexed, words: Sequence[Token]) -> str:
+    return lexed.text[words[0].start : words[-1].end] if words else ""
+
+
+def directives(lexed: Lexed, allow_libraries: bool = False) -> Iterator[Problem]:
     """What is wrong with the lines that begin with `#`, and with `_Pragma`."""
     opened: list[Directive] = []
     for directive in lexed.directives:
@@ -36,8 +62,11 @@ def directives(lexed: Lexed) -> Iterator[Problem]:
         name = words[0].text if words else ""
         keyword = directive.keyword
         if keyword == "include":
-            written = lexed.text[words[0].start : words[-1].end] if words else ""
-            if written.strip('<>"') not in ALLOWED_INCLUDES:
+            written = _included(lexed, words)
+            header = written.strip('<>"')
+            if header not in ALLOWED_INCLUDES and not (
+                allow_libraries and is_library_header(header)
+            ):
                 yield directive.start, f"`#include {written}` is not a device header"
         elif keyword in ("define", "undef"):
             yield from _define(directive, name, words)

@@ -65,9 +65,9 @@ _SUSPICIOUS = {
     "__prof_trigger": "tells a profiler something",
 }
 _SPECIAL_REGISTER = re.compile(
-    r"__nvvm_read_ptx_sreg_(?:clock\w*|globaltimer\w*|n?smid|n?warpid|gridid|pm\d+)"
+    r"(?:__nvvm_read_ptx_sreg_|get_sreg_)(?:clock\w*|globaltimer\w*|n?smid|n?warpid|gridid|pm\d+)"
 )
-"""NVVM's own names of registers. Source: PTX ISA 9.0, chapter 10."""
+"""NVVM's own names of registers and libcu++'s (`cuda::ptx`). Source: PTX ISA 9.0, chapter 10."""
 
 _TUNE_NAME = re.compile(r"^\s*//\s*@tune\s+(\w+)", re.MULTILINE)
 

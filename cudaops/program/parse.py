@@ -40,7 +40,7 @@ def load_program(path: Path) -> Program:
     root = Path(os.path.commonpath([p.parent for p in found]))
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
     program = parse_files(path.stem, files, tuple(external))
-    _require_runnable(path, program)
+    require_runnable(path, program)
     return program
 
 
@@ -126,7 +126,8 @@ def _includes(lexed: Lexed) -> list[str]:
     return names
 
 
-def _require_runnable(path: Path, program: Program) -> None:
+def require_runnable(path: Path | str, program: Program) -> None:
+    """Raise InputError, naming `path`, where a program has no kernel, no launch or no `main`."""
     if not program.kernels:
         raise InputError(f"{path}: no kernel in it (no `__global__` function with a body)")
     if not program.launches:

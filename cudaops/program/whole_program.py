@@ -12,7 +12,7 @@ from cudaops.domain.program import Kernel, Parameter, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import ScalarArgument, Workload
 from cudaops.errors import InputError
-from cudaops.program.hygiene import ALLOWED_INCLUDES
+from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, is_library_header
 from cudaops.program.lexing import (
     Directive,
     Edit,
@@ -31,14 +31,19 @@ _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "else", "elif", "endif"})
 
 
 def rewrite_from_workload(
-    candidate_program: Program, kernel: Kernel, workload: Workload
+    candidate_program: Program,
+    kernel: Kernel,
+    workload: Workload,
+    *,
+    allow_libraries: bool = False,
 ) -> Rewrite:
     """The candidate program's target as a rewrite of the baseline `kernel`.
 
     `workload` is a capture of the candidate program: it says which kernel, instance and geometry.
     The geometry is that of one size, so `@requires` holds it to the integers it was seen with.
-    Arguments are matched by name where all names agree, by position otherwise. Raises InputError
-    where the two kernels' parameters cannot be matched.
+    Arguments are matched by name where all names agree, by position otherwise. `allow_libraries`
+    keeps the headers of device-side libraries. Raises InputError where the two kernels' parameters
+    cannot be matched.
     """
     launched = candidate_program.kernel(workload.kernel)
     arguments = _matched(launched, kernel)
@@ -47,8 +52,9 @@ def rewrite_from_workload(
         f"// @launch {launched.qualified_name}{bracket}{template} grid={workload.grid} "
         f"block={workload.block} smem={workload.dynamic_smem_bytes} args=({', '.join(arguments)})\n"
     )
+    code = device_source(candidate_program, allow_libraries=allow_libraries)
     return make_rewrite(
-        directive + _sizes(workload, launched, arguments) + device_source(candidate_program),
+        directive + _sizes(workload, launched, arguments) + code,
         "user",
         f"kernels of {candidate_program.root_name}",
         "given as a whole program; its host code is dropped",
@@ -82,7 +88,7 @@ def _listed(parameters: Sequence[Parameter]) -> str:
     return ", ".join(p.name for p in parameters)
 
 
-def device_source(program: Program) -> str:
+def device_source(program: Program, *, allow_libraries: bool = False) -> str:
     """The program's device code as one text: local headers in place, host code gone."""
     joined = byte_text(_inlined(program, program.main_path, set()))
     facts = outline(joined, space_aliases(lex(joined)))
@@ -92,7 +98,7 @@ def device_source(program: Program) -> str:
     gone = [i for i in facts.items if i not in kept]
     edits = [Edit(i.start, i.end, hollow(facts.lexed, i.start, i.end)) for i in gone]
     text = apply_edits(joined, edits)
-    return plain_text(_without_unused_directives(text))
+    return plain_text(_without_unused_directives(text, allow_libraries))
 
 
 def _inlined(program: Program, path: str, done: set[str]) -> str:
@@ -163,11 +169,11 @@ def _type_names(facts: Outline, item: Item) -> set[str]:
     return {t.text for t in named if t.kind == "name"} - {"struct", "class", "union", "enum"}
 
 
-def _without_unused_directives(text: str) -> str:
+def _without_unused_directives(text: str, allow_libraries: bool) -> str:
     """Drop includes that are no device headers and macros that nothing left uses."""
     while True:
         lexed = lex(text)
-        unused = list(_unused(lexed))
+        unused = list(_unused(lexed, allow_libraries))
         if not unused:
             return text
         text = apply_edits(
@@ -175,16 +181,19 @@ def _without_unused_directives(text: str) -> str:
         )
 
 
-def _unused(lexed: Lexed) -> Iterator[Directive]:
+def _unused(lexed: Lexed, allow_libraries: bool) -> Iterator[Directive]:
     used: dict[str, int] = {}
     for token in lexed.tokens:
         used[token.text] = used.get(token.text, 0) + (token.kind == "name")
     for directive in lexed.directives:
         words = _words(lexed, directive)
-        if directive.keyword == "include" and _included(lexed, directive) not in ALLOWED_INCLUDES:
-            yield directive
+        if directive.keyword == "include":
+            header = _included(lexed, directive) or ""
+            kept = header in ALLOWED_INCLUDES or (allow_libraries and is_library_header(header))
+            if not kept:
+                yield directive
         elif directive.keyword == "define" and len(words) > 2:
             if used.get(words[2], 0) <= words.count(words[2]):
                 yield directive
-        elif directive.keyword not in (*_CONDITIONALS, "include", "define", "pragma", "undef", ""):
+        elif directive.keyword not in (*_CONDITIONALS, "define", "pragma", "undef", ""):
             yield directive

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
@@ -18,6 +19,8 @@ class Recipe(Protocol):
     """In `Rewrite.proposer` as `recipe:NAME`."""
     title: str
     """A few words a person reads."""
+    family: Family
+    """Which strategy it follows; memory learns by it."""
     relieves: frozenset[str]
     """Verdict subtypes (`cudaops.cuda.subtypes`) that it is a remedy for."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
@@ -28,6 +29,7 @@ class GeometryRecipe:
 
     name = "geometry"
     title = "launch geometry"
+    family: Family = "launch_geometry"
     relieves = frozenset({
         "occupancy_block_size", "low_parallelism", "occupancy_grid", "tail_effect",
         "uncoalesced_access", "stall_long_scoreboard", "stall_lg_throttle", "dram_bandwidth",

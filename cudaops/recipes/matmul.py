@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
@@ -40,6 +41,7 @@ class MatmulRecipe:
 
     name = "matmul"
     title = "shared-memory and register tiling"
+    family: Family = "tiling"
     relieves = frozenset({
         "l1_load_throughput", "l2_bandwidth", "dram_bandwidth", "uncoalesced_access",
         "shared_throughput", "stall_long_scoreboard", "stall_lg_throttle", "stall_mio_throttle",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
@@ -19,6 +20,12 @@ RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe(), GeometryRecipe
 """In order of what they usually gain."""
 
 
+Favour = Callable[[Rewrite, Family], float]
+"""What earlier runs say of a rewrite and its recipe's family. From 1: it paid for this kernel. To
+-1 and below: it was rejected for it. Between: what the family brought elsewhere against the same
+verdict, better or worse than one of which nothing is known, which is 0."""
+
+
 def propose(
     program: Program,
     kernel: Kernel,
@@ -27,22 +34,39 @@ def propose(
     tried: Collection[str] = (),
     *,
     relieving_only: bool = False,
+    favour: Favour | None = None,
 ) -> tuple[Rewrite, ...]:
     """Rewrites not tried yet: those that relieve the verdict first, then in RECIPES' order.
 
     Args:
         tried: `Rewrite.source_id`s; every tuning of such a rewrite is kept out.
         relieving_only: Leave out recipes that are no remedy for the verdict.
+        favour: What paid for the kernel before comes first and what was rejected for it last, never
+            left out: the bar or the machine may differ. In between what relieves the verdict, or
+            did so elsewhere, leads, the more favoured first. None or 0 throughout changes nothing.
     """
     subtype = verdict.subtype if verdict else ""
-    ordered = sorted(RECIPES, key=lambda recipe: subtype not in recipe.relieves)
-    return tuple(
-        rewrite
-        for recipe in ordered
+
+    def place(proposal: tuple[Recipe, Rewrite]) -> tuple[int, bool, float]:
+        recipe, rewrite = proposal
+        value = favour(rewrite, recipe.family) if favour else 0.0
+        before = (value >= 1.0) - (value <= -1.0)
+        return -before, not (subtype in recipe.relieves or value > 0.0), -value
+
+    proposals = [
+        (recipe, rewrite)
+        for recipe in RECIPES
         if not relieving_only or subtype in recipe.relieves
         for rewrite in recipe.propose(program, kernel, workloads, verdict)
         if rewrite.source_id not in tried
-    )
+    ]
+    return tuple(rewrite for _, rewrite in sorted(proposals, key=place))
+
+
+def family_of(rewrite: Rewrite) -> Family | None:
+    """The family of the recipe that proposed it; None where no recipe did."""
+    recipe = _recipe_of(rewrite)
+    return recipe.family if recipe else None
 
 
 def seeds(rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:

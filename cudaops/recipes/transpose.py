@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 
+from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
@@ -149,6 +150,7 @@ class TransposeRecipe:
 
     name = "transpose"
     title = "padded shared-memory tile"
+    family: Family = "coalescing"
     relieves = frozenset({
         "uncoalesced_access", "l1_load_throughput", "l2_bandwidth", "dram_bandwidth",
         "stall_lg_throttle", "stall_long_scoreboard",

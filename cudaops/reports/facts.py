@@ -186,14 +186,16 @@ def roofline_sentence(roofline: Roofline | None, clock: Clock) -> str:
 
 def attempt_rows(record: RunRecord) -> list[AttemptRow]:
     """What was tried, in order."""
-    return [_attempt_row(attempt, record.device) for attempt in record.attempts]
+    return [attempt_row(attempt, record.device) for attempt in record.attempts]
 
 
-def _attempt_row(attempt: Attempt, device: str) -> AttemptRow:
+def attempt_row(attempt: Attempt, device: str) -> AttemptRow:
+    """One candidate; `device` is whose time was taken."""
     judgement = attempt.judgement
     tuned = " ".join(f"{name}={value}" for name, value in sorted(attempt.tuned.items()))
     tried = f"{attempt.configurations_tried} configurations"
-    parts = [one_line(attempt.title), attempt.proposer, tuned]
+    family = f"family {one_line(attempt.family, 40)}" if attempt.family else ""
+    parts = [one_line(attempt.title), one_line(attempt.proposer, 120), family, tuned]
     if attempt.configurations_tried > 1:
         parts.append(f"best of {tried}")
     time, speedup = "not timed", "not timed"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.run import ProfileSummary, RunRecord
-from cudaops.reports import facts, times
+from cudaops.reports import facts, model_use, times
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
 
@@ -22,7 +22,7 @@ def run_report(record: RunRecord) -> str:
         rows = [tuple(row) for row in facts.attempt_rows(record)]
         header = ("no.", "what", "outcome", "time", "speedup", "why")
         sections.append("## What was tried\n\n" + _table(header, rows))
-    sections += [_gates(record), _oracle(record), _rewrite(record)]
+    sections += [_model(record), _gates(record), _oracle(record), _rewrite(record)]
     if record.notices:
         sections.append("## Notices\n\n" + _bullets(record.notices))
     sections += [_files(record), _how(record)]
@@ -116,6 +116,14 @@ def _research(record: RunRecord) -> str:
         )
     )
     return "\n\n".join(part for part in parts if part)
+
+
+def _model(record: RunRecord) -> str:
+    if record.model is None:
+        return ""
+    said = _bullets(model_use.model_sentences(record.model))
+    table = _table(("role", "calls", "tokens", "cost"), model_use.role_rows(record.model))
+    return f"## What the model was asked\n\n{said}\n\n{table}"
 
 
 def _gates(record: RunRecord) -> str:

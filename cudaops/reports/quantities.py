@@ -16,6 +16,7 @@ _SOURCE_WORDS: dict[str, str] = {
     "measured": "measured on {device}",
     **UNMEASURED_WORDS,
     "mixed": "time measured on {device}, counts modelled",
+    "unrecorded": "source not recorded",
 }
 
 
@@ -80,3 +81,26 @@ def one_line(text: str, limit: int = 400) -> str:
     )
     flat = " ".join(printable.split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def plain_lines(text: str) -> list[str]:
+    """Text of unknown origin as printable lines, indentation kept: for patches, prompts, answers.
+    A tab is spaces up to the next column that four divides."""
+    unified = text.replace("\r\n", "\n").expandtabs(4)
+    return without_control(unified).split("\n")
+
+
+def without_control(text: str) -> str:
+    """The text without what acts on a terminal or a reader's eye: control characters, escapes,
+    marks that turn the direction of writing. Ends of lines stay."""
+    return "".join(c for c in text if c == "\n" or not unicodedata.category(c).startswith("C"))
+
+
+def dollars(amount: float | None) -> str:
+    """`$0.0412`; `no price known` where there is none."""
+    if amount is None:
+        return "no price known"
+    if 0 < amount < 0.0001:
+        return "less than $0.0001"
+    text = f"{amount:,.4f}"
+    return f"${text[:-2]}{text[-2:].rstrip('0')}" if amount < 1 else f"${amount:,.2f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved
 from cudaops.domain.judge import weighted_speedup
@@ -44,15 +45,16 @@ def evaluate(
         for gate in known.gates:
             say(gate.line)
         return known
-    evaluating = _Evaluating(bench, rewrite, say)
+    evaluating = Evaluating(bench, rewrite, say)
     evaluating.run(min_speedup)
     evaluation = evaluating.evaluation()
     bench.evaluated[rewrite.id, min_speedup] = evaluation
     return evaluation
 
 
-class _Evaluating:
-    """The gates of one candidate so far, and what was found out on the way."""
+class Evaluating:
+    """The gates of one candidate so far, and what was found out on the way. `screen` takes the
+    same first steps."""
 
     def __init__(self, bench: Workbench, rewrite: Rewrite, say: Say) -> None:
         self.bench = bench
@@ -84,14 +86,17 @@ class _Evaluating:
 
     def run(self, min_speedup: float) -> None:
         """Every gate that is reached."""
-        if not self._add(_hygiene(self.rewrite)):
-            return
-        compiled = self._compiled()
+        compiled = self.built()
         if compiled is None or not self._timed_once(min_speedup):
             return
         dear = self._correct(compiled) and self._worth_its_time() and self._whole()
         if dear:
             self._add(isolation_gate(self.bench.executor.isolation))
+
+    def built(self) -> tuple[Compiled, ...] | None:
+        """The candidate for every workload; None where its text or what became of it is refused."""
+        hygiene = _hygiene(self.rewrite, self.bench.policy.allow_libraries)
+        return self._compiled() if self._add(hygiene) else None
 
     def _add(self, gate: Gate) -> bool:
         """Keep and announce it. Whether the candidate goes on."""
@@ -100,7 +105,6 @@ class _Evaluating:
         return gate.passed or (gate.quarantined and self.bench.policy.review)
 
     def _compiled(self) -> tuple[Compiled, ...] | None:
-        """The candidate for every workload, once its text and what became of it were looked at."""
         text = preprocessed_gate(self.bench, self.rewrite)
         self.preprocessed_sha256 = text.sha256 or None
         if not self._add(text.gate):
@@ -125,22 +129,33 @@ class _Evaluating:
         return weighted_speedup(comparisons) >= min_speedup
 
     def _correct(self, compiled: Sequence[Compiled]) -> bool:
-        """The checker, every input set, ten launches in a row."""
+        subjects = self._subjects(compiled)
+        first = self.bench.qualification is None
+        self.qualification = qualification_of(self.bench)
+        if first:
+            self.say(f"the oracle: {self.qualification.line}")
+        return self._verified(subjects)
+
+    def right_on_captured(self, compiled: Sequence[Compiled]) -> bool:
+        """The checker, and the result of the program's own inputs; none of the gates after them."""
+        return self._verified(self._subjects(compiled), gates=2)
+
+    def _subjects(self, compiled: Sequence[Compiled]) -> list[Subject]:
         bench = self.bench
         if not bench.has_oracles:
             self.say("running the author's kernel for reference, on every set of inputs")
-        subjects = [
+        return [
             Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload, self.say))
             for workload, one in zip(bench.workloads, compiled, strict=True)
         ]
-        first = bench.qualification is None
-        self.qualification = qualification_of(bench)
-        if first:
-            self.say(f"the oracle: {self.qualification.line}")
+
+    def _verified(self, subjects: Sequence[Subject], gates: int | None = None) -> bool:
+        """The checker, every input set, ten launches in a row; `gates`: only the first so many."""
+        bench = self.bench
         self.say("looking for accesses out of bounds, races and divergent barriers")
         folder = bench.folder / "work" / f"verify-{self.rewrite.id}"
         verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
-        passed = all(self._add(gate) for gate in verifier.gates(subjects))
+        passed = all(self._add(gate) for gate in islice(verifier.gates(subjects), gates))
         bench.discard(folder.name)
         self.failure = verifier.misbehaved
         return passed
@@ -181,9 +196,9 @@ class _Evaluating:
         return self._add(_gate(name, False, how.placed, started))
 
 
-def _hygiene(rewrite: Rewrite) -> Gate:
+def _hygiene(rewrite: Rewrite, allow_libraries: bool) -> Gate:
     started = time.monotonic()
-    problems = check_source(rewrite.source)
+    problems = check_source(rewrite.source, allow_libraries=allow_libraries)
     clean = "device code only: no host function, no constructor, no assembly"
     gate = _gate("hygiene", not problems, problems[0] if problems else clean, started)
     return gate.model_copy(update={"numbers": {"problems": float(len(problems))}})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.cli_runs import load_record, place, run_options
+from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
 from cudaops.graph.events import read_events
 from cudaops.graph.run import start
@@ -43,7 +44,7 @@ def job(environment: Path) -> RunRecord:
         environment / "run",
         place("cuda", None, None),
         max_iterations=1,
-        min_speedup=1.0,
+        policy=Policy(min_speedup=1.0),
         timeout_s=60.0,
     )
     return start(options, lambda _: None, load_settings())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.cli_runs import run_options, target
+from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
 from cudaops.graph.run import profile_only, start, verify_files
@@ -108,7 +109,7 @@ def _kinds(events: list[Event], stage: str, kind: str) -> int:
     ],
 )
 def test_other_kernels_that_recipes_know(tmp_path: Path, name: str, argv: tuple[str, ...]) -> None:
-    record = run(PROGRAMS / name, tmp_path / "run", argv=argv, max_iterations=1, min_speedup=0.5)
+    record = run(PROGRAMS / name, tmp_path / "run", argv=argv, max_iterations=1, policy=Policy(min_speedup=0.5))
     assert record.attempts, record.reason
     assert record.verify.correctness == "match", record.reason
 
@@ -130,7 +131,7 @@ def test_what_no_recipe_improves_says_how_far_it_is_from_the_roofline(
 @pytest.mark.slow
 def test_failed_attempts_are_kept_and_not_repeated(tmp_path: Path) -> None:
     """A bar nothing can clear: every attempt is rejected for its speed and another follows."""
-    record = run(PROGRAMS / "transpose.cu", tmp_path / "run", min_speedup=1000.0)
+    record = run(PROGRAMS / "transpose.cu", tmp_path / "run", policy=Policy(min_speedup=1000.0))
     assert record.outcome == "nothing_found"
     sources = [a.source_id for a in record.attempts]
     assert sources

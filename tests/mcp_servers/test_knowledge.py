@@ -15,7 +15,7 @@ from fastmcp.exceptions import ToolError
 from mcp.shared.exceptions import McpError
 
 from cudaops.domain.run import Citation
-from cudaops.mcp_servers.knowledge import SearchResult, build_server
+from cudaops.mcp_servers.knowledge import ExpertNoteText, SearchResult, build_server
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
 
@@ -49,7 +49,9 @@ def test_search_read_and_status(folder: Path) -> None:
         async with Client(build_server(open_knowledge)) as client:
             assert not opened
             names = {tool.name for tool in await client.list_tools()}
-            assert names == {"search_knowledge", "read_note", "knowledge_status"}
+            assert names == {
+                "search_knowledge", "read_note", "read_expert_note", "knowledge_status",
+            }  # fmt: skip
             reply = await client.call_tool(
                 "search_knowledge",
                 {"query": "too many loads", "limit": 4, "subtype": "l1_load_throughput"},
@@ -70,6 +72,23 @@ def test_search_read_and_status(folder: Path) -> None:
             (page,) = await client.read_resource("note://l1-load-throughput")
             assert "# Limited by L1 load throughput" in page.text
             assert len(opened) == 1
+
+    asyncio.run(talk())
+
+
+def test_an_expert_note_is_read_without_opening_the_knowledge_base() -> None:
+    open_knowledge, opened = opener("postgresql://u:secret@127.0.0.1:1/none", None)
+
+    async def talk() -> None:
+        async with Client(build_server(open_knowledge)) as client:
+            reply = await client.call_tool("read_expert_note", {"id": "stall_wait"})
+            note = ExpertNoteText.model_validate(reply.structured_content)
+            assert note.title == "Fixed latency of dependent instructions"
+            assert note.text.startswith("**Signal**")
+            with pytest.raises(ToolError, match="nearest: stall_wait") as caught:
+                await client.call_tool("read_expert_note", {"id": "stall-wait"})
+            assert len(str(caught.value).splitlines()) == 1
+        assert not opened
 
     asyncio.run(talk())
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
@@ -19,70 +14,10 @@ from cudaops.rag.embedding import (
     choose_embedder,
 )
 from cudaops.rag.knowledge import Knowledge
+from tests.nim import Nim
+from tests.nim import nim as nim
 
 KEY = "test-key"
-
-
-class Nim(ThreadingHTTPServer):
-    """NIM's /v1/embeddings and /v1/ranking with the right status for wrong keys and models."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.requests: list[tuple[str, dict[str, Any]]] = []
-        self.dimension = 8
-        self.down = False
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-    def answer(
-        self, path: str, key: str | None, body: dict[str, Any]
-    ) -> tuple[int, dict[str, Any]]:
-        if self.down:
-            return 503, {"detail": "overloaded"}
-        if key != f"Bearer {KEY}":
-            return 401, {"title": "Unauthorized", "detail": "bad key"}
-        if not str(body["model"]).startswith("test/"):
-            return 404, {"title": "Not Found", "detail": "no such model"}
-        if path == "/v1/ranking":
-            lengths = [len(passage["text"]) for passage in body["passages"]]
-            order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-            return 200, {"rankings": [{"index": i, "logit": -float(lengths[i])} for i in order]}
-        vectors = [
-            [float(len(text) % (d + 2)) + 0.5 for d in range(self.dimension)]
-            for text in body["input"]
-        ]
-        return 200, {"data": [{"index": i, "embedding": v} for i, v in enumerate(vectors)]}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Nim
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append((self.path, body))
-        status, reply = self.server.answer(self.path, self.headers.get("Authorization"), body)
-        data = json.dumps(reply).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def nim() -> Iterator[Nim]:
-    server = Nim()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 def nvidia(nim: Nim, key: str = KEY, model: str = "test/embed") -> NvidiaEmbedder:
@@ -105,10 +40,11 @@ def test_static_vectors_need_no_network(embedder: WordLlamaEmbedder) -> None:
 def test_nim_gets_passages_and_queries_as_such(nim: Nim) -> None:
     embedder = nvidia(nim)
     assert embedder.dimension == 8
-    nim.requests.clear()
+    nim.asked.clear()
     assert len(embedder.embed_passages([f"text {i}" for i in range(60)])) == 60
     assert len(embedder.embed_query("why")) == 8
-    kinds = [(body["input_type"], len(body["input"]), body["truncate"]) for _, body in nim.requests]
+    bodies = [asked.body for asked in nim.asked]
+    kinds = [(body["input_type"], len(body["input"]), body["truncate"]) for body in bodies]
     assert kinds == [("passage", 50, "END"), ("passage", 10, "END"), ("query", 1, "END")]
     assert embedder.model_id == "nim/test/embed"
 

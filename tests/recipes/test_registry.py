@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import get_args
 
 from cudaops.cuda.subtypes import Subtype
+from cudaops.domain.hypothesis import FAMILIES
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Program
+from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
-from cudaops.recipes.registry import RECIPES, propose, refusal, seeds
+from cudaops.recipes.registry import RECIPES, Favour, family_of, propose, refusal, seeds
 
 MakeProgram = Callable[..., Program]
 MakeLaunch = Callable[..., Workload]
@@ -36,6 +38,7 @@ def test_recipes_name_known_subtypes_and_have_names_of_their_own() -> None:
     known = set(get_args(Subtype))
     for recipe in RECIPES:
         assert recipe.relieves <= known
+        assert recipe.family in FAMILIES
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
 
 
@@ -72,6 +75,50 @@ def test_only_what_relieves_where_that_is_asked_for(program_of: MakeProgram) -> 
 
     assert proposers("shared_throughput") == ["recipe:matmul"]
     assert proposers("atomic_contention") == []
+
+
+def test_what_paid_leads_and_what_was_rejected_follows(program_of: MakeProgram) -> None:
+    program = program_of(_TEXT)
+    kernel = program.kernel("mm")
+
+    def proposers(subtype: str, **favour: float) -> list[str]:
+        def of(rewrite: Rewrite, family: str) -> float:
+            return favour.get(rewrite.proposer.removeprefix("recipe:"), favour.get(family, 0.0))
+
+        found = propose(program, kernel, (), _verdict(subtype), favour=of)
+        return [r.proposer.removeprefix("recipe:") for r in found]
+
+    assert proposers("l1_load_throughput") == ["matmul", "geometry"], "nothing known: as ever"
+    assert proposers("l1_load_throughput", geometry=1.2) == ["geometry", "matmul"]
+    assert proposers("l1_load_throughput", geometry=1.2, matmul=1.5) == ["matmul", "geometry"]
+    assert proposers("l1_load_throughput", matmul=-1.5) == ["geometry", "matmul"], "not dropped"
+    assert proposers("l1_load_throughput", launch_geometry=0.1) == ["geometry", "matmul"]
+    assert proposers("l1_load_throughput", tiling=-0.1) == ["geometry", "matmul"]
+    # geometry relieves this verdict, and matmul does not
+    assert proposers("occupancy_block_size", launch_geometry=-0.1) == ["geometry", "matmul"]
+    assert proposers("occupancy_block_size", tiling=0.3) == ["matmul", "geometry"]
+
+
+def _always(value: float) -> Favour:
+    return lambda rewrite, family: value
+
+
+def test_favour_adds_nothing_and_takes_nothing_away(program_of: MakeProgram) -> None:
+    program = program_of(_TEXT)
+    kernel = program.kernel("mm")
+    plain = propose(program, kernel, (), None)
+    for value in (-3.0, -0.5, 0.0, 0.5, 3.0):
+        assert propose(program, kernel, (), None, favour=_always(value)) == plain
+    tried = {plain[0].source_id}
+    favoured = propose(program, kernel, (), None, tried, favour=_always(2.0))
+    assert favoured == plain[1:]
+
+
+def test_the_family_of_a_recipes_rewrite(program_of: MakeProgram) -> None:
+    program = program_of(_TEXT)
+    matmul, geometry = propose(program, program.kernel("mm"), (), None)
+    assert (family_of(matmul), family_of(geometry)) == ("tiling", "launch_geometry")
+    assert family_of(matmul.model_copy(update={"proposer": "llm:x"})) is None
 
 
 def test_refusal_joins_the_recipe_and_the_plan(

@@ -4,6 +4,10 @@ The same files, flags and headers as for the build, with `-E` in place of the ou
 twice, with the flags of the build that is timed and of the one that is checked: a text that differs
 between the two knows when it is being checked. nvcc is asked wherever it is, since whoever uses the
 result compiles it with nvcc.
+
+Of a device-side library (`--allow-libraries`) only what its macros put into the candidate's lines
+is looked at: its own text stands in its own files. What its functions do is for the `object` gate
+to see in the PTX; where there is no nvcc, nobody sees it, and the candidate is quarantined.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from cudaops.domain.judgement import Gate
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure, PrerequisiteError
 from cudaops.program.hygiene import check_preprocessed
+from cudaops.program.hygiene_directives import library_headers
 from cudaops.program.hygiene_preprocessed import (
     CandidateText,
     NotTheCandidate,
@@ -81,11 +86,11 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
         gate = Gate(
             name="preprocessed",
             passed=False,
-            summary=f"cannot be looked at: {problem}",
+            summary=_missing_library(bench, rewrite, problem) or f"cannot be looked at: {problem}",
             seconds=time.monotonic() - started,
         )
         return PreprocessedText(gate, "")
-    gate = _judged(unit, views)
+    gate = _judged(unit, views, _libraries(rewrite))
     text = views[0].candidate.text
     return PreprocessedText(
         gate.model_copy(update={"seconds": time.monotonic() - started}),
@@ -176,18 +181,38 @@ def _run(command: Sequence[str], folder: Path, compiler: str) -> str:
     return done.stdout
 
 
-def _judged(unit: Unit, views: Sequence[_View]) -> Gate:
+def _libraries(rewrite: Rewrite) -> tuple[str, ...]:
+    return library_headers(lex(byte_text(rewrite.source)))
+
+
+def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> str:
+    """What to do where a library is not there to compile with; empty for any other problem."""
+    missing = next((name for name in _libraries(rewrite) if name in str(problem)), None)
+    if missing is None or not isinstance(problem, _Refused):
+        return ""
+    if bench.executor.name == "cpu":
+        return (
+            f"<{missing}> is for nvcc, and kernels on the processor are compiled by g++: "
+            "a rewrite with libraries is judged on a GPU only"
+        )
+    return f"nvcc does not find <{missing}>: {problem}"
+
+
+def _judged(unit: Unit, views: Sequence[_View], libraries: Sequence[str]) -> Gate:
     author = _author_words(unit)
     reports = [(v.compiler, check_preprocessed(v.candidate, author)) for v in views]
     refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
     if difference := _difference(views):
         refused.insert(0, difference)
     suspicious = [f"{who}: {line}" for who, found in reports for line in found.suspicious]
+    if libraries and "nvcc" not in {v.compiler for v in views}:
+        suspicious.append(f"<{libraries[0]}>: without nvcc nobody sees what the library does")
     numbers = {
         "texts": float(len(views)),
         "lines": float(sum(bool(line.strip()) for line in views[0].candidate.text.split("\n"))),
         "refused": float(len(refused)),
         "suspicious": float(len(suspicious)),
+        "library_headers": float(len(libraries)),
     }
     if refused:
         summary = refused[0]

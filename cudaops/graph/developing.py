@@ -1,0 +1,116 @@
+"""The model that proposes in one run: who it is, what it may cost, and where its calls are kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from cudaops.agents.conversation import Conversation
+from cudaops.agents.llm_developer import ModelDeveloper
+from cudaops.agents.tools import Toolbox
+from cudaops.domain.model_use import ModelUse, Price
+from cudaops.domain.run import RunOptions
+from cudaops.errors import ModelUnavailable, PrerequisiteError
+from cudaops.graph.briefing import brief_with
+from cudaops.memory.run_memory import Snapshot
+from cudaops.models.budget import Budget
+from cudaops.models.build import ModelAccess
+from cudaops.models.caller import Caller, connect
+from cudaops.models.journal import Journal
+from cudaops.models.names import ModelName, Provider, parse_model
+from cudaops.models.prices import known_price, parse_price, require_price
+from cudaops.sandbox.workbench import Workbench
+from cudaops.settings import Settings
+
+CALLS = Path("state", "calls")
+"""Where a run folder keeps every call of its model."""
+
+
+class Development(NamedTuple):
+    """The developer of a run, or why recipes alone propose."""
+
+    developer: ModelDeveloper | None
+    caller: Caller | None
+    notice: str | None = None
+    """Why no model is asked although one was wanted; None where none was."""
+
+    def use(self, fell_back: str | None) -> ModelUse | None:
+        """What was asked of the model so far; None where none was wanted."""
+        if self.caller is not None:
+            return self.caller.use(fell_back)
+        return None
+
+
+def check_model(options: RunOptions, settings: Settings) -> None:
+    """Raise InputError before anything runs where the model's name, address or price is wrong."""
+    if options.optimizer == "llm" and options.model is not None:
+        _price(parse_model(options.model), access_of(settings), options, settings)
+
+
+def develop(
+    options: RunOptions,
+    settings: Settings,
+    bench: Workbench,
+    toolbox: Toolbox,
+    snapshot: Snapshot,
+    minutes_left: float,
+    say: Callable[[str], None],
+) -> Development:
+    """Open no connection; a model that cannot be asked at all is a notice, not an error.
+
+    Raises InputError where the model's name, its script or its price is wrong.
+    """
+    if options.optimizer != "llm" or options.model is None:
+        return Development(None, None)
+    name, access = parse_model(options.model), access_of(settings)
+    budget = Budget(
+        max_cost_usd=options.max_cost_usd,
+        max_tokens=options.max_tokens,
+        deadline=time.monotonic() + 60.0 * minutes_left,
+        price=_price(name, access, options, settings),
+    )
+    journal = Journal(Path(options.out) / CALLS, access.secrets)
+    try:
+        caller = connect(name, access, budget=budget, journal=journal)
+    except (ModelUnavailable, PrerequisiteError) as error:
+        notice = f"no model is asked: {error.problem} ({error.remedy}); recipes propose"
+        return Development(None, None, notice)
+    developer = ModelDeveloper(
+        model=name.text,
+        conversation=Conversation(caller, toolbox, journal, say),
+        toolbox=toolbox,
+        journal=journal,
+        brief=brief_with(options, bench, snapshot),
+        say=say,
+    )
+    return Development(developer, caller)
+
+
+def access_of(settings: Settings) -> ModelAccess:
+    """Keys and addresses as the environment gives them."""
+    keys: dict[Provider, SecretStr | None] = {
+        "openai": settings.openai_api_key,
+        "anthropic": settings.anthropic_api_key,
+        "google_genai": settings.google_api_key,
+    }
+    nvidia = settings.nvidia_api_key
+    return ModelAccess(
+        nvidia_api_key=nvidia.get_secret_value() if nvidia else None,
+        nvidia_base_url=settings.nvidia_base_url,
+        base_url=settings.model_url,
+        api_keys={who: key.get_secret_value() for who, key in keys.items() if key},
+    )
+
+
+def _price(
+    name: ModelName, access: ModelAccess, options: RunOptions, settings: Settings
+) -> Price | None:
+    given = parse_price(settings.model_price) if settings.model_price else None
+    own = access.own_server(name.provider)
+    if options.max_cost_usd is not None:
+        return require_price(name, given, own_server=own)
+    return given or known_price(name, own_server=own)

@@ -1,0 +1,71 @@
+"""What a run needs while its graph is under way: memory, the model, and its nodes' context."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from cudaops.agents.tools import Toolbox
+from cudaops.domain.run import RunOptions
+from cudaops.graph.context import Context
+from cudaops.graph.developing import Development, develop
+from cudaops.graph.events import EventLog
+from cudaops.graph.remembering import open_memory
+from cudaops.graph.state import State
+from cudaops.sandbox.workbench import Workbench
+from cudaops.settings import Settings
+
+
+class Services(NamedTuple):
+    """What is there before the graph begins."""
+
+    options: RunOptions
+    settings: Settings
+    bench: Workbench
+    toolbox: Toolbox
+    events: EventLog
+
+
+def open_context(
+    services: Services, intake_seconds: float, before: State
+) -> tuple[Context, Development]:
+    """The nodes' context and the run's model. `before`: the state where a resumed run stopped.
+
+    Raises InputError where the model's name, its script or its price is wrong.
+    """
+    options, settings, bench, toolbox, events = services
+    memory = open_memory(options, settings, bench)
+    running = asyncio.current_task()
+    context = Context(
+        options=options,
+        bench=bench,
+        toolbox=toolbox,
+        events=events,
+        memory=memory,
+        intake_seconds=intake_seconds,
+        interrupted=lambda: running is not None and running.cancelling() > 0,
+    )
+    development = develop(
+        options,
+        settings,
+        bench,
+        toolbox,
+        memory.snapshot,
+        context.minutes_left(before.get("seconds_by_stage", {})),
+        context.announce("optimizer", "optimizer"),
+    )
+    return context.with_developer(development.developer), development
+
+
+def beginning(context: Context, development: Development) -> State:
+    """The state that a new run starts with. What was wanted and is not there is said here, once."""
+    notices: list[str] = []
+    memory = context.memory
+    if memory is not None and memory.snapshot.notice is not None:
+        notices.append(memory.snapshot.notice)
+    if development.notice is not None:
+        notices.append(development.notice)
+    for notice in notices:
+        context.events.emit("optimizer", "optimizer", "notice", notice)
+    state: State = {"attempts": [], "notices": notices}
+    return state

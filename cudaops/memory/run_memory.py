@@ -1,0 +1,111 @@
+"""Memory as one run uses it: a snapshot at its start, its results at their time, trouble once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudaops.domain.base import Record
+from cudaops.domain.judgement import Attempt
+from cudaops.domain.memory import KernelKey, MemoryEntry, Pattern
+from cudaops.errors import EnvironmentFailure
+from cudaops.memory.ranking import Ranking, ranking
+from cudaops.memory.records import KernelMemory
+from cudaops.memory.store import Memory
+from cudaops.memory.texts import CountTokens, estimated_tokens, patterns_text, prompt_text
+
+MEMORY_TOKENS = 1200
+"""Most of a prompt for what is known of the kernel: some 12 results at 100 tokens (measured: 77 and
+120 for a rejected and a tuned one by wordllama's Llama tokenizer, 2026-11-20)."""
+PATTERN_TOKENS = 400
+"""Most of a prompt for what paid on any kernel: some 9 patterns at 42 tokens (measured so too)."""
+
+
+class Snapshot(Record):
+    """What was known when a run began; it stays so until the run's end, also when resumed."""
+
+    memory: KernelMemory
+    patterns: tuple[Pattern, ...] = ()
+    """Of this class of device first, each part most promising first."""
+    notice: str | None = None
+    """Why nothing is known although memory is switched on; None where that is not so."""
+
+    def ranking(self, subtype: str) -> Ranking:
+        """The order of recipes while `subtype` limits the kernel."""
+        return ranking(self.memory, self.patterns, subtype)
+
+    def memory_text(
+        self, limit_tokens: int = MEMORY_TOKENS, count: CountTokens = estimated_tokens
+    ) -> str:
+        """What is known of the kernel, for a prompt."""
+        return prompt_text(self.memory, limit_tokens, count)
+
+    def patterns_text(
+        self, limit_tokens: int = PATTERN_TOKENS, count: CountTokens = estimated_tokens
+    ) -> str:
+        """What paid elsewhere, for a prompt."""
+        return patterns_text(self.patterns, limit_tokens, count)
+
+
+class RunMemory:
+    """Memory of one run. Nothing here raises because of the folder: the run goes on without."""
+
+    def __init__(
+        self, folder: Path | None, key: KernelKey, snapshot: Snapshot | None = None
+    ) -> None:
+        """`folder` None: memory is switched off. `snapshot`: of the run that is resumed."""
+        self._memory = Memory(folder) if folder is not None else None
+        self._key = key
+        self._said = False
+        self.snapshot = snapshot or self._taken()
+
+    def keep(self, entry: MemoryEntry) -> str | None:
+        """Record a result; the notice where that fails for the first time."""
+        if self._memory is None or self._said:
+            return None
+        try:
+            self._memory.record(self._key, entry)
+        except EnvironmentFailure as error:
+            return self._notice(error)
+        return None
+
+    def _taken(self) -> Snapshot:
+        nothing = Snapshot(memory=KernelMemory(key=self._key))
+        if self._memory is None:
+            return nothing
+        try:
+            known, patterns = self._memory.recall(self._key), self._memory.patterns()
+        except EnvironmentFailure as error:
+            return nothing.model_copy(update={"notice": self._notice(error)})
+        here = self._key.device_class
+        ordered = sorted(patterns, key=lambda pattern: pattern.device_class != here)
+        return Snapshot(memory=known, patterns=tuple(ordered))
+
+    def _notice(self, error: EnvironmentFailure) -> str:
+        self._said = True
+        return f"{error.problem}; the run goes on without memory ({error.remedy})"
+
+
+def entry_of(attempt: Attempt, *, subtype: str, run_id: str, date: str) -> MemoryEntry | None:
+    """What is kept of a judged attempt. `subtype`: of the verdict that it was to relieve; `date`:
+    UTC, ISO 8601.
+
+    None where it teaches nothing: a stand-in's times say nothing of any GPU.
+    """
+    judgement = attempt.judgement
+    if judgement.time_source == "standin":
+        return None
+    failed = next((gate.name for gate in judgement.gates if not gate.passed), None)
+    return MemoryEntry(
+        date=date,
+        run_id=run_id,
+        subtype=subtype,
+        family=attempt.family or "other",
+        title=attempt.title,
+        proposer=attempt.proposer,
+        outcome=judgement.outcome,
+        speedup=judgement.speedup,
+        time_source=judgement.time_source,
+        source_id=attempt.source_id,
+        gate=failed if judgement.outcome == "rejected" else None,
+        lesson=attempt.lesson,
+    )

@@ -1,0 +1,176 @@
+"""The journal of calls: what was asked and answered in a run, so that none is paid for twice.
+
+One file a call, `NNNN-role.json`, written whole before the answer is used; `NNNN-tool.json` for the
+result of a tool in between. A run that was killed finds them when it is resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from cudaops.domain.base import Record
+from cudaops.domain.model_use import ModelCall
+
+
+class CallEntry(Record):
+    """One call as a file keeps it."""
+
+    format: Literal[1] = 1
+    call: ModelCall
+    messages: tuple[dict[str, Any], ...]
+    """What was asked: `role` (`system`, `human`, `ai`, `tool`), `content`, and where there are any
+    `tool_calls`, `tool_call_id`."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """Schemas of the tools that the model could call."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Further parameters of the request: limit of tokens, temperature."""
+    answer: str
+    """Text without thoughts."""
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    """`name`, `args`, `id`."""
+    message: dict[str, Any] = Field(default_factory=dict)
+    """The answer as LangChain writes messages down, for the dialogue to go on from."""
+
+
+class ToolEntry(Record):
+    """One result of a tool as a file keeps it."""
+
+    format: Literal[1] = 1
+    scope: str
+    tool: str
+    arguments: dict[str, Any]
+    result: str
+
+
+_ENTRY: TypeAdapter[CallEntry | ToolEntry] = TypeAdapter(CallEntry | ToolEntry)
+
+
+class Journal:
+    """Calls of one run, in one folder, written by one process at a time.
+
+    The n-th time a question is asked in a scope it is answered with the n-th answer recorded for
+    it there; what was recorded as failed is asked again.
+    """
+
+    def __init__(self, folder: Path, secrets: Iterable[str] = ()) -> None:
+        """Reads what is there.
+
+        Args:
+            folder: Made on the first entry, for its owner alone.
+            secrets: Keys, blotted out wherever they occur in what is written.
+        """
+        self._folder = folder
+        self._secrets = tuple(secret for secret in secrets if secret)
+        self._calls: list[ModelCall] = []
+        self._answers: dict[tuple[str, str], list[CallEntry]] = defaultdict(list)
+        self._results: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._asked: dict[tuple[str, str], int] = defaultdict(int)
+        self._damaged: list[str] = []
+        self._last = 0
+        self._read()
+
+    @property
+    def calls(self) -> tuple[ModelCall, ...]:
+        """Every call ever recorded, oldest first, those that failed included."""
+        return tuple(self._calls)
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """Files that are no entry, each with the reason, in one line: they are ignored."""
+        return tuple(self._damaged)
+
+    def recall(self, scope: str, key: str) -> CallEntry | None:
+        """The answer recorded for this question, or None; counts as having asked it."""
+        known = self._answers[scope, key]
+        turn = self._turn("call", scope, key)
+        return known[turn] if turn < len(known) else None
+
+    def record(self, entry: CallEntry) -> None:
+        """Write a call down, and keep it."""
+        self._write(entry.call.role, entry)
+        self._keep(entry)
+
+    def recall_tool(self, scope: str, name: str, arguments: dict[str, Any]) -> str | None:
+        """The result recorded for this call of a tool, or None; counts as having made it."""
+        key = _tool_key(name, arguments)
+        known = self._results[scope, key]
+        turn = self._turn("tool", scope, key)
+        return known[turn] if turn < len(known) else None
+
+    def record_tool(self, scope: str, name: str, arguments: dict[str, Any], result: str) -> None:
+        """Write the result of a tool down, and keep it."""
+        entry = ToolEntry(scope=scope, tool=name, arguments=arguments, result=result)
+        self._write("tool", entry)
+        self._keep(entry)
+
+    def _turn(self, kind: str, scope: str, key: str) -> int:
+        """How often this was asked before, in this process."""
+        place = (scope, f"{kind}:{key}")
+        self._asked[place] += 1
+        return self._asked[place] - 1
+
+    def _keep(self, entry: CallEntry | ToolEntry) -> None:
+        if isinstance(entry, ToolEntry):
+            key = _tool_key(entry.tool, entry.arguments)
+            self._results[entry.scope, key].append(entry.result)
+            return
+        self._calls.append(entry.call)
+        if entry.call.outcome != "failed":
+            self._answers[entry.call.scope, entry.call.key].append(entry)
+
+    def _read(self) -> None:
+        paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        for path in paths:
+            number = path.name.lstrip(".").partition("-")[0]
+            self._last = max(self._last, int(number) if number.isdecimal() else 0)
+            if path.suffix != ".json":
+                self._damaged.append(f"{path.name}: half-written")
+                continue
+            try:
+                self._keep(_ENTRY.validate_json(path.read_bytes()))
+            except ValidationError as error:
+                reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+                self._damaged.append(f"{path.name}: {reason}".replace("\n", " "))
+
+    def _write(self, what: str, entry: CallEntry | ToolEntry) -> None:
+        """Whole or not at all, also where the power fails."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._last += 1
+        path = self._folder / f"{self._last:04d}-{what}.json"
+        text = entry.model_dump_json(indent=1)
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        unfinished = path.with_name(f".{path.name}.tmp")
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        _sync_folder(self._folder)
+
+
+def question_key(asked: dict[str, Any]) -> str:
+    """16 hex digits over everything that a request sends."""
+    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _tool_key(name: str, arguments: dict[str, Any]) -> str:
+    return question_key({"tool": name, "arguments": arguments})
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

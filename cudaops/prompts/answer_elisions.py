@@ -1,0 +1,182 @@
+"""Answers that leave something out: `// ... rest unchanged`, `{ ... }`, an empty kernel.
+
+What stands for code that is not there would be compiled as nothing. Read strictly: a sentence that
+might mean so counts, since asking again costs one call and a kernel with a hole in it a whole round
+through the gates. Comments that merely use the same words amid code do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cudaops.program.lexing import Comment, Token, byte_text, line_of, plain_text
+from cudaops.program.outline import Outline, outline
+
+_TEXT = (
+    r"(?:code|kernels?|functions?|body|bodies|implementation|program|file|source|logic|definitions?"
+    r"|lines|stuff|includes|directives|helpers|contents?)"
+)
+_PART = (
+    rf"(?:{_TEXT}|loops?|computation|steps?|parts?|sections?|setup|epilogue|prologue|everything"
+    r"|rest)"
+)
+_OLD = r"(?:existing|original|previous|remaining|same|other|unchanged|baseline|earlier|your|old)"
+_STATE = (
+    r"(?:unchanged|unmodified|omitted|elided|truncated|abbreviated|snipped|skipped|as before"
+    r"|as above|as is|the same|same|identical|not shown|here|goes here|follows|continues"
+    r"|remains?|stays?|exactly as)"
+)
+_BEFORE = r"(?:before|above|earlier|previously|previous|original|originally|existing|baseline)"
+_SOME = r"(?:\w+ ){0,2}"
+_KEEP = r"(?:(?:keep|insert|add|put|paste|copy|use) )?"
+_THE = r"(?:(?:the|this|your|my|all|of) ){0,3}"
+
+_ALWAYS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\.\.\.+",
+        rf"\.\.\.+.*\b(?:{_OLD}|{_STATE}|rest|remain\w*|more|similar\w*|etc|{_TEXT})\b.*",
+        (
+            rf".*\b(?:rest of {_THE}\w+|existing|unchanged|implementation|code|omitted|so on|etc"
+            r"|as before|as above|goes here|original)\b[^.]{0,20}\.\.\.+"
+        ),
+        rf"{_SOME}{_THE}(?:rest|remainder) of {_THE}{_SOME}{_TEXT}",
+        rf"{_SOME}{_THE}(?:rest|remainder) of {_THE}{_SOME}{_PART}:?,? {_SOME}{_STATE}.*",
+        rf"{_SOME}{_THE}(?:rest|remainder|everything else) (?:is |are )?{_STATE}.*",
+        rf"{_KEEP}{_THE}{_OLD} {_SOME}{_TEXT}",
+        rf"{_KEEP}{_THE}{_OLD} {_SOME}{_PART} {_SOME}{_STATE}.*",
+        (
+            rf"{_THE}{_SOME}{_PART} (?:is |are |was )?(?:unchanged|unmodified|omitted|elided"
+            r"|truncated|abbreviated|snipped|not shown|goes here|here|as before|as above"
+            r"|stays? the same|remains? the same)(?: .*)?"
+        ),
+        r"(?:[\w`'/-]+ ){0,5}(?:unchanged|unmodified)(?: (?:from|as|here|below|above)\b.*)?",
+        (
+            r"(?:(?:the|code|body|kernel|all|this|everything|logic|loop|exactly|is|are) ){0,6}"
+            r"(?:same|identical|as)(?: (?:as|to|like|code|logic|in)){0,3}(?: the)?(?: in the)? "
+            rf"{_BEFORE}(?: {_PART}| version| one)?"
+        ),
+        r".*\bfor (?:brevity|clarity|conciseness)\b.*",
+        r"(?:omitted|elided|truncated|abbreviated|snip|snipped|placeholder|stub|tbd)(?: .*)?",
+        rf"{_THE}{_SOME}{_PART} (?:goes|comes|belongs|would go|should go) here",
+        (
+            r"(?:insert|add|put|place|fill in|write|paste|copy|implement)\b.{0,80}"
+            r"\b(?:here|as before|as above)"
+        ),
+        (
+            r"(?:todo|fixme|xxx)\b[: -]{0,3}(?:\w+: )?(?:implement|add|fill|complete|write|finish"
+            r"|insert|copy|port|same|rest|the rest|code)\b.*"
+        ),
+        r".*\b(?:not shown|not repeated|not reproduced|left out|as an exercise)\b.*",
+    )
+)
+"""Comments that stand for code wherever they are, as a whole."""
+_AT_AN_END = re.compile(
+    r"(?:todo|fixme|xxx)\b.*|.*\.\.\.+"
+    r"|(?:same|the same|similar|similarly|likewise|repeat|ditto|etc|and so on|continue|continued"
+    r"|implement\w*|as before|as above)\b.*"
+)
+"""Comments on a line of their own that stand for code where none follows them in their block."""
+_EDGES = "/*!<>-=~_[](){}#:;,\"' \t"
+_WINDOW, _STEP = 400, 300
+"""Longer lines are read in overlapping pieces, so that no pattern sees more at once."""
+
+
+class Elision(NamedTuple):
+    """Something that is left out."""
+
+    line: int
+    """1-based."""
+    text: str
+    """What stands in its place, in one line."""
+
+
+def elision(source: str) -> Elision | None:
+    """The first place where a source leaves code out; None where it is written out."""
+    facts = outline(byte_text(source))
+    raw = facts.lexed.text
+    found = [*_comments(facts), *_dots(facts), *_empty(facts)]
+    if not found:
+        return None
+    at = min(found)
+    start = raw.rfind("\n", 0, at) + 1
+    end = raw.find("\n", at)
+    text = plain_text(raw[start : end if end >= 0 else len(raw)])
+    return Elision(line_of(raw, at), " ".join(text.split())[:120])
+
+
+def _comments(facts: Outline) -> Iterator[int]:
+    tokens = facts.lexed.tokens
+    for comment in facts.lexed.comments:
+        after = bisect_left(tokens, comment.start, key=lambda t: t.start)
+        closes = after == len(tokens) or tokens[after].text == "}"
+        line = facts.lexed.text.rfind("\n", 0, comment.start) + 1
+        alone = facts.lexed.text[line : comment.start].rstrip()[-1:] in ("", "{")
+        if any(_stands_for_code(said, closes and alone) for said in _said(comment)):
+            yield comment.start
+
+
+def _said(comment: Comment) -> Iterator[str]:
+    """The comment's lines without what decorates them, and all of them as one sentence."""
+    text = plain_text(comment.text)
+    lines = [" ".join(line.strip(_EDGES).lower().split()) for line in text.split("\n")]
+    if len(lines) > 1:
+        lines.append(" ".join(line for line in lines if line))
+    for line in lines:
+        for at in range(0, max(1, len(line) - _WINDOW + _STEP), _STEP):
+            yield line[at : at + _WINDOW].replace("(", "").replace(")", "").strip(_EDGES)
+
+
+def _stands_for_code(said: str, at_an_end: bool) -> bool:
+    whole = said if said.endswith("..") else said.rstrip(".!").rstrip(_EDGES)
+    if not whole:
+        return False
+    if any(pattern.fullmatch(whole) for pattern in _ALWAYS):
+        return True
+    return at_an_end and _AT_AN_END.fullmatch(whole) is not None
+
+
+def _dots(facts: Outline) -> Iterator[int]:
+    """`...` where C++ has none: as a statement, a body, a value or all of a call's arguments."""
+    tokens = facts.lexed.tokens
+    for at in range(len(tokens) - 2):
+        if not tokens[at].text == tokens[at + 1].text == tokens[at + 2].text == ".":
+            continue
+        before = tokens[at - 1] if at else None
+        after = tokens[at + 3] if at + 3 < len(tokens) else None
+        if before is not None and before.text == ".":
+            continue
+        if _is_no_pack(facts.lexed.text, tokens, at, before, after):
+            yield tokens[at].start
+
+
+def _is_no_pack(
+    raw: str, tokens: Sequence[Token], at: int, before: Token | None, after: Token | None
+) -> bool:
+    if before is None or after is None or before.text in ("{", "}", ";", ":", "=", "["):
+        return True
+    alone = "\n" in raw[before.end : tokens[at].start] and "\n" in raw[tokens[at].end : after.start]
+    if alone or after.text in (";", "}", "."):
+        return True
+    called = tokens[at - 2].text if at > 1 else ""
+    return (
+        before.text == "("
+        and after.text == ")"
+        and tokens[at].directive < 0
+        and called not in ("catch", "")
+    )
+
+
+def _empty(facts: Outline) -> Iterator[int]:
+    """Kernels that do nothing, and device functions that hold a comment alone."""
+    for item in facts.items:
+        if item.kind != "function" or item.body is None:
+            continue
+        opener, closer = (facts.tokens[i] for i in item.body)
+        inside = {t.text for t in facts.tokens[item.body[0] + 1 : item.body[1]]}
+        remarked = any(opener.end <= c.start < closer.start for c in facts.lexed.comments)
+        if inside <= {";", "return"} and (item.is_kernel or remarked):
+            yield item.start

@@ -1,0 +1,177 @@
+"""Records in the lines a prompt shows: one fact a line, with unit and source."""
+
+from __future__ import annotations
+
+from cudaops.cuda import metric_details as details
+from cudaops.cuda.devices import Device
+from cudaops.cuda.facts import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, facts
+from cudaops.domain.execution import UNMEASURED_WORDS
+from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import ResearchFindings
+from cudaops.domain.workload import ELEMENT_BYTES, Argument, Workload
+from cudaops.prompts.fence import line
+
+_MAIN = (
+    details.DURATION, details.SM_THROUGHPUT, details.MEMORY_THROUGHPUT, details.L1_THROUGHPUT,
+    details.L2_THROUGHPUT, details.DRAM_THROUGHPUT, details.L1_HIT_RATE, details.L2_HIT_RATE,
+    details.ISSUE_SLOTS_BUSY, details.ELIGIBLE_WARPS, details.ACHIEVED_OCCUPANCY,
+    details.THEORETICAL_OCCUPANCY, details.REGISTERS, details.SHARED_STATIC,
+    details.SHARED_DYNAMIC, details.WAVES, LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST,
+)  # fmt: skip
+"""What a profile is summed up by: times, limits, occupancy and what a warp's accesses cost."""
+
+_STALLS = 3
+"""Reasons of waiting that are shown, the longest first."""
+_STALL_FROM_PCT = 5.0
+_FINDINGS = 8
+_RULES = 3
+_CITATIONS = 3
+_CITATION_CHARACTERS = 480
+"""Bounds that keep the evidence under 1,500 tokens. Judgement."""
+
+
+def number(value: float) -> str:
+    """Three digits, whole with separators from a thousand on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit, if it has one."""
+    return f"{number(value)} {unit}".strip()
+
+
+def device_lines(device: Device) -> tuple[str, ...]:
+    """What a rewrite's sizes are chosen by."""
+    a_block = (
+        f"a block: at most {device.max_threads_per_block} threads, "
+        f"{device.shared_bytes_per_block:,} bytes of static shared memory, "
+        f"{device.shared_bytes_per_block_optin:,} with dynamic (`smem=`)"
+    )
+    an_sm = (
+        f"an SM: {device.max_warps_per_sm} warps of {device.warp_size}, "
+        f"{device.max_blocks_per_sm} blocks, {device.registers_per_sm:,} registers "
+        f"(at most {device.max_registers_per_thread} a thread), "
+        f"{device.shared_bytes_per_sm:,} bytes of shared memory, "
+        f"of which the driver takes {device.shared_reserved_per_block:,} a block"
+    )
+    peaks = (
+        f"peaks: L2 of {device.l2_bytes / 2**20:g} MiB, DRAM "
+        f"{number(device.dram_bandwidth_gb_s)} GB/s, FP32 {number(device.peak_fp32_gflops)} "
+        f"GFLOP/s at {number(device.sm_clock_mhz)} MHz"
+    )
+    head = f"{device.full_name}, compute capability {device.capability}, {device.sm_count} SMs"
+    return head, a_block, an_sm, peaks
+
+
+def workload_lines(workload: Workload) -> tuple[str, ...]:
+    """One captured launch: geometry, then its arguments in order."""
+    head = (
+        f"{workload.id}: {workload.callee}, grid {workload.grid}, block {workload.block}, "
+        f"{workload.dynamic_smem_bytes} bytes of dynamic shared memory, launched "
+        f"{workload.launches}x, {workload.time_share:.0%} of the kernel's time, L2 "
+        f"{workload.l2_regime}"
+    )
+    return (head, *(f"  {_argument(workload, each)}" for each in workload.arguments))
+
+
+def _argument(workload: Workload, argument: Argument) -> str:
+    match argument.kind:
+        case "scalar":
+            return f"{argument.name} = {argument.value:.9g} ({argument.element})"
+        case "null":
+            return f"{argument.name} = nullptr"
+        case "opaque":
+            return f"{argument.name}: a structure of {len(argument.raw_hex) // 2} bytes"
+    held = next(a for a in workload.allocations if a.index == argument.allocation)
+    count = (held.size_bytes - argument.offset_bytes) // ELEMENT_BYTES[argument.element]
+    also = f", in allocation {held.index}"
+    shared = sum(getattr(a, "allocation", None) == held.index for a in workload.arguments) > 1
+    offset = f", from byte {argument.offset_bytes:,} on" if argument.offset_bytes else ""
+    return (
+        f"{argument.name}: {count:,} x {argument.element}, {held.role}{offset}"
+        f"{also if shared else ''}"
+    )
+
+
+def evidence_line(evidence: Evidence, verdict: Verdict, profile: Profile | None) -> str:
+    """A comparison, and whether its value was measured or modelled."""
+    metric = profile.metrics.get(evidence.metric) if profile is not None else None
+    source = metric.source if metric is not None else verdict.source
+    return (
+        f"{evidence.label}: {quantity(evidence.value, evidence.unit)} "
+        f"{evidence.comparison} {quantity(evidence.threshold, evidence.unit)} ({source})"
+    )
+
+
+def finding_lines(verdict: Verdict) -> tuple[str, ...]:
+    """Every other rule that fired, one line each, the most serious first."""
+    return tuple(f"{f.subtype}: {line(f.text, 200)}" for f in verdict.findings[1 : 1 + _FINDINGS])
+
+
+def rule_lines(verdict: Verdict) -> tuple[str, ...]:
+    """NVIDIA's own rules that say the same as a finding."""
+    agreeing = [rule for rule in verdict.nvidia_rules if rule.agrees_with]
+    return tuple(
+        f"{rule.name} (agrees with {rule.agrees_with}): {line(rule.text, 160)}"
+        for rule in agreeing[:_RULES]
+    )
+
+
+def hot_line_texts(verdict: Verdict) -> tuple[str, ...]:
+    """The dearest source lines with their share of the limiting resource's use."""
+    return tuple(
+        f"line {hot.location.line}, {hot.share_pct:.0f} %, {hot.note}: {line(hot.text, 160)}"
+        for hot in verdict.hot_lines[:3]
+    )
+
+
+def roofline_line(roofline: Roofline | None, duration_us: float) -> str:
+    """How far the kernel is from what the device allows for the work."""
+    if roofline is None:
+        return "unknown: operations or bytes were not counted"
+    limit = "arithmetic" if roofline.bound == "compute" else "DRAM bandwidth"
+    return (
+        f"{number(roofline.attained_pct)} % of the {limit} limit: {number(roofline.flops / 1e9)} "
+        f"GFLOP and {number(roofline.dram_bytes / 1e6)} MB of DRAM traffic need at least "
+        f"{number(roofline.floor_us)} us, and take {number(duration_us)} us"
+    )
+
+
+def profile_lines(profile: Profile, roofline: Roofline | None) -> tuple[str, ...]:
+    """The main numbers of a profile; what was not collected is left out."""
+    known = facts(profile, roofline)
+    shown = [f"{known[n].label}: {quantity(*known[n][:2])}" for n in _MAIN if n in known]
+    stalls = sorted(
+        (f for name, f in known.items() if name.startswith("cudaops__stall_")),
+        key=lambda fact: -fact.value,
+    )
+    shown += [
+        f"{f.label}: {quantity(f.value, f.unit)} of a warp's time"
+        for f in stalls[:_STALLS]
+        if f.value >= _STALL_FROM_PCT
+    ]
+    return tuple(shown)
+
+
+def provenance(profile: Profile) -> str:
+    """Whether a profile's numbers were measured, and on what."""
+    words = {
+        "measured": "measured by ncu on {device}",
+        "mixed": "time measured on {device}, counts modelled",
+        "modelled": UNMEASURED_WORDS["modelled"],
+    }
+    return words[profile.source].format(device=profile.device)
+
+
+def citation_lines(research: ResearchFindings) -> tuple[str, ...]:
+    """What the knowledge base says, a passage a line."""
+    return tuple(
+        f"[{c.note}] {line(c.heading, 80)}: {line(c.text, _CITATION_CHARACTERS)}"
+        for c in research.citations[:_CITATIONS]
+    )
+
+
+def tuned_text(rewrite: Rewrite) -> str:
+    """Values of the tune names; empty where there are none."""
+    return ", ".join(f"{name}={value}" for name, value in rewrite.values().items())

@@ -1,0 +1,98 @@
+"""A whole program that somebody else wrote, made a rewrite of the open program's kernel.
+
+The program is run once, confined like any candidate's, to see which kernel it launches and how.
+Nothing else of the run is used: neither its times nor its outputs nor what it prints.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from cudaops.domain.execution import Captured
+from cudaops.domain.program import Program, SourceFile
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError, PlanError
+from cudaops.program.directives import WORDS
+from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
+from cudaops.program.parse import parse_files, require_runnable
+from cudaops.program.whole_program import rewrite_from_workload
+from cudaops.sandbox.workbench import Workbench
+
+MAIN = "answer.cu"
+"""Name under which a program that came as a text is compiled."""
+_DIRECTIVE = re.compile(rf"@(?={'|'.join(WORDS)})")
+
+
+class Stripped(NamedTuple):
+    """A program's kernels with the launch that was seen."""
+
+    rewrite: Rewrite
+    notices: tuple[str, ...]
+    """What of the program was left behind and might have mattered, a line each."""
+
+
+def program_of(text: str) -> Program:
+    """A program that came as one text. It has no local headers: nothing is read from this machine.
+
+    Raises InputError where it holds no kernel, no launch or no `main`.
+    """
+    raw = byte_text(text.encode("utf-8", "replace").decode("utf-8"))
+    # What a comment says of launches is not how this program launches.
+    edits = [
+        Edit(comment.start, comment.end, _DIRECTIVE.sub("", comment.text))
+        for comment in lex(raw).comments
+        if _DIRECTIVE.search(comment.text)
+    ]
+    main = SourceFile(path=MAIN, text=plain_text(apply_edits(raw, edits)))
+    program = parse_files(MAIN.removesuffix(".cu"), (main,))
+    require_runnable(MAIN, program)
+    return program
+
+
+def strip(bench: Workbench, program: Program) -> Stripped:
+    """Run `program` once and take its kernels and their launch as a rewrite of the bench's kernel.
+
+    The kernel is the one named like the bench's, else the most expensive one. Raises InputError,
+    one line, where it does not compile, does not end in the bench's time, launches nothing, its
+    parameters cannot be matched, or it was launched for other sizes than the bench's workloads.
+    """
+    name = bench.kernel.name
+    known = any(k.name == name for k in program.kernels)
+    folder = bench.folder / "work" / f"strip-{program.sha256[:12]}"
+    try:
+        captured = bench.executor.capture(
+            program, name if known else None, bench.argv, folder, bench.timeout_s
+        )
+    finally:
+        bench.discard(folder.name)
+    if not isinstance(captured, Captured):
+        raise InputError(captured.placed)
+    if not captured.workloads:
+        raise InputError(f"no launch of {captured.kernel} could be captured")
+    rewrite = rewrite_from_workload(
+        program,
+        bench.kernel,
+        captured.workloads[0],
+        allow_libraries=bench.policy.allow_libraries,
+    )
+    others = sorted({c.kernel for c in captured.counts} - {captured.kernel})
+    notices = [f"its launches of {', '.join(others)} are left out"] if others else []
+    if len(captured.workloads) > 1:
+        notices.append(f"of {len(captured.workloads)} launches the most expensive one is taken")
+    _require_applicable(bench, rewrite)
+    return Stripped(rewrite, tuple(notices))
+
+
+def _require_applicable(bench: Workbench, rewrite: Rewrite) -> None:
+    """Some workload must be one that the program's launch was made for."""
+    unmet = ""
+    for workload in bench.workloads:
+        try:
+            plan = bench.plan(workload, rewrite)
+        except PlanError as error:
+            raise InputError(f"its launch cannot be taken over: {error.message}") from error
+        if plan.applicable:
+            return
+        unmet = plan.unmet or ""
+    raise InputError(f"it launches its kernel for other sizes: {unmet} does not hold here")

@@ -1,0 +1,94 @@
+"""Which branches of a search are best, which it goes on with, and which have earned children."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from cudaops.domain.search import Branch, SearchOptions
+from cudaops.search.families import alive, has_room
+
+SAME = 0.01
+"""Relative difference below which two times count as the same. Source: as the tuner's TIE."""
+
+
+def ranking(branches: Sequence[Branch], seed: int = 0) -> tuple[Branch, ...]:
+    """Those with a time, fastest first; `seed` decides between equals."""
+    timed = [(b.time_us, tie(seed, b.id), b) for b in branches if b.time_us is not None]
+    return tuple(b for _, _, b in sorted(timed, key=lambda one: one[:2]))
+
+
+def champion(branches: Sequence[Branch], seed: int = 0) -> Branch | None:
+    """The fastest; None where no branch has a time."""
+    return next(iter(ranking(branches, seed)), None)
+
+
+def tie(seed: int, number: int) -> str:
+    """Sorts equals: the same seed gives the same order, another seed another."""
+    return hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).hexdigest()
+
+
+def kept(options: SearchOptions, branches: Sequence[Branch]) -> tuple[Branch, ...]:
+    """The beam, best first: of every family still in the search the best branch, then the best of
+    the rest, `width` in all and not more than half of one family."""
+    living = alive(branches)
+    ranked = [b for b in ranking(branches, options.seed) if b.family in living]
+    firsts = {b.family: b.id for b in reversed(ranked)}
+    counts: Counter[str] = Counter()
+    beam: set[int] = set()
+    for branch in sorted(ranked, key=lambda b: b.id != firsts[b.family]):
+        if len(beam) < options.width and has_room(counts, branch.family, options.width, living):
+            counts[branch.family] += 1
+            beam.add(branch.id)
+    return tuple(b for b in ranked if b.id in beam)
+
+
+def reference_us(
+    branch: Branch, branches: Sequence[Branch], incumbent_us: float | None
+) -> float | None:
+    """What a branch has to beat: its best parent; the incumbent's time, or the author's kernel's,
+    where it has none."""
+    parents = {b.id: b.time_us for b in branches if b.id in branch.order.parents}
+    times = [time for time in parents.values() if time is not None]
+    return min(times) if times else incumbent_us
+
+
+def is_winner(branch: Branch, branches: Sequence[Branch], incumbent_us: float | None) -> bool:
+    """Whether it is faster, by more than `SAME`, than what it came from."""
+    if branch.time_us is None:
+        return False
+    reference = reference_us(branch, branches, incumbent_us)
+    return reference is None or branch.time_us < reference * (1 - SAME)
+
+
+def children_of(branch: Branch, branches: Sequence[Branch]) -> int:
+    """How many refinements of it were developed."""
+    return sum(b.order.kind == "expand" and b.order.parents == (branch.id,) for b in branches)
+
+
+def next_pair(beam: Sequence[Branch], branches: Sequence[Branch]) -> tuple[Branch, Branch] | None:
+    """The two best that share no family, ancestors included, and were not joined yet; None where
+    there are none."""
+    joined = {frozenset(b.order.parents) for b in branches if b.order.kind == "crossover"}
+    pairs = ((first, second) for last, second in enumerate(beam) for first in beam[:last])
+    return next(
+        (
+            (a, b)
+            for a, b in pairs
+            if frozenset((a.id, b.id)) not in joined
+            and not lineage(a, branches) & lineage(b, branches)
+        ),
+        None,
+    )
+
+
+def lineage(branch: Branch, branches: Sequence[Branch]) -> frozenset[str]:
+    """Families of a branch and of all that it came from."""
+    by_id = {b.id: b for b in branches}
+    found, waiting = {branch.family}, list(branch.order.parents)
+    while waiting:
+        parent = by_id[waiting.pop()]
+        found.add(parent.family)
+        waiting.extend(parent.order.parents)
+    return frozenset(found)

@@ -1,0 +1,181 @@
+"""The graph as a search: what is explored, what is judged, and what a kill costs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.search import SearchOptions
+from cudaops.graph.events import read_events
+from tests.graph.search_runs import FIRST, MM, Idea, Shelf, killed_run, options_of, run
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example at a quarter of its size."""
+    path = tmp_path_factory.mktemp("program") / "naive_matmul.cu"
+    path.write_text(EXAMPLE.read_text().replace("const int N = 1024", "const int N = 256"))
+    return path
+
+
+@pytest.mark.timeout(900)
+def test_recipes_alone_do_as_well_as_greedy(smaller: Path, tmp_path: Path) -> None:
+    """No model: two recipes explored, the better one judged and kept."""
+    found = {}
+    for strategy in ("greedy", "branch", "beam"):
+        search = SearchOptions.model_validate({"strategy": strategy})
+        found[strategy] = run(options_of(smaller, tmp_path / strategy, search, bar=1.2))
+        assert found[strategy].judged[0][1] == "provisional"
+    for strategy in ("branch", "beam"):
+        ran = found[strategy]
+        assert ran.best >= found["greedy"].best * 0.999
+        assert len(ran.explored) == 2
+        assert {e.branch.family for e in ran.explored} == {"tiling", "launch_geometry"}
+        assert all(e.branch.time_us is not None for e in ran.explored)
+        assert (tmp_path / strategy / "search" / "01.json").stat().st_size > 0
+        lines = [e for e in ran.events if e.stage == "explore" and "branch" in e.data]
+        assert {e.data["branch"] for e in lines} == {0, 1}
+        assert all({"round", "family", "time_us"} <= set(e.data) for e in lines)
+        assert ran.state["seconds_by_stage"]["explore"] > 0
+
+
+def test_a_fast_and_wrong_branch_does_not_lead(tmp_path: Path) -> None:
+    developer = Shelf(FIRST)
+    search = SearchOptions(strategy="branch", width=6)
+    ran = run(options_of(MM, tmp_path / "run", search), developer)
+    by_title = {e.branch.title: e.branch for e in ran.explored}
+    assert len(by_title) == 6
+    wrong = by_title["samples_the_sum"]
+    assert wrong.time_us is None
+    assert str(wrong.failure).startswith("correctness_captured FAILED")
+    assert str(by_title["does_not_compile"].failure).startswith("compile FAILED")
+    assert ran.judged == [("honest/pairwise_sum", "provisional")]
+    assert ran.state["attempts"][0]["family"] == "reduction"
+    assert developer.calls[0] == "plan 01 6"
+    assert sorted(c.split()[1] for c in developer.calls[1:]) == ["01/b2", "01/b3", "01/b4", "01/b5"]
+    assert developer.most_at_work > 1
+
+
+def test_after_a_rejection_the_next_best_is_judged(tmp_path: Path) -> None:
+    """The fastest passes the screening and is wrong on other inputs."""
+    ideas = (*FIRST, Idea("other", "periodic"))
+    options = options_of(
+        MM, tmp_path / "run", SearchOptions(strategy="branch", width=7), max_iterations=2
+    )
+    ran = run(options, Shelf(ideas))
+    assert ran.judged == [("periodic", "rejected"), ("honest/pairwise_sum", "provisional")]
+    assert ran.state["attempts"][0]["judgement"]["gates"][-1]["name"] == "correctness_exact"
+    assert ran.state["search"]["number"] == 1
+
+
+def test_a_new_search_begins_where_no_other_branch_beats_the_bar(tmp_path: Path) -> None:
+    ideas = (Idea("other", "periodic"), Idea("reduction", "honest/pairwise_sum"))
+    more = (Idea("unrolling", "honest/two_accumulators"),)
+    options = options_of(
+        MM, tmp_path / "run", SearchOptions(strategy="branch", width=4), max_iterations=3, bar=1.1
+    )
+    developer = Shelf((*ideas, *more))
+    ran = run(options, developer)
+    # 1.14 by the clock of the search, then 1.01 at best: only a new search has another candidate.
+    assert ran.judged[0] == ("periodic", "rejected")
+    assert [c for c in developer.calls if c.startswith("plan")] == ["plan 01 4", "plan 02 4"]
+    assert ran.state["search"]["number"] == 2
+    assert not ran.state.get("incumbent")
+
+
+def test_a_beam_breeds_what_beats_its_parent(tmp_path: Path) -> None:
+    first = (Idea("reduction", "honest/pairwise_sum"), Idea("tiling", "honest/shared_tiles"))
+    later = {"honest/pairwise_sum": [Idea("reduction", "periodic"), Idea("other", "writes_zeros")]}
+    developer = Shelf(first, later)
+    search = SearchOptions(strategy="beam", width=4, rounds=3)
+    ran = run(options_of(MM, tmp_path / "run", search, max_iterations=2), developer)
+    explored = {e.branch.id: e.branch for e in ran.explored if e.search == 1}
+    pairwise = next(b.id for b in explored.values() if b.title == "honest/pairwise_sum")
+    children = [b for b in explored.values() if b.order.parents == (pairwise,)]
+    assert [b.title for b in children] == ["periodic", "writes_zeros"]
+    assert [b.time_us is None for b in children] == [False, True]
+    assert any(b.order.kind == "crossover" for b in explored.values())
+    planned = developer.views[f"plan 01/b{pairwise}"][0]
+    assert planned.incumbent is not None
+    assert planned.incumbent.title == "honest/pairwise_sum"
+    assert len(planned.explored) == 4
+    assert planned.profile != developer.views["plan 01"][0].profile
+    assert ran.judged[0] == ("periodic", "rejected")
+    assert ran.judged[1] == ("honest/pairwise_sum", "provisional")
+
+
+@pytest.mark.parametrize("gone_after", [0, 1])
+def test_recipes_go_on_where_the_model_is_gone(tmp_path: Path, gone_after: int) -> None:
+    developer = Shelf(FIRST, gone_after=gone_after)
+    search = SearchOptions(strategy="beam", width=4)
+    ran = run(options_of(MM, tmp_path / "run", search), developer)
+    assert ran.judged[0][1] == "provisional"
+    assert len([n for n in ran.state["notices"] if "nobody answers" in n]) == 1
+    assert sum(c.startswith("plan") for c in developer.calls) == 1
+    titles = {e.branch.title for e in ran.explored if e.branch.time_us is not None}
+    assert {"launch geometry", "shared-memory and register tiling"} <= titles
+    if gone_after:
+        failed = [e.branch for e in ran.explored if e.unavailable]
+        assert len(failed) == 1
+        assert failed[0].failure == "nobody answers; ask again later"
+
+
+def test_what_a_killed_run_explored_is_not_explored_again(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.graph.search_runs", str(folder)], start_new_session=True
+    )
+    deadline = time.monotonic() + 240
+    while _kept(folder) < 2:
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = _kept(folder)
+    before = _branches(folder)
+    assert kept < 6
+
+    options, developer = killed_run(folder)
+    ran = run(options, developer)
+    assert ran.judged == [("honest/pairwise_sum", "provisional")]
+    assert sorted(e.branch.id for e in ran.explored) == list(range(6))
+    again = _branches(folder) - before
+    assert set(before) | set(again) == set(range(6))
+    assert sum(again.values()) <= 6 - kept
+    written = Counter((tmp_path / "calls.txt").read_text().splitlines())
+    plans = [call for call in written if call.startswith("plan")]
+    assert plans == ["plan 01 6"]
+    assert written[plans[0]] == 1
+
+
+def _kept(folder: Path) -> int:
+    """Branches whose results are in the checkpoints."""
+    path = folder / "state" / "checkpoints.sqlite"
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        try:
+            rows = database.execute("SELECT count(*) FROM writes WHERE channel = 'explored'")
+        except sqlite3.OperationalError:
+            return 0
+        return int(rows.fetchone()[0])
+
+
+def _branches(folder: Path) -> Counter[int]:
+    """How often each branch was announced."""
+    events = read_events(folder / "events.jsonl")
+    return Counter(e.data["branch"] for e in events if e.stage == "explore" and "branch" in e.data)

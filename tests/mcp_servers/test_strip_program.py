@@ -1,0 +1,116 @@
+"""`strip_program`: a whole program becomes a rewrite, and what cannot is refused in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.exceptions import ToolError
+
+from cudaops.domain.judgement import Policy
+from cudaops.mcp_servers import sandbox
+from cudaops.mcp_servers.session import Session
+from cudaops.program.hygiene import check_source
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from tests.sandbox.gate_bench import EXPLOITS, MM, bench_of
+
+pytestmark = pytest.mark.slow
+
+AUTHOR = MM.read_text()
+TILED = (EXPLOITS / "honest" / "shared_tiles.cu").read_text()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> FastMCP:
+    folder = tmp_path_factory.mktemp("strip")
+    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+    bench = bench_of(executor, MM, folder, Policy(min_speedup=0.001, seed=3))
+    bench.timeout_s = 15.0
+    return sandbox.build_server(Session(bench=bench))
+
+
+def call(server: FastMCP, tool: str, **arguments: Any) -> Any:
+    async def talk() -> Any:
+        async with Client(server) as client:
+            return (await client.call_tool(tool, arguments)).structured_content
+
+    return asyncio.run(talk())
+
+
+def tiled_program() -> str:
+    """The author's program with another kernel in the place of his, and directives left over."""
+    kernel = "// @launch mm grid=(1) block=(1) args=(A, B, C, N)\n" + "\n".join(
+        line for line in TILED.split("\n") if "@" not in line
+    ).replace("tiles(", "mm(")
+    start = AUTHOR.index("__global__")
+    end = AUTHOR.index("\n}\n", start) + 3
+    return AUTHOR[:start] + kernel + AUTHOR[end:]
+
+
+def test_a_whole_program_becomes_a_rewrite_that_compiles(server: FastMCP) -> None:
+    stripped = call(server, "strip_program", text=tiled_program())
+    source = stripped["source"]
+    assert source.startswith("// @launch mm grid=")
+    assert source.count("@launch") == 1
+    assert "main" not in source
+    assert "cudaMalloc" not in source
+    assert check_source(source) == ()
+    assert stripped["notices"] == []
+    assert call(server, "compile_rewrite", source=source)["ok"]
+
+
+def test_what_is_launched_beside_it_is_said(server: FastMCP) -> None:
+    program = tiled_program()
+    other = "__global__ void clear(float* C, int N) { C[threadIdx.x % (N * N)] = 0.0f; }\n"
+    program = program.replace("int main", other + "int main", 1)
+    at = program.index("mm<<<")
+    with_both = program[:at] + "clear<<<1, 32>>>(dC, N);\n    " + program[at:]
+    stripped = call(server, "strip_program", text=with_both)
+    assert any("clear" in notice for notice in stripped["notices"])
+
+
+def changed(old: str, new: str) -> str:
+    program = tiled_program()
+    assert old in program
+    return program.replace(old, new, 1)
+
+
+REFUSED = {
+    "does not compile": (changed("float sum", "flaot sum"), r"answer\.cu:\d+"),
+    "never ends": (changed("const int N = 64;", "const int N = 64; for (;;) {}"), "15 s"),
+    "launches nothing": (changed("const int N = 64;", "const int N = 64; if (N) return 0;"), "launched no kernel"),
+    "crashes": (changed("const int N = 64;", "const int N = 64; *(volatile int*)1 = 0;"), "segmentation fault"),
+    "other parameters": (
+        changed("float* C, int N) {", "float* C, int size) {\n    int N = size; (void)N;")
+        .replace("mm(const float* A,", "mm(const float* A, int unused,")
+        .replace("(dA, dB", "(dA, 0, dB"),
+        "parameters that mean the same the same name",
+    ),
+    "other sizes": (
+        changed("const int N = 64;", "const int N = 32;").replace("dim3(4, 4)", "dim3(2, 2)"),
+        "N == 32 does not hold",
+    ),
+    "no program": ("__global__ void mm(float* a) {}\n", "no kernel is launched"),
+    "not CUDA": ("int main() { return 0; }\n", "no kernel in it"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_taken_over_is_refused_in_one_line(server: FastMCP, case: str) -> None:
+    program, says = REFUSED[case]
+    with pytest.raises(ToolError, match=says) as refused:
+        call(server, "strip_program", text=program)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_text_reads_no_file_of_this_machine(server: FastMCP, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.h"
+    secret.write_text('const char* answer = "hunter2";\n')
+    program = f'#include "{secret}"\n' + tiled_program()
+    with pytest.raises(ToolError) as refused:
+        call(server, "strip_program", text=program)
+    assert "hunter2" not in str(refused.value)

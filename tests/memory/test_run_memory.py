@@ -1,0 +1,98 @@
+"""Memory as one run sees it: fixed at its start, and never in its way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudaops.domain.judgement import Attempt, Gate, Judgement
+from cudaops.memory.run_memory import RunMemory, Snapshot, entry_of
+from cudaops.memory.store import Memory
+from tests.memory.made import KEY, entry
+
+
+def attempt(judgement: Judgement, family: str | None = "tiling") -> Attempt:
+    return Attempt(
+        iteration=1, rewrite_id="r", source_id="s", title="t", proposer="recipe:matmul",
+        family=family, judgement=judgement, lesson="do not repeat t",
+    )  # fmt: skip
+
+
+def judged(passed: bool, **changed: object) -> Judgement:
+    gates = (
+        Gate(name="compile", passed=True, summary="s"),
+        Gate(name="speedup", passed=passed, summary="s"),
+    )
+    values = {
+        "outcome": "provisional" if passed else "rejected", "reason": "r", "gates": gates,
+        "speedup": 2.0, "time_source": "modelled",
+    }  # fmt: skip
+    return Judgement.model_validate(values | changed)
+
+
+def test_the_snapshot_stays_while_the_run_writes(tmp_path: Path) -> None:
+    Memory(tmp_path).record(KEY, entry(1))
+    Memory(tmp_path).note(KEY, "my note")
+    run = RunMemory(tmp_path, KEY)
+    before = (run.snapshot.memory_text(), run.snapshot.patterns_text())
+    assert run.keep(entry(2)) is None
+    assert (run.snapshot.memory_text(), run.snapshot.patterns_text()) == before
+    assert "my note" in before[0]
+    assert len(Memory(tmp_path).recall(KEY).entries) == 2
+
+    kept = Snapshot.model_validate_json(run.snapshot.model_dump_json())
+    resumed = RunMemory(tmp_path, KEY, kept)
+    assert resumed.snapshot == run.snapshot
+    assert resumed.snapshot.ranking("l1_load_throughput") == run.snapshot.ranking(
+        "l1_load_throughput"
+    )
+
+
+def test_patterns_of_this_class_of_device_come_first(tmp_path: Path) -> None:
+    there = KEY.model_copy(update={"device_class": "sm_90"})
+    Memory(tmp_path).record(there, entry(1, speedup=9.0, time_source="cuda_event"))
+    Memory(tmp_path).record(KEY, entry(1, speedup=1.3))
+    run = RunMemory(tmp_path, KEY)
+    assert [p.device_class for p in run.snapshot.patterns] == ["sm_86", "sm_90"]
+
+
+def test_switched_off_it_knows_and_keeps_nothing() -> None:
+    run = RunMemory(None, KEY)
+    assert run.keep(entry(1)) is None
+    assert run.snapshot.notice is None
+    assert run.snapshot.memory.empty
+    assert run.snapshot.memory_text() == ""
+
+
+def test_trouble_is_said_once_and_the_run_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    run = RunMemory(folder, KEY)
+    assert run.snapshot.notice is None
+    folder.write_text("a file in its place")
+    notice = run.keep(entry(1))
+    assert notice is not None
+    assert "the run goes on without memory" in notice
+    assert "CUDAOPS_MEMORY" in notice
+    assert run.keep(entry(2)) is None
+
+
+def test_trouble_at_the_start_is_in_the_snapshot(tmp_path: Path) -> None:
+    (tmp_path / "kernels").write_text("a file in its place")
+    run = RunMemory(tmp_path, KEY)
+    assert run.snapshot.notice is not None
+    assert run.keep(entry(1)) is None, "said already"
+
+
+def test_an_attempt_becomes_an_entry() -> None:
+    kept = entry_of(attempt(judged(False)), subtype="dram_bandwidth", run_id="k/1", date="d")
+    assert kept is not None
+    assert (kept.outcome, kept.gate, kept.speedup, kept.family) == (
+        "rejected", "speedup", 2.0, "tiling"
+    )  # fmt: skip
+    kept = entry_of(attempt(judged(True), None), subtype="x", run_id="k/1", date="d")
+    assert kept is not None
+    assert (kept.outcome, kept.gate, kept.family) == ("provisional", None, "other")
+
+
+def test_a_stand_ins_result_is_not_kept() -> None:
+    judgement = judged(False, time_source="standin")
+    assert entry_of(attempt(judgement), subtype="x", run_id="k/1", date="d") is None

@@ -1,0 +1,97 @@
+"""The second half of docs/prompts.md, from the prompts: `python -m tests.prompts.document`."""
+
+from __future__ import annotations
+
+from cudaops.prompts.prompt import Prompt
+from cudaops.prompts.roles import (
+    coder_prompt,
+    fixer_prompt,
+    planner_prompt,
+    reask,
+    reflector_prompt,
+)
+from cudaops.prompts.sizes import counted_by, size_table
+from tests.prompts import samples
+
+PAGE = samples.ROOT / "docs" / "prompts.md"
+MARK = "<!-- What follows is written by `python -m tests.prompts.document`. -->\n"
+"""Above it stands what people write."""
+
+_ABOUT = """
+## What is shown
+
+`tests/prompts/test_document.py` holds the rest of this page to the code. It is what a model gets
+about `examples/naive_matmul.cu` on an NVIDIA H200: profile and verdict are those of the ncu capture
+in `tests/data/ncu` (2026-11-20). The attempts, the hypothesis and the broken rewrite are made up
+for this page; their times are nobody's measurement.
+"""
+
+
+def columns() -> dict[str, Prompt]:
+    """The prompts of the size table, by heading."""
+    hypothesis = samples.HYPOTHESIS
+    return {
+        "planner, first": planner_prompt(samples.first(), 3),
+        "planner, 3 failures": planner_prompt(samples.after_failures(), 3),
+        "coder, first": coder_prompt(samples.first(), hypothesis),
+        "coder, 3 failures": coder_prompt(samples.after_failures(), hypothesis),
+        "coder, incumbent": coder_prompt(samples.with_incumbent(), hypothesis),
+        "fixer": _fixer(),
+        "reflector": _reflector(),
+    }
+
+
+def page() -> str:
+    """The whole page: what people wrote, then the prompts as they are now."""
+    shown = {
+        "Planner, first iteration": planner_prompt(samples.first(), 3),
+        "Coder, after three failures": coder_prompt(samples.after_failures(), samples.HYPOTHESIS),
+        "Fixer, after a compile error": _fixer(),
+        "Reflector, after an attempt": _reflector(),
+    }
+    first = next(iter(shown.values()))
+    form = next(i for i, part in enumerate(first.parts) if part.name == "answer's form")
+    common = "\n\n".join(part.text for part in first.parts[:form])
+    written = PAGE.read_text("utf-8").partition(MARK)[0]
+    sections = [
+        written + MARK + _ABOUT,
+        _sizes(),
+        "## What every prompt begins with\n",
+        _block(common),
+    ]
+    for heading, prompt in shown.items():
+        form_text = prompt.parts[form].text
+        sections += [
+            f"## {heading}\n", "The system message ends with:\n", _block(form_text),
+            "The user message:\n", _block(prompt.user),
+        ]  # fmt: skip
+    again = reask("the answer holds two ```cuda blocks; send exactly one.")
+    sections += ["## Asking again\n", "In the same conversation, where an answer cannot be used:\n"]
+    return "\n".join([*sections, _block(again)])
+
+
+def _sizes() -> str:
+    table = size_table({heading: prompt.sizes() for heading, prompt in columns().items()})
+    return (
+        f"## Sizes\n\nTokens by {counted_by()}.\nTokenizers with larger vocabularies need fewer "
+        "for code. The incumbent is the `matmul` recipe's\nrewrite, which is long: what is "
+        f"optional had to make room for it.\n\n{table}\n"
+    )
+
+
+def _fixer() -> Prompt:
+    return fixer_prompt(
+        samples.after_failures(), samples.HYPOTHESIS, samples.BROKEN, samples.PROBLEM, samples.LOG
+    )
+
+
+def _reflector() -> Prompt:
+    return reflector_prompt(samples.after_failures(), samples.FAILED[-1])
+
+
+def _block(text: str) -> str:
+    return f"~~~~text\n{text}\n~~~~\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
