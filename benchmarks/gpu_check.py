@@ -148,6 +148,35 @@ def confirm(check: Check) -> None:
         check.say("\n".join(f"      {line}" for line in done.stdout.splitlines()[:6]))
 
 
+def script(check: Check) -> None:
+    """A model's dialogue from a script: one that does not compile, one wrong, one slower, and one
+    that wins, all judged on this GPU."""
+    model = f"scripted:{ROOT / 'examples' / 'scripts' / 'naive_matmul.json'}"
+    _searched(check, "script", "--model", model, "--max-iterations", "4", wanted=(0, 1, 2))
+
+
+def beam(check: Check) -> None:
+    """Recipes alone in a beam."""
+    _searched(check, "beam", "--optimizer", "recipes", "--strategy", "beam", wanted=(0, 1))
+
+
+def _searched(check: Check, name: str, *words: str, wanted: tuple[int, ...]) -> None:
+    out = check.folder / name
+    more = ("--executor", "cuda", "--no-memory", "--out", str(out), *words)
+    done = check.command(name, cudaops("run", str(check.source), *more), 300, wanted=wanted)
+    if done is None or not (out / "run.json").is_file():
+        return
+    record = json.loads((out / "run.json").read_text("utf-8"))
+    check.say(f"      outcome {record['outcome']}, {record['reason']}")
+    check.say(f"      loop {record['loop_time_seconds']} s, by tool {record['seconds_by_tool']}")
+    for attempt in record["attempts"]:
+        judgement = attempt["judgement"]
+        check.say(
+            f"      {attempt['iteration']} {attempt['title']}: {judgement['outcome']}, "
+            f"{judgement['reason'][:140]}"
+        )
+
+
 def exploits(check: Check) -> None:
     """Cheats that must be refused and honest kernels that must pass, on this GPU."""
     where = "standin" if STANDIN else "cuda"
@@ -239,7 +268,7 @@ def _kernel_ms(binary: Path) -> float:
 
 STAGES: dict[str, Callable[[Check], None]] = {
     "doctor": doctor, "run": run, "confirm": confirm, "programs": programs, "exploits": exploits,
-    "same": same, "tests": tests,
+    "same": same, "tests": tests, "script": script, "beam": beam,
 }  # fmt: skip
 
 

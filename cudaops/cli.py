@@ -19,7 +19,7 @@ from cudaops.cli_boundary import (
     EXIT_INTERRUPTED,
     EXIT_WAITING,
 )
-from cudaops.cli_models import OptimizerChoice, Proposing, choose
+from cudaops.cli_models import choose
 from cudaops.cli_ncu import REPORT_SUFFIXES, one_of, profile_of_report
 from cudaops.cli_options import (
     ArchOption,
@@ -142,7 +142,7 @@ def run(
         _place(executor or settings.executor, device, arch),
         argv=tuple(argv or ()),
         kernel=kernel,
-        proposing=_proposing(optimizer, model, settings)._replace(
+        proposing=choose(optimizer, model, settings)._replace(
             search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
             max_cost_usd=max_cost,
             max_tokens=max_tokens,
@@ -162,14 +162,6 @@ def run(
         trust_source=trust_source,
     )
     _run(options, settings, as_json)
-
-
-def _proposing(optimizer: OptimizerChoice, model: str | None, settings: Settings) -> Proposing:
-    """Who proposes; says where that is no model because there is none."""
-    choice = choose(optimizer, model, settings)
-    if choice.notice is not None:
-        typer.echo(f"cudaops: {choice.notice}", err=True)
-    return choice.proposing
 
 
 def _run(options: RunOptions, settings: Settings, as_json: bool) -> None:

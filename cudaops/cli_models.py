@@ -27,16 +27,11 @@ class Proposing(NamedTuple):
     max_tokens: int | None = None
     budget_minutes: float | None = None
     use_memory: bool = True
+    no_model: str | None = None
+    """Why recipes alone propose although nobody declined a model."""
 
 
-class Choice(NamedTuple):
-    """Who proposes, and what there is to say about it."""
-
-    proposing: Proposing
-    notice: str | None = None
-
-
-def choose(optimizer: OptimizerChoice, model: str | None, settings: Settings) -> Choice:
+def choose(optimizer: OptimizerChoice, model: str | None, settings: Settings) -> Proposing:
     """The optimizer asked for. `auto`: the model where one was named or NVIDIA's can be reached.
 
     A model that turns out to be out of reach is no error: the run says so and recipes propose.
@@ -45,11 +40,11 @@ def choose(optimizer: OptimizerChoice, model: str | None, settings: Settings) ->
     if optimizer == "recipes":
         if model is not None:
             raise InputError("--model names who proposes, and --optimizer recipes asks nobody")
-        return Choice(Proposing())
+        return Proposing()
     reachable = settings.nvidia_api_key or settings.nvidia_base_url
     named = model or settings.model
     if optimizer == "auto" and named is None and not reachable:
-        return Choice(Proposing(), NO_MODEL)
+        return Proposing(no_model=NO_MODEL)
     from cudaops.models.names import DEFAULT_MODEL, parse_model
 
-    return Choice(Proposing("llm", parse_model(named or DEFAULT_MODEL).text))
+    return Proposing("llm", parse_model(named or DEFAULT_MODEL).text)

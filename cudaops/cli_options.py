@@ -36,7 +36,7 @@ OptimizerOption = Annotated[
 ]
 ModelOption = Annotated[
     str | None,
-    typer.Option(help="Who that is: nvidia/..., openai:..., scripted:FILE (docs/language-models.md)."),
+    typer.Option(help="Who that is: nvidia/..., openai:..., scripted:FILE, and more."),
 ]
 StrategyOption = Annotated[
     Strategy, typer.Option(help="How candidates are looked for before one is judged.")

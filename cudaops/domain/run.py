@@ -45,6 +45,8 @@ class RunOptions(Record):
     optimizer: Literal["recipes", "llm"] = "recipes"
     model: str | None = None
     """Name of the model that proposes, `nvidia/...` or `provider:model`; None with `recipes`."""
+    no_model: str | None = None
+    """Why recipes alone propose although nobody declined a model; said once, when a run begins."""
     search: SearchOptions = SearchOptions()
     max_cost_usd: float | None = None
     """No call to the model begins once this is spent; None: no limit."""

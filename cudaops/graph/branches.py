@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cudaops.domain.base import Record
+from cudaops.domain.execution import UNMEASURED_WORDS
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -11,7 +12,8 @@ from cudaops.graph.state import State
 from cudaops.graph.view import attempts_of
 from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.recipes.registry import family_of
-from cudaops.search.beam import Seed, Supply
+from cudaops.sandbox.workbench import Workbench
+from cudaops.search.draft import Seed, Supply
 
 
 class Task(Record):
@@ -100,3 +102,10 @@ def known_texts(state: State) -> dict[str, str]:
             label = f"branch {one.branch.id} of search {one.search}"
             known.setdefault(one.branch.rewrite.source_id, label)
     return known
+
+
+def microseconds(time_us: float | None, bench: Workbench) -> str:
+    """A branch's time for people, with where it comes from (design D5)."""
+    words = UNMEASURED_WORDS.get(bench.executor.time_source)
+    source = "" if words is None else f" ({words.format(device=bench.executor.device)})"
+    return "no time" if time_us is None else f"{time_us:.1f} us{source}"

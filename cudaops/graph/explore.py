@@ -17,6 +17,7 @@ from cudaops.graph.branches import (
     explored_of,
     incumbent_us,
     known_texts,
+    microseconds,
     search_of,
 )
 from cudaops.graph.by_model import scope_of
@@ -152,7 +153,8 @@ async def _tuned_and_screened(
             return _Found(rewrite, failure=f"no configuration ran: {failure}", trials=trials)
         rewrite = rewrite.tuned_with(tuned.best)
         if tuned.stopped == "far behind":
-            failure = f"{tuned.time_us:.1f} us at best, far behind the incumbent"
+            best = microseconds(tuned.time_us, context.bench)
+            failure = f"{best} at best, far behind the incumbent"
             return _Found(rewrite, failure=failure, trials=trials)
     screened = await context.toolbox.call(
         "sandbox", "screen_rewrite", Screened, _arguments(rewrite), say
@@ -171,7 +173,8 @@ def _arguments(rewrite: Rewrite) -> dict[str, Any]:
 
 def _announce(context: Context, explored: Explored) -> None:
     branch = explored.branch
-    outcome = branch.failure if branch.time_us is None else f"{branch.time_us:.1f} us"
+    timed = microseconds(branch.time_us, context.bench)
+    outcome = branch.failure if branch.time_us is None else timed
     line = f"branch {branch.id} ({branch.family}), {branch.title}: {outcome}"
     data = {
         "search": explored.search,
@@ -181,5 +184,6 @@ def _announce(context: Context, explored: Explored) -> None:
         "parents": list(branch.order.parents),
         "family": branch.family,
         "time_us": branch.time_us,
+        "time_source": context.bench.executor.time_source,
     }
     context.events.emit("explore", "optimizer", "progress", line, data)

@@ -65,7 +65,8 @@ def beginning(context: Context, development: Development) -> State:
         notices.append(memory.snapshot.notice)
     if development.notice is not None:
         notices.append(development.notice)
-    for notice in notices:
+    told = [context.options.no_model] if context.options.no_model else []
+    for notice in (*told, *notices):
         context.events.emit("optimizer", "optimizer", "notice", notice)
     state: State = {"attempts": [], "notices": notices}
     return state

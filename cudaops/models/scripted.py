@@ -80,7 +80,7 @@ class ScriptedModel(BaseChatModel):
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """The script of a JSON file; its format stands in docs/language-models.md. Raises InputError."""
+        """The script of a JSON file (docs/language-models.md). Raises InputError."""
         return cls._of(read_script(path), f"scripted:{path}")
 
     @classmethod

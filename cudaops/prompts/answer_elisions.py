@@ -131,7 +131,7 @@ def _said(comment: Comment) -> Iterator[str]:
 
 
 def _stands_for_code(said: str, at_an_end: bool) -> bool:
-    whole = said if said.endswith("..") else said.rstrip(".!").rstrip(_EDGES)
+    whole = said if said.endswith("...") else said.rstrip(".!").rstrip(_EDGES)
     if not whole:
         return False
     if any(pattern.fullmatch(whole) for pattern in _ALWAYS):

@@ -10,7 +10,8 @@ from typing import Any
 MAX_STARTS = 16
 """Places at which JSON is looked for; each costs one pass over the text."""
 MAX_MENDED = 4
-"""Of these, how many are mended where they cannot be read as they are, which costs ten passes."""
+"""Of these, how many are mended where they cannot be read as they are: 0.15 s a megabyte (one core
+of the development machine, 2026-11-20)."""
 
 _DECODER = json.JSONDecoder(strict=False)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)

@@ -12,7 +12,7 @@ from cudaops.prompts.answer_bounds import out_of_bounds
 from cudaops.prompts.answer_directives import directive_lines, has_launch, mended
 from cudaops.prompts.answer_json import json_values
 from cudaops.prompts.answer_kinds import Unusable, unusable
-from cudaops.prompts.answer_text import ascii_code, one_line
+from cudaops.prompts.answer_text import ascii_code, one_line, visible
 from cudaops.prompts.answer_titles import MAX_TITLE, MAX_WHY
 
 _SOURCE_KEYS = ("source", "code", "cuda", "rewrite", "kernel_source", "kernel_code")
@@ -133,8 +133,9 @@ def _source(value: dict[str, Any]) -> str | None:
     """The text of the source, which may be given as a list of lines."""
     held = next((value[k] for k in _SOURCE_KEYS if k in value), None)
     if isinstance(held, list) and all(isinstance(line, str) for line in held):
-        return "\n".join(held)
-    return held if isinstance(held, str) else None
+        held = "\n".join(held)
+    # JSON can spell any character, also those that `clean` has taken out of the answer.
+    return visible(held) if isinstance(held, str) else None
 
 
 def _inside(source: str) -> Part:

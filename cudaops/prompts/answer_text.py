@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from unicodedata import category
 
 from cudaops.program.lexing import byte_text, lex, plain_text
 
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
-)
-"""Control characters, zero widths and marks of writing direction (Unicode categories Cc, Cf)."""
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+"""Unicode categories: control, format (marks of direction, tags), halves, private, unassigned."""
 _ENDS = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
 _ALIKE = str.maketrans({
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
@@ -37,11 +36,17 @@ _ROLES = 4
 """Roles before a sentence that are taken off; nobody writes more in earnest."""
 
 
+def visible(text: str) -> str:
+    """Line ends as `\n`, nothing invisible, no halves of characters."""
+    whole = _ENDS.sub("\n", text.encode("utf-8", "replace").decode("utf-8"))
+    if whole.isascii() and whole.replace("\n", "").replace("\t", "").isprintable():
+        return whole
+    return "".join(c for c in whole if c in "\n\t" or category(c) not in _INVISIBLE)
+
+
 def clean(text: str) -> str:
-    """Line ends as `\\n`, nothing invisible, no halves of characters; a thinking model's thoughts
-    before its answer are gone."""
-    whole = text.encode("utf-8", "replace").decode("utf-8")
-    whole = _INVISIBLE.sub("", _ENDS.sub("\n", whole))
+    """An answer made `visible`, without the thoughts that a thinking model puts before it."""
+    whole = visible(text)
     ends = list(_THOUGHT_END.finditer(whole))
     if ends:
         return whole[ends[-1].end() :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cudaops.domain.execution import Captured
+from cudaops.domain.execution import Captured, Misbehaved
 from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
@@ -50,12 +50,16 @@ def program_of(text: str) -> Program:
     return program
 
 
-def strip(bench: Workbench, program: Program) -> Stripped:
+def strip(bench: Workbench, program: Program, *, withhold_output: bool = False) -> Stripped:
     """Run `program` once and take its kernels and their launch as a rewrite of the bench's kernel.
 
-    The kernel is the one named like the bench's, else the most expensive one. Raises InputError,
-    one line, where it does not compile, does not end in the bench's time, launches nothing, its
-    parameters cannot be matched, or it was launched for other sizes than the bench's workloads.
+    The kernel is the one named like the bench's, else the most expensive one. `withhold_output`
+    keeps what the program printed out of the refusal: it can read the files of its working folder,
+    and whoever wrote it may be somewhere else.
+
+    Raises InputError, one line, where it does not compile, does not end in the bench's time,
+    launches nothing, its parameters cannot be matched, or it was launched for other sizes than the
+    bench's workloads.
     """
     name = bench.kernel.name
     known = any(k.name == name for k in program.kernels)
@@ -66,6 +70,8 @@ def strip(bench: Workbench, program: Program) -> Stripped:
         )
     finally:
         bench.discard(folder.name)
+    if isinstance(captured, Misbehaved) and captured.what == "exit_code" and withhold_output:
+        raise InputError(captured.message.partition(":")[0])
     if not isinstance(captured, Captured):
         raise InputError(captured.placed)
     if not captured.workloads:

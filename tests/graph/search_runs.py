@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -72,13 +72,13 @@ class Shelf:
     """A developer who knows his rewrites by heart: plans them in order and gives their texts.
 
     `later`: what he proposes to improve a rewrite, by that one's title. `gone_after`: calls of
-    `write` after which he is out of reach. Every call is noted in `log`, one a line.
+    `write` after which he is out of reach, for plans too. Every call is noted in `log`, one a line.
     """
 
     def __init__(
         self,
         first: Sequence[Idea],
-        later: dict[str, Sequence[Idea]] | None = None,
+        later: Mapping[str, Sequence[Idea]] | None = None,
         *,
         log: Path | None = None,
         gone_after: int | None = None,
@@ -95,7 +95,7 @@ class Shelf:
         """The next of the first ideas, or what is known to improve the incumbent."""
         self._note(f"plan {scope} {wanted}")
         self.views[f"plan {scope}"].append(view)
-        if self._gone_after == 0:
+        if self._gone_after is not None and self._writes() >= self._gone_after:
             raise ModelUnavailable("nobody answers", "ask again later")
         title = view.incumbent.title if view.incumbent and "/" in scope else None
         ideas = self._first if title is None else self._later.get(title, [])

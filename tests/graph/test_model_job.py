@@ -169,6 +169,12 @@ def test_memory_keeps_what_was_judged(job: Job) -> None:
     assert [line.split(" | ")[1] for line in lines] == ["rejected"] * 3 + ["provisional"]
 
 
+def test_no_path_of_this_machine_is_sent(job: Job) -> None:
+    for chat in job.nim.chats:
+        assert str(job.folder) not in chat.prompt
+        assert str(Path.home()) + "/" not in chat.prompt
+
+
 def test_no_key_is_in_the_run_folder(job: Job) -> None:
     for path in (job.folder / "run").rglob("*"):
         if path.is_file():

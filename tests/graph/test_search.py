@@ -16,6 +16,8 @@ import pytest
 
 from cudaops.domain.search import SearchOptions
 from cudaops.graph.events import read_events
+from cudaops.graph.services import open_knowledge
+from cudaops.settings import load_settings
 from tests.graph.search_runs import FIRST, MM, Idea, Shelf, killed_run, options_of, run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
@@ -133,6 +135,18 @@ def test_recipes_go_on_where_the_model_is_gone(tmp_path: Path, gone_after: int) 
         assert failed[0].failure == "nobody answers; ask again later"
 
 
+def test_a_beam_whose_model_is_gone_judges_what_it_has(tmp_path: Path) -> None:
+    """Two are written; nobody can be asked how to improve the better one."""
+    first = (Idea("reduction", "honest/pairwise_sum"), Idea("tiling", "honest/shared_tiles"))
+    developer = Shelf(first, gone_after=2)
+    search = SearchOptions(strategy="beam", width=4)
+    ran = run(options_of(MM, tmp_path / "run", search), developer)
+    assert ran.judged == [("honest/pairwise_sum", "provisional")]
+    assert [c.split()[0] for c in developer.calls].count("write") == 2
+    assert len([n for n in ran.state["notices"] if "nobody answers" in n]) == 1
+    assert {e.branch.order.round for e in ran.explored} == {0}
+
+
 def test_what_a_killed_run_explored_is_not_explored_again(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = subprocess.Popen(
@@ -145,6 +159,8 @@ def test_what_a_killed_run_explored_is_not_explored_again(tmp_path: Path) -> Non
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    # The killed process's share of the embedded server: whoever closes it last stops it.
+    open_knowledge(load_settings()).close()
     kept = _kept(folder)
     before = _branches(folder)
     assert kept < 6

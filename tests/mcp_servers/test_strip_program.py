@@ -82,8 +82,14 @@ def changed(old: str, new: str) -> str:
 REFUSED = {
     "does not compile": (changed("float sum", "flaot sum"), r"answer\.cu:\d+"),
     "never ends": (changed("const int N = 64;", "const int N = 64; for (;;) {}"), "15 s"),
-    "launches nothing": (changed("const int N = 64;", "const int N = 64; if (N) return 0;"), "launched no kernel"),
-    "crashes": (changed("const int N = 64;", "const int N = 64; *(volatile int*)1 = 0;"), "segmentation fault"),
+    "launches nothing": (
+        changed("const int N = 64;", "const int N = 64; if (N) return 0;"),
+        "launched no kernel",
+    ),
+    "crashes": (
+        changed("const int N = 64;", "const int N = 64; *(volatile int*)1 = 0;"),
+        "segmentation fault",
+    ),
     "other parameters": (
         changed("float* C, int N) {", "float* C, int size) {\n    int N = size; (void)N;")
         .replace("mm(const float* A,", "mm(const float* A, int unused,")
@@ -105,6 +111,13 @@ def test_what_cannot_be_taken_over_is_refused_in_one_line(server: FastMCP, case:
     with pytest.raises(ToolError, match=says) as refused:
         call(server, "strip_program", text=program)
     assert "\n" not in str(refused.value)
+
+
+def test_what_it_printed_is_withheld(server: FastMCP) -> None:
+    said = 'const int N = 64; fprintf(stderr, "what a file held\\n"); if (N) return 3;'
+    with pytest.raises(ToolError) as refused:
+        call(server, "strip_program", text=changed("const int N = 64;", said))
+    assert str(refused.value) == "the program exits with code 3"
 
 
 def test_a_text_reads_no_file_of_this_machine(server: FastMCP, tmp_path: Path) -> None:

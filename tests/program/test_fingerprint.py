@@ -16,7 +16,7 @@ from cudaops.program.fingerprint import (
     similarity,
     structure_key,
 )
-from cudaops.program.lexing import byte_text, lex, plain_text
+from cudaops.program.lexing import Comment, Token, byte_text, lex, plain_text
 from cudaops.program.parse import load_program, parse_files
 from cudaops.recipes.matmul import MatmulRecipe
 from tests.exploits.cases import load_case
@@ -68,7 +68,8 @@ def renamed(source: str) -> str:
     lexed = lex(raw)
     other = {n: f"q{i}_{n[::-1]}" for i, n in enumerate(names(source))}
     pieces, at = [], 0
-    for item in sorted([*lexed.tokens, *lexed.comments], key=lambda t: t.start):
+    pieces_of_text: list[Token | Comment] = [*lexed.tokens, *lexed.comments]
+    for item in sorted(pieces_of_text, key=lambda t: t.start):
         pieces.append(raw[at : item.start].replace("    ", "\t "))
         text = item.text
         if text.startswith("//") and "@" in text:

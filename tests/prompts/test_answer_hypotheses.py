@@ -63,8 +63,8 @@ def test_both_are_read_in_order(case: str) -> None:
     ("written", "speedup"),
     [
         (2, 2.0), (2.5, 2.5), ("2x", 2.0), ("1.5-2x", 1.5), ("about 3 times", 3.0), ("~1.2×", 1.2),
-        ("30%", None), (None, None), (True, None), (-1, None), (0, None), (1e9, None), ("fast", None),
-        ([2], None), (float("inf"), None), (float("nan"), None), (10**400, None),
+        ("30%", None), (None, None), (True, None), (-1, None), (0, None), (1e9, None),
+        ("fast", None), ([2], None), (float("inf"), None), (float("nan"), None), (10**400, None),
     ],
 )  # fmt: skip
 def test_a_speedup_is_a_number_or_nothing(written: Any, speedup: float | None) -> None:

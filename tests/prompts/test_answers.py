@@ -208,3 +208,5 @@ def test_look_alikes_are_ascii_outside_of_strings() -> None:
 def test_invisible_characters_and_marks_of_direction_go() -> None:
     text = TILES.replace("float sum", "float\u202e su\u200bm\u2066")
     assert accepted(text).source == TILES
+    assert accepted(json.dumps({"source": text})).source == TILES
+    assert "\udc00" not in accepted(json.dumps({"source": TILES + "// \udc00\n"})).source

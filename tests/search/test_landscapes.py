@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -23,7 +24,7 @@ from tests.search.landscape import (
     smooth,
     together,
 )
-from tests.search.table import WIDE
+from tests.search.table import WIDE, rows
 
 SEEDS = range(40)
 
@@ -139,3 +140,8 @@ def test_random_walks_are_not_solved_by_anybody() -> None:
     found = [explore(random_walk(s), WIDE).best_us / random_walk(s).best_us for s in SEEDS]
     assert fmean(found) < 1.3
     assert max(found) > 1.0
+
+
+def test_the_table_in_the_documentation_is_what_comes_out() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text("utf-8")
+    assert "\n".join(rows()) in text

@@ -1,0 +1,105 @@
+"""One small open program, a developer that asks a local NIM about it, and what it answered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from cudaops.agents.conversation import Conversation
+from cudaops.agents.developer import RunView
+from cudaops.agents.llm_developer import ModelDeveloper
+from cudaops.agents.tools import Toolbox
+from cudaops.cli_runs import run_options, target
+from cudaops.cuda.devices import device
+from cudaops.cuda.verdict import diagnose
+from cudaops.domain.profile import Profile
+from cudaops.graph.briefing import brief_with
+from cudaops.graph.remembering import key_of
+from cudaops.graph.services import make_executor, open_bench, open_knowledge
+from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.together import build_servers
+from cudaops.memory.records import KernelMemory
+from cudaops.memory.run_memory import Snapshot
+from cudaops.models.build import ModelAccess
+from cudaops.models.caller import connect
+from cudaops.models.journal import Journal
+from cudaops.models.names import parse_model
+from cudaops.sandbox.workbench import Workbench
+from cudaops.settings import load_settings
+from tests.models.asked import Waits
+from tests.nim import Nim
+
+Result = TypeVar("Result")
+
+
+class Opened(NamedTuple):
+    """A program that was captured and profiled once."""
+
+    bench: Workbench
+    view: RunView
+    folder: Path
+
+
+def opened(source: Path, folder: Path) -> Opened:
+    """Capture and profile a program on the cpu executor."""
+    os.environ.setdefault("CUDAOPS_EXECUTOR", "cpu")
+    options = run_options(source, folder, target("A10", None), timeout_s=60.0)
+    bench = open_bench(options, make_executor(options, load_settings()))
+    profile = bench.profile(None)
+    assert isinstance(profile, Profile)
+    view = RunView(
+        program=bench.program,
+        kernel=bench.kernel,
+        workloads=bench.workloads,
+        profile=profile,
+        verdict=diagnose(profile, device(profile.device)),
+        research=None,
+        incumbent=None,
+        attempts=(),
+    )
+    return Opened(bench, view, folder)
+
+
+class Heard(NamedTuple):
+    """What a developer said on the way, and how long it would have waited."""
+
+    said: list[str]
+    slept: list[float]
+
+
+def develop(
+    on: Opened,
+    nim: Nim,
+    journal: Path,
+    ask: Callable[[ModelDeveloper], Awaitable[Result]],
+    *,
+    key: str | None = None,
+) -> tuple[Result, Heard]:
+    """Let a developer with NVIDIA's real client do something, without waiting between tries."""
+    options = run_options(Path(on.bench.program.main_path), journal, target("A10", None))
+    name = parse_model(nim.model)
+    access = ModelAccess(nvidia_api_key=key or nim.key, nvidia_base_url=nim.url)
+    heard, waits = Heard([], []), Waits()
+
+    async def run() -> Result:
+        calls = Journal(journal / "calls", access.secrets)
+        settings = load_settings()
+        servers = build_servers(Session(bench=on.bench), lambda: open_knowledge(settings))
+        async with Toolbox(servers) as toolbox:
+            caller = connect(name, access, journal=calls, backoff=waits.backoff)
+            snapshot = Snapshot(memory=KernelMemory(key=key_of(on.bench)))
+            developer = ModelDeveloper(
+                model=name.text,
+                conversation=Conversation(caller, toolbox, calls, heard.said.append),
+                toolbox=toolbox,
+                journal=calls,
+                brief=brief_with(options, on.bench, snapshot),
+                say=heard.said.append,
+            )
+            return await ask(developer)
+
+    result = asyncio.run(run())
+    return result, heard._replace(slept=waits.slept)
