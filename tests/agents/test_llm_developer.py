@@ -71,9 +71,10 @@ def test_an_answer_that_was_cut_off_is_continued(product: Opened, nim: Nim, tmp_
     assert written.rewrite.source.strip() == CODE.strip()
 
 
+SHORT = GOOD.replace(CODE, CODE.split("for")[0] + "// ... rest unchanged\n")
 REPAIRED = {
     "two blocks": (f"{GOOD}\n\nOr else:\n```cuda\n{CODE.replace('DEPTH', 'DEEP')}```", "one"),
-    "elided": (GOOD.replace(CODE, CODE.split("for")[0] + "// ... rest unchanged\n"), "leaves code out"),
+    "elided": (SHORT, "leaves code out"),
     "library": (GOOD.replace(CODE, "#include <cublas_v2.h>\n" + CODE), "librar"),
     "no code": ("I would tile it in shared memory, sixteen by sixteen.", "```cuda"),
 }

@@ -109,7 +109,8 @@ def _kinds(events: list[Event], stage: str, kind: str) -> int:
     ],
 )
 def test_other_kernels_that_recipes_know(tmp_path: Path, name: str, argv: tuple[str, ...]) -> None:
-    record = run(PROGRAMS / name, tmp_path / "run", argv=argv, max_iterations=1, policy=Policy(min_speedup=0.5))
+    low = Policy(min_speedup=0.5)
+    record = run(PROGRAMS / name, tmp_path / "run", argv=argv, max_iterations=1, policy=low)
     assert record.attempts, record.reason
     assert record.verify.correctness == "match", record.reason
 

@@ -16,7 +16,9 @@ from tests.nim.server import Nim
 def main() -> int:
     """Serve until interrupted."""
     options = argparse.ArgumentParser(prog="python -m tests.nim", description=__doc__)
-    options.add_argument("--script", type=Path, required=True, help="answers, see docs/language-models.md")
+    options.add_argument(
+        "--script", type=Path, required=True, help="answers (docs/language-models.md)"
+    )
     options.add_argument("--port", type=int, default=8000, help="on 127.0.0.1 (default 8000)")
     options.add_argument("--model", default="test/chat", help="model id that chats must name")
     options.add_argument("--key", help="key that requests must carry (default: none)")
