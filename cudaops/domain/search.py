@@ -23,7 +23,8 @@ class SearchOptions(Record):
     branching: int = 2
     """Children of a branch that beats its parent. Source: seed document 003."""
     min_improvement: float = 0.03
-    """A beam ends where a round improves the best time by a smaller share. Source: seed 003."""
+    """A beam ends where a round improves no family's best time by this share. Source: seed document
+    003, which looks at the best time alone."""
     seed: int = 0
     """Decides between equals, so that the same answers give the same search."""
 
@@ -41,9 +42,9 @@ class Order(Record):
     parents: tuple[int, ...] = ()
     """Ids of branches."""
     family: str | None = None
-    """Wanted family; None where the planner chooses."""
+    """Wanted family; None for a crossover, which is of none."""
     hypothesis: int | None = None
-    """seed: which of the round's hypotheses."""
+    """seed: which of the search's hypotheses."""
     rewrite: Rewrite | None = None
     """recipe: what to try."""
 

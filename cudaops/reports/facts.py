@@ -254,7 +254,12 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
             ("certificate.json", "what someone else needs to re-verify it"),
             *kept,
         ]
-    return [*kept, ("iterations/", "every candidate with its judgement")]
+    kept.append(("iterations/", "every candidate with its judgement"))
+    if record.options.search.strategy != "greedy":
+        kept.append(("search/", "every branch that was explored, judged or not"))
+    if record.model is not None:
+        kept.append(("state/calls/", "what the model was asked and answered"))
+    return kept
 
 
 def oracle_sentences(record: RunRecord) -> list[str]:

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.run import RunRecord
+from cudaops.graph.services import open_knowledge
 from cudaops.models.script import read_script
+from cudaops.settings import load_settings
 from tests.nim import Asked, Nim, Reply, Usage
 
 pytestmark = pytest.mark.slow
@@ -110,6 +112,8 @@ def test_a_killed_run_pays_for_no_call_twice(source: Path, nim: Nim) -> None:
         env=environment, capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     assert resumed.returncode in (0, 1), resumed.stderr
+    # The killed process's share of the embedded server: whoever closes it last stops it.
+    open_knowledge(load_settings()).close()
     asked = Counter(json.dumps(chat.body["messages"], sort_keys=True) for chat in nim.chats)
     times = sorted(asked.values())
     assert times.count(2) == 1, "only the question that was under way is asked again"
