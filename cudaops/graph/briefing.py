@@ -65,8 +65,9 @@ def _exemplar(view: RunView, kept: Path) -> str:
 
 
 def _nearest(view: RunView) -> str:
-    """What the recipe that relieves the verdict writes for this very kernel, where that is short;
-    else the example for the verdict."""
+    """What the recipe that leads against the verdict writes for this very kernel, where that is
+    short; else the example for the verdict."""
     written = propose(view.program, view.kernel, view.workloads, view.verdict, relieving_only=True)
-    short = (r.source for r in written if count_tokens(r.source) <= EXEMPLAR_TOKENS)
-    return next(short, exemplar_for(view.verdict).text)
+    if written and count_tokens(written[0].source) <= EXEMPLAR_TOKENS:
+        return written[0].source
+    return exemplar_for(view.verdict).text
