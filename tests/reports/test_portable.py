@@ -15,7 +15,7 @@ from cudaops.reports.recording import Recording, read_recording
 from cudaops.reports.replay import steps_of
 from tests.reports import recordings
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "recorded" / "naive_matmul"
+RECORDED = Path(__file__).parents[2] / "examples" / "recorded"
 LARGEST = 200_000
 """Bytes of a recording in the repository: every clone carries it."""
 
@@ -124,10 +124,11 @@ def test_an_unfinished_run_is_portable_too(tmp_path: Path) -> None:
     assert steps_of(copy)[-1].kind == "end"
 
 
-def test_the_example_is_whole_small_and_tells_of_no_machine() -> None:
-    files = [path for path in EXAMPLE.rglob("*") if path.is_file()]
+@pytest.mark.parametrize("name", ["naive_matmul", "scripted_model"])
+def test_the_examples_are_whole_small_and_tell_of_no_machine(name: str) -> None:
+    files = [path for path in (RECORDED / name).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < LARGEST
-    recording = read_recording(EXAMPLE)
+    recording = read_recording(RECORDED / name)
     assert recording.damage == ()
     assert recording.record is not None
     assert recording.iterations
