@@ -71,13 +71,9 @@ def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
     if len(values) < len(rule.conditions):
         return None
     pairs = zip(values, rule.conditions, strict=True)
-    if not all(_holds(condition, fact) for fact, condition in pairs):
+    if not all(holds(condition, fact) for fact, condition in pairs):
         return None
-    if any(
-        _holds(condition, facts[condition.fact])
-        for condition in rule.unless
-        if condition.fact in facts
-    ):
+    if any(holds(condition, facts.get(condition.fact)) for condition in rule.unless):
         return None
     first = rule.conditions[0]
     sign = 1.0 if first.comparison in (">", ">=", "==") else -1.0
@@ -104,8 +100,9 @@ def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
     return Fired(rule, finding, sign * values[0].value)
 
 
-def _holds(condition: Condition, fact: Fact) -> bool:
-    return _COMPARE[condition.comparison](fact.value, condition.threshold)
+def holds(condition: Condition, fact: Fact | None) -> bool:
+    """Whether the fact is known and meets the condition."""
+    return fact is not None and _COMPARE[condition.comparison](fact.value, condition.threshold)
 
 
 def shown(value: float) -> str:

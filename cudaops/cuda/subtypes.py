@@ -29,7 +29,8 @@ class SubtypeInfo(NamedTuple):
     one_line: str
     """What happens in the hardware."""
     relief: str
-    """What usually helps, most effective first."""
+    """What usually helps: what a rewrite can do, most effective first; then what only the user
+    can, said as such."""
 
 
 _COMPUTE: Mapping[Subtype, SubtypeInfo] = {
@@ -48,8 +49,8 @@ _COMPUTE: Mapping[Subtype, SubtypeInfo] = {
     "tensor_pipe": SubtypeInfo(
         "the tensor pipe", "compute_bound",
         "The matrix units are busy nearly every cycle.",
-        "Larger warp tiles and asynchronous copies keep them fed; beyond that the limit is the "
-        "hardware's at this precision.",
+        "Larger warp tiles, and the next tile loaded during the arithmetic, keep them fed; beyond "
+        "that the limit is the hardware's at this precision.",
     ),
     "sfu_pipe": SubtypeInfo(
         "the special-function pipe", "compute_bound",
@@ -101,14 +102,15 @@ _MEMORY: Mapping[Subtype, SubtypeInfo] = {
     "dram_bandwidth": SubtypeInfo(
         "DRAM bandwidth", "memory_bound",
         "Device memory moves bytes at nearly its sustained peak.",
-        "Move fewer bytes: fuse kernels, keep intermediates on chip, tile for reuse, use every "
-        "byte of a sector.",
+        "Move fewer bytes: keep intermediates on chip, tile for reuse, use every byte of a sector; "
+        "outside of a rewrite, the user can fuse kernels.",
     ),
     "uncoalesced_access": SubtypeInfo(
         "uncoalesced global access", "memory_bound",
         "A warp's request touches more 32-byte sectors than its data fill.",
         "Let neighbouring threads touch neighbouring addresses: swap loop order or index roles, "
-        "stage through shared memory, turn arrays of structures into structures of arrays.",
+        "stage through shared memory; outside of a rewrite, the user can turn arrays of structures "
+        "into structures of arrays.",
     ),
     "shared_bank_conflicts": SubtypeInfo(
         "shared-memory bank conflicts", "memory_bound",
@@ -120,8 +122,9 @@ _MEMORY: Mapping[Subtype, SubtypeInfo] = {
     "register_spills": SubtypeInfo(
         "register spills to local memory", "memory_bound",
         "Values that do not fit into registers travel through L1 and below.",
-        "Smaller register tile or shorter live ranges, looser __launch_bounds__ or -maxrregcount, "
-        "constant array indices after full unrolling.",
+        "Smaller register tile or shorter live ranges, constant array indices after full "
+        "unrolling, looser __launch_bounds__; outside of a rewrite, the user can drop "
+        "-maxrregcount from the build.",
     ),
     "atomic_contention": SubtypeInfo(
         "contended atomics", "memory_bound",
@@ -141,8 +144,8 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
     "occupancy_shared": SubtypeInfo(
         "occupancy (shared memory)", "latency_bound",
         "Shared memory a block lets too few blocks live on an SM to hide latency.",
-        "Smaller tiles or fewer stages, narrower elements, reuse of one buffer; raise the "
-        "shared-memory carve-out.",
+        "Smaller tiles or fewer stages, reuse of one buffer, more threads on the same tile; outside "
+        "of a rewrite, the user can raise the shared-memory carve-out.",
     ),
     "occupancy_block_size": SubtypeInfo(
         "occupancy (block size)", "latency_bound",
@@ -153,8 +156,8 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
     "occupancy_grid": SubtypeInfo(
         "a grid too small for the device", "latency_bound",
         "Fewer blocks are launched than the SMs could hold, so that SMs or warp slots stay empty.",
-        "Smaller tiles or smaller blocks, split the reduction dimension over blocks (split-K), "
-        "batch independent launches into one.",
+        "Smaller tiles or smaller blocks, split the reduction dimension over blocks (split-K); "
+        "outside of a rewrite, the user can batch independent launches into one.",
     ),
     "low_parallelism": SubtypeInfo(
         "latency with too little parallelism", "latency_bound",
@@ -226,7 +229,9 @@ _OTHER: Mapping[Subtype, SubtypeInfo] = {
     "launch_bound": SubtypeInfo(
         "launch overhead", "launch_bound",
         "The kernel is about as short as launching it.",
-        "Fuse it with its neighbours, do more work a launch, batch launches in a CUDA graph.",
+        "One launch, no more blocks than fill the device, loads issued together; little else can be "
+        "won in a rewrite. Outside of a rewrite, the user can fuse it with its neighbours, do more "
+        "work a launch, batch launches in a CUDA graph.",
     ),
     "near_peak": SubtypeInfo(
         "the hardware itself", "near_peak",

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from cudaops import __version__
 from cudaops.certify.envelope import seal
+from cudaops.certify.keys import Signer
 from cudaops.domain.confirmation import (
     CONFIRMATION_FORMAT,
     AnchorCheck,
@@ -37,6 +38,7 @@ from cudaops.graph.certificate import (
 from cudaops.graph.certified import Certified
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import write_whole
+from cudaops.graph.remembering import remember_again
 from cudaops.graph.services import check_space, make_executor, settled, warm
 from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.evaluate import evaluate
@@ -62,13 +64,13 @@ def confirm_run(
     """Judge again and write `confirmations/TIME/confirmation.json`.
 
     Where time is measured now, was modelled before and the rewrite holds, an accepted certificate
-    is written beside it.
+    is written beside it. What held or failed is added to memory; what drifted is neither.
 
     Args:
         certified: The opened run folder.
         options: Where to run: executor, device, architecture, working folder.
         on_event: Takes every line of progress.
-        settings: Cache and signing key.
+        settings: Cache, signing key and memory.
 
     Raises InputError where the author's program cannot be judged here, EnvironmentFailure where
     this machine cannot; nothing is left behind then.
@@ -92,6 +94,11 @@ def confirm_run(
         write_whole(folder / CONFIRMATION_NAME, sealed.decode("ascii"))
         for name in ("work", "state"):
             shutil.rmtree(folder / name, ignore_errors=True)
+    if confirmation.result != "drifted":
+        ours = isinstance(signer, Signer) and signer.fingerprint == certified.signer
+        notice = remember_again(certified, decided, bench, options, settings, ours=ours)
+        if notice is not None:
+            events.emit("verify", "verify", "notice", notice)
     return Confirmed(confirmation, folder)
 
 

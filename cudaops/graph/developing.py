@@ -30,6 +30,9 @@ CALLS = Path("state", "calls")
 """Where a run folder keeps every call of its model."""
 
 
+_LOST = "what it held is asked again, and its tokens are not counted"
+
+
 class Development(NamedTuple):
     """The developer of a run, or why recipes alone propose."""
 
@@ -37,6 +40,8 @@ class Development(NamedTuple):
     caller: Caller | None
     notice: str | None = None
     """Why no model is asked although one was wanted; None where none was."""
+    damaged: tuple[str, ...] = ()
+    """Of a resumed run: what of its calls cannot be read any more, a line each."""
 
     def use(self, fell_back: str | None) -> ModelUse | None:
         """What was asked of the model so far; None where none was wanted."""
@@ -62,7 +67,8 @@ def develop(
 ) -> Development:
     """Open no connection; a model that cannot be asked at all is a notice, not an error.
 
-    Raises InputError where the model's name, its script or its price is wrong.
+    Raises InputError where the model's name, its script or its price is wrong, SandboxUnavailable
+    where the calls of a resumed run cannot be looked into.
     """
     if options.optimizer != "llm" or options.model is None:
         return Development(None, None)
@@ -74,11 +80,12 @@ def develop(
         price=_price(name, access, options, settings),
     )
     journal = Journal(Path(options.out) / CALLS, access.secrets)
+    damaged = tuple(f"{CALLS}/{line}; {_LOST}" for line in journal.damaged)
     try:
         caller = connect(name, access, budget=budget, journal=journal)
     except (ModelUnavailable, PrerequisiteError) as error:
         notice = f"no model is asked: {error.problem} ({error.remedy}); recipes propose"
-        return Development(None, None, notice)
+        return Development(None, None, notice, damaged)
     developer = ModelDeveloper(
         model=name.text,
         conversation=Conversation(caller, toolbox, journal, say),
@@ -87,7 +94,7 @@ def develop(
         brief=brief_with(options, bench, snapshot),
         say=say,
     )
-    return Development(developer, caller)
+    return Development(developer, caller, damaged=damaged)
 
 
 def access_of(settings: Settings) -> ModelAccess:

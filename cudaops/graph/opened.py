@@ -31,6 +31,7 @@ def open_context(
 ) -> tuple[Context, Development]:
     """The nodes' context and the run's model. `before`: the state where a resumed run stopped.
 
+    What of its calls cannot be read any more is said here, each time it is resumed.
     Raises InputError where the model's name, its script or its price is wrong.
     """
     options, settings, bench, toolbox, events = services
@@ -54,6 +55,8 @@ def open_context(
         context.minutes_left(before.get("seconds_by_stage", {})),
         context.announce("optimizer", "optimizer"),
     )
+    for line in development.damaged:
+        events.emit("optimizer", "optimizer", "notice", line)
     return context.with_developer(development.developer), development
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from cudaops.domain.base import Record
@@ -9,7 +10,7 @@ from cudaops.domain.judgement import Attempt
 from cudaops.domain.memory import KernelKey, MemoryEntry, Pattern
 from cudaops.errors import EnvironmentFailure
 from cudaops.memory.ranking import Ranking, ranking
-from cudaops.memory.records import KernelMemory
+from cudaops.memory.records import KernelMemory, results
 from cudaops.memory.store import Memory
 from cudaops.memory.texts import CountTokens, estimated_tokens, patterns_text, prompt_text
 
@@ -83,6 +84,32 @@ class RunMemory:
     def _notice(self, error: EnvironmentFailure) -> str:
         self._said = True
         return f"{error.problem}; the run goes on without memory ({error.remedy})"
+
+
+def entry_again(
+    attempt: Attempt, known: Iterable[KernelMemory], *, subtype: str, run_id: str, date: str
+) -> MemoryEntry | None:
+    """What is kept of a rewrite that was judged again.
+
+    It is filed where its last result stands, so that the two decide together what was learnt. Where
+    `known` holds none it goes under `subtype` and the attempt's own family. None where it teaches
+    nothing (`entry_of`).
+
+    Args:
+        attempt: The new judgement.
+        known: Memories to look in for an earlier result; the first that has one counts.
+        subtype: Of the verdict that limited the author's kernel.
+        run_id: Of the run that proposed the rewrite.
+        date: UTC, ISO 8601.
+    """
+    entry = entry_of(attempt, subtype=subtype, run_id=run_id, date=date)
+    for memory in known if entry else ():
+        found = results(memory.avoided, memory.entries)
+        earlier = [r for r in found if r.source_id == attempt.source_id]
+        if earlier:
+            filed = {"subtype": earlier[-1].subtype, "family": earlier[-1].family}
+            return entry.model_copy(update=filed) if entry else None
+    return entry
 
 
 def entry_of(attempt: Attempt, *, subtype: str, run_id: str, date: str) -> MemoryEntry | None:

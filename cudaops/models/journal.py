@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from cudaops.domain.base import Record
 from cudaops.domain.model_use import ModelCall
+from cudaops.errors import SandboxUnavailable
 
 
 class CallEntry(Record):
@@ -66,6 +68,9 @@ class Journal:
         Args:
             folder: Made on the first entry, for its owner alone.
             secrets: Keys, blotted out wherever they occur in what is written.
+
+        Raises SandboxUnavailable where the folder cannot be looked into; so do `record` and
+        `record_tool` where it cannot be written to. The run stops there and can be resumed.
         """
         self._folder = folder
         self._secrets = tuple(secret for secret in secrets if secret)
@@ -127,7 +132,8 @@ class Journal:
             self._answers[entry.call.scope, entry.call.key].append(entry)
 
     def _read(self) -> None:
-        paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        with _kept_in(self._folder):
+            paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         for path in paths:
             number = path.name.lstrip(".").partition("-")[0]
             self._last = max(self._last, int(number) if number.isdecimal() else 0)
@@ -136,26 +142,21 @@ class Journal:
                 continue
             try:
                 self._keep(_ENTRY.validate_json(path.read_bytes()))
+            except OSError as error:
+                self._damaged.append(f"{path.name}: {error.strerror or error}")
             except ValidationError as error:
                 reason = error.errors(include_url=False, include_input=False)[0]["msg"]
                 self._damaged.append(f"{path.name}: {reason}".replace("\n", " "))
 
     def _write(self, what: str, entry: CallEntry | ToolEntry) -> None:
         """Whole or not at all, also where the power fails."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._last += 1
-        path = self._folder / f"{self._last:04d}-{what}.json"
         text = entry.model_dump_json(indent=1)
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        unfinished = path.with_name(f".{path.name}.tmp")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        _sync_folder(self._folder)
+        with _kept_in(self._folder):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._last += 1
+            _write_whole(self._folder / f"{self._last:04d}-{what}.json", text + "\n")
 
 
 def question_key(asked: dict[str, Any]) -> str:
@@ -166,6 +167,34 @@ def question_key(asked: dict[str, Any]) -> str:
 
 def _tool_key(name: str, arguments: dict[str, Any]) -> str:
     return question_key({"tool": name, "arguments": arguments})
+
+
+@contextmanager
+def _kept_in(folder: Path) -> Iterator[None]:
+    """An OSError within is this machine's fault, not a model's."""
+    try:
+        yield
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"a run's calls to its model cannot be kept in {folder}: {error.strerror or error}",
+            "make room there and let this user write to it, then resume the run",
+        ) from error
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """A file for its owner alone; where this fails nothing of it stays."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,14 +7,13 @@ texts lie in `expert/`, when each fires in `expert_triggers.py`, all of it in do
 from __future__ import annotations
 
 import difflib
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 from cudaops.cuda.facts import Fact
-from cudaops.cuda.rule import Comparison, Condition, Severity
+from cudaops.cuda.rule import Severity, holds
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.errors import InputError
 from cudaops.prompts.expert_triggers import TRIGGERS, Cue, known_facts
@@ -23,10 +22,6 @@ MOST_FIRED = 5
 """Notes given in full at once: five of at most 320 tokens leave room in a prompt of 8,000."""
 
 _FIELDS = ("id", "title", "signal", "subtypes", "sources")
-
-_COMPARE: Mapping[Comparison, Callable[[float, float], bool]] = {
-    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq,
-}  # fmt: skip
 
 _SEVEREST_FIRST: tuple[Severity, ...] = ("critical", "warning", "info")
 
@@ -104,11 +99,7 @@ def _by_metrics(facts: Mapping[str, Fact]) -> Iterable[str]:
 
 
 def _all_hold(cue: Cue, facts: Mapping[str, Fact]) -> bool:
-    return all(_holds(condition, facts.get(condition.fact)) for condition in cue.conditions)
-
-
-def _holds(condition: Condition, fact: Fact | None) -> bool:
-    return fact is not None and _COMPARE[condition.comparison](fact.value, condition.threshold)
+    return all(holds(condition, facts.get(condition.fact)) for condition in cue.conditions)
 
 
 @cache

@@ -17,12 +17,15 @@ from cudaops.cli_runs import load_record
 from cudaops.domain.certificate import CERTIFICATE_FORMAT, Certificate, FileHash
 from cudaops.domain.confirmation import Confirmation
 from cudaops.domain.contradictions import judged_again
+from cudaops.domain.memory import MemoryEntry
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.graph.certificate import best_files, run_anchors
 from cudaops.graph.certified import open_certified
 from cudaops.graph.confirm import CONFIRMATION_NAME, confirm_run
+from cudaops.graph.events import read_events
 from cudaops.graph.folder import best_texts
+from cudaops.memory.store import Memory
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.executors.cpu import CpuExecutor
@@ -55,15 +58,26 @@ def own_key(home: Path) -> Signer:
     return signer
 
 
-def confirm(run: Path, home: Path) -> Confirmation:
+def confirm(
+    run: Path, home: Path, memory: Path | str = "off", *, use_memory: bool = True
+) -> Confirmation:
     certified = open_certified(run, own_key(home).fingerprint)
-    settings = load_settings().model_copy(update={"signing_key": home / "key" / "signing.key"})
-    options = load_record(run).options
+    changed = {"signing_key": home / "key" / "signing.key", "memory": str(memory)}
+    settings = load_settings().model_copy(update=changed)
+    options = load_record(run).options.model_copy(update={"use_memory": use_memory})
     done = confirm_run(certified, options, lambda _: None, settings)
     envelope = open_envelope((done.folder / CONFIRMATION_NAME).read_bytes(), "confirmation")
     assert envelope.state == "signed"
     assert envelope.record == done.confirmation
     return done.confirmation
+
+
+def remembered(memory: Path) -> tuple[MemoryEntry, ...]:
+    """Every entry there, of the one kernel."""
+    (kernel,) = Memory(memory).kernels()
+    assert kernel.key.device_class == "sm_86"
+    assert kernel.key.name == "correlate"
+    return kernel.memory.entries
 
 
 def certificate_of(run: Path) -> Certificate:
@@ -126,9 +140,45 @@ def test_it_holds_on_the_machine_that_made_it(home: Path, tmp_path: Path) -> Non
     assert checked.returncode == 0, checked.stdout
 
 
-def test_a_wrong_rewrite_signed_by_somebody_else_fails(run: Path, home: Path, cache: Path) -> None:
+def test_what_holds_is_remembered_where_the_run_put_it(
+    run: Path, home: Path, tmp_path: Path
+) -> None:
+    record = load_record(run)
+    assert record.profile is not None
+    confirm(run, home, tmp_path / "memory")
+    (entry,) = remembered(tmp_path / "memory")
+    assert (entry.outcome, entry.time_source, entry.gate) == ("provisional", "modelled", None)
+    assert (entry.subtype, entry.family) == (record.profile.subtype, "other")
+    assert (entry.run_id, entry.source_id) == (record.run_id, record.attempts[0].source_id)
+    assert entry.lesson.startswith("judged again with new inputs: ")
+
+
+def test_without_memory_nothing_is_remembered(run: Path, home: Path, tmp_path: Path) -> None:
+    assert confirm(run, home, tmp_path / "memory", use_memory=False).result == "holds"
+    assert not (tmp_path / "memory").exists()
+
+
+def test_a_memory_that_takes_nothing_costs_one_notice(
+    run: Path, home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "memory").write_text("a file in its place")
+    assert confirm(run, home, tmp_path / "memory").result == "holds"
+    (events,) = run.glob("confirmations/*/events.jsonl")
+    (notice,) = [e.message for e in read_events(events) if e.kind == "notice"]
+    assert str(tmp_path / "memory") in notice
+    assert "this result is not remembered" in notice
+
+
+def test_a_wrong_rewrite_signed_by_somebody_else_fails(
+    run: Path, home: Path, cache: Path, tmp_path: Path
+) -> None:
     replace_rewrite(run, cache, "k < 32", "k < 31")
-    confirmation = confirm(run, home)
+    proposer = certificate_of(run).candidate.model_copy(update={"proposer": "recipe:matmul"})
+    sign_again(run, new_signer(), candidate=proposer)
+    confirmation = confirm(run, home, tmp_path / "memory")
+    (entry,) = remembered(tmp_path / "memory")
+    assert (entry.outcome, entry.gate) == ("rejected", "correctness_captured")
+    assert entry.proposer == "user", "a stranger's word about our recipes counts for nothing"
     assert confirmation.result == "fails"
     assert confirmation.reason.startswith("correctness_captured")
     assert "not this machine's key" in confirmation.notices[0]
@@ -167,7 +217,7 @@ def test_a_baseline_compiled_otherwise_has_drifted(run: Path, home: Path, cache:
     assert exact.result == "equal", "integers are the same however they are compiled"
 
 
-def test_another_speedup_has_drifted(run: Path, home: Path) -> None:
+def test_another_speedup_has_drifted(run: Path, home: Path, tmp_path: Path) -> None:
     """A certificate whose baseline was twice as slow."""
     certificate = certificate_of(run)
     slower = tuple(
@@ -182,8 +232,9 @@ def test_another_speedup_has_drifted(run: Path, home: Path) -> None:
     )
     bent = certificate.model_copy(update={"comparisons": slower})
     sign_again(run, own_key(home), comparisons=slower, judgement=judged_again(bent))
-    confirmation = confirm(run, home)
+    confirmation = confirm(run, home, tmp_path / "memory")
     assert confirmation.result == "drifted"
+    assert not (tmp_path / "memory").exists(), "it neither held nor failed"
     assert confirmation.reason.startswith("speedup: ")
     assert "in the certificate" in confirmation.reason
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cudaops.domain.judgement import Attempt, Gate, Judgement
-from cudaops.memory.run_memory import RunMemory, Snapshot, entry_of
+from cudaops.domain.memory import MemoryEntry
+from cudaops.memory.records import Avoided
+from cudaops.memory.run_memory import RunMemory, Snapshot, entry_again, entry_of
 from cudaops.memory.store import Memory
 from tests.memory.made import KEY, entry
 
@@ -96,3 +101,78 @@ def test_an_attempt_becomes_an_entry() -> None:
 def test_a_stand_ins_result_is_not_kept() -> None:
     judgement = judged(False, time_source="standin")
     assert entry_of(attempt(judgement), subtype="x", run_id="k/1", date="d") is None
+
+
+def again(passed: bool, **changed: object) -> Attempt:
+    """`source_id` of `entry(1)`, judged anew."""
+    first = entry(1)
+    return attempt(judged(passed, **changed), family=None).model_copy(
+        update={"source_id": first.source_id, "title": first.title}
+    )
+
+
+def recorded_again(memory: Memory, attempt: Attempt, run_id: str = "k/2") -> MemoryEntry:
+    kept = entry_again(attempt, [memory.recall(KEY)], subtype="unknown", run_id=run_id, date="d")
+    assert kept is not None
+    memory.record(KEY, kept)
+    return kept
+
+
+def sections(memory: Memory) -> dict[str, list[str]]:
+    """Ids under each heading once everything is settled."""
+    memory.compact(KEY, keep=0)
+    (there,) = memory.kernels()
+    found: dict[str, list[str]] = {}
+    for line in there.document.lines:
+        if isinstance(line.content, MemoryEntry):
+            found.setdefault(line.section, []).append(line.content.source_id)
+        elif isinstance(line.content, Avoided):
+            found.setdefault(line.section, []).extend(line.content.source_ids)
+    return found
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize(
+    ("judgement", "where"),
+    [
+        ({"passed": True, "outcome": "accepted", "time_source": "cuda_event"}, "Resolved"),
+        ({"passed": True}, "Pending"),
+        ({"passed": False, "time_source": "cuda_event", "speedup": 0.9}, "Avoid"),
+        ({"passed": False, "time_source": None, "speedup": None}, "Avoid"),
+    ],
+)
+def test_a_pending_result_judged_again_moves(
+    judgement: dict[str, Any], where: str, settled: bool, tmp_path: Path
+) -> None:
+    """Whether it stands under Tried or, compacted, under Pending."""
+    memory = Memory(tmp_path)
+    memory.record(KEY, entry(1))
+    memory.record(KEY, entry(2))
+    if settled:
+        assert sections(memory) == {"Pending": [entry(1).source_id, entry(2).source_id]}
+    kept = recorded_again(memory, again(**judgement))
+    assert (kept.subtype, kept.family) == (entry(1).subtype, entry(1).family)
+    found = sections(memory)
+    assert [name for name, ids in found.items() if entry(1).source_id in ids] == [where]
+    assert found["Pending"][-1] == entry(2).source_id
+    assert sum(p.tried for p in memory.patterns()) == 2
+
+
+def test_what_was_avoided_is_filed_there_again(tmp_path: Path) -> None:
+    memory = Memory(tmp_path)
+    memory.record(KEY, entry(1, outcome="rejected", family="unrolling"))
+    memory.compact(KEY, keep=0)
+    kept = recorded_again(memory, again(True, outcome="accepted", time_source="cuda_event"))
+    assert kept.family == "unrolling"
+    assert sections(memory) == {"Resolved": [entry(1).source_id]}
+
+
+def test_a_rewrite_nothing_is_known_of_goes_where_the_run_had_it(tmp_path: Path) -> None:
+    kept = entry_again(
+        attempt(judged(True), "coalescing"), [Memory(tmp_path).recall(KEY)],
+        subtype="dram_bandwidth", run_id="k/2", date="d",
+    )  # fmt: skip
+    assert kept is not None
+    assert (kept.subtype, kept.family, kept.run_id) == ("dram_bandwidth", "coalescing", "k/2")
+    stand_in = again(True, time_source="standin")
+    assert entry_again(stand_in, [], subtype="x", run_id="k/2", date="d") is None

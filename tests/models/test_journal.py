@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cudaops.errors import ModelUnavailable
+from cudaops.errors import ModelUnavailable, SandboxUnavailable
 from cudaops.models.budget import Budget
 from cudaops.models.caller import Answer, Caller
 from cudaops.models.journal import Journal, question_key
@@ -154,6 +154,45 @@ def test_damage_is_said_and_ignored(tmp_path: Path, name: str, content: str) -> 
     assert len(journal.calls) == 1
     journal.record_tool("01", "look", {}, "result")
     assert (tmp_path / "0008-tool.json").exists()
+
+
+FULL = """
+import pathlib, resource, signal, sys
+from cudaops.errors import SandboxUnavailable
+from cudaops.models.journal import Journal
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+try:
+    Journal(pathlib.Path(sys.argv[1])).record_tool("01", "look", {}, "x" * 300)
+except SandboxUnavailable as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_this_machines_fault_and_leaves_nothing_half(tmp_path: Path) -> None:
+    ask(caller(FIRST, journal=tmp_path)[0])
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert f"cannot be kept in {tmp_path}: File too large; make room there" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["0001-coder.json"]
+    journal = Journal(tmp_path)
+    assert journal.damaged == ()
+    assert journal.recall_tool("01", "look", {}) is None
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "calls").write_text("x")
+    journal = Journal(tmp_path / "calls")
+    with pytest.raises(SandboxUnavailable, match="resume the run"):
+        journal.record_tool("01", "look", {}, "result")
+
+
+def test_a_folder_in_an_entrys_place_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "0001-coder.json").mkdir()
+    assert Journal(tmp_path).damaged == ("0001-coder.json: Is a directory",)
 
 
 def test_results_of_tools_are_recalled_in_order(tmp_path: Path) -> None:
