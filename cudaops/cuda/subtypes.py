@@ -144,8 +144,8 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
     "occupancy_shared": SubtypeInfo(
         "occupancy (shared memory)", "latency_bound",
         "Shared memory a block lets too few blocks live on an SM to hide latency.",
-        "Smaller tiles or fewer stages, reuse of one buffer, more threads on the same tile; outside "
-        "of a rewrite, the user can raise the shared-memory carve-out.",
+        "Smaller tiles or fewer stages, reuse of one buffer, more threads on the same tile; "
+        "outside of a rewrite, the user can raise the shared-memory carve-out.",
     ),
     "occupancy_block_size": SubtypeInfo(
         "occupancy (block size)", "latency_bound",
@@ -229,9 +229,9 @@ _OTHER: Mapping[Subtype, SubtypeInfo] = {
     "launch_bound": SubtypeInfo(
         "launch overhead", "launch_bound",
         "The kernel is about as short as launching it.",
-        "One launch, no more blocks than fill the device, loads issued together; little else can be "
-        "won in a rewrite. Outside of a rewrite, the user can fuse it with its neighbours, do more "
-        "work a launch, batch launches in a CUDA graph.",
+        "One launch, no more blocks than fill the device, loads issued together; a rewrite can win "
+        "little else. Outside of a rewrite, the user can fuse it with its neighbours, do more work "
+        "a launch, batch launches in a CUDA graph.",
     ),
     "near_peak": SubtypeInfo(
         "the hardware itself", "near_peak",

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudaops import __version__
-from cudaops.doctor import gpu, gpu_state, host, launch, profiler, services, toolkit
+from cudaops.doctor import (
+    gpu,
+    gpu_state,
+    host,
+    language_model,
+    launch,
+    profiler,
+    services,
+    toolkit,
+)
 from cudaops.doctor.ladder import Step, climb
 from cudaops.doctor.machine import Machine, ThisMachine
 from cudaops.doctor.records import Examination, ExecutorName, Rung
@@ -22,6 +31,7 @@ LADDER: tuple[Step, ...] = (
     *launch.STEPS,
     *profiler.STEPS,
     *services.STEPS,
+    *language_model.STEPS,
 )
 """From the bottom up: a rung stands only on rungs before it."""
 

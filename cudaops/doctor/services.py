@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from cudaops.doctor.ladder import Site, Step
-from cudaops.doctor.machine import Response
+from cudaops.doctor.listing import Endpoint, bearer, listed, nearest
 from cudaops.doctor.records import Finding, failed, missing, ok
 from cudaops.errors import ModelUnavailable
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL, choose_embedder
@@ -17,8 +15,6 @@ HOSTED_NIM = "https://integrate.api.nvidia.com/v1"
 """Where a key of build.nvidia.com is good. Source: langchain-nvidia-ai-endpoints 1.5, its default
 base URL."""
 KEY = "NVIDIA_API_KEY"
-SOON_S = 6.0
-OFFLINE = "check the network and its proxy (HTTPS_PROXY); cudaops works without it, on what it has"
 
 
 def knowledge(site: Site) -> Finding:
@@ -60,52 +56,43 @@ def nim_key(site: Site) -> Finding:
 
 
 def nim_models(site: Site) -> Finding:
-    """Whether the endpoint lists the models that cudaops asks for, and one of them answers."""
-    base = (site.settings.nvidia_base_url or HOSTED_NIM).rstrip("/")
+    """Whether the endpoint lists the models that the knowledge base asks for, and the embedding
+    model answers."""
+    own = site.settings.nvidia_base_url
+    base = (own or HOSTED_NIM).rstrip("/")
     secret = site.settings.nvidia_api_key
     key = secret.get_secret_value() if secret is not None else None
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        answer = site.machine.get(f"{base}/models", headers, SOON_S)
-    except OSError as error:
-        return failed(f"{base} cannot be reached ({type(error).__name__})", OFFLINE)
-    wanted = (
-        (EMBEDDING_MODEL,) if site.settings.nvidia_base_url else (EMBEDDING_MODEL, RERANK_MODEL)
+    endpoint = Endpoint(
+        base=base,
+        key_variable=KEY,
+        address_variable="NVIDIA_BASE_URL" if own else None,
+        headers=bearer(key),
     )
-    found = _listed(answer, base, wanted)
-    if found.status != "ok":
-        return found
-    try:
-        size = len(choose_embedder(key, site.settings.nvidia_base_url).embed_query("kernel"))
-    except ModelUnavailable as error:
-        return failed(error.problem, error.remedy)
-    return ok(f"{found.detail}; {EMBEDDING_MODEL} answered with {size} numbers")
-
-
-def _listed(answer: Response, base: str, wanted: Sequence[str]) -> Finding:
-    if answer.status in (401, 403):
-        return failed(
-            f"{base} refuses the key (HTTP {answer.status})",
-            f"make a new key at build.nvidia.com and set {KEY}; without quotes or spaces around it",
-        )
-    if answer.status == 404 and not base.endswith("/v1"):
-        return failed(f"{base}/models is not there", "let NVIDIA_BASE_URL end in /v1")
-    if answer.status != 200:
-        return failed(f"{base}/models answered HTTP {answer.status}", OFFLINE)
-    try:
-        ids = [str(model["id"]) for model in json.loads(answer.text)["data"]]
-    except (ValueError, KeyError, TypeError):
-        return failed(f"{base}/models answered with something else than a list", OFFLINE)
+    ids = listed(site.machine, endpoint)
+    if isinstance(ids, Finding):
+        return ids
+    wanted = (EMBEDDING_MODEL,) if own else (EMBEDDING_MODEL, RERANK_MODEL)
     for model in wanted:
         if model not in ids:
-            near = difflib.get_close_matches(model, ids, n=1, cutoff=0.6)
-            hint = f"; the nearest it has is {near[0]}" if near else ""
-            return failed(
-                f"{base} does not serve {model}{hint} (a wrong id answers with 404, which looks"
-                " like a key's fault; some ids hold the vendor's name twice)",
-                "update cudaops, or let NVIDIA_BASE_URL name an endpoint that serves it",
-            )
-    return ok(f"{base} lists {len(ids)} models, {' and '.join(wanted)} among them")
+            return _not_served(model, endpoint, ids)
+    try:
+        size = len(choose_embedder(key, own).embed_query("kernel"))
+    except ModelUnavailable as error:
+        return failed(error.problem, error.remedy)
+    return ok(
+        f"{endpoint.shown} lists {len(ids)} models, {' and '.join(wanted)} among them; "
+        f"{EMBEDDING_MODEL} answered with {size} numbers"
+    )
+
+
+def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
+    near = nearest(model, ids)
+    hint = f"; the nearest it has is {near}" if near else ""
+    return failed(
+        f"{endpoint.shown} does not serve {model}{hint} (a wrong id answers with 404, which looks"
+        " like a key's fault; some ids hold the vendor's name twice)",
+        "update cudaops, or let NVIDIA_BASE_URL name an endpoint that serves it",
+    )
 
 
 STEPS = (

@@ -12,6 +12,14 @@ from cudaops.domain.memory import KernelKey, MemoryEntry
 
 Key = TypeVar("Key", bound=Hashable)
 
+WRONG: frozenset[GateName] = frozenset(
+    {
+        "checker", "correctness_captured", "correctness_exact", "correctness_perturbed", "repeat",
+        "timed_outputs", "unchanged_inputs", "whole_program",
+    }
+)  # fmt: skip
+"""Gates that say that a rewrite computes something else. No earlier time outweighs that."""
+
 
 class Avoided(Record):
     """Rejected candidates of one family that one gate stopped, in place of their entries."""
@@ -79,11 +87,12 @@ def decided(found: Iterable[Result], by: Callable[[Result], Key]) -> dict[Key, R
     """One result for each key, in the order in which the keys were first seen.
 
     A measured result outweighs one that is modelled or was never timed, whichever came first;
-    among equals the later one decides.
+    among equals the later one decides, and over any earlier one that it computes something else.
     """
     kept: dict[Key, Result] = {}
     for result in found:
         key = by(result)
-        if key not in kept or result.measured >= kept[key].measured:
+        earlier = kept.get(key)
+        if earlier is None or result.measured >= earlier.measured or result.gate in WRONG:
             kept[key] = result
     return kept

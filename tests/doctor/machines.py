@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import SecretStr
 
@@ -154,7 +154,7 @@ class OtherMachine:
         }
     )
     variables: dict[str, str] = field(default_factory=dict)
-    packages: tuple[str, ...] = ("cuda.bindings",)
+    packages: tuple[str, ...] = ("cuda.bindings", "langchain_nvidia_ai_endpoints")
     pages: Callable[[str], Response] = lambda url: Response(404, "")
     replies: Runner | None = None
     built: Platform | None = None
@@ -328,12 +328,15 @@ class OtherRunner:
         return MeasureReply(regimes=times, seconds=0.1, notices=self.notices)
 
 
-def settings(tmp: Path, *, key: str | None = None, base_url: str | None = None) -> Settings:
+def settings(
+    tmp: Path, *, key: str | None = None, base_url: str | None = None, **more: Any
+) -> Settings:
     return Settings(
         cache=tmp / "cache",
         runs=tmp / "runs",
         nvidia_api_key=SecretStr(key) if key else None,
         nvidia_base_url=base_url,
+        **more,
     )
 
 

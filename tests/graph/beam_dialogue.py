@@ -18,7 +18,7 @@ from tests.nim import Asked, Reply, Usage
 
 RECORDED = Path(__file__).parents[2] / "examples" / "scripts" / "naive_matmul"
 TOGETHER_S = 120.0
-"""Longest that a coder is held back for another one; a search that asks one by one gets that late."""
+"""Longest that a coder is held back for the others; a search that asks one by one is that late."""
 
 _TASK = "\n# Task\n"
 _ROLE = re.compile(r"^# Your part: (\w+)$", re.MULTILINE)
@@ -123,10 +123,10 @@ def _answer(title: str, kernel: str) -> str:
     return f"TITLE: {title}\nWHY: fewer loads for each multiply-add\n```cuda\n{kernel}```\n"
 
 
-_SIXTEENTH = """// @launch sampled grid=(ceil_div(N, 16), ceil_div(N, 16)) block=(16, 16) args=(A, B, C, N)
+_SIXTEENTH = """// @requires N % 16 == 0
+// @launch sampled grid=(N / 16, N / 16) block=(16, 16) args=(A, B, C, N)
 __global__ void sampled(const float* A, const float* B, float* C, int N) {
     const int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
-    if (row >= N || col >= N) return;
     float sum = 0.0f;
     for (int k = 0; k < N; k += 16) sum += A[row * N + k] * B[k * N + col];
     C[row * N + col] = 16.0f * sum;
@@ -182,8 +182,25 @@ __global__ void apart(const float* A, const float* B, float* C, int N) {
 }
 """
 
-# Modelled on an A10 at N = 256 by `Workbench.measure` (2026-11-20): the author's kernel 20.8 us,
-# the recipe's best tiles 12.2 us, _TWO 9.6 us, _FOUR 7.1 us, _APART 15.9 us.
+_BOTH = """// @requires N % 32 == 0
+// @launch both grid=(N / 32, N / 16) block=(16, 16) args=(A, B, C, N)
+__global__ void both(const float* A, const float* B, float* C, int N) {
+    const int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 32 + threadIdx.x;
+    const float4* line = reinterpret_cast<const float4*>(A + row * N);
+    float sum[2] = {};
+    for (int k = 0; k < N / 4; ++k) {
+        const float4 a = line[k];
+        for (int c = 0; c < 2; ++c) {
+            const float* b = B + 4 * k * N + col + 16 * c;
+            sum[c] += a.x * b[0] + a.y * b[N] + a.z * b[2 * N] + a.w * b[3 * N];
+        }
+    }
+    for (int c = 0; c < 2; ++c) C[row * N + col + 16 * c] = sum[c];
+}
+"""
+
+# Modelled for an A10 by `sandbox.screen.screen` at N = 256 (2026-11-20): the author's kernel
+# 20.8 us, _TWO 9.4 us, _FOUR 7.1 us, _APART 15.9 us, _BOTH 12.3 us.
 WRONG = Idea("algorithm", "every sixteenth product", _answer("sampled", _SIXTEENTH))
 BROKEN = Idea(
     "coalescing",
@@ -194,3 +211,4 @@ BROKEN = Idea(
 TWO = Idea("vector_loads", "two columns a thread", _answer("two columns", _TWO))
 FOUR = Idea("vector_loads", "four columns a thread", _answer("four columns", _FOUR))
 APART = Idea("unrolling", "two columns far apart", _answer("columns apart", _APART))
+BOTH = _answer("vector loads and columns apart", _BOTH)

@@ -6,9 +6,11 @@ As a program (`python -m tests.graph.search_runs FOLDER`) it is the process that
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -225,6 +227,25 @@ def killed_run(folder: Path) -> tuple[RunOptions, Shelf]:
     """What the killed process and the one that goes on both run."""
     options = options_of(MM, folder, SearchOptions(strategy="branch", width=6))
     return options, Shelf(FIRST, log=folder.parent / "calls.txt")
+
+
+def kept_branches(folder: Path) -> int:
+    """Branches whose results are in the checkpoints of a run folder."""
+    path = folder / "state" / "checkpoints.sqlite"
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        try:
+            rows = database.execute("SELECT count(*) FROM writes WHERE channel = 'explored'")
+        except sqlite3.OperationalError:
+            return 0
+        return int(rows.fetchone()[0])
+
+
+def announced(folder: Path) -> Counter[int]:
+    """How often each branch was announced."""
+    events = read_events(folder / "events.jsonl")
+    return Counter(e.data["branch"] for e in events if e.stage == "explore" and "branch" in e.data)
 
 
 if __name__ == "__main__":

@@ -97,14 +97,14 @@ def bench_of(run: Path, cache: Path) -> Workbench:
     return Workbench.load(run, executor, certificate.policy, sm_arch="sm_86", timeout_s=120.0)
 
 
-def replace_rewrite(run: Path, cache: Path, old: str, new: str) -> None:
+def replace_rewrite(run: Path, cache: Path, old: str, new: str, proposer: str = "user") -> None:
     """Put another candidate into the folder, with every hash and the signature made to fit."""
     certificate = certificate_of(run)
     path = run / "iterations" / "01" / "candidate.cu"
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
-    rewrite = make_rewrite(path.read_text("utf-8"), "user", certificate.candidate.title, "")
+    rewrite = make_rewrite(path.read_text("utf-8"), proposer, certificate.candidate.title, "")
     bench = bench_of(run, cache)
     spliced = bench.spliced(rewrite)
     texts = {**best_texts(spliced), "best.patch": unified_patch(bench.program, spliced)}
@@ -115,7 +115,7 @@ def replace_rewrite(run: Path, cache: Path, old: str, new: str) -> None:
         for f in certificate.files
     )
     assert {f.path: f.sha256 for f in files}.items() >= best_files(bench, rewrite).items()
-    candidate = certificate.candidate.model_copy(update={"id": rewrite.id})
+    candidate = certificate.candidate.model_copy(update={"id": rewrite.id, "proposer": proposer})
     sign_again(run, new_signer(), files=files, candidate=candidate)
 
 
@@ -172,9 +172,7 @@ def test_a_memory_that_takes_nothing_costs_one_notice(
 def test_a_wrong_rewrite_signed_by_somebody_else_fails(
     run: Path, home: Path, cache: Path, tmp_path: Path
 ) -> None:
-    replace_rewrite(run, cache, "k < 32", "k < 31")
-    proposer = certificate_of(run).candidate.model_copy(update={"proposer": "recipe:matmul"})
-    sign_again(run, new_signer(), candidate=proposer)
+    replace_rewrite(run, cache, "k < 32", "k < 31", proposer="recipe:matmul")
     confirmation = confirm(run, home, tmp_path / "memory")
     (entry,) = remembered(tmp_path / "memory")
     assert (entry.outcome, entry.gate) == ("rejected", "correctness_captured")

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cudaops.domain.search import SearchOptions
-from cudaops.graph.events import read_events
 from cudaops.graph.services import open_knowledge
 from cudaops.settings import load_settings
-from tests.graph.search_runs import FIRST, MM, Idea, Shelf, killed_run, options_of, run
+from tests.graph.search_runs import (
+    FIRST,
+    MM,
+    Idea,
+    Shelf,
+    announced,
+    kept_branches,
+    killed_run,
+    options_of,
+    run,
+)
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
 
@@ -153,7 +160,7 @@ def test_what_a_killed_run_explored_is_not_explored_again(tmp_path: Path) -> Non
         [sys.executable, "-m", "tests.graph.search_runs", str(folder)], start_new_session=True
     )
     deadline = time.monotonic() + 240
-    while _kept(folder) < 2:
+    while kept_branches(folder) < 2:
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -161,37 +168,18 @@ def test_what_a_killed_run_explored_is_not_explored_again(tmp_path: Path) -> Non
     process.wait()
     # The killed process's share of the embedded server: whoever closes it last stops it.
     open_knowledge(load_settings()).close()
-    kept = _kept(folder)
-    before = _branches(folder)
+    kept = kept_branches(folder)
+    before = announced(folder)
     assert kept < 6
 
     options, developer = killed_run(folder)
     ran = run(options, developer)
     assert ran.judged == [("honest/pairwise_sum", "provisional")]
     assert sorted(e.branch.id for e in ran.explored) == list(range(6))
-    again = _branches(folder) - before
+    again = announced(folder) - before
     assert set(before) | set(again) == set(range(6))
     assert sum(again.values()) <= 6 - kept
     written = Counter((tmp_path / "calls.txt").read_text().splitlines())
     plans = [call for call in written if call.startswith("plan")]
     assert plans == ["plan 01 6"]
     assert written[plans[0]] == 1
-
-
-def _kept(folder: Path) -> int:
-    """Branches whose results are in the checkpoints."""
-    path = folder / "state" / "checkpoints.sqlite"
-    if not path.exists():
-        return 0
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        try:
-            rows = database.execute("SELECT count(*) FROM writes WHERE channel = 'explored'")
-        except sqlite3.OperationalError:
-            return 0
-        return int(rows.fetchone()[0])
-
-
-def _branches(folder: Path) -> Counter[int]:
-    """How often each branch was announced."""
-    events = read_events(folder / "events.jsonl")
-    return Counter(e.data["branch"] for e in events if e.stage == "explore" and "branch" in e.data)

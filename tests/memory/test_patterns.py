@@ -55,6 +55,18 @@ def test_a_measured_result_outweighs_a_modelled_one_whichever_came_first() -> No
     assert (mixed.best_speedup, mixed.median_speedup) == (1.5, 1.5)
 
 
+def test_no_earlier_time_outweighs_that_a_rewrite_is_wrong() -> None:
+    accepted = entry(1, **MEASURED)
+    wrong = entry(
+        1, date="2026-11-21T08:00:00Z", outcome="rejected", gate="repeat", speedup=None,
+        time_source=None,
+    )  # fmt: skip
+    slow = wrong.model_copy(update={"gate": "speedup"})
+    for later, paid in ((wrong, 0), (slow, 1)):
+        found = one(memory(accepted, later))
+        assert (found.tried, found.paid) == (1, paid)
+
+
 def test_a_stand_ins_times_teach_nothing() -> None:
     assert aggregate([memory(entry(1, time_source="standin"))]) == ()
 

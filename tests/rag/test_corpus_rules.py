@@ -25,6 +25,7 @@ from cudaops.sandbox.workbench import open_workbench
 SUM = Path(__file__).parents[1] / "prompts" / "programs" / "two_step_sum.cu"
 """`total(const float* x, float* out, int n)` for n = 5003."""
 NOTES = {note.id: note for note in builtin_notes()}
+FLAGS = re.MULTILINE | re.DOTALL
 every_note = pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
 BOTTLENECKS = {name: note for name, note in NOTES.items() if note.kind == "bottleneck"}
 
@@ -32,17 +33,19 @@ NOT_IN_A_REWRITE = re.compile(
     r"maxrregcount|[Cc]ompiler flags|cudaFuncSetAttribute|CUDA graphs?\b|\b[Ll]ibrar(?:y|ies)\b"
     r"|CUTLASS|cuBLAS|libcu\+\+|\bclusters\b|\bcp\.async|\bFuse with\b"
 )
+"""Host code, flags, launch attributes, other people's code, assembly."""
 SAID_SO = re.compile(
     r"[Oo]utside of (?:a rewrite|one)|is refused|cannot ask for|libraries to be allowed"
 )
 BUFFERS_RUN = """// @launch sum grid=(1) block=(256) smem=4*256 args=(x, out, n)
-extern __shared__ float of_thread[];
 __device__ void compute(const float4* tile) {
+    extern __shared__ float of_thread[];
     const float4 v = tile[255 - threadIdx.x];
     of_thread[threadIdx.x] += (v.x + v.y) + (v.z + v.w);
 }
-@
+HERE
 __global__ void sum(const float* x, float* out, int n) {
+    extern __shared__ float of_thread[];
     __shared__ float4 buffer[2][256];
     of_thread[threadIdx.x] = 0.0f;
     run(reinterpret_cast<const float4*>(x), buffer, n / 1024);
@@ -54,11 +57,11 @@ __global__ void sum(const float* x, float* out, int n) {
     *out = v;
 }
 """
-"""What stands around the function that prefetches through registers; it takes the place of `@`."""
+"""What stands around the function that prefetches through registers; it takes the place of HERE."""
 
 
 def snippets(note: Note) -> list[str]:
-    return re.findall(r"^```cuda\n(.*?)^```$", note.body, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```cuda\n(.*?)^```$", note.body, FLAGS)
 
 
 def whole(snippet: str) -> str:
@@ -71,8 +74,9 @@ def whole(snippet: str) -> str:
 
 
 def blocks(note: Note) -> list[str]:
-    """Paragraphs and lists outside of code; a list and the line that leads it are one."""
-    return re.sub(r"^```.*?^```$", "", note.body, flags=re.MULTILINE | re.DOTALL).split("\n\n")
+    """Paragraphs and lists of advice; a list and the line that leads it are one."""
+    advice = re.sub(r"^## How to recognise it$.*?(?=^## )", "", note.body, flags=FLAGS)
+    return re.sub(r"^```.*?^```$", "", advice, flags=FLAGS).split("\n\n")
 
 
 @pytest.mark.parametrize("note", BOTTLENECKS.values(), ids=BOTTLENECKS)
@@ -104,11 +108,11 @@ def test_code_is_device_code_and_says_where_it_needs_a_gpu(note: Note) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("note", "around"), [("stall-membar", "@"), ("technique-double-buffering", BUFFERS_RUN)]
+    ("note", "around"), [("stall-membar", "HERE"), ("technique-double-buffering", BUFFERS_RUN)]
 )
 def test_taken_literally_it_passes_every_gate(note: str, around: str, tmp_path: Path) -> None:
     """A counter of blocks that nobody clears, or one barrier too few, would not."""
-    rewrite = make_rewrite(around.replace("@", snippets(NOTES[note])[0]), "test", note, "a note")
+    rewrite = make_rewrite(around.replace("HERE", snippets(NOTES[note])[0]), "test", note, "a note")
     bench = open_workbench(
         load_program(SUM), None, (), CpuExecutor("A10", tmp_path / "cache"),
         Policy(min_speedup=0.001), tmp_path / "bench", sm_arch="sm_86", timeout_s=120.0,
