@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cudaops.agents.developer import Developer
@@ -26,8 +27,8 @@ class Context:
     """Who writes candidates beside the recipes; None without a model."""
     memory: RunMemory | None = None
     """What earlier runs learnt; None where nobody looks."""
-    intake_seconds: float = 0.0
-    """What reading the program and running it once took."""
+    deadline: float = float("inf")
+    """By `time.monotonic`: nothing further begins after it. Infinite without a budget."""
     interrupted: Callable[[], bool] = lambda: False
     """Whether the run was asked to stop: no further stage begins then."""
     max_trials: int = 10
@@ -39,22 +40,11 @@ class Context:
         """The same with somebody who writes."""
         return dataclasses.replace(self, developer=developer)
 
-    def out_of_time(self, seconds_by_stage: Mapping[str, float]) -> str | None:
-        """Why no further stage may begin: `--budget-minutes` are over. None while there is time.
-
-        A run that is resumed goes on with the minutes it had left.
-        """
-        minutes = self.options.budget_minutes
-        if minutes is None or self.minutes_left(seconds_by_stage) > 0:
+    def out_of_time(self) -> str | None:
+        """Why no further stage may begin: `--budget-minutes` are over. None while there is time."""
+        if time.monotonic() < self.deadline:
             return None
-        return f"the budget of {minutes:g} minutes is used up"
-
-    def minutes_left(self, seconds_by_stage: Mapping[str, float]) -> float:
-        """Minutes until `out_of_time`; infinite without a budget."""
-        if self.options.budget_minutes is None:
-            return float("inf")
-        spent_s = self.intake_seconds + sum(seconds_by_stage.values())
-        return self.options.budget_minutes - spent_s / 60.0
+        return f"the budget of {self.options.budget_minutes:g} minutes is used up"
 
     def announce(self, stage: str, agent: AgentName) -> Callable[[str], None]:
         """Takes lines about what a stage is doing and makes progress events of them."""

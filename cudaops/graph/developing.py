@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +16,15 @@ from cudaops.domain.run import RunOptions
 from cudaops.errors import ModelUnavailable, PrerequisiteError
 from cudaops.graph.briefing import brief_with
 from cudaops.memory.run_memory import Snapshot
+from cudaops.models.backoff import Backoff
 from cudaops.models.budget import Budget
 from cudaops.models.build import ModelAccess
 from cudaops.models.caller import Caller, connect
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model
 from cudaops.models.prices import known_price, parse_price, require_price
+from cudaops.models.script import read_script
+from cudaops.models.usage import summary
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
@@ -40,20 +42,23 @@ class Development(NamedTuple):
     caller: Caller | None
     notice: str | None = None
     """Why no model is asked although one was wanted; None where none was."""
+    spent: ModelUse | None = None
+    """What was asked before the run was resumed with no model to ask."""
     damaged: tuple[str, ...] = ()
     """Of a resumed run: what of its calls cannot be read any more, a line each."""
 
     def use(self, fell_back: str | None) -> ModelUse | None:
         """What was asked of the model so far; None where none was wanted."""
-        if self.caller is not None:
-            return self.caller.use(fell_back)
-        return None
+        return self.spent if self.caller is None else self.caller.use(fell_back)
 
 
 def check_model(options: RunOptions, settings: Settings) -> None:
     """Raise InputError before anything runs where the model's name, address or price is wrong."""
     if options.optimizer == "llm" and options.model is not None:
-        _price(parse_model(options.model), access_of(settings), options, settings)
+        name = _named(options.model, options)
+        _price(name, access_of(settings), options, settings)
+        if name.provider == "scripted":
+            read_script(Path(name.model))
 
 
 def develop(
@@ -62,7 +67,7 @@ def develop(
     bench: Workbench,
     toolbox: Toolbox,
     snapshot: Snapshot,
-    minutes_left: float,
+    deadline: float,
     say: Callable[[str], None],
 ) -> Development:
     """Open no connection; a model that cannot be asked at all is a notice, not an error.
@@ -72,20 +77,26 @@ def develop(
     """
     if options.optimizer != "llm" or options.model is None:
         return Development(None, None)
-    name, access = parse_model(options.model), access_of(settings)
+    name, access = _named(options.model, options), access_of(settings)
+    price = _price(name, access, options, settings)
     budget = Budget(
         max_cost_usd=options.max_cost_usd,
         max_tokens=options.max_tokens,
-        deadline=time.monotonic() + 60.0 * minutes_left,
-        price=_price(name, access, options, settings),
+        deadline=deadline,
+        price=price,
     )
     journal = Journal(Path(options.out) / CALLS, access.secrets)
     damaged = tuple(f"{CALLS}/{line}; {_LOST}" for line in journal.damaged)
     try:
-        caller = connect(name, access, budget=budget, journal=journal)
+        caller = connect(
+            name, access, budget=budget, journal=journal, backoff=Backoff(announce=say)
+        )
     except (ModelUnavailable, PrerequisiteError) as error:
         notice = f"no model is asked: {error.problem} ({error.remedy}); recipes propose"
-        return Development(None, None, notice, damaged)
+        spent = None
+        if journal.calls:
+            spent = summary(journal.calls, model=name.text, price=price, fell_back=notice)
+        return Development(None, None, notice, spent, damaged)
     developer = ModelDeveloper(
         model=name.text,
         conversation=Conversation(caller, toolbox, journal, say),
@@ -95,6 +106,15 @@ def develop(
         say=say,
     )
     return Development(developer, caller, damaged=damaged)
+
+
+def _named(model: str, options: RunOptions) -> ModelName:
+    """The model as it was called; a script's path counts from where the run was started."""
+    name = parse_model(model)
+    if name.provider != "scripted":
+        return name
+    path = Path(options.working_folder) / name.model
+    return name.model_copy(update={"model": str(path)})
 
 
 def access_of(settings: Settings) -> ModelAccess:

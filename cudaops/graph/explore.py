@@ -58,9 +58,14 @@ async def explore(state: State, context: Context, sandbox: asyncio.Lock) -> Stat
     task = Task.model_validate(state["task"])
     written = await _written(task, state, context)
     found = None
-    if written.rewrite is not None and written.problem is None:
+    rewrite = written.rewrite
+    if rewrite is not None and written.problem is None:
         async with sandbox:
-            found = await _tried(task.order.id, written.rewrite, state, context)
+            late = context.out_of_time()
+            if late is not None:
+                written = written._replace(problem=late)
+            else:
+                found = await _tried(task.order.id, rewrite, state, context)
     branch = Branch(
         order=task.order,
         family=written.family,

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a run folder against other processes. Raises InputError where one is at work in it."""
+    with (folder / "state" / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{folder}: another process is at work on this run") from error
+        yield
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -31,7 +31,7 @@ async def supervise(state: State, context: Context) -> tuple[State, str]:
     """Decide what happens next."""
     raw = state.get("verdict")
     verdict = Verdict.model_validate(raw) if raw else None
-    late = context.out_of_time(state.get("seconds_by_stage", {}))
+    late = context.out_of_time()
     decision = supervisor.decide(attempts_of(state), verdict, context.options.max_iterations, late)
     return {"decision": decision.next, "reason": decision.reason}, decision.reason
 
@@ -66,7 +66,7 @@ async def look_up(state: State, context: Context) -> tuple[State, str]:
 
 async def optimize(state: State, context: Context) -> tuple[State, str]:
     """Propose the next rewrite, a model's or a recipe's, and tune it."""
-    late = context.out_of_time(state.get("seconds_by_stage", {}))
+    late = context.out_of_time()
     if late is not None:
         return {"proposal": None, "reason": late}, late
     update: State = {}
@@ -75,6 +75,9 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
         try:
             given = await next_rewrite(state, context, developer)
         except ModelUnavailable as error:
+            late = context.out_of_time()
+            if late is not None:
+                return {"proposal": None, "reason": late}, late
             update = model_out(context, error)
         else:
             if given.rewrite is not None:

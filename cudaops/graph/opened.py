@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import NamedTuple
 
 from cudaops.agents.tools import Toolbox
@@ -36,6 +37,7 @@ def open_context(
     """
     options, settings, bench, toolbox, events = services
     memory = open_memory(options, settings, bench)
+    deadline = deadline_of(options, intake_seconds, before)
     running = asyncio.current_task()
     context = Context(
         options=options,
@@ -43,7 +45,7 @@ def open_context(
         toolbox=toolbox,
         events=events,
         memory=memory,
-        intake_seconds=intake_seconds,
+        deadline=deadline,
         interrupted=lambda: running is not None and running.cancelling() > 0,
     )
     development = develop(
@@ -52,12 +54,29 @@ def open_context(
         bench,
         toolbox,
         memory.snapshot,
-        context.minutes_left(before.get("seconds_by_stage", {})),
+        deadline,
         context.announce("optimizer", "optimizer"),
     )
     for line in development.damaged:
         events.emit("optimizer", "optimizer", "notice", line)
     return context.with_developer(development.developer), development
+
+
+def deadline_of(options: RunOptions, intake_seconds: float, before: State) -> float:
+    """When the run's minutes are over, by `time.monotonic`. A run that is resumed has what it had
+    left; infinite without a budget."""
+    if options.budget_minutes is None:
+        return float("inf")
+    spent_s = intake_seconds + sum(before.get("seconds_by_stage", {}).values())
+    return time.monotonic() + 60.0 * options.budget_minutes - spent_s
+
+
+def resuming(context: Context, development: Development, before: State) -> State:
+    """What a resumed run adds to the state where it stopped: a model that is not there any more."""
+    if development.notice is None or development.notice in before.get("notices", []):
+        return {}
+    context.events.emit("optimizer", "optimizer", "notice", development.notice)
+    return {"notices": [development.notice]}
 
 
 def beginning(context: Context, development: Development) -> State:

@@ -25,8 +25,8 @@ from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.developing import check_model
 from cudaops.graph.events import EventLog, OnEvent, utc_now
-from cudaops.graph.folder import write_best, write_json, write_whole
-from cudaops.graph.opened import Services, beginning, open_context
+from cudaops.graph.folder import alone, write_best, write_json, write_whole
+from cudaops.graph.opened import Services, beginning, open_context, resuming
 from cudaops.graph.record import build_record
 from cudaops.graph.services import (
     build_toolbox,
@@ -94,6 +94,7 @@ def resume(
     except FileNotFoundError as error:
         raise InputError(f"{folder} holds no run that got past intake; start it again") from error
     check_database(settings)
+    check_model(options, settings)
     options = options.model_copy(update={"out": str(folder)})
     executor = make_executor(options, settings)
     bench = Workbench.load(
@@ -184,6 +185,7 @@ async def _run(
         AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
         contextlib.AsyncExitStack() as stack,
     ):
+        stack.enter_context(alone(folder))
         warming = asyncio.create_task(research.warm(toolbox))
         stack.callback(warming.cancel)
         graph = build_graph(
@@ -196,7 +198,10 @@ async def _run(
         before = cast(State, (await graph.aget_state(config)).values) if begun else State()
         services = Services(options, settings, bench, toolbox, events)
         context, development = open_context(services, float(intake["seconds"]), before)
-        given: State | Command[Any] | None = None if begun else beginning(context, development)
+        given: State | Command[Any] | None = None
+        if not begun:
+            given = beginning(context, development)
+        lost = resuming(context, development, before) if begun else State()
         while True:
             # A checkpoint is on disk before the next stage starts: a kill costs one stage at most.
             await graph.ainvoke(given, config, context=context, durability="sync")
@@ -211,6 +216,7 @@ async def _run(
         state = cast(State, reached.values)
     date, seconds = intake["date"], float(intake["seconds"])
     use = development.use(state.get("model_out"))
+    state = {**state, "notices": [*state.get("notices", []), *lost.get("notices", [])]}
     return _finish(options, bench, state, date, seconds, started, settings.signing_key, use)
 
 

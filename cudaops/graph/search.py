@@ -13,7 +13,7 @@ from cudaops.recipes.registry import propose
 
 async def seed(state: State, context: Context) -> tuple[State, str]:
     """Begin a search: recipes' proposals, and hypotheses where there is a developer."""
-    late = context.out_of_time(state.get("seconds_by_stage", {}))
+    late = context.out_of_time()
     if late is not None:
         return {"proposal": None, "reason": late}, late
     bench, verdict = context.bench, Verdict.model_validate(state["verdict"])
@@ -32,14 +32,15 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
     await step.plan(context.options.search.width, step.scope)
     if await step.next_round():
         return step.update()
-    return step.update("nothing new to try" if state.get("attempts") else "nobody has a proposal")
+    nothing = "nothing new to try" if state.get("attempts") else "nobody has a proposal"
+    return step.update(context.out_of_time() or nothing)
 
 
 async def gather(state: State, context: Context) -> tuple[State, str]:
     """What the branches came to: another round, or the best one to the judge, the next best after
     a rejection."""
     step = Step(state, context, search_of(state))
-    late = context.out_of_time(state.get("seconds_by_stage", {}))
+    late = context.out_of_time()
     gone = next((e.unavailable for e in step.explored if e.unavailable is not None), None)
     if gone is not None and step.can_write:
         step.lose_model(ModelUnavailable(*gone))

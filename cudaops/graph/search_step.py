@@ -81,6 +81,10 @@ class Step:
         if planned.wanted:
             await self.plan(planned.wanted, self.scope)
             planned = self._planned(can_plan=False)
+        late = self.context.out_of_time()
+        if late is not None:
+            self.over(late)
+            return False
         tasks: tuple[Task, ...] | None = None
         while planned.stop is None and tasks is None:
             try:

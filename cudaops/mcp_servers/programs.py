@@ -38,5 +38,5 @@ def add_stripping(server: FastMCP, session: Session) -> None:
         """Run a whole program once, confined, to see how it launches its kernel, and drop its host
         code. Its times and outputs are not used. A refusal is one line."""
         with tool_errors():
-            stripped = strip(session.bench, program_of(text), withhold_output=True)
+            stripped = strip(session.bench, program_of(text), strangers=True)
         return StrippedProgram(source=stripped.rewrite.source, notices=stripped.notices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from cudaops.mcp_servers.progress import progress
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.screening import add_screening
 from cudaops.mcp_servers.session import Session
+from cudaops.program.hygiene import check_source
 from cudaops.recipes.registry import refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
 from cudaops.sandbox.evaluate import Say, evaluate
@@ -33,6 +35,9 @@ FINALISTS = 3
 """Drafts that are built and timed again by the compiler that has the last word."""
 TUNER_WORKERS = 2
 """Compiles of two configurations overlap; more would only queue on a two-core machine."""
+
+
+_FOLDERS = re.compile(r"(?<![\w./<-])/(?:[\w.+@~-]+/)+(?=[\w.+-])")
 
 
 class OpenedProgram(Record):
@@ -119,6 +124,10 @@ def _add_rewrite_tools(server: FastMCP, session: Session) -> None:
     def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
         """Compile a rewrite; a compiler error comes back with its line."""
         rewrite = read_rewrite(source, tuned=tuned)
+        allow_libraries = session.bench.policy.allow_libraries
+        if problems := check_source(source, allow_libraries=allow_libraries):
+            # An include or an assembler directive would read files of this machine.
+            return CompileReport(ok=False, message=problems[0])
         with tool_errors():
             return _compile_report(session.bench.compile(rewrite))
 
@@ -178,11 +187,16 @@ def _opened(bench: Workbench) -> OpenedProgram:
 
 
 def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
+    log = _without_folders(outcome.log)
     if isinstance(outcome, Compiled):
-        return CompileReport(ok=True, message=outcome.compiler, log=outcome.log)
-    return CompileReport(
-        ok=False, message=outcome.message, location=outcome.location, log=outcome.log
-    )
+        return CompileReport(ok=True, message=outcome.compiler, log=log)
+    message = _without_folders(outcome.message)
+    return CompileReport(ok=False, message=message, location=outcome.location, log=log)
+
+
+def _without_folders(printed: str) -> str:
+    """Absolute paths as file names alone: they tell of this machine, and clients are anywhere."""
+    return _FOLDERS.sub("", printed)
 
 
 class _Limits(NamedTuple):

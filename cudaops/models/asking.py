@@ -129,7 +129,7 @@ class Asking:
 
     async def _piece(self, course: Course, messages: Sequence[BaseMessage]) -> Piece:
         """One request, sent again while that may help. Raises ModelUnavailable."""
-        tried = 0
+        tried, waited_s = 0, 0.0
         while True:
             tried += 1
             failure, piece = await self._changed_until_taken(course, messages)
@@ -137,9 +137,12 @@ class Asking:
                 return piece
             course.note(failure.problem)
             delay = self._backoff.delay_s(tried, failure)
-            if delay is None or delay >= self._budget.remaining_s():
+            left_s = min(self._budget.remaining_s(), self._backoff.longest_wait_s - waited_s)
+            if delay is None or delay >= left_s:
                 raise failure.unavailable()
+            self._backoff.announce(f"{failure.problem}; asking again in {delay:.0f} s")
             await self._backoff.sleep(delay)
+            waited_s += delay
 
     async def _changed_until_taken(
         self, course: Course, messages: Sequence[BaseMessage]
@@ -190,8 +193,9 @@ class Asking:
 
 def _taken(piece: Piece, prompt_most: int, failure: Failure | None) -> TokenCount:
     """Tokens of one request; our own upper bound where the provider did not say."""
-    if piece.usage is not None:
-        return piece.usage
+    said = piece.usage
+    if said and min(said.input_tokens, said.cached_input_tokens, said.output_tokens) >= 0:
+        return said  # a negative count says nothing, and would give money back
     if not piece.begun and (failure is None or failure.kind != "timeout"):
         return TokenCount()  # refused, or never reached: nothing was read
     produced = piece.text + piece.reasoning + "".join(str(c["args"]) for c in piece.tool_calls)

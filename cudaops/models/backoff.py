@@ -29,6 +29,12 @@ class Backoff:
     """Most that any wait of ours can be."""
     longest_retry_after_s: float = 120.0
     """A server that asks for more is taken to have refused."""
+    longest_wait_s: float = 120.0
+    """Most that all waits for one piece of an answer take together: somebody sits before it."""
+    network_tries: int = 3
+    """Requests where nobody can be reached at all."""
+    announce: Callable[[str], None] = lambda line: None
+    """Takes one line before each wait."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
     """From 0 to 1."""
@@ -40,7 +46,8 @@ class Backoff:
             tried: Requests sent so far.
             failure: Of the last one.
         """
-        most = self.timeout_tries if failure.kind == "timeout" else self.tries
+        few = {"timeout": self.timeout_tries, "network": self.network_tries}
+        most = few.get(failure.kind, self.tries)
         if not failure.retryable or tried >= most:
             return None
         drawn = self.random() * min(self.cap_s, self.base_s * 2.0 ** (tried - 1))

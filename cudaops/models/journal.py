@@ -55,6 +55,10 @@ class ToolEntry(Record):
 _ENTRY: TypeAdapter[CallEntry | ToolEntry] = TypeAdapter(CallEntry | ToolEntry)
 
 
+SECRET_CHARACTERS = 12
+"""A shorter key is a word that somebody chose for a server of his own, and stands in code too."""
+
+
 class Journal:
     """Calls of one run, in one folder, written by one process at a time.
 
@@ -73,7 +77,7 @@ class Journal:
         `record_tool` where it cannot be written to. The run stops there and can be resumed.
         """
         self._folder = folder
-        self._secrets = tuple(secret for secret in secrets if secret)
+        self._secrets = tuple(s for s in secrets if len(s) >= SECRET_CHARACTERS)
         self._calls: list[ModelCall] = []
         self._answers: dict[tuple[str, str], list[CallEntry]] = defaultdict(list)
         self._results: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -150,13 +154,25 @@ class Journal:
 
     def _write(self, what: str, entry: CallEntry | ToolEntry) -> None:
         """Whole or not at all, also where the power fails."""
-        text = entry.model_dump_json(indent=1)
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
+        blotted = _without(entry.model_dump(mode="json"), self._secrets)
+        text = json.dumps(blotted, indent=1, ensure_ascii=False)
         with _kept_in(self._folder):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._last += 1
             _write_whole(self._folder / f"{self._last:04d}-{what}.json", text + "\n")
+
+
+def _without(value: Any, secrets: tuple[str, ...]) -> Any:
+    """The same with every key in a text blotted out."""
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, "***")
+        return value
+    if isinstance(value, dict):
+        return {name: _without(held, secrets) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_without(held, secrets) for held in value]
+    return value
 
 
 def question_key(asked: dict[str, Any]) -> str:

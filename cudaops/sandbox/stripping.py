@@ -6,6 +6,7 @@ Nothing else of the run is used: neither its times nor its outputs nor what it p
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from cudaops.sandbox.workbench import Workbench
 
 MAIN = "answer.cu"
 """Name under which a program that came as a text is compiled."""
+CONFINED = ("S2", "S3")
+"""Levels of isolation at which a model's host code may run."""
 _DIRECTIVE = re.compile(rf"@(?={'|'.join(WORDS)})")
 
 
@@ -50,27 +53,42 @@ def program_of(text: str) -> Program:
     return program
 
 
-def strip(bench: Workbench, program: Program, *, withhold_output: bool = False) -> Stripped:
+def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Stripped:
     """Run `program` once and take its kernels and their launch as a rewrite of the bench's kernel.
 
-    The kernel is the one named like the bench's, else the most expensive one. `withhold_output`
-    keeps what the program printed out of the refusal: it can read the files of its working folder,
-    and whoever wrote it may be somewhere else.
+    The kernel is the one named like the bench's, else the most expensive one. `strangers`: nobody
+    here wrote or read it. It runs in an empty folder, without arguments, only where the kernel
+    refuses it files and sockets (S2 or better), whoever vouches for whatever else; and what it
+    printed stays out of the refusal.
 
     Raises InputError, one line, where it does not compile, does not end in the bench's time,
     launches nothing, its parameters cannot be matched, or it was launched for other sizes than the
     bench's workloads.
     """
+    if strangers and bench.executor.isolation not in CONFINED:
+        raise InputError(
+            f"host code that nobody vouches for runs only at isolation {' or '.join(CONFINED)}, "
+            f"here it is {bench.executor.isolation}: give device code with @launch directives"
+        )
     name = bench.kernel.name
     known = any(k.name == name for k in program.kernels)
     folder = bench.folder / "work" / f"strip-{program.sha256[:12]}"
+    executor = bench.executor
     try:
-        captured = bench.executor.capture(
-            program, name if known else None, bench.argv, folder, bench.timeout_s
+        if strangers:
+            executor = copy.copy(executor)
+            executor.program_folder = folder / "empty"
+            executor.program_folder.mkdir(parents=True, exist_ok=True)
+        captured = executor.capture(
+            program,
+            name if known else None,
+            () if strangers else bench.argv,
+            folder / "capture",
+            bench.timeout_s,
         )
     finally:
         bench.discard(folder.name)
-    if isinstance(captured, Misbehaved) and captured.what == "exit_code" and withhold_output:
+    if isinstance(captured, Misbehaved) and captured.what == "exit_code" and strangers:
         raise InputError(captured.message.partition(":")[0])
     if not isinstance(captured, Captured):
         raise InputError(captured.placed)

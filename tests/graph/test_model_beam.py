@@ -52,8 +52,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
 THREE = (WRONG, BROKEN, TWO)
-
-
 LOOP = "for (int k = 0; k < N; ++k) {"
 BACKWARDS = "for (int k = N; k-- > 0;) {"
 """A loop that one recipe of two understands."""
@@ -108,7 +106,6 @@ def options_of(
     strategy: Strategy,
     width: int,
     *,
-    rounds: int = 2,
     max_cost_usd: float | None = None,
 ) -> RunOptions:
     """Of a run that judges one candidate, with secret inputs that are always the same."""
@@ -119,7 +116,7 @@ def options_of(
         proposing=Proposing(
             "llm",
             Nim.model,
-            SearchOptions(strategy=strategy, width=width, rounds=rounds),
+            SearchOptions(strategy=strategy, width=width, rounds=2),
             max_cost_usd=max_cost_usd,
             use_memory=False,
         ),

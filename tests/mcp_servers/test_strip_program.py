@@ -16,6 +16,7 @@ from cudaops.mcp_servers import sandbox
 from cudaops.mcp_servers.session import Session
 from cudaops.program.hygiene import check_source
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.isolation.level import enforce
 from tests.sandbox.gate_bench import EXPLOITS, MM, bench_of
 
 pytestmark = pytest.mark.slow
@@ -127,3 +128,48 @@ def test_a_text_reads_no_file_of_this_machine(server: FastMCP, tmp_path: Path) -
     with pytest.raises(ToolError) as refused:
         call(server, "strip_program", text=program)
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_strangers_host_code_sees_no_file_of_the_users(
+    server: FastMCP, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hand them on as the geometry of a launch."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.txt").write_text("AB")
+    reads = (
+        'int main() { if (FILE* f = fopen("secret.txt", "r")) { return 17; } '
+        f'if (FILE* f = fopen("{tmp_path}/secret.txt", "r")) {{ return 18; }} '
+    )
+    program = tiled_program().replace("int main() {", reads, 1)
+    assert reads in program
+    assert call(server, "strip_program", text="#include <cstdio>\n" + program)["source"]
+
+
+def test_a_strangers_host_code_does_not_run_where_nothing_confines_it(tmp_path: Path) -> None:
+    enforce("S1")
+    try:
+        executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+        bench = bench_of(executor, MM, tmp_path, Policy(min_speedup=0.001, seed=3))
+        weak = sandbox.build_server(Session(bench=bench))
+        with pytest.raises(ToolError, match="S2 or S3"):
+            call(weak, "strip_program", text=tiled_program())
+    finally:
+        enforce("auto")
+
+
+@pytest.mark.parametrize(
+    "line", ['#include "/etc/passwd"', '__device__ int x = 0; asm(".incbin \\"/etc/passwd\\"");']
+)
+def test_compiling_reads_no_file_for_a_model(server: FastMCP, line: str) -> None:
+    told = call(server, "compile_rewrite", source=f"{TILED}\n{line}\n")
+    assert not told["ok"]
+    assert "root:" not in told["message"] + told["log"]
+
+
+def test_a_compilers_complaint_names_no_folder_of_this_machine(server: FastMCP) -> None:
+    wrong = TILED.replace("float sum", "atomicAdd((char*)A, 1.0f); float sum", 1)
+    told = call(server, "compile_rewrite", source=wrong)
+    assert not told["ok"]
+    assert "atomic" in told["message"] + told["log"]
+    for word in (told["message"] + " " + told["log"]).split():
+        assert not word.startswith(("/", "'/", "`/")), word

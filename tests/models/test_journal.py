@@ -16,7 +16,7 @@ import pytest
 from cudaops.errors import ModelUnavailable, SandboxUnavailable
 from cudaops.models.budget import Budget
 from cudaops.models.caller import Answer, Caller
-from cudaops.models.journal import Journal, question_key
+from cudaops.models.journal import CallEntry, Journal, question_key
 from cudaops.models.scripted import Scripted, ScriptedToolCall
 from tests.models.asked import DIALOGUE, LOOK, caller
 
@@ -210,3 +210,19 @@ def test_results_of_tools_are_recalled_in_order(tmp_path: Path) -> None:
 def test_a_key_is_over_everything_and_over_nothing_else() -> None:
     assert question_key({"a": 1, "b": [2]}) == question_key({"b": [2], "a": 1})
     assert question_key({"a": 1}) != question_key({"a": 2})
+
+
+@pytest.mark.parametrize("key", ["x", "token", "1"])
+def test_a_key_that_is_a_word_spoils_nothing(tmp_path: Path, key: str) -> None:
+    """Servers of one's own take any; code holds it too."""
+    entry = CallEntry.model_validate_json(_entry_text(tmp_path / "made"))
+    Journal(tmp_path / "calls", secrets=[key]).record(entry)
+    again = Journal(tmp_path / "calls", secrets=[key])
+    assert again.damaged == ()
+    assert again.recall(entry.call.scope, entry.call.key) == entry
+
+
+def _entry_text(folder: Path) -> bytes:
+    ask(caller(FIRST, journal=folder)[0])
+    (path,) = folder.iterdir()
+    return path.read_bytes()

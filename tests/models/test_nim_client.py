@@ -214,7 +214,7 @@ def test_nobody_listens(connect: Connect) -> None:
         session = connect(gone)
     with pytest.raises(ModelUnavailable, match="connection"):
         session.ask()
-    assert len(session.waits) == Backoff().tries - 1
+    assert len(session.waits) == Backoff().network_tries - 1
 
 
 @pytest.mark.parametrize("fault", ["hang", "stall"])

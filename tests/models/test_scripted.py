@@ -234,6 +234,7 @@ def test_a_file_that_is_no_script(tmp_path: Path) -> None:
 
 def test_the_script_of_the_manual_can_be_read(tmp_path: Path) -> None:
     manual = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text("utf-8")
+    manual = manual.partition("### The file\n")[2]
     path = tmp_path / "script.json"
     path.write_text(manual.split("```json\n")[1].split("```")[0], "utf-8")
     script = read_script(path)

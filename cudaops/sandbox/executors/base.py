@@ -56,6 +56,9 @@ class InputSet(Record):
 class Executor(Protocol):
     """A place where kernels compile and run."""
 
+    program_folder: Path | None
+    """Where whole programs run and find their files; None: the working folder."""
+
     @property
     def name(self) -> Literal["cpu", "cuda", "remote"]:
         """Which one it is."""
