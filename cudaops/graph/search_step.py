@@ -15,7 +15,7 @@ from cudaops.graph.branches import Explored, Search, Task, explored_of, incumben
 from cudaops.graph.by_model import model_out, scope_of
 from cudaops.graph.context import Context
 from cudaops.graph.explore import task_view
-from cudaops.graph.folder import write_json
+from cudaops.graph.folder import write_json, write_whole
 from cudaops.graph.nodes import bar_of
 from cudaops.graph.state import State
 from cudaops.sandbox.workbench import Workbench
@@ -142,13 +142,19 @@ class Step:
     async def _diagnosed(self, parent: Branch) -> Task:
         """What limits the branch now; as the run's where that cannot be found out."""
         order = Order(id=parent.id, round=parent.order.round, kind="expand", parents=(parent.id,))
+        name = f"{self.search.number:02d}-b{parent.id}.json"
+        kept = self.context.bench.folder / "state" / "diagnosed" / name
+        if kept.exists():  # measured again it would differ, and so would the question to the model
+            return Task.model_validate_json(kept.read_text("utf-8"))
         try:
             found = await profiler.profile(self.context.toolbox, parent.rewrite)
         except ToolFailed as refusal:
             if refusal.remedy is not None:
                 raise
             return Task(order=order)
-        return Task(order=order, profile=found.profile, verdict=found.verdict)
+        task = Task(order=order, profile=found.profile, verdict=found.verdict)
+        write_whole(kept, task.model_dump_json() + "\n")
+        return task
 
     async def _ideas(self, about: Task, wanted: int) -> list[Hypothesis]:
         developer = self.context.developer

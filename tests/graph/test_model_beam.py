@@ -27,6 +27,7 @@ from cudaops.domain.judgement import Policy
 from cudaops.domain.model_use import ModelCall
 from cudaops.domain.run import Event, RunOptions, RunRecord
 from cudaops.domain.search import Branch, SearchOptions, Strategy
+from cudaops.graph.branches import Task
 from cudaops.graph.events import read_events
 from cudaops.graph.run import resume, start
 from cudaops.graph.services import open_knowledge
@@ -194,6 +195,10 @@ def test_a_beam_improves_and_joins_and_does_the_same_twice(tmp_path: Path, nim: 
     _judged(first, proposer="llm:test/chat", family="vector_loads", title="four columns")
     rounds = [e.data["round"] for e in first.events if "orders" in e.data]
     assert rounds == [0, 1]
+    # A resumed run finds the parent's profile again: measured anew it would ask another question.
+    (diagnosed,) = (first.folder / "state" / "diagnosed").iterdir()
+    assert diagnosed.name == "01-b0.json"
+    assert Task.model_validate_json(diagnosed.read_text("utf-8")).verdict is not None
 
 
 def _parents_are_shown(chats: list[Asked]) -> None:

@@ -85,7 +85,7 @@ def test_percentages_that_recognise_are_those_of_the_rules(note: Note) -> None:
     allowed = {c.threshold for rule in rules for c in (*rule.conditions, *rule.unless)}
     recognise = re.split(r"^## .+$", note.body, flags=re.MULTILINE)[1]
     items = " ".join(re.findall(r"^- .*(?:\n {2,}\S.*)*", recognise, re.MULTILINE))
-    said = {float(number) for number in re.findall(r"(\d+(?:\.\d+)?) %", items)}
+    said = {float(number) for number in re.findall(r"(\d+(?:\.\d+)?)(?= to \d+ %| %)", items)}
     assert said <= allowed | {STRAINED_PCT, BUSY_PCT}
     assert not re.search(r"\ba (?:third|quarter|fifth|tenth)\b", items), "say it in percent"
 
