@@ -60,7 +60,6 @@ class Conversation:
         scope: str,
         *,
         with_tools: bool = False,
-        max_output_tokens: int | None = None,
     ) -> Said:
         """The model's answer, after at most `TOOL_CALLS` calls of tools.
 
@@ -72,20 +71,15 @@ class Conversation:
         while True:
             with LEDGER.working("the model"):
                 answer = await self._caller.ask(
-                    role,
-                    dialogue,
-                    scope=scope,
-                    tools=schemas if left else (),
-                    max_output_tokens=max_output_tokens,
+                    role, dialogue, scope=scope, tools=schemas if left else ()
                 )
             if not answer.tool_calls or not left:
                 return Said(answer.text, (*dialogue, AIMessage(answer.text)))
-            calls = answer.tool_calls[:left]
-            left -= len(calls)
             dialogue.append(answer.message)
             for call in answer.tool_calls:
                 text = NO_MORE
-                if call in calls:
+                if left:
+                    left -= 1
                     text = fenced(await self.tool(scope, call["name"], call["args"]))
                 dialogue.append(ToolMessage(text, tool_call_id=call["id"] or call["name"]))
             if not left:

@@ -6,13 +6,13 @@ until it was read (`cudaops.prompts.answers`), compiled and judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from langchain_core.messages import HumanMessage
 
-from cudaops.agents.conversation import Conversation, Said, opening
+from cudaops.agents.conversation import Conversation, opening
 from cudaops.agents.developer import RunView, Written
 from cudaops.agents.tools import Toolbox, ToolFailed
 from cudaops.domain.hypothesis import Hypothesis
@@ -36,6 +36,8 @@ from cudaops.prompts.roles import (
     reflector_prompt,
 )
 
+Result = TypeVar("Result")
+
 REASKS = 2
 """How often an answer that cannot be used is asked for again. Chosen: a model that misses the form
 three times will miss it a fourth time; every try is paid for."""
@@ -49,6 +51,24 @@ class Draft(NamedTuple):
     source: str
     title: str
     why: str
+
+
+class Refused(NamedTuple):
+    """An answer that cannot be used."""
+
+    reask: str
+    """What the model is told."""
+    detail: str
+    """Why, in a line."""
+
+
+class _Writing(NamedTuple):
+    """One hypothesis on its way to a rewrite."""
+
+    view: RunView
+    briefing: Briefing
+    hypothesis: Hypothesis
+    scope: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +86,13 @@ class ModelDeveloper:
 
     async def plan(self, view: RunView, wanted: int, scope: str) -> tuple[Hypothesis, ...]:
         """Hypotheses; none where no usable answer came. Raises ModelUnavailable."""
-        prompt = planner_prompt(self.brief(view), wanted)
-        said = await self._start("planner", prompt, scope)
-        for tries in range(REASKS + 1):
-            found = read_hypotheses(said.text, wanted)
-            if not isinstance(found, Unusable):
-                return found
-            self.say(f"the planner's answer cannot be used: {found.detail}")
-            if tries < REASKS:
-                said = await self._again("planner", said, found.reask, scope)
-        return ()
+
+        async def read(text: str) -> tuple[Hypothesis, ...] | Refused:
+            found = read_hypotheses(text, wanted)
+            return Refused(found.reask, found.detail) if isinstance(found, Unusable) else found
+
+        found = await self._answer("planner", planner_prompt(self.brief(view), wanted), scope, read)
+        return () if isinstance(found, Refused) else found
 
     async def write(
         self,
@@ -86,84 +103,83 @@ class ModelDeveloper:
     ) -> Written:
         """One rewrite, compiled and mended within bounds. Raises ModelUnavailable."""
         self.say(f"the model writes {hypothesis.title}: {hypothesis.why}")
-        briefing = self.brief(view)
-        said = await self._start("coder", coder_prompt(briefing, hypothesis, parents), scope)
-        draft = await self._read(view, said, scope, "coder")
-        if isinstance(draft, str):
-            return Written(None, hypothesis.family, draft)
-        return await self._mended(view, briefing, hypothesis, draft, scope)
+        writing = _Writing(view, self.brief(view), hypothesis, scope)
+        prompt = coder_prompt(writing.briefing, hypothesis, parents)
+        return await self._written(writing, "coder", prompt)
 
     async def mend(
         self, view: RunView, hypothesis: Hypothesis, rewrite: Rewrite, gate: str, scope: str
     ) -> Written:
         """The same rewrite without what a gate refused it for. Raises ModelUnavailable."""
         self.say(f"the model mends {rewrite.title}: {gate}")
-        briefing = self.brief(view)
-        prompt = fixer_prompt(briefing, hypothesis, rewrite.source, gate, "")
-        said = await self._start("fixer", prompt, scope)
-        draft = await self._read(view, said, scope, "fixer")
-        if isinstance(draft, str):
-            return Written(None, hypothesis.family, draft)
-        return await self._mended(view, briefing, hypothesis, draft, scope)
+        writing = _Writing(view, self.brief(view), hypothesis, scope)
+        prompt = fixer_prompt(writing.briefing, hypothesis, rewrite.source, gate, "")
+        return await self._written(writing, "fixer", prompt)
 
     async def reflect(self, view: RunView, attempt: Attempt, scope: str) -> str:
         """One line on what an attempt taught; empty where the model has none. Raises
         ModelUnavailable."""
         prompt = reflector_prompt(self.brief(view), attempt)
-        said = await self._start("reflector", prompt, scope)
-        return read_lesson(said.text)
-
-    async def _start(self, role: Role, prompt: Prompt, scope: str) -> Said:
         messages = opening(prompt.system, prompt.user)
-        return await self.conversation.ask(role, messages, scope, with_tools=role == "coder")
+        return read_lesson((await self.conversation.ask("reflector", messages, scope)).text)
 
-    async def _again(self, role: Role, said: Said, complaint: str, scope: str) -> Said:
-        messages = (*said.messages, HumanMessage(reask(complaint)))
-        return await self.conversation.ask(role, messages, scope)
+    async def _answer(
+        self,
+        role: Role,
+        prompt: Prompt,
+        scope: str,
+        read: Callable[[str], Awaitable[Result | Refused]],
+    ) -> Result | Refused:
+        """What was read of the answer, asked for again where it cannot be used; else why not."""
+        messages = opening(prompt.system, prompt.user)
+        said = await self.conversation.ask(role, messages, scope, with_tools=role == "coder")
+        for left in range(REASKS, -1, -1):
+            found = await read(said.text)
+            if not isinstance(found, Refused):
+                return found
+            refused = found
+            self.say(f"the {role}'s answer cannot be used: {refused.detail}")
+            if left:
+                again = (*said.messages, HumanMessage(reask(refused.reask)))
+                said = await self.conversation.ask(role, again, scope)
+        return refused._replace(detail=f"no usable answer in {REASKS + 1} tries: {refused.detail}")
 
-    async def _read(self, view: RunView, said: Said, scope: str, role: Role) -> Draft | str:
-        """The answer as a draft, asked for again where it cannot be used; else why not."""
-        complaint = ""
-        for tries in range(REASKS + 1):
-            draft = await self._drafted(view, said.text)
-            if isinstance(draft, Draft):
-                return draft
-            complaint, detail = draft
-            self.say(f"the {role}'s answer cannot be used: {detail}")
-            if tries < REASKS:
-                said = await self._again(role, said, complaint, scope)
-        return f"no usable answer in {REASKS + 1} tries: {detail}"
+    async def _draft(self, writing: _Writing, role: Role, prompt: Prompt) -> Draft | Refused:
+        async def read(text: str) -> Draft | Refused:
+            return await self._drafted(writing, text)
 
-    async def _drafted(self, view: RunView, text: str) -> Draft | tuple[str, str]:
-        """A draft, or what to ask for again and why in a line."""
-        allow = self.brief(view).allow_libraries
+        return await self._answer(role, prompt, writing.scope, read)
+
+    async def _drafted(self, writing: _Writing, text: str) -> Draft | Refused:
+        view, allow = writing.view, writing.briefing.allow_libraries
         found = read_rewrite(text, kernel=view.kernel, allow_libraries=allow)
-        if isinstance(found, Unusable):
-            if found.kind != "whole_program":
-                return found.reask, found.detail
+        if not isinstance(found, Unusable):
+            draft = Draft(found.source, found.title, found.why)
+        elif found.kind != "whole_program":
+            return Refused(found.reask, found.detail)
+        else:
             try:
                 stripped = await self.toolbox.call(
                     "sandbox", "strip_program", StrippedProgram, {"text": found.program}
                 )
             except ToolFailed as refusal:
-                return found.reask, f"a whole program of which nothing can be taken: {refusal}"
+                detail = f"a whole program of which nothing can be taken: {refusal}"
+                return Refused(found.reask, detail)
             self.say("the answer is a whole program: its kernels are taken, its host code is not")
             draft = Draft(stripped.source, "kernels of a whole program", found.detail)
-        else:
-            draft = Draft(found.source, found.title, found.why)
         twin = near_duplicate(draft.source, view.sources)
-        if twin is not None:
-            reason = f"this is {twin.label} again but for names, comments or layout"
-            return (
-                f"{reason}. It was judged already. Write something that differs in what it does.",
-                reason,
-            )
-        return draft
+        if twin is None:
+            return draft
+        reason = f"this is {twin.label} again but for names, comments or layout"
+        wanted = "It was judged already. Write something that differs in what it does."
+        return Refused(f"{reason}. {wanted}", reason)
 
-    async def _mended(
-        self, view: RunView, briefing: Briefing, hypothesis: Hypothesis, draft: Draft, scope: str
-    ) -> Written:
-        """The draft once it compiles, or as it is after the last fix."""
+    async def _written(self, writing: _Writing, role: Role, prompt: Prompt) -> Written:
+        """The answer once it compiles, or as it is after the last fix."""
+        hypothesis, scope = writing.hypothesis, writing.scope
+        draft = await self._draft(writing, role, prompt)
+        if isinstance(draft, Refused):
+            return Written(None, hypothesis.family, draft.detail)
         report = await self._compile(scope, draft.source)
         for _ in range(FIXES):
             if report.ok:
@@ -171,11 +187,10 @@ class ModelDeveloper:
             where = f"{report.location}: " if report.location else ""
             self.say(f"it does not compile: {where}{report.message}")
             prompt = fixer_prompt(
-                briefing, hypothesis, draft.source, where + report.message, report.log
+                writing.briefing, hypothesis, draft.source, where + report.message, report.log
             )
-            said = await self._start("fixer", prompt, scope)
-            fixed = await self._read(view, said, scope, "fixer")
-            if isinstance(fixed, str):
+            fixed = await self._draft(writing, "fixer", prompt)
+            if isinstance(fixed, Refused):
                 break
             draft = fixed
             report = await self._compile(scope, draft.source)

@@ -46,7 +46,7 @@ def metrics_page() -> str:
         *_sections(COUNTER_ROWS),
         "## Derived by cudaops",
         "Known only where everything they are derived from was collected.",
-        _table(
+        table(
             ("name", "label", "unit", "meaning", "from"),
             [
                 (f"`{row.name}`", row.label, row.unit, row.meaning,
@@ -78,7 +78,7 @@ def verdicts_page() -> str:
         "# Verdicts",
         _VERDICTS_INTRO,
         "## Subtypes",
-        _table(
+        table(
             ("subtype", "class", "what happens, and what relieves it", "our rules", "NVIDIA's"),
             subtypes,
         ),
@@ -99,7 +99,7 @@ def _sections(rows: Iterable[MetricDef]) -> list[str]:
     for section, members in by_section.items():
         parts.append(f"### {section}")
         body = [(f"`{m.name}`", m.label, m.unit or "count", _meaning(m)) for m in members]
-        parts.append(_table(("raw name", "label", "unit", "meaning"), body))
+        parts.append(table(("raw name", "label", "unit", "meaning"), body))
     return parts
 
 
@@ -124,7 +124,8 @@ def _condition(condition: Condition) -> str:
     return f"{label} {condition.comparison} {amount} (`{condition.fact}`): {condition.source}"
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Rows as a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -9,7 +9,7 @@ from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.search import Branch, Order
 from cudaops.graph.state import State
-from cudaops.graph.view import attempts_of
+from cudaops.graph.view import attempts_of, kept_us
 from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.workbench import Workbench
@@ -88,9 +88,9 @@ def explored_of(state: State, search: int | None = None) -> tuple[Explored, ...]
 def incumbent_us(state: State) -> float | None:
     """Time that a new branch has to beat: of the best rewrite so far, else of the author's kernel;
     None where neither was timed."""
-    kept = [a.candidate_us for a in attempts_of(state) if a.judgement.outcome != "rejected"]
-    if kept and kept[-1] is not None:
-        return kept[-1]
+    best = kept_us(state)
+    if best is not None:
+        return best
     return next((e.baseline_us for e in explored_of(state) if e.baseline_us is not None), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cudaops.agents.developer import RunView, Written
@@ -11,7 +12,7 @@ from cudaops.domain.judgement import Attempt, GateName
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import ModelUnavailable
 from cudaops.graph.context import Context
-from cudaops.graph.state import State
+from cudaops.graph.state import Json, State
 from cudaops.graph.view import view_of
 
 PLANNED = 3
@@ -49,7 +50,8 @@ async def next_rewrite(state: State, context: Context, developer: ModelDeveloper
         rewrite = Rewrite.model_validate(state["evaluation"]["rewrite"])
         written = await developer.mend(view, hypothesis, rewrite, refused, scope)
         if written.rewrite is not None:
-            return _given(written.rewrite, hypothesis, state, mends=state.get("mends", 0) + 1)
+            waiting = state.get("hypotheses", [])
+            return _given(written.rewrite, hypothesis, waiting, state.get("mends", 0) + 1)
         context.events.emit("optimizer", "optimizer", "notice", str(written.problem))
     return await _next_hypothesis(state, context, developer, view, scope)
 
@@ -65,24 +67,23 @@ async def _next_hypothesis(
     """The first hypothesis of which anything usable was written."""
     waiting = [Hypothesis.model_validate(h) for h in state.get("hypotheses", [])]
     problem = "the planner has no usable hypothesis"
-    planned = not waiting
-    if planned:
+    if not waiting:
         waiting = list(await developer.plan(view, PLANNED, scope))
-        _announce(context, waiting)
+        announce_plan(context, "optimizer", waiting)
     while waiting:
         hypothesis = waiting.pop(0)
         written: Written = await developer.write(view, hypothesis, scope)
         if written.rewrite is not None:
-            kept: State = {**state, "hypotheses": [h.model_dump(mode="json") for h in waiting]}
-            return _given(written.rewrite, hypothesis, kept, mends=0)
+            left = [h.model_dump(mode="json") for h in waiting]
+            return _given(written.rewrite, hypothesis, left, 0)
         problem = f"{hypothesis.title}: {written.problem}"
         context.events.emit("optimizer", "optimizer", "notice", problem)
     return Next(None, {"hypotheses": [], "hypothesis": None}, problem)
 
 
-def _given(rewrite: Rewrite, hypothesis: Hypothesis, state: State, *, mends: int) -> Next:
+def _given(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mends: int) -> Next:
     update: State = {
-        "hypotheses": state.get("hypotheses", []),
+        "hypotheses": waiting,
         "hypothesis": hypothesis.model_dump(mode="json"),
         "mends": mends,
     }
@@ -101,10 +102,11 @@ def _to_mend(state: State) -> str | None:
     return failed.line
 
 
-def _announce(context: Context, planned: list[Hypothesis]) -> None:
+def announce_plan(context: Context, stage: str, planned: Iterable[Hypothesis]) -> None:
+    """A line of progress for each hypothesis."""
     for hypothesis in planned:
         line = f"hypothesis ({hypothesis.family}): {hypothesis.title}, {hypothesis.why}"
-        context.events.emit("optimizer", "optimizer", "progress", line)
+        context.events.emit(stage, "optimizer", "progress", line)
 
 
 async def lesson(state: State, context: Context, attempt: Attempt) -> tuple[Attempt, State]:
@@ -114,9 +116,8 @@ async def lesson(state: State, context: Context, attempt: Attempt) -> tuple[Atte
         return attempt, {}
     if not attempt.proposer.startswith("llm:"):
         return attempt, {}
-    scope = f"{attempt.iteration:02d}"
     try:
-        learnt = await developer.reflect(view_of(state, context), attempt, scope)
+        learnt = await developer.reflect(view_of(state, context), attempt, scope_of(state))
     except ModelUnavailable as error:
         return attempt, model_out(context, error)
     if not learnt:

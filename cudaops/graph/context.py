@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,10 +34,6 @@ class Context:
     """Configurations the tuner may try for one rewrite."""
     max_tune_seconds: float = 30.0
     """Time the tuner may take for one rewrite."""
-
-    def with_developer(self, developer: Developer | None) -> Context:
-        """The same with somebody who writes."""
-        return dataclasses.replace(self, developer=developer)
 
     def out_of_time(self) -> str | None:
         """Why no further stage may begin: `--budget-minutes` are over. None while there is time."""

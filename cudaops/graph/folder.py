@@ -43,6 +43,11 @@ CANDIDATE = "candidate.cu"
 """Name of a candidate's text in its iteration's folder."""
 
 
+def run_id_of(kernel: str, folder: Path) -> str:
+    """What a run is called: its kernel and the name of its folder."""
+    return f"{kernel}-{folder.name}"
+
+
 def iteration_folder(folder: Path, iteration: int) -> Path:
     """Where everything about one attempt is kept. `iteration` counts from 1."""
     return folder / "iterations" / f"{iteration:02d}"

@@ -17,7 +17,7 @@ from cudaops.graph.context import Context
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
-from cudaops.graph.view import attempts_of, incumbent_of
+from cudaops.graph.view import attempts_of, incumbent_of, kept_us
 from cudaops.mcp_servers.sandbox import Judged, TrialResult
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.evaluation import Evaluation
@@ -116,7 +116,7 @@ async def _tuned(
         context.max_trials,
         context.max_tune_seconds,
         context.announce("optimizer", "optimizer"),
-        _incumbent_us(state),
+        kept_us(state),
     )
     best, found = proposal, ""
     if tuned.best is None:
@@ -127,11 +127,6 @@ async def _tuned(
         values = ", ".join(f"{name}={value}" for name, value in tuned.best.items())
         found = f"{best.title}: best of {len(tuned.trials)} is {values}"
     return {**update, **_proposed(best, tuned.trials)}, found
-
-
-def _incumbent_us(state: State) -> float | None:
-    kept = [a for a in attempts_of(state) if a.judgement.outcome != "rejected"]
-    return kept[-1].candidate_us if kept else None
 
 
 def _proposed(rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:

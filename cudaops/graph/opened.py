@@ -39,15 +39,6 @@ def open_context(
     memory = open_memory(options, settings, bench)
     deadline = deadline_of(options, intake_seconds, before)
     running = asyncio.current_task()
-    context = Context(
-        options=options,
-        bench=bench,
-        toolbox=toolbox,
-        events=events,
-        memory=memory,
-        deadline=deadline,
-        interrupted=lambda: running is not None and running.cancelling() > 0,
-    )
     development = develop(
         options,
         settings,
@@ -55,11 +46,21 @@ def open_context(
         toolbox,
         memory.snapshot,
         deadline,
-        context.announce("optimizer", "optimizer"),
+        lambda line: events.emit("optimizer", "optimizer", "progress", line),
     )
     for line in development.damaged:
         events.emit("optimizer", "optimizer", "notice", line)
-    return context.with_developer(development.developer), development
+    context = Context(
+        options=options,
+        bench=bench,
+        toolbox=toolbox,
+        events=events,
+        developer=development.developer,
+        memory=memory,
+        deadline=deadline,
+        interrupted=lambda: running is not None and running.cancelling() > 0,
+    )
+    return context, development
 
 
 def deadline_of(options: RunOptions, intake_seconds: float, before: State) -> float:

@@ -21,7 +21,7 @@ from cudaops.graph.certificate import Decided
 from cudaops.graph.certified import Certified
 from cudaops.graph.context import Context
 from cudaops.graph.events import utc_now
-from cudaops.graph.folder import write_whole
+from cudaops.graph.folder import run_id_of, write_whole
 from cudaops.graph.state import State
 from cudaops.memory.run_memory import RunMemory, Snapshot, entry_again, entry_of
 from cudaops.memory.store import Memory
@@ -60,7 +60,7 @@ def remember(state: State, context: Context, attempt: Attempt) -> str | None:
     if memory is None:
         return None
     verdict = Verdict.model_validate(state["verdict"])
-    run_id = f"{context.bench.kernel.name}-{context.bench.folder.name}"
+    run_id = run_id_of(context.bench.kernel.name, context.bench.folder)
     entry = entry_of(attempt, subtype=verdict.subtype, run_id=run_id, date=utc_now())
     if entry is None:
         return None

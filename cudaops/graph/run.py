@@ -25,7 +25,7 @@ from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.developing import check_model
 from cudaops.graph.events import EventLog, OnEvent, utc_now
-from cudaops.graph.folder import alone, write_best, write_json, write_whole
+from cudaops.graph.folder import alone, run_id_of, write_best, write_json, write_whole
 from cudaops.graph.opened import Services, beginning, open_context, resuming
 from cudaops.graph.record import build_record
 from cudaops.graph.services import (
@@ -246,7 +246,7 @@ def _finish(
 ) -> RunRecord:
     """Write the run's results and clear what can be made again."""
     folder = Path(options.out)
-    run_id = f"{bench.kernel.name}-{folder.name}"
+    run_id = run_id_of(bench.kernel.name, folder)
     spent = seconds_by_tool(LEDGER.since(started), time.monotonic() - started)
     record = build_record(run_id, date, options, bench, state, intake_seconds, spent)
     record = record.model_copy(update={"model": use})

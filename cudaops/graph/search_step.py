@@ -12,7 +12,7 @@ from cudaops.domain.hypothesis import FAMILIES, Hypothesis
 from cudaops.domain.search import Branch, Order
 from cudaops.errors import ModelUnavailable
 from cudaops.graph.branches import Explored, Search, Task, explored_of, incumbent_us, microseconds
-from cudaops.graph.by_model import model_out, scope_of
+from cudaops.graph.by_model import announce_plan, model_out, scope_of
 from cudaops.graph.context import Context
 from cudaops.graph.explore import task_view
 from cudaops.graph.folder import write_json, write_whole
@@ -69,9 +69,7 @@ class Step:
         except ModelUnavailable as error:
             self.lose_model(error)
             return
-        for one in planned:
-            line = f"hypothesis ({one.family}): {one.title}, {one.why}"
-            self.context.events.emit("seed", "optimizer", "progress", line)
+        announce_plan(self.context, "seed", planned)
         hypotheses = (*self.search.hypotheses, *planned)
         self.search = self.search.model_copy(update={"hypotheses": hypotheses})
 

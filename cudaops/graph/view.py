@@ -27,6 +27,12 @@ def incumbent_of(state: State) -> Rewrite | None:
     return Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None
 
 
+def kept_us(state: State) -> float | None:
+    """Time of the best rewrite so far; None while the baseline leads."""
+    kept = [a for a in attempts_of(state) if a.judgement.outcome != "rejected"]
+    return kept[-1].candidate_us if kept else None
+
+
 def view_of(state: State, context: Context, explored: Iterable[Branch] = ()) -> RunView:
     """What a developer is shown. `explored`: branches of the search under way."""
     bench = context.bench

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 
+from cudaops.cuda.document import table
 from cudaops.cuda.facts import label_and_unit
 from cudaops.cuda.rule import Condition
 from cudaops.cuda.rules import RULES, SUBTYPES
@@ -79,7 +80,7 @@ def expert_notes_page() -> str:
     parts = [
         "# Expert notes",
         _INTRO.format(most=MOST_FIRED, counter=counted_by()),
-        _table(("id", "signal", "tokens", "source document 001"), summary),
+        table(("id", "signal", "tokens", "source document 001"), summary),
         _totals(notes),
         "## What fires each",
         "Rules and their thresholds: [verdicts](verdicts.md).",
@@ -123,11 +124,6 @@ def _condition(condition: Condition) -> str:
         label, unit = label_and_unit(condition.fact)
     amount = f"{condition.threshold:g} {unit}".strip()
     return f"{label} {condition.comparison} {amount} (`{condition.fact}`; {condition.source})"
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 if __name__ == "__main__":

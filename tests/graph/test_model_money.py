@@ -87,17 +87,19 @@ def test_the_money_stop_holds_to_within_one_call(source: Path, nim: Nim) -> None
     assert ran.stderr.count("recipes go on") == 1
 
 
-def test_a_killed_run_pays_for_no_call_twice(source: Path, nim: Nim) -> None:
+def killed_at(nim: Nim, question: int, source: Path, *more: str) -> dict[str, str]:
+    """Start a run and kill it while the server holds back the answer to a question, counted from
+    1. Gives the environment to resume it in."""
     reached, killed = threading.Event(), threading.Event()
 
     def stall_once(asked: Asked) -> Reply:
-        if len(nim.chats) == 2:
+        if len(nim.chats) == question:
             reached.set()
             killed.wait(60)
         return answer(asked)
 
     nim.answer_with(stall_once)
-    words, environment = command(source, nim, "--max-iterations", "1")
+    words, environment = command(source, nim, "--max-iterations", "1", *more)
     process = subprocess.Popen(
         words, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
@@ -105,15 +107,23 @@ def test_a_killed_run_pays_for_no_call_twice(source: Path, nim: Nim) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     killed.set()
-    folder = source.parent / "run"
-    assert not (folder / "run.json").exists()
-    resumed = subprocess.run(
-        [sys.executable, "-m", "cudaops", "resume", str(folder)],
+    assert not (source.parent / "run" / "run.json").exists()
+    return environment
+
+
+def resumed_in(environment: dict[str, str], source: Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "cudaops", "resume", str(source.parent / "run")],
         env=environment, capture_output=True, text=True, timeout=250,
     )  # fmt: skip
-    assert resumed.returncode in (0, 1), resumed.stderr
     # The killed process's share of the embedded server: whoever closes it last stops it.
     open_knowledge(load_settings()).close()
+    return done
+
+
+def test_a_killed_run_pays_for_no_call_twice(source: Path, nim: Nim) -> None:
+    resumed = resumed_in(killed_at(nim, 2, source), source)
+    assert resumed.returncode in (0, 1), resumed.stderr
     asked = Counter(json.dumps(chat.body["messages"], sort_keys=True) for chat in nim.chats)
     times = sorted(asked.values())
     assert times.count(2) == 1, "only the question that was under way is asked again"
