@@ -109,12 +109,16 @@ def develop(
 
 
 def _named(model: str, options: RunOptions) -> ModelName:
-    """The model as it was called; a script's path counts from where the run was started."""
+    """The model as it was called; a script's path counts from where the run was started.
+
+    Records and patches travel: of an absolute path they get the file's name alone.
+    """
     name = parse_model(model)
     if name.provider != "scripted":
         return name
     path = Path(options.working_folder) / name.model
-    return name.model_copy(update={"model": str(path)})
+    shown = f"scripted:{path.name}" if Path(name.model).is_absolute() else name.text
+    return name.model_copy(update={"model": str(path), "text": shown})
 
 
 def access_of(settings: Settings) -> ModelAccess:
