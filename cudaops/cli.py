@@ -12,14 +12,21 @@ from typing import Annotated
 import typer
 from rich.console import Console, Group, RenderableType
 
-from cudaops import cli_certify, cli_knowledge, cli_mcp, cli_memory, cli_replay
+from cudaops import (
+    cli_certify,
+    cli_knowledge,
+    cli_mcp,
+    cli_memory,
+    cli_replay,
+    cli_service,
+    cli_worker,
+)
 from cudaops.cli_boundary import (
     EXIT_BY_OUTCOME,
     EXIT_ENVIRONMENT,
     EXIT_INTERRUPTED,
     EXIT_WAITING,
 )
-from cudaops.cli_models import choose
 from cudaops.cli_ncu import REPORT_SUFFIXES, one_of, profile_of_report
 from cudaops.cli_options import (
     ArchOption,
@@ -47,24 +54,18 @@ from cudaops.cli_options import (
     StrategyOption,
     TimeoutOption,
     TokensOption,
+    TrustOption,
     WidthOption,
 )
+from cudaops.cli_report import HtmlOption, HtmlOutOption, write_html
 from cudaops.cli_review import answering, asking, how_to_answer
-from cudaops.cli_runs import (
-    Target,
-    TrustOption,
-    find_folder,
-    load_record,
-    new_folder,
-    place,
-    run_options,
-    seen_from_here,
-    source_file,
-)
+from cudaops.cli_runs import find_folder, load_record, seen_from_here
 from cudaops.domain.judgement import Policy
 from cudaops.domain.review import AwaitsReview
 from cudaops.domain.run import ExecutorChoice, ProfileSummary, RunOptions, RunRecord
 from cudaops.domain.search import SearchOptions
+from cudaops.errors import InputError
+from cudaops.graph.placing import Target, choose, new_folder, place, run_options, source_file
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
 from cudaops.reports.progress import Progress
@@ -83,8 +84,11 @@ app.add_typer(cli_knowledge.app, name="knowledge")
 app.add_typer(cli_certify.app, name="certify")
 app.command("confirm")(cli_certify.confirm)
 app.add_typer(cli_memory.app, name="memory")
-app.command("mcp")(cli_mcp.serve)
+app.add_typer(cli_mcp.app, name="mcp")
 app.command("replay")(cli_replay.replay)
+app.command("worker")(cli_worker.worker)
+app.command("serve")(cli_service.serve)
+app.add_typer(cli_service.token_app, name="token")
 
 
 def _print_version(wanted: bool) -> None:
@@ -235,10 +239,20 @@ def profile(
 
 
 @app.command()
-def report(run: RunArgument = "latest", as_json: JsonOption = False) -> None:
-    """Write report.md again from run.json, and print the summary."""
+def report(
+    run: RunArgument = "latest",
+    as_html: HtmlOption = False,
+    out: HtmlOutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write report.md again from run.json, and print the summary; or one HTML file."""
     folder = find_folder(run, load_settings().runs)
     record = load_record(folder)
+    if out is not None and not as_html:
+        raise InputError("--out names the HTML file: give --html with it")
+    if as_html:
+        typer.echo(f"written: {write_html(folder, out, as_json=as_json)}")
+        return
     # The folder may have been moved or copied since.
     record = record.model_copy(
         update={"options": record.options.model_copy(update={"out": str(folder)})}

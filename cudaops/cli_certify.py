@@ -10,9 +10,11 @@ import typer
 from rich.console import Console
 
 from cudaops.cli_boundary import EXIT_NOTHING_FOUND
-from cudaops.cli_runs import TrustOption, find_folder, load_record, place
+from cudaops.cli_options import TrustOption
+from cudaops.cli_runs import find_folder, load_record
 from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
+from cudaops.graph.placing import place
 from cudaops.reports.progress import Progress
 from cudaops.settings import Settings, load_settings
 

@@ -1,51 +1,140 @@
-"""`cudaops mcp`: the MCP servers for another host, on stdio."""
+"""`cudaops mcp`: the MCP servers for another host, on stdio or over HTTP."""
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
-from cudaops.cli_runs import TrustOption, new_folder, place, run_options
+from cudaops.cli_mcp_install import install
+from cudaops.cli_options import (
+    ArchOption,
+    DeviceOption,
+    ExecutorOption,
+    SpeedupOption,
+    TimeoutOption,
+    TrustOption,
+)
 from cudaops.domain.judgement import Policy
+from cudaops.graph.placing import place
 from cudaops.settings import load_settings
 
+if TYPE_CHECKING:
+    from cudaops.mcp_servers.session import Session
 
+ServerName = Literal["profiler", "knowledge", "sandbox", "all"]
+TransportOption = Annotated[
+    Literal["stdio", "http"],
+    typer.Option(help="stdio for a host that starts it; http for hosts that connect."),
+]
+HostOption = Annotated[str, typer.Option(help="http: address to listen on.")]
+PortOption = Annotated[int, typer.Option(min=1, max=65535, help="http: port to listen on.")]
+AllowedOption = Annotated[
+    list[str] | None,
+    typer.Option(help="http: a name by which callers reach it; may be repeated."),
+]
+PathsOption = Annotated[
+    bool, typer.Option("--allow-paths", help="http: callers may name files of this machine.")
+]
+ServerArgument = Annotated[ServerName, typer.Argument(help="Which tools to offer.")]
+
+
+class _ServeByDefault(TyperGroup):
+    """`cudaops mcp all` is `cudaops mcp serve all`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `serve` in front where no command was named."""
+        if not args or (args[0] not in self.commands and args[0] != "--help"):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_ServeByDefault,
+    help="MCP servers for other agent hosts; `serve` may be left out.",
+    no_args_is_help=False,
+)
+app.command("install")(install)
+
+
+@app.command("skill")
+def skill() -> None:
+    """Print the skill document, for hosts that read one: ~/.claude/skills/cudaops/SKILL.md."""
+    from cudaops.mcp_servers.dialogues import skill_text
+
+    typer.echo(skill_text().rstrip("\n"))
+
+
+@app.command("serve")
 def serve(
-    server: Annotated[
-        Literal["profiler", "knowledge", "sandbox", "all"],
-        typer.Argument(help="Which tools to offer."),
-    ] = "all",
-    arch: Annotated[str | None, typer.Option(help="nvcc target [default: the device's].")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Device whose time is modelled [default: A10].")
-    ] = None,
-    min_speedup: Annotated[
-        float, typer.Option(min=1.0, help="Baseline time over candidate time.")
-    ] = 1.2,
-    timeout: Annotated[
-        float, typer.Option(min=1.0, help="Seconds for one run of a program or a candidate.")
-    ] = 120.0,
+    server: ServerArgument = "all",
+    transport: TransportOption = "stdio",
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8765,
+    path: Annotated[str, typer.Option(help="http: path of the endpoint.")] = "/mcp",
+    allowed_host: AllowedOption = None,
+    allow_paths: PathsOption = False,
+    executor: ExecutorOption = None,
+    arch: ArchOption = None,
+    device: DeviceOption = None,
+    min_speedup: SpeedupOption = 1.2,
+    timeout: TimeoutOption = 120.0,
     trust_source: TrustOption = False,
 ) -> None:
-    """Offer cudaops' tools to another agent over MCP on stdin and stdout."""
-    from cudaops.graph.services import open_knowledge, program_opener
-    from cudaops.mcp_servers.session import Session
-    from cudaops.mcp_servers.together import build_servers, combine
-
+    """Offer cudaops' tools to another agent over MCP. Over HTTP callers send CUDAOPS_TOKEN as a
+    bearer token; without one only this machine can call."""
     settings = load_settings()
-    folder = new_folder(None, settings.runs, Path("mcp"), None)
-    options = run_options(
-        Path("mcp"),
-        folder,
-        place(settings.executor, device, arch),
+    token = settings.token.get_secret_value() if settings.token else None
+    if transport == "http":
+        from cudaops.mcp_servers.http import require_token
+
+        require_token(host, token)
+    from cudaops.graph.hosted import Hosting
+    from cudaops.graph.services import open_knowledge
+    from cudaops.mcp_servers.together import build_server
+
+    hosting = Hosting(
+        settings=settings,
+        where=place(executor or settings.executor, device, arch),
         policy=Policy(min_speedup=min_speedup),
         timeout_s=timeout,
         trust_source=trust_source,
+        strangers=transport == "http" and not allow_paths,
     )
-    session = Session(program_opener(options, settings))
-    servers = build_servers(session, functools.partial(open_knowledge, settings))
-    chosen = combine(servers.values()) if server == "all" else servers[server]
-    chosen.run(transport="stdio", show_banner=False)
+    build = functools.partial(
+        build_server,
+        server,
+        open_knowledge=functools.partial(open_knowledge, settings),
+        write_run=hosting.write_run,
+        optimize=hosting.optimize,
+    )
+    if transport == "stdio":
+        session = hosting.session()
+        _on_stdio(build(seat=session).run, session)
+        return
+    from cudaops.mcp_servers.http import one_token, serve_http
+    from cudaops.mcp_servers.sessions import SessionPool
+
+    serve_http(
+        build(seat=SessionPool(hosting.strangers_session)),
+        host=host,
+        port=port,
+        path=path,
+        verify=None if token is None else one_token(token),
+        allowed_hosts=tuple(allowed_host or ()),
+    )
+
+
+def _on_stdio(run: Callable[..., None], session: Session) -> None:
+    try:
+        run(transport="stdio", show_banner=False)
+    finally:
+        session.close()
+        if sys.stdout.closed:  # by the transport; whoever called us flushes it
+            sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cudaops.cli_models import OptimizerChoice
 from cudaops.domain.judgement import Precision
 from cudaops.domain.run import ClockControl, ExecutorChoice
 from cudaops.domain.search import Strategy
+from cudaops.graph.placing import OptimizerChoice
 
 SourceArgument = Annotated[
     Path, typer.Argument(metavar="FILE.cu", help="The program, as its author wrote it.")
@@ -83,6 +83,10 @@ PrecisionOption = Annotated[
 ]
 ReviewOption = Annotated[
     bool, typer.Option("--review", help="Show patch and evidence, and ask before accepting.")
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
 ]
 OutOption = Annotated[Path | None, typer.Option(help="Run folder [default: runs/KERNEL/TIME].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]

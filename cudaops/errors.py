@@ -1,12 +1,14 @@
 """Broken infrastructure and wrong input are exceptions; untrusted code's misbehaviour is a value.
 
 CudaOpsError
+├── Stopped               somebody asked the work to stop (sandbox/stopping.py)
 ├── InputError            what the user gave is wrong                       exit 2
 │   └── PlanError         a launch directive or expression is wrong         exit 2
 └── EnvironmentFailure    this machine cannot do it; carries a remedy       exit 3
     ├── PrerequisiteError a tool is missing or refuses
     ├── SandboxUnavailable the executor itself failed, not what it ran
     ├── KnowledgeUnavailable the knowledge store cannot be reached
+    ├── ServiceUnavailable a service of cudaops or its database cannot be reached
     └── ModelUnavailable  a language model cannot be reached
 """
 
@@ -53,6 +55,10 @@ class SandboxUnavailable(EnvironmentFailure):
 
 class KnowledgeUnavailable(EnvironmentFailure):
     """PostgreSQL or its vector extension cannot be reached or started."""
+
+
+class ServiceUnavailable(EnvironmentFailure):
+    """A service of cudaops elsewhere, or the database of this one, cannot be reached."""
 
 
 class ModelUnavailable(EnvironmentFailure):

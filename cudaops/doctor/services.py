@@ -1,4 +1,4 @@
-"""What cudaops asks of others: PostgreSQL for its notes, NIM for models."""
+"""What cudaops asks of others: PostgreSQL for its notes, NIM for models, a service to run on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cudaops.doctor.ladder import Site, Step
-from cudaops.doctor.listing import Endpoint, bearer, listed, nearest
+from cudaops.doctor.listing import SOON_S, Endpoint, bearer, listed, nearest
 from cudaops.doctor.records import Finding, failed, missing, ok
 from cudaops.errors import ModelUnavailable
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL, choose_embedder
+from cudaops.sandbox.executors.remote_transport import TOKEN_REMEDY
+from cudaops.sandbox.wire import PROTOCOL, Offer
 
 HOSTED_NIM = "https://integrate.api.nvidia.com/v1"
 """Where a key of build.nvidia.com is good. Source: langchain-nvidia-ai-endpoints 1.5, its default
@@ -95,8 +97,43 @@ def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
     )
 
 
+def service(site: Site) -> Finding:
+    """Whether the service that `--executor remote` would use is there and has an executor."""
+    server, secret = site.settings.server, site.settings.token
+    if server is None:
+        return missing("CUDAOPS_SERVER is not set; only --executor remote needs it")
+    address = server.rstrip("/")
+    try:
+        headers = bearer(secret.get_secret_value() if secret is not None else None)
+        answer = site.machine.get(f"{address}/executor", headers, SOON_S)
+    except OSError as error:
+        return failed(
+            f"{address} cannot be reached ({type(error).__name__})",
+            "start it there (`cudaops serve`), or correct CUDAOPS_SERVER",
+        )
+    if answer.status in (401, 403):
+        return failed(f"{address} refuses the token (HTTP {answer.status})", TOKEN_REMEDY)
+    try:
+        offer = Offer.model_validate_json(answer.text)
+    except ValueError:
+        return failed(
+            f"{address} is no service of this cudaops (HTTP {answer.status})",
+            "correct CUDAOPS_SERVER, or install the same version of cudaops on both sides",
+        )
+    if offer.protocol != PROTOCOL:
+        return failed(
+            f"{address} speaks version {offer.protocol} of the protocol, this cudaops {PROTOCOL}",
+            "install the same version of cudaops on both sides",
+        )
+    if not offer.places:
+        return failed(f"{address} answers, and no worker is there", "start `cudaops worker` there")
+    targets = ", ".join(sorted(place.target for place in offer.places))
+    return ok(f"{address}, cudaops {offer.version}, runs on {targets}")
+
+
 STEPS = (
     Step("knowledge", knowledge, bound_s=60.0),
     Step("nim key", nim_key),
     Step("nim models", nim_models, (), ("nim key",), bound_s=15.0),
+    Step("service", service, bound_s=15.0),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, TimeSource
@@ -35,8 +36,14 @@ class Gate(Record):
     summary: str
     """One line a person reads: what was compared and what came out."""
     numbers: dict[str, float] = Field(default_factory=dict)
-    """Every number the outcome rests on, thresholds included, units in the names."""
+    """Every number the outcome rests on, thresholds included, units in the names. One that is not
+    finite is left out: JSON cannot say it, and `summary` does."""
     seconds: float = 0.0
+
+    @field_validator("numbers")
+    @classmethod
+    def _finite(cls, numbers: dict[str, float]) -> dict[str, float]:
+        return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
     @property
     def line(self) -> str:

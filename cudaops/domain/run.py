@@ -20,8 +20,10 @@ AgentName = Literal[
     "report",
 ]  # fmt: skip
 
-ExecutorChoice = Literal["auto", "cpu", "cuda"]
-"""What a user may ask for; `auto` is the GPU where there is one."""
+LocalExecutor = Literal["auto", "cpu", "cuda"]
+"""Executors of one machine; `auto` is the GPU where there is one."""
+ExecutorChoice = Literal["auto", "cpu", "cuda", "remote"]
+"""What a user may ask for; `remote` is the service that CUDAOPS_SERVER names."""
 IsolationChoice = Literal["auto", "S1", "S2", "S3", "off"]
 """How well what we did not write is confined. `auto`: as well as this machine can. `S1`: no better
 than that. `S2`, `S3`: at least that, or nothing runs. `off`: not at all."""
@@ -42,6 +44,8 @@ class RunOptions(Record):
     """Where the program runs and finds its files, absolute."""
     kernel: str | None = None
     executor: Literal["cpu", "cuda", "remote"] = "cpu"
+    remote: Literal["cpu", "cuda"] | None = None
+    """What works behind `remote`; None until the service was asked."""
     optimizer: Literal["recipes", "llm"] = "recipes"
     model: str | None = None
     """Name of the model that proposes, `nvidia/...` or `provider:model`; None with `recipes`."""

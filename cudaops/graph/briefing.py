@@ -10,11 +10,13 @@ from cudaops.cuda.devices import device
 from cudaops.domain.run import RunOptions
 from cudaops.graph.folder import write_whole
 from cudaops.memory.run_memory import Snapshot
+from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
 from cudaops.prompts.briefing import Briefing
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import catalogue, fired
 from cudaops.prompts.sizes import count_tokens
 from cudaops.recipes.registry import propose
+from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.workbench import Workbench
 
 EXEMPLAR_TOKENS = 1500
@@ -29,6 +31,9 @@ def brief_with(
     kept = Path(options.out) / "state" / "exemplar.cu"
     memory_text = snapshot.memory_text(count=count_tokens)
     patterns_text = snapshot.patterns_text(count=count_tokens)
+    includes = ALLOWED_INCLUDES
+    if machinery(bench.executor) == "cpu":
+        includes -= NOT_ON_CPU
 
     def brief(view: RunView) -> Briefing:
         notes = fired(view.verdict, view.profile)
@@ -43,6 +48,7 @@ def brief_with(
             patterns_text=patterns_text,
             allow_libraries=options.policy.allow_libraries,
             allow_precision=options.policy.allow_precision,
+            includes=includes,
             profile=view.profile,
             verdict=view.verdict,
             research=view.research,

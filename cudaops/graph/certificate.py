@@ -25,7 +25,7 @@ from cudaops.domain.certificate import (
     Release,
     WorkloadIdentity,
 )
-from cudaops.domain.execution import Compiled
+from cudaops.domain.execution import Compiled, Image
 from cudaops.domain.judgement import Comparison, Judgement, Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord
@@ -251,19 +251,24 @@ def _compiled(bench: Workbench, rewrite: Rewrite | None) -> Compiled:
 
 def _build(what: str, compiled: Compiled) -> Build:
     folder = Path(compiled.folder)
-    image = next((name for name in (IMAGE, EXECUTABLE) if (folder / name).is_file()), None)
+    image = compiled.image or _image(folder)
     package = str(Path(cudaops.__file__).parent)
     command = compiled.command.replace(package, "<cudaops>").replace(str(folder), ".")
     return Build.model_validate(
         {
             "what": what,
             "key": compiled.key,
-            "image": image,
-            "image_sha256": None if image is None else digest(folder / image),
+            "image": None if image is None else image.name,
+            "image_sha256": None if image is None else image.sha256,
             "command": command.replace(str(folder.parent), "<cache>"),
             "compiler": compiled.compiler,
         }
     )
+
+
+def _image(folder: Path) -> Image | None:
+    name = next((name for name in (IMAGE, EXECUTABLE) if (folder / name).is_file()), None)
+    return None if name is None else Image(name=name, sha256=digest(folder / name))
 
 
 def _workload(workload: Workload) -> WorkloadIdentity:

@@ -143,8 +143,10 @@ async def _tried(number: int, rewrite: Rewrite, state: State, context: Context) 
 async def _tuned_and_screened(
     number: int, rewrite: Rewrite, state: State, context: Context
 ) -> _Found:
+    announce = context.announce("explore", "optimizer", title=rewrite.title)
+
     def say(line: str) -> None:
-        context.events.emit("explore", "optimizer", "progress", f"branch {number}: {line}")
+        announce(f"branch {number}: {line}")
 
     trials: tuple[TrialResult, ...] = ()
     if rewrite.plan.tune:
@@ -188,6 +190,8 @@ def _announce(context: Context, explored: Explored) -> None:
         "kind": branch.order.kind,
         "parents": list(branch.order.parents),
         "family": branch.family,
+        "title": branch.title,
+        "failure": branch.failure,
         "time_us": branch.time_us,
         "time_source": context.bench.executor.time_source,
     }

@@ -98,9 +98,9 @@ async def _by_recipe(state: State, context: Context, update: State) -> tuple[Sta
         tried = len(state.get("attempts", []))
         found = "no recipe knows this kernel" if not tried else "no further recipe applies"
         return {**update, "proposal": None, "reason": found}, found
-    context.events.emit(
-        "optimizer", "optimizer", "progress", f"proposes {proposal.title}: {proposal.why}"
-    )
+    told = {"title": proposal.title, "proposer": proposal.proposer}
+    line = f"proposes {proposal.title}: {proposal.why}"
+    context.events.emit("optimizer", "optimizer", "progress", line, told)
     return await _tuned(proposal, state, context, update)
 
 
@@ -115,7 +115,7 @@ async def _tuned(
         proposal,
         context.max_trials,
         context.max_tune_seconds,
-        context.announce("optimizer", "optimizer"),
+        context.announce("optimizer", "optimizer", title=proposal.title),
         kept_us(state),
     )
     best, found = proposal, ""
@@ -155,9 +155,9 @@ async def evaluate(state: State, context: Context) -> tuple[State, str]:
         "title": rewrite.title,
         "why": rewrite.why,
     }
-    judged = await context.toolbox.call(
-        "sandbox", "judge_rewrite", Judged, arguments, context.announce("sandbox", "sandbox")
-    )
+    iteration = len(state.get("attempts", [])) + 1
+    say = context.announce("sandbox", "sandbox", title=rewrite.title, iteration=iteration)
+    judged = await context.toolbox.call("sandbox", "judge_rewrite", Judged, arguments, say)
     update: State = {
         "evaluation": judged.evaluation.model_dump(mode="json"),
         "judgement": judged.judgement.model_dump(mode="json"),

@@ -7,9 +7,9 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -38,10 +38,12 @@ from cudaops.graph.services import (
     warm,
 )
 from cudaops.graph.state import State
+from cudaops.graph.told import profiled, provenance
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
 from cudaops.sandbox.ledger import LEDGER, seconds_by_tool
+from cudaops.sandbox.stopping import stoppable
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
@@ -67,16 +69,8 @@ def start(
     it got past intake) and AwaitsReview (likewise, with the answer).
     """
     started = time.monotonic()
-    check_database(settings)
-    check_model(options, settings)
-    folder = Path(options.out)
-    with _new_folder(folder):
-        events = EventLog(folder / "events.jsonl", on_event)
-        bench, options, seconds = _intake(options, events, settings)
-        write_json(folder / "state" / "intake.json", {"date": utc_now(), "seconds": seconds})
-        # Last: what `resume` looks for first.
-        write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
-    return asyncio.run(_run(options, bench, events, settings, started, on_review))
+    begun = begin(options, on_event, settings)
+    return asyncio.run(stoppable(_run(begun, settings, started, on_review)))
 
 
 def resume(
@@ -87,6 +81,44 @@ def resume(
     Raises InputError where the folder holds no run, AwaitsReview as `start` does.
     """
     started = time.monotonic()
+    begun = reopen(folder, on_event, settings)
+    begun.events.emit("supervisor", "supervisor", "notice", "resumed")
+    return asyncio.run(stoppable(_run(begun, settings, started, on_review)))
+
+
+class Begun(NamedTuple):
+    """A run that got past intake; all of it can be read again from its folder."""
+
+    options: RunOptions
+    bench: Workbench
+    events: EventLog
+    date: str
+    """When intake ended; UTC, ISO 8601."""
+    intake_seconds: float
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return Path(self.options.out)
+
+
+def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> Begun:
+    """Intake into the new folder `options.out`. Raises as `start` does; nothing is left then."""
+    check_database(settings)
+    check_model(options, settings)
+    folder = Path(options.out)
+    with _new_folder(folder):
+        events = EventLog(folder / "events.jsonl", on_event)
+        bench, options, seconds = _intake(options, events, settings)
+        date = utc_now()
+        write_json(folder / "state" / "intake.json", {"date": date, "seconds": seconds})
+        # Last: what `resume` looks for first.
+        write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
+    return Begun(options, bench, events, date, seconds)
+
+
+def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> Begun:
+    """What `begin` left in `folder`. Raises InputError where the folder holds no run."""
     try:
         options = RunOptions.model_validate_json(
             (folder / "state" / "options.json").read_text("utf-8")
@@ -105,9 +137,9 @@ def resume(
         sm_arch=options.sm_arch,
         timeout_s=options.timeout_seconds,
     )
+    intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
     events = EventLog(folder / "events.jsonl", on_event)
-    events.emit("supervisor", "supervisor", "notice", "resumed")
-    return asyncio.run(_run(options, bench, events, settings, started, on_review))
+    return Begun(options, bench, events, intake["date"], float(intake["seconds"]))
 
 
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
@@ -130,7 +162,8 @@ def verify_files(
         options = options.model_copy(update={"source": str(base)})
         bench, options, seconds = _intake(options, events, settings)
         state = judge_candidate(bench, candidate, events)
-    return _finish(options, bench, state, utc_now(), seconds, started, settings.signing_key)
+    judged = Begun(options, bench, events, utc_now(), seconds)
+    return finish(judged, state, started, settings.signing_key)
 
 
 def _intake(
@@ -152,7 +185,13 @@ def _intake(
         f"{workload.callee} on grid {workload.grid} block {workload.block}, "
         f"launched {launches} times, {count} workload{'s' if count > 1 else ''} captured"
     )
-    events.emit("intake", "intake", "finished", found, {"seconds": round(seconds, 3)})
+    told = {
+        "seconds": round(seconds, 3),
+        "kernel": workload.callee,
+        "provenance": provenance(executor.time_source, options.device),
+        "min_speedup": options.policy.min_speedup,
+    }
+    events.emit("intake", "intake", "finished", found, told)
     for limit in (*bench.program.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
     return bench, options, seconds
@@ -164,44 +203,30 @@ def _left_alone(bench: Workbench) -> tuple[str, ...]:
     return tuple(f"{other} is left as it is: {bench.callee} takes more time" for other in others)
 
 
-async def _run(
-    options: RunOptions,
-    bench: Workbench,
-    events: EventLog,
-    settings: Settings,
-    started: float,
-    on_review: OnReview,
-) -> RunRecord:
-    warm(bench)
-    folder = Path(options.out)
-    intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
+async def _run(begun: Begun, settings: Settings, started: float, on_review: OnReview) -> RunRecord:
+    options = begun.options
     config: RunnableConfig = {
         "configurable": {"thread_id": THREAD},
-        "recursion_limit": 20 + options.max_iterations * (12 + 2 * options.search.rounds),
+        "recursion_limit": recursion_limit(options),
     }
-    checkpoints = str(folder / "state" / "checkpoints.sqlite")
+    checkpoints = str(begun.folder / "state" / "checkpoints.sqlite")
     async with (
-        build_toolbox(bench, settings) as toolbox,
+        services_of(begun, settings) as services,
         AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
-        contextlib.AsyncExitStack() as stack,
     ):
-        stack.enter_context(alone(folder))
-        warming = asyncio.create_task(research.warm(toolbox))
-        stack.callback(warming.cancel)
         graph = build_graph(
             options.max_iterations,
             saver,
             reviewed=options.policy.review,
             strategy=options.search.strategy,
         )
-        begun = await saver.aget_tuple(config) is not None
-        before = cast(State, (await graph.aget_state(config)).values) if begun else State()
-        services = Services(options, settings, bench, toolbox, events)
-        context, development = open_context(services, float(intake["seconds"]), before)
+        going_on = await saver.aget_tuple(config) is not None
+        before = cast(State, (await graph.aget_state(config)).values) if going_on else State()
+        context, development = open_context(services, begun.intake_seconds, before)
         given: State | Command[Any] | None = None
-        if not begun:
+        if not going_on:
             given = beginning(context, development)
-        lost = resuming(context, development, before) if begun else State()
+        lost = resuming(context, development, before) if going_on else State()
         while True:
             # A checkpoint is on disk before the next stage starts: a kill costs one stage at most.
             await graph.ainvoke(given, config, context=context, durability="sync")
@@ -214,17 +239,37 @@ async def _run(
                 raise AwaitsReview(request)
             given = Command(resume=answer.model_dump(mode="json"))
         state = cast(State, reached.values)
-    date, seconds = intake["date"], float(intake["seconds"])
     use = development.use(state.get("model_out"))
     state = {**state, "notices": [*state.get("notices", []), *lost.get("notices", [])]}
-    return _finish(options, bench, state, date, seconds, started, settings.signing_key, use)
+    return finish(begun, state, started, settings.signing_key, use)
+
+
+def recursion_limit(options: RunOptions) -> int:
+    """Most steps of LangGraph that a run of these options can take."""
+    return 20 + options.max_iterations * (12 + 2 * options.search.rounds)
+
+
+@contextlib.asynccontextmanager
+async def services_of(begun: Begun, settings: Settings) -> AsyncIterator[Services]:
+    """What the nodes of this run work with: its tools, open, and its folder held against other
+    processes. Raises InputError where another process is at work on it."""
+    options, bench = begun.options, begun.bench
+    warm(bench)
+    async with build_toolbox(bench, settings) as toolbox:
+        with alone(begun.folder):
+            warming = asyncio.create_task(research.warm(toolbox))
+            try:
+                yield Services(options, settings, bench, toolbox, begun.events)
+            finally:
+                warming.cancel()
 
 
 async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> ProfileSummary:
     events.emit("profiler", "profiler", "started", "profiling the kernel")
     async with build_toolbox(bench, settings) as toolbox:
         diagnosis = await profiler.profile(toolbox, None)
-    events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary)
+    told = profiled(diagnosis.profile, diagnosis.verdict)
+    events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary, told)
     return ProfileSummary(
         verdict=diagnosis.verdict.summary,
         subtype=diagnosis.verdict.subtype,
@@ -234,21 +279,21 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
     )
 
 
-def _finish(
-    options: RunOptions,
-    bench: Workbench,
+def finish(
+    begun: Begun,
     state: State,
-    date: str,
-    intake_seconds: float,
     started: float,
     key: Path | None,
     use: ModelUse | None = None,
+    *,
+    goes_on: bool = False,
 ) -> RunRecord:
-    """Write the run's results and clear what can be made again."""
-    folder = Path(options.out)
+    """Write the run's results and clear what can be made again. `started`: by `time.monotonic`.
+    `goes_on`: the bench is worked with further, so that it keeps everything."""
+    options, bench, folder = begun.options, begun.bench, begun.folder
     run_id = run_id_of(bench.kernel.name, folder)
     spent = seconds_by_tool(LEDGER.since(started), time.monotonic() - started)
-    record = build_record(run_id, date, options, bench, state, intake_seconds, spent)
+    record = build_record(run_id, begun.date, options, bench, state, begun.intake_seconds, spent)
     record = record.model_copy(update={"model": use})
     if record.best is not None:
         spliced = bench.spliced(record.best)
@@ -259,7 +304,8 @@ def _finish(
             record = record.model_copy(update={"notices": (*record.notices, notice)})
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
-    shutil.rmtree(folder / "work", ignore_errors=True)
+    if not goes_on:
+        shutil.rmtree(folder / "work", ignore_errors=True)
     return record
 
 

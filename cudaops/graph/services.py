@@ -11,7 +11,7 @@ from cudaops.cuda.devices import device
 from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.mcp_servers.session import OpenProgram, Session
+from cudaops.mcp_servers.session import Session
 from cudaops.mcp_servers.together import build_servers
 from cudaops.program.parse import load_program
 from cudaops.rag.embedding import choose_embedder
@@ -21,7 +21,9 @@ from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_cache import prune
 from cudaops.sandbox.executors.cuda import CudaExecutor
+from cudaops.sandbox.executors.remote import RemoteExecutor
 from cudaops.sandbox.isolation.level import enforce
+from cudaops.sandbox.wire import MAX_TIMEOUT_S
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 
@@ -41,7 +43,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
         )
     enforce(settings.isolation)
     if options.executor == "remote":
-        raise InputError("executor 'remote' is not built yet; use --executor cpu or cuda")
+        return _remote_executor(options, settings)
     cache, where = settings.cache / "kernels", Path(options.working_folder).absolute()
     executor: CpuExecutor | CudaExecutor
     if options.executor == "cpu":
@@ -63,6 +65,28 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     return executor
 
 
+def _remote_executor(options: RunOptions, settings: Settings) -> Executor:
+    if settings.server is None:
+        raise InputError(
+            "--executor remote needs a service: set CUDAOPS_SERVER to its address, http://host:port"
+        )
+    if options.ncu_clock_control != "none":
+        raise InputError("--clock-control is for the GPU of this machine, not of a service")
+    if options.timeout_seconds > MAX_TIMEOUT_S:
+        raise InputError(f"--timeout: a service gives a program at most {MAX_TIMEOUT_S:g} s")
+    executor = RemoteExecutor(
+        settings.server,
+        settings.token.get_secret_value() if settings.token else None,
+        settings.cache / "remote",
+        device=options.device or None,
+        sm_arch=options.sm_arch or None,
+        behind=options.remote,
+        program_folder=Path(options.working_folder).absolute(),
+    )
+    executor.check_available()
+    return executor
+
+
 def warm(bench: Workbench) -> None:
     """Start what will be needed and takes a while, in the background."""
     if isinstance(bench.executor, CudaExecutor):
@@ -71,9 +95,12 @@ def warm(bench: Workbench) -> None:
 
 def settled(options: RunOptions, executor: Executor) -> RunOptions:
     """The options with the device and target that the executor found."""
-    if not isinstance(executor, CudaExecutor):
+    if not isinstance(executor, CudaExecutor | RemoteExecutor):
         return options
-    return options.model_copy(update={"device": executor.device, "sm_arch": executor.sm_arch})
+    found: dict[str, object] = {"device": executor.device, "sm_arch": executor.sm_arch}
+    if isinstance(executor, RemoteExecutor):
+        found["remote"] = executor.behind
+    return options.model_copy(update=found)
 
 
 def open_bench(options: RunOptions, executor: Executor) -> Workbench:
@@ -134,28 +161,3 @@ def open_knowledge(settings: Settings) -> Knowledge:
 def build_toolbox(bench: Workbench, settings: Settings) -> Toolbox:
     """The servers for one open program, in memory."""
     return Toolbox(build_servers(Session(bench=bench), functools.partial(open_knowledge, settings)))
-
-
-def program_opener(options: RunOptions, settings: Settings) -> OpenProgram:
-    """How a stand-alone server opens a program: with these options, each in a folder of its own."""
-
-    def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
-        own = options.model_copy(
-            update={
-                "source": str(path.resolve()),
-                "kernel": kernel,
-                "argv": argv,
-                "out": _own_folder(options),
-            }
-        )
-        return open_bench(own, make_executor(own, settings))
-
-    return open_program
-
-
-def _own_folder(options: RunOptions) -> str:
-    base = Path(options.out)
-    number = 1
-    while (base / f"program-{number}").exists():
-        number += 1
-    return str(base / f"program-{number}")

@@ -12,6 +12,7 @@ from langgraph.runtime import Runtime
 from cudaops.agents.tools import ToolFailed
 from cudaops.domain.run import AgentName
 from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.graph import told
 from cudaops.graph.context import Context
 from cudaops.graph.state import State
 
@@ -44,7 +45,8 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
             context.events.emit(name, agent, "failed", str(error))
             raise understood(error) from error
         seconds = time.monotonic() - started
-        context.events.emit(name, agent, "finished", found, {"seconds": round(seconds, 3)})
+        data = {"seconds": round(seconds, 3), **told.found(name, update)}
+        context.events.emit(name, agent, "finished", found, data)
         return {**update, "seconds_by_stage": {name: seconds}}
 
     node.__name__ = name

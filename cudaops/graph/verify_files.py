@@ -8,15 +8,18 @@ from pathlib import Path
 from cudaops.agents.verify import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
+from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
+from cudaops.graph import told
 from cudaops.graph.events import EventLog
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.state import State
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.evaluate import evaluate
+from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.stripping import strip
 from cudaops.sandbox.workbench import Workbench
 
@@ -33,18 +36,30 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
         bench,
         rewrite,
         bench.policy.min_speedup,
-        lambda line: events.emit("sandbox", "sandbox", "progress", line),
+        lambda line: events.emit("sandbox", "sandbox", "progress", line, told.spoken(line)),
     )
     judgement = evaluation.judged(bench.policy)
-    events.emit("sandbox", "sandbox", "finished", f"{judgement.outcome}: {judgement.reason}")
     attempt = attempt_of(evaluation, judgement, 1)
+    line = f"{judgement.outcome}: {judgement.reason}"
+    events.emit("sandbox", "sandbox", "finished", line, told.judged(judgement, attempt))
+    return decided_state(bench, evaluation, judgement, attempt, time.monotonic() - started)
+
+
+def decided_state(
+    bench: Workbench,
+    evaluation: Evaluation,
+    judgement: Judgement,
+    attempt: Attempt,
+    seconds: float,
+) -> State:
+    """The state of a run whose one attempt was judged like this, which is written down."""
     dumped = evaluation.model_dump(mode="json")
-    write_iteration(bench.folder, attempt, rewrite, [], dumped)
+    write_iteration(bench.folder, attempt, evaluation.rewrite, [], dumped)
     state: State = {
         "attempts": [attempt.model_dump(mode="json")],
         "notices": [],
         "reason": judgement.reason,
-        "seconds_by_stage": {"sandbox": time.monotonic() - started},
+        "seconds_by_stage": {"sandbox": seconds},
     }
     timed = evaluation.comparisons[0].baseline.profile if evaluation.comparisons else None
     if timed is not None:

@@ -10,12 +10,15 @@ from typing import Annotated
 
 from fastmcp import FastMCP
 from fastmcp.exceptions import ResourceError, ToolError
-from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.run import Citation
 from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.mcp_servers.annotations import reads
+from cudaops.mcp_servers.guidance import Guide
+from cudaops.mcp_servers.resources import add_expert_notes
+from cudaops.mcp_servers.session import Session
 from cudaops.prompts import expert_notes
 from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
 
@@ -24,8 +27,6 @@ MAX_RESULTS = 20
 INSTRUCTIONS = """Notes on what limits CUDA kernels and what relieves it, with sources. Search
 with the verdict's subtype for its page, or in plain words; then read a whole note by its id.
 Expert notes are shorter: nineteen briefs for whoever rewrites a kernel, read by their own ids."""
-
-READ_ONLY = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)
 
 
 class SearchResult(Record):
@@ -92,11 +93,17 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         finally:
             lazy.close()
 
-    server: FastMCP = FastMCP("cudaops-knowledge", instructions=INSTRUCTIONS, lifespan=lifespan)
+    server: FastMCP = FastMCP(
+        "cudaops-knowledge",
+        instructions=INSTRUCTIONS,
+        lifespan=lifespan,
+        middleware=[Guide(Session())],
+    )
 
     _offer_expert_notes(server)
+    add_expert_notes(server)
 
-    @server.tool(annotations=READ_ONLY)
+    @server.tool(annotations=reads("Search the notes"))
     def search_knowledge(
         query: Annotated[
             str, Field(min_length=1, description="What you want to know, in plain words.")
@@ -112,7 +119,7 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
             citations = knowledge.search(query, limit, subtype)
             return SearchResult(query=query, citations=citations, notices=knowledge.notices)
 
-    @server.tool(annotations=READ_ONLY)
+    @server.tool(annotations=reads("Read a note"))
     def read_note(
         note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
     ) -> NoteText:
@@ -120,27 +127,20 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         with lazy.use(ToolError) as knowledge:
             return knowledge.read(note)
 
-    @server.tool(annotations=READ_ONLY)
+    @server.tool(annotations=reads("Say what notes there are"))
     def knowledge_status() -> KnowledgeStatus:
         """Say how many notes there are, where they are kept and which model searches them."""
         with lazy.use(ToolError) as knowledge:
             return knowledge.status()
 
-    @server.resource("note://{note*}", mime_type="text/markdown")
-    def note_page(note: str) -> str:
-        """A note as Markdown, its front matter as JSON in a comment."""
-        with lazy.use(ResourceError) as knowledge:
-            text = knowledge.read(note)
-            facts = json.dumps(text.model_dump(exclude={"body"}), ensure_ascii=False)
-            return f"<!-- {facts} -->\n\n# {text.title}\n\n{text.body}"
-
+    _offer_pages(server, lazy)
     return server
 
 
 def _offer_expert_notes(server: FastMCP) -> None:
     """They are part of the program: no knowledge base is opened for them."""
 
-    @server.tool(annotations=READ_ONLY)
+    @server.tool(annotations=reads("Read an expert note"))
     def read_expert_note(
         id: Annotated[str, Field(min_length=1, description="An expert note's id: `stall_wait`.")],
     ) -> ExpertNoteText:
@@ -150,3 +150,13 @@ def _offer_expert_notes(server: FastMCP) -> None:
         except InputError as error:
             raise ToolError(str(error)) from error
         return ExpertNoteText(id=note.id, title=note.title, signal=note.signal, text=note.text)
+
+
+def _offer_pages(server: FastMCP, lazy: _Lazy) -> None:
+    @server.resource("note://{note*}", mime_type="text/markdown", title="Note")
+    def note_page(note: str) -> str:
+        """A note as Markdown, its front matter as JSON in a comment."""
+        with lazy.use(ResourceError) as knowledge:
+            text = knowledge.read(note)
+            facts = json.dumps(text.model_dump(exclude={"body"}), ensure_ascii=False)
+            return f"<!-- {facts} -->\n\n# {text.title}\n\n{text.body}"

@@ -13,9 +13,15 @@ from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.base import Record
 from cudaops.domain.profile import Profile, Verdict
+from cudaops.mcp_servers.annotations import reads, works
+from cudaops.mcp_servers.dialogues import add_explaining
 from cudaops.mcp_servers.failures import tool_errors
+from cudaops.mcp_servers.guidance import Guide
+from cudaops.mcp_servers.resources import add_rules
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.session import Seat
+from cudaops.mcp_servers.work import in_thread
+from cudaops.sandbox.workbench import Workbench
 
 EveryMetric = Annotated[
     bool,
@@ -33,38 +39,43 @@ class Diagnosis(Record):
     verdict: Verdict
 
 
-def build_server(session: Session) -> FastMCP:
+def build_server(seat: Seat) -> FastMCP:
     """The server over one session; run it with `.run()` or talk to it in memory."""
     server: FastMCP = FastMCP(
         "cudaops-profiler",
         instructions="Metrics of a CUDA kernel under ncu's names, and a verdict on what limits it.",
+        middleware=[Guide(seat)],
     )
 
-    @server.tool
+    @server.tool(annotations=works("Profile the author's kernel"))
+    @in_thread
     def profile_kernel(every_metric: EveryMetric = False) -> Diagnosis:
         """Profile the author's kernel on its most expensive workload and say what limits it."""
-        return _shown(_diagnose(session, None, {}), every_metric)
+        return _shown(_diagnose(seat.current().bench, None, {}), every_metric)
 
-    @server.tool
+    @server.tool(annotations=works("Profile a rewrite"))
+    @in_thread
     def profile_rewrite(
         source: SourceText,
         tuned: TunedValues = {},  # noqa: B006
         every_metric: EveryMetric = False,
     ) -> Diagnosis:
         """Profile a rewrite (device source with @launch directives) on the same workload."""
-        return _shown(_diagnose(session, source, tuned), every_metric)
+        return _shown(_diagnose(seat.current().bench, source, tuned), every_metric)
 
-    @server.tool
+    @server.tool(annotations=reads("Explain a metric"))
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
         """What a metric counts, its unit, and how to read it."""
         with tool_errors():
             return explain(name)
 
-    @server.resource("cudaops://metrics")
+    @server.resource("cudaops://metrics", mime_type="application/json", title="Metrics")
     def metrics() -> dict[str, str]:
         """Every metric cudaops knows, with its one-line meaning."""
         return {name: f"{m.label} [{m.unit}]" for name, m in METRICS.items()}
 
+    add_rules(server)
+    add_explaining(server)
     return server
 
 
@@ -76,8 +87,7 @@ def _shown(diagnosis: Diagnosis, every_metric: bool) -> Diagnosis:
     return diagnosis.model_copy(update={"profile": profile})
 
 
-def _diagnose(session: Session, source: str | None, tuned: dict[str, int]) -> Diagnosis:
-    bench = session.bench
+def _diagnose(bench: Workbench, source: str | None, tuned: dict[str, int]) -> Diagnosis:
     rewrite = None if source is None else read_rewrite(source, tuned=tuned)
     with tool_errors():
         profile = bench.profile(rewrite)

@@ -8,8 +8,10 @@ from fastmcp import FastMCP
 from pydantic import Field
 
 from cudaops.domain.base import Record
+from cudaops.mcp_servers.annotations import works
 from cudaops.mcp_servers.failures import tool_errors
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.session import Seat
+from cudaops.mcp_servers.work import in_thread
 from cudaops.sandbox.stripping import program_of, strip
 
 ProgramText = Annotated[
@@ -30,13 +32,15 @@ class StrippedProgram(Record):
     """What was left behind and might have mattered, a line each."""
 
 
-def add_stripping(server: FastMCP, session: Session) -> None:
+def add_stripping(server: FastMCP, seat: Seat) -> None:
     """Register the tool."""
 
-    @server.tool
+    @server.tool(annotations=works("Strip a program of its host code"))
+    @in_thread
     def strip_program(text: ProgramText) -> StrippedProgram:
         """Run a whole program once, confined, to see how it launches its kernel, and drop its host
         code. Its times and outputs are not used. A refusal is one line."""
+        bench = seat.current().bench
         with tool_errors():
-            stripped = strip(session.bench, program_of(text), strangers=True)
+            stripped = strip(bench, program_of(text), strangers=True)
         return StrippedProgram(source=stripped.rewrite.source, notices=stripped.notices)

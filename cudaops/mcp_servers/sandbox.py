@@ -3,51 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
 from cudaops.domain.base import Record, SourceLocation
-from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
-from cudaops.domain.judgement import Judgement
-from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.workload import Workload
-from cudaops.errors import PlanError
+from cudaops.domain.execution import Compiled, CompileFailed
+from cudaops.mcp_servers.accepting import WriteRun, add_accepting
+from cudaops.mcp_servers.annotations import works
+from cudaops.mcp_servers.dialogues import add_reviewing
 from cudaops.mcp_servers.failures import tool_errors
+from cudaops.mcp_servers.guidance import Guide
+from cudaops.mcp_servers.judging import Judged, MinSpeedup, judged
+from cudaops.mcp_servers.opening import OpenedProgram, add_opening
 from cudaops.mcp_servers.programs import add_stripping
-from cudaops.mcp_servers.progress import progress
+from cudaops.mcp_servers.progress import log, progress
+from cudaops.mcp_servers.proposing import add_proposing
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
+from cudaops.mcp_servers.runs import add_runs
 from cudaops.mcp_servers.screening import add_screening
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.session import Seat
+from cudaops.mcp_servers.tuning import Limits, TrialResult, Tuned, tune_values
+from cudaops.mcp_servers.work import in_thread
 from cudaops.program.hygiene import check_source
-from cudaops.recipes.registry import refusal, seeds
-from cudaops.recipes.tuner import Trial, tune
-from cudaops.sandbox.evaluate import Say, evaluate
-from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.workbench import Workbench
 
-FINALISTS = 3
-"""Drafts that are built and timed again by the compiler that has the last word."""
-TUNER_WORKERS = 2
-"""Compiles of two configurations overlap; more would only queue on a two-core machine."""
-
+__all__ = [
+    "CompileReport",
+    "Judged",
+    "OpenedProgram",
+    "TrialResult",
+    "Tuned",
+    "build_server",
+]
 
 _FOLDERS = re.compile(r"(?<![\w./<-])/(?:[\w.+@~-]+/)+(?=[\w.+-])")
-
-
-class OpenedProgram(Record):
-    """What was captured of a program."""
-
-    kernel: str
-    source: str
-    """The kernel as its author wrote it."""
-    workloads: tuple[Workload, ...]
-    limits: tuple[str, ...]
 
 
 class CompileReport(Record):
@@ -62,76 +53,44 @@ class CompileReport(Record):
     """What the compiler printed, bounded to 16 KiB."""
 
 
-class TrialResult(Record):
-    """One configuration the tuner tried."""
+def build_server(seat: Seat, write_run: WriteRun | None = None) -> FastMCP:
+    """The server over one session; run it with `.run()` or talk to it in memory.
 
-    values: dict[str, int]
-    time_us: float | None
-    failure: str | None
-
-
-class Tuned(Record):
-    """The tuner's result."""
-
-    best: dict[str, int] | None
-    """None where no configuration compiled and ran."""
-    time_us: float | None
-    stopped: str
-    """Why it ended: `no neighbour is better`, `trials`, `seconds`, `far behind`."""
-    trials: tuple[TrialResult, ...]
-
-
-class Judged(Record):
-    """Evaluation and the judgement drawn from it."""
-
-    evaluation: Evaluation
-    judgement: Judgement
-
-
-def build_server(session: Session) -> FastMCP:
-    """The server over one session; run it with `.run()` or talk to it in memory."""
+    `write_run` keeps an accepted rewrite as a run with a certificate; None: it is handed back only.
+    """
     server: FastMCP = FastMCP(
         "cudaops-sandbox",
         instructions="Compiles, tunes and judges rewrites of one CUDA kernel. Open a program, "
         "propose device source with @launch directives, and let judge_rewrite decide: claims do "
         "not count.",
+        middleware=[Guide(seat)],
     )
-    _add_program_tools(server, session)
-    _add_rewrite_tools(server, session)
-    add_screening(server, session)
-    add_stripping(server, session)
+    add_opening(server, seat)
+    _add_rewrite_tools(server, seat)
+    add_screening(server, seat)
+    add_stripping(server, seat)
+    add_proposing(server, seat)
+    add_accepting(server, seat, write_run)
+    add_reviewing(server)
+    add_runs(server, seat)
     return server
 
 
-def _add_program_tools(server: FastMCP, session: Session) -> None:
-    @server.tool
-    def open_program(
-        path: Annotated[str, Field(description="Path of a .cu file with a main()")],
-        kernel: str | None = None,
-        arguments: tuple[str, ...] = (),
-    ) -> OpenedProgram:
-        """Run a CUDA program once and capture the launches of its most expensive kernel."""
-        return _opened(session.open(Path(path), kernel, arguments))
-
-    @server.tool
-    def describe_program() -> OpenedProgram:
-        """The kernel and the captured workloads of the open program."""
-        return _opened(session.bench)
-
-
-def _add_rewrite_tools(server: FastMCP, session: Session) -> None:
-    @server.tool
+def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
+    @server.tool(annotations=works("Compile a rewrite"))
+    @in_thread
     def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
         """Compile a rewrite; a compiler error comes back with its line."""
+        bench = seat.current().bench
         rewrite = read_rewrite(source, tuned=tuned)
-        allow_libraries = session.bench.policy.allow_libraries
-        if problems := check_source(source, allow_libraries=allow_libraries):
+        if problems := check_source(source, allow_libraries=bench.policy.allow_libraries):
             # An include or an assembler directive would read files of this machine.
             return CompileReport(ok=False, message=problems[0])
         with tool_errors():
-            return _compile_report(session.bench.compile(rewrite))
+            return _compile_report(bench.compile(rewrite))
 
-    @server.tool
+    @server.tool(annotations=works("Tune a rewrite"))
+    @in_thread
     def tune_rewrite(
         source: SourceText,
         max_trials: Annotated[int, Field(ge=1, le=200)] = 16,
@@ -143,121 +102,39 @@ def _add_rewrite_tools(server: FastMCP, session: Session) -> None:
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Tuned:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
+        bench = seat.current().bench
         rewrite = read_rewrite(source, tuned={}, proposer=proposer)
         with tool_errors():
-            limits = _Limits(max_trials, max_seconds, must_beat_us)
-            return _tune(session.bench, rewrite, limits, progress(context))
+            limits = Limits(max_trials, max_seconds, must_beat_us)
+            return tune_values(bench, rewrite, limits, progress(context, max_trials))
 
-    @server.tool
+    @server.tool(annotations=works("Judge a rewrite"))
+    @in_thread
     def judge_rewrite(
         source: SourceText,
         tuned: TunedValues = {},  # noqa: B006
-        min_speedup: Annotated[
-            float | None, Field(gt=0, description="Bar; None keeps the run's")
-        ] = None,
+        min_speedup: MinSpeedup = None,
         proposer: str = "mcp:client",
         title: str = "rewrite",
         why: str = "",
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Judged:
         """Compile, verify and time a rewrite through every gate, and decide."""
+        session = seat.current()
+        session.bench  # noqa: B018  says what to do where nothing is open
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
         with tool_errors():
-            return _judge(session.bench, rewrite, min_speedup, progress(context))
-
-
-def _judge(bench: Workbench, rewrite: Rewrite, min_speedup: float | None, say: Say) -> Judged:
-    """The bar can be raised by a client, never lowered."""
-    policy = bench.policy
-    if min_speedup is not None:
-        policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
-    evaluation = evaluate(bench, rewrite, policy.min_speedup, say)
-    # Where a person is to decide, that comes after this.
-    unreviewed = policy.model_copy(update={"review": False})
-    return Judged(evaluation=evaluation, judgement=evaluation.judged(unreviewed))
-
-
-def _opened(bench: Workbench) -> OpenedProgram:
-    return OpenedProgram(
-        kernel=bench.kernel.qualified_name,
-        source=bench.kernel.text,
-        workloads=bench.workloads,
-        limits=bench.program.limits,
-    )
+            return judged(session, rewrite, min_speedup, progress(context), log(context))
 
 
 def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
-    log = _without_folders(outcome.log)
+    printed = _without_folders(outcome.log)
     if isinstance(outcome, Compiled):
-        return CompileReport(ok=True, message=outcome.compiler, log=log)
+        return CompileReport(ok=True, message=outcome.compiler, log=printed)
     message = _without_folders(outcome.message)
-    return CompileReport(ok=False, message=message, location=outcome.location, log=log)
+    return CompileReport(ok=False, message=message, location=outcome.location, log=printed)
 
 
 def _without_folders(printed: str) -> str:
     """Absolute paths as file names alone: they tell of this machine, and clients are anywhere."""
     return _FOLDERS.sub("", printed)
-
-
-class _Limits(NamedTuple):
-    max_trials: int
-    max_seconds: float
-    must_beat_us: float | None
-
-
-def _tune(bench: Workbench, rewrite: Rewrite, limits: _Limits, say: Say) -> Tuned:
-    workload = bench.workloads[0]
-
-    def trial(candidate: Rewrite) -> Trial:
-        try:
-            measured = bench.measure(candidate, workload, draft=True)
-        except PlanError as error:
-            return Trial(candidate.values(), None, f"launch plan: {error}")
-        if isinstance(measured, Measurement):
-            values = ", ".join(f"{name}={value}" for name, value in candidate.values().items())
-            say(f"tried {values}: {measured.median_us:.1f} us{measured.provenance}")
-            return Trial(candidate.values(), measured.median_us, None)
-        assert isinstance(measured, Misbehaved | CompileFailed)
-        return Trial(candidate.values(), None, measured.message)
-
-    found = tune(
-        rewrite,
-        trial,
-        feasible=lambda candidate: refusal(candidate, bench.kernel, bench.workloads),
-        max_trials=limits.max_trials,
-        workers=TUNER_WORKERS,
-        max_seconds=limits.max_seconds,
-        must_beat_us=limits.must_beat_us,
-        seeds=seeds(rewrite),
-    )
-    best, best_us = found.best, found.best_us
-    if bench.executor.name != "cpu" and found.stopped != "far behind":
-        best, best_us = _by_final_compiler(bench, rewrite, found.trials, say)
-    return Tuned(
-        best=None if best is None else best.values(),
-        time_us=best_us,
-        stopped=found.stopped,
-        trials=tuple(
-            TrialResult(values=dict(t.values), time_us=t.time_us, failure=t.failure)
-            for t in found.trials
-        ),
-    )
-
-
-def _by_final_compiler(
-    bench: Workbench, rewrite: Rewrite, trials: Sequence[Trial], say: Say
-) -> tuple[Rewrite | None, float | None]:
-    """The best of the best drafts by what will be judged: NVRTC and nvcc allocate registers
-    differently, so the order of a search may not survive."""
-    timed = [(t.time_us, t.values) for t in trials if t.time_us is not None]
-    ranked = sorted(timed, key=lambda pair: pair[0])[:FINALISTS]
-    finalists = [rewrite.tuned_with(dict(values)) for _, values in ranked]
-    best: tuple[Rewrite | None, float | None] = (None, None)
-    with ThreadPoolExecutor(max_workers=FINALISTS) as pool:
-        list(pool.map(bench.compile, finalists))
-    for candidate in finalists:
-        measured = bench.measure(candidate, bench.workloads[0])
-        if isinstance(measured, Measurement) and (best[1] is None or measured.median_us < best[1]):
-            best = (candidate, measured.median_us)
-            say(f"built by nvcc, {measured.median_us:.1f} us{measured.provenance}")
-    return best

@@ -5,17 +5,20 @@ from __future__ import annotations
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 
+from cudaops.mcp_servers.annotations import works
 from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.progress import progress
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.session import Seat
+from cudaops.mcp_servers.work import in_thread
 from cudaops.sandbox.screen import Screened, screen
 
 
-def add_screening(server: FastMCP, session: Session) -> None:
+def add_screening(server: FastMCP, seat: Seat) -> None:
     """Register the tool on the sandbox server."""
 
-    @server.tool
+    @server.tool(annotations=works("Screen a rewrite"))
+    @in_thread
     def screen_rewrite(
         source: SourceText,
         tuned: TunedValues = {},  # noqa: B006
@@ -24,6 +27,7 @@ def add_screening(server: FastMCP, session: Session) -> None:
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Screened:
         """Compile a rewrite, check it on the captured inputs and take one time. Not a judgement."""
+        bench = seat.current().bench
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title)
         with tool_errors():
-            return screen(session.bench, rewrite, progress(context))
+            return screen(bench, rewrite, progress(context))

@@ -113,6 +113,8 @@ def build_model(name: ModelName, access: ModelAccess) -> BaseChatModel:
         from cudaops.models.scripted import ScriptedModel
 
         return ScriptedModel.from_file(Path(name.model))
+    if name.provider == "host":
+        return _lent(name)
     if name.provider == "nvidia":
         from cudaops.models.nvidia import build_nvidia
 
@@ -154,6 +156,9 @@ def _require_parts(name: ModelName, access: ModelAccess) -> None:
         if not Path(name.model).is_file():
             raise InputError(f"{name.model} is no file of scripted answers")
         return
+    if provider == "host":
+        _lent(name)
+        return
     wanted = PACKAGES[provider]
     parts = (wanted.package, "langchain") if wanted.optional else (wanted.package,)
     for package in parts:
@@ -162,6 +167,12 @@ def _require_parts(name: ModelName, access: ModelAccess) -> None:
     variable = KEY_VARIABLES.get(provider)
     if variable and not access.key(provider) and not access.own_server(provider):
         raise ModelUnavailable(f"no key for {name}", f"set {variable}{_or_server(provider)}")
+
+
+def _lent(name: ModelName) -> BaseChatModel:
+    from cudaops.models.host import lent
+
+    return lent(name)
 
 
 def _or_server(provider: Provider) -> str:

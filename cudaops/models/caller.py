@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from cudaops.domain.model_use import ModelCall, ModelRole, ModelUse
 from cudaops.models.asking import FAILED, Asking, Course, Result
 from cudaops.models.backoff import Backoff
 from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess, build_model, request_options
+from cudaops.models.build import ModelAccess, Timeouts, build_model, request_options
 from cudaops.models.journal import CallEntry, Journal, question_key
 from cudaops.models.names import ModelName
 from cudaops.models.scripted import ScriptedModel
@@ -29,6 +30,9 @@ OUTPUT_TOKENS: dict[ModelRole, int] = {
 """Most tokens of one answer, thoughts included. Chosen: a tiled kernel with its directives is some
 2,000 tokens, and a reasoning model thinks as much again before it. ChatNVIDIA's own 1,024 cuts a
 kernel in two."""
+
+HOST_TIMEOUTS = Timeouts(first_token_s=900.0, total_s=900.0)
+"""A host's answer comes in one piece, and a person may be asked first."""
 
 
 class Answer(NamedTuple):
@@ -175,6 +179,8 @@ def connect(
 ) -> Caller:
     """A caller for the model of this name. Opens no connection; raises what `build_model` does."""
     model = build_model(name, access)
+    if name.provider == "host":
+        access = replace(access, timeouts=HOST_TIMEOUTS)
     if isinstance(model, ScriptedModel) and journal is not None:
         # A script has no memory of its own: it goes on behind what the journal holds.
         model.skip(sum(call.tries for call in journal.calls))

@@ -8,9 +8,12 @@ from typing import Literal, NamedTuple, get_args
 from cudaops.domain.base import Record
 from cudaops.errors import InputError
 
-Provider = Literal["nvidia", "openai", "anthropic", "google_genai", "ollama", "scripted"]
+Provider = Literal[
+    "nvidia", "openai", "anthropic", "google_genai", "ollama", "scripted", "host"
+]  # fmt: skip
 """nvidia: NIM, hosted or one's own. openai: OpenAI itself, or any server that speaks its protocol
-(vLLM, SGLang, llama.cpp). scripted: answers from a file, no model at all."""
+(vLLM, SGLang, llama.cpp). scripted: answers from a file, no model at all. host: that of the MCP
+host that called us (`cudaops.models.host`); nobody types that."""
 
 DEFAULT_MODEL = "nvidia/nemotron-3-super-120b-a12b"
 """Nemotron Super as NVIDIA hosts it. Source: model table of langchain-nvidia-ai-endpoints 1.5.0
@@ -72,7 +75,7 @@ PACKAGES: dict[Provider, Fetched] = {
     "google_genai": Fetched("langchain_google_genai", optional=True),
     "ollama": Fetched("langchain_ollama", optional=True),
 }
-"""`scripted` needs none beyond langchain-core."""
+"""`scripted` and `host` need none beyond langchain-core."""
 
 
 def parse_model(text: str) -> ModelName:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from cudaops.domain.rewrite import Rewrite
-from cudaops.program.dialect import dialect_edits, macro_names
+from cudaops.program.dialect import (
+    dialect_edits,
+    macro_names,
+    shared_global_edits,
+    shared_globals,
+    without_shared_globals,
+)
 from cudaops.program.lexing import Edit, Lexed, apply_edits, byte_text, disjoint, lex, plain_text
+from cudaops.program.outline import outline
 
 NAMESPACE = "cudaops_candidate"
 """Namespace of a candidate's kernels."""
@@ -26,7 +33,7 @@ def candidate_text(rewrite: Rewrite, *, dialect: Dialect = "gcc") -> str:
     messages name `candidate.cu` and the rewrite's own lines.
     """
     lexed = lex(byte_text(rewrite.source))
-    edits = dialect_edits(lexed, macro_names(lexed)) if dialect == "gcc" else []
+    edits = _gcc_edits(rewrite) if dialect == "gcc" else []
     edits += body_edits(lexed, frozenset(rewrite.values()))
     body = plain_text(apply_edits(lexed.text, disjoint(edits)))
     return (
@@ -35,6 +42,14 @@ def candidate_text(rewrite: Rewrite, *, dialect: Dialect = "gcc") -> str:
         + f'namespace {NAMESPACE} {{\n#line 1 "{FILE}"\n{body}\n}}  // namespace {NAMESPACE}\n'
         + "".join(f"{line}\n" for line in macro_epilogue(rewrite))
     )
+
+
+def _gcc_edits(rewrite: Rewrite) -> list[Edit]:
+    facts = outline(byte_text(rewrite.source))
+    holes = without_shared_globals(facts)
+    edits = dialect_edits(facts.lexed, macro_names(facts.lexed))
+    edits += shared_global_edits(facts, shared_globals(facts))
+    return [*holes, *(e for e in edits if not any(h.start <= e.start < h.end for h in holes))]
 
 
 def hoisted_includes(lexed: Lexed) -> tuple[str, ...]:

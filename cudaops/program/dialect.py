@@ -7,14 +7,25 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from cudaops.program.lexing import Directive, Edit, Lexed, Token, closing, split_commas
-from cudaops.program.outline import Outline
+from cudaops.program.lexing import (
+    Directive,
+    Edit,
+    Lexed,
+    Token,
+    closing,
+    hollow,
+    opening,
+    split_commas,
+)
+from cudaops.program.outline import Item, Outline
 
 UNROLL_ALL = 127
 """What a bare `#pragma unroll` becomes; g++ unrolls no loop further than its trip count."""
 _UNROLL_MOST = 65534
 """Largest factor g++ takes. Source: GCC manual, loop-specific pragmas."""
 _LOOPS = frozenset({"for", "while", "do"})
+_NAMED = re.compile(r"CUDAOPS_DYNAMIC_SHARED\([^;]*, *(\w+)\)")
+_BEFORE_BODY = frozenset({")", "const", "noexcept", "override", "final"})
 _ATTRIBUTES = frozenset({"__align__", "alignas", "__attribute__"})
 
 
@@ -24,6 +35,8 @@ class SharedGlobal(NamedTuple):
     name: str
     declaration: str
     """What declares it inside of a function."""
+    namespaces: tuple[str, ...] = ()
+    """Around it, outermost first."""
 
 
 def dialect_edits(lexed: Lexed, macros: frozenset[str] = frozenset()) -> list[Edit]:
@@ -44,24 +57,113 @@ def shared_globals(facts: Outline) -> list[SharedGlobal]:
     """Dynamic shared memory declared outside of any function."""
     found = []
     for item in facts.items:
-        if item.kind == "variable" and {"extern", "__shared__"} <= item.specifiers:
-            tokens = facts.tokens[item.first : item.last]
-            declared = _declared([t for t in tokens if t.text != ";"])
+        if is_shared_global(item):
+            declared = _item_declared(facts, item)
             if declared is not None:
-                found.append(SharedGlobal(item.name, declared + ";"))
+                names = [n.strip() for n in _NAMED.findall(declared)]
+                found += [SharedGlobal(n, declared + ";", item.namespaces) for n in names]
     return found
 
 
+def _item_declared(facts: Outline, item: Item) -> str | None:
+    return _declared([t for t in facts.tokens[item.first : item.last] if t.text != ";"])
+
+
+def is_shared_global(item: Item) -> bool:
+    """Whether it is `extern __shared__` at namespace scope."""
+    return item.kind == "variable" and {"extern", "__shared__"} <= item.specifiers
+
+
 def shared_global_edits(facts: Outline, known: Sequence[SharedGlobal]) -> Iterator[Edit]:
-    """Declare such memory at the top of each function that names it instead."""
+    """Declare such memory around the body of each function that names it instead."""
+    if not known:
+        return
+    spelt = {s.name: _spellings(facts.lexed, s.name) for s in known}
     for item in facts.items:
-        if item.body is None or not item.spaces & {"__global__", "__device__"}:
-            continue
-        words = {t.text for t in facts.tokens[item.body[0] : item.body[1]]}
-        needed = [s.declaration for s in known if s.name in words]
-        at = facts.tokens[item.body[0]].end
-        if needed:
-            yield Edit(at, at, " " + " ".join(needed))
+        visible = _visible(known, item.namespaces)
+        for first, last in _device_bodies(facts, item):
+            words = {t.text for t in facts.tokens[first:last]}
+            hidden = _parameter_words(facts.tokens, first)
+            needed = [
+                s.declaration for n, s in visible.items() if spelt[n] & words and n not in hidden
+            ]
+            for other in (s for s in known if visible.get(s.name, s) is s):
+                for edit in _unqualified(facts, first, last, other):
+                    yield edit
+                    needed.append(other.declaration)
+            if needed:
+                # A block of its own: what the body declares under the same name hides it.
+                opened, closed = facts.tokens[first], facts.tokens[last]
+                text = " ".join(dict.fromkeys(needed))
+                yield Edit(opened.end, opened.end, f" {text} {{")
+                yield Edit(closed.start, closed.start, "} ")
+
+
+def without_shared_globals(facts: Outline) -> list[Edit]:
+    """Take their declarations at namespace scope away, lines kept."""
+    return [
+        Edit(i.start, i.end, hollow(facts.lexed, i.start, i.end))
+        for i in facts.items
+        if is_shared_global(i) and _item_declared(facts, i) is not None
+    ]
+
+
+def _visible(known: Sequence[SharedGlobal], namespaces: tuple[str, ...]) -> dict[str, SharedGlobal]:
+    """By name, what a function in `namespaces` means by it: the innermost around it."""
+    around = [s for s in known if namespaces[: len(s.namespaces)] == s.namespaces]
+    return {s.name: s for s in sorted(around, key=lambda s: len(s.namespaces))}
+
+
+def _device_bodies(facts: Outline, item: Item) -> Iterator[tuple[int, int]]:
+    """Token indices of the braces of each function that is the item, or a member of it."""
+    if item.body is not None and item.spaces & {"__global__", "__device__"}:
+        yield item.body
+    elif item.kind == "type":
+        at = next((i for i in range(item.first, item.last) if facts.tokens[i].text == "{"), None)
+        at = item.last if at is None else at + 1
+        while at < item.last:
+            opens = facts.tokens[at].text == "{" and facts.tokens[at - 1].text in _BEFORE_BODY
+            if opens:
+                end = closing(facts.tokens, at)
+                yield at, end
+                at = end
+            at += 1
+
+
+def _unqualified(facts: Outline, first: int, last: int, shared: SharedGlobal) -> Iterator[Edit]:
+    """Take `a::b::` away before its name: inside of the function it is declared without."""
+    depth = len(shared.namespaces)
+    for at in range(first, last):
+        # `a::b::name` with any number of the outer names left out.
+        start = at
+        for space in reversed(shared.namespaces if facts.tokens[at].text == shared.name else ()):
+            before = [t.text for t in facts.tokens[start - 2 : start]]
+            if before != [space, "::"]:
+                break
+            start -= 2
+        if depth and start < at:
+            yield Edit(facts.tokens[start].start, facts.tokens[at].start, "")
+
+
+def _parameter_words(tokens: Sequence[Token], brace: int) -> set[str]:
+    """What stands between the parentheses before a body: parameters hide what they are called."""
+    at = brace - 1
+    while at > 0 and tokens[at].text in _BEFORE_BODY - {")"}:
+        at -= 1
+    return {t.text for t in tokens[opening(tokens, at) : at]} if tokens[at].text == ")" else set()
+
+
+def _spellings(lexed: Lexed, name: str) -> frozenset[str]:
+    """The name, and every macro of the text that stands for something with it."""
+    found = {name}
+    defined = [
+        [t.text for t in lexed.tokens[d.first + 2 : d.last]]
+        for d in lexed.directives
+        if d.keyword == "define" and d.last > d.first + 2
+    ]
+    while more := {w[0] for w in defined if found & set(w[1:])} - found:
+        found |= more
+    return frozenset(found)
 
 
 def _shared_edits(lexed: Lexed) -> Iterator[Edit]:

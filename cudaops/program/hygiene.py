@@ -11,7 +11,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, directives, pragmas
+from cudaops.program.hygiene_directives import (
+    ALLOWED_INCLUDES,
+    NOT_ON_CPU,
+    directives,
+    pragmas,
+)
 from cudaops.program.hygiene_items import Problem, items, structure
 from cudaops.program.hygiene_preprocessed import CandidateText
 from cudaops.program.hygiene_words import (
@@ -24,7 +29,7 @@ from cudaops.program.hygiene_words import (
 from cudaops.program.lexing import byte_text, line_of
 from cudaops.program.outline import outline
 
-__all__ = ["ALLOWED_INCLUDES", "Hygiene", "check_preprocessed", "check_source"]
+__all__ = ["ALLOWED_INCLUDES", "NOT_ON_CPU", "Hygiene", "check_preprocessed", "check_source"]
 
 
 class Hygiene(NamedTuple):

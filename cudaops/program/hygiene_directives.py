@@ -16,6 +16,8 @@ ALLOWED_INCLUDES = frozenset({
     "device_launch_parameters.h", "float.h", "cfloat", "limits.h", "climits", "cuda_pipeline.h",
 })  # fmt: skip
 """Headers that declare device functions or types only."""
+NOT_ON_CPU = frozenset({"cuda_pipeline.h", "mma.h"})
+"""Those that the `cpu` executor does not have: a rewrite with one does not compile there."""
 
 _LIBRARY = re.compile(
     r"cub/cub\.cuh|cub/(?:block|warp|thread|iterator)/\w+\.cuh|cub/util_\w+\.cuh"

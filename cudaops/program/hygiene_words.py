@@ -48,10 +48,13 @@ _ATTRIBUTES = frozenset({
     "const", "nodiscard", "noreturn", "likely", "unlikely", "fallthrough", "packed", "may_alias",
     "gnu", "nothrow", "cold", "hot", "flatten", "assume",
     "global", "device", "host", "shared", "constant", "managed", "launch_bounds", "maxnreg",
-    "cluster_dims", "grid_constant",
+    "grid_constant",
 })  # fmt: skip
 """Attributes that place nothing, name nothing and run nothing: no section, alias, weak, optimize,
 cleanup. The second half is what CUDA's own keywords stand for."""
+_CLUSTERS = frozenset({"__cluster_dims__", "__block_size__"})
+"""Launch attributes that a kernel carries itself. A plan states every launch, and has no clusters:
+the `cpu` executor runs none, and neither checkers nor the model of time know them."""
 _ROW_TYPE = re.compile(r"cudaops_row_\w+")
 """A row's type in dynamic shared memory, which `program.dialect` inserts for a C++ compiler."""
 
@@ -87,6 +90,8 @@ def refused_words(lexed: Lexed, tuned: frozenset[str]) -> Iterator[Problem]:
             yield token.start, "`<<<` launches a kernel; use a `// @launch` directive"
         elif token.kind == "name" and token.text in _REFUSED_WORDS:
             yield token.start, f"`{token.text}`: {_REFUSED_WORDS[token.text]} is not device code"
+        elif token.text in _CLUSTERS:
+            yield token.start, f"`{token.text}`: a launch plan has no thread block clusters"
         elif token.kind == "name" and _is_ours(token.text) and token.text not in tuned:
             yield token.start, f"`{token.text}`: names of cudaops itself are reserved"
         elif token.text in _HOST_CALLS and after == "(" and before not in (".", "->"):

@@ -304,3 +304,15 @@ def disjoint(edits: Iterable[Edit]) -> list[Edit]:
 def blank(text: str) -> str:
     """Spaces of the same length; line ends stay."""
     return re.sub(r"[^\r\n]", " ", text)
+
+
+def hollow(lexed: Lexed, start: int, end: int) -> str:
+    """The range without code; preprocessor lines stay, since a branch may end outside of it."""
+    kept = [d for d in lexed.directives if start <= d.start and d.end <= end]
+    edits = []
+    position = start
+    for directive in kept:
+        edits.append(blank(lexed.text[position : directive.start]))
+        edits.append(lexed.text[directive.start : directive.end])
+        position = directive.end
+    return "".join([*edits, blank(lexed.text[position:end])])

@@ -98,7 +98,7 @@ def _read(path: Path) -> str:
 
 def _collect(path: Path, text: str, found: dict[Path, str], external: list[str]) -> None:
     found[path] = text
-    for name in _quoted_includes(lex(byte_text(text))):
+    for name in quoted_includes(lex(byte_text(text))):
         target = Path(os.path.normpath(path.parent / name))
         if Path(name).is_absolute() or not target.is_file():
             external.append(name)
@@ -106,7 +106,8 @@ def _collect(path: Path, text: str, found: dict[Path, str], external: list[str])
             _collect(target.resolve(), _read(target), found, external)
 
 
-def _quoted_includes(lexed: Lexed) -> list[str]:
+def quoted_includes(lexed: Lexed) -> list[str]:
+    """Names between quotes that the file includes; those are looked for beside it."""
     return [n[1:-1] for n in _includes(lexed) if n.startswith('"')]
 
 

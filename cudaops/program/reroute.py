@@ -16,6 +16,7 @@ from cudaops.program.dialect import (
     macro_names,
     shared_global_edits,
     shared_globals,
+    without_shared_globals,
 )
 from cudaops.program.instances import deduce_instance
 from cudaops.program.launches import Launch, find_launches
@@ -26,6 +27,7 @@ from cudaops.program.lexing import (
     blank,
     byte_text,
     disjoint,
+    hollow,
     lex,
     plain_text,
     split_commas,
@@ -92,8 +94,7 @@ class _Rewriter:
         if self.dialect == "gcc":
             edits += dialect_edits(facts.lexed, self.macros)
             edits += shared_global_edits(facts, self.shared)
-        shared = {s.name for s in self.shared}
-        holes = [_removed(facts, i) for i in facts.items if _is_shared(i) and i.name in shared]
+        holes = without_shared_globals(facts) if self.dialect == "gcc" else []
         if not host:
             holes += [_removed(facts, i) for i in facts.items if _goes(i)]
             holes += [
@@ -149,10 +150,6 @@ class _Rewriter:
         return next((k for k in self.program.kernels if k.name == name), None)
 
 
-def _is_shared(item: Item) -> bool:
-    return item.kind == "variable" and {"extern", "__shared__"} <= item.specifiers
-
-
 def _goes(item: Item) -> bool:
     """Items that have no place in a device view, not even as a declaration."""
     if item.kind == "instantiation":
@@ -168,18 +165,6 @@ def _without_body(facts: Outline, item: Item) -> Edit:
     assert item.body is not None
     start, end = facts.tokens[item.body[0]].start, facts.tokens[item.body[1]].end
     return Edit(start, end, ";" + hollow(facts.lexed, start, end)[1:])
-
-
-def hollow(lexed: Lexed, start: int, end: int) -> str:
-    """The range without code; preprocessor lines stay, since a branch may end outside of it."""
-    kept = [d for d in lexed.directives if start <= d.start and d.end <= end]
-    edits = []
-    position = start
-    for directive in kept:
-        edits.append(blank(lexed.text[position : directive.start]))
-        edits.append(lexed.text[directive.start : directive.end])
-        position = directive.end
-    return "".join([*edits, blank(lexed.text[position:end])])
 
 
 def _one_line(lexed: Lexed, start: int, end: int) -> str:

@@ -20,12 +20,12 @@ from cudaops.program.lexing import (
     Token,
     apply_edits,
     byte_text,
+    hollow,
     lex,
     plain_text,
 )
 from cudaops.program.outline import Item, Outline, outline, space_aliases
 from cudaops.program.plans import make_rewrite
-from cudaops.program.reroute import hollow
 
 _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "else", "elif", "endif"})
 

@@ -27,9 +27,12 @@ from cudaops.program.plans import parse_plan
 _WORD = rf"@(?:{'|'.join(WORDS)})\b"
 _LINE = re.compile(rf"[\s/*#>`-]{{0,20}}({_WORD}.*?)[\s`;*]{{0,20}}")
 _DIRECTIVE = re.compile(rf"//[/!]?[ \t]*{_WORD}")
-_CONTINUED = re.compile(r"//[/!]?\s*((?:grid|block|smem|args|bytes)\s*=(?!=).*)", re.DOTALL)
+_CONTINUED = re.compile(
+    r"//[/!]?\s*((?:grid|block|smem|args|bytes)\s*=(?!=).*)", re.DOTALL | re.ASCII
+)
 _SPLICE = re.compile(r"[ \t]*\\\n[ \t]*(?://+)?[ \t]*")
-_TAIL = re.compile(r"[\s;`*]+\Z")
+# On bytes as characters, where half of a letter may look like a space.
+_TAIL = re.compile(r"[\s;`*]+\Z", re.ASCII)
 
 
 def mended(source: str) -> tuple[str, tuple[str, ...]]:

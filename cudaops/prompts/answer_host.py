@@ -6,9 +6,8 @@ import re
 from typing import NamedTuple
 
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, is_library_header
-from cudaops.program.lexing import Edit, apply_edits, byte_text, disjoint, plain_text
+from cudaops.program.lexing import Edit, apply_edits, byte_text, disjoint, hollow, plain_text
 from cudaops.program.outline import outline
-from cudaops.program.reroute import hollow
 
 _HOST_HEADERS = frozenset({
     "algorithm", "array", "cassert", "chrono", "cstdio", "cstdlib", "cstring", "ctime",

@@ -12,6 +12,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ResearchFindings
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import Workload
+from cudaops.program.hygiene import ALLOWED_INCLUDES
 
 MAX_WORDS = 120
 """Words around the code of an answer. Judgement: room for a reason, none for an essay; every token
@@ -41,6 +42,8 @@ class Briefing(NamedTuple):
     allow_libraries: bool = False
     allow_precision: Precision | None = None
     """As in `Policy`."""
+    includes: frozenset[str] = ALLOWED_INCLUDES
+    """Headers that a rewrite may include where it will run."""
     max_words: int = MAX_WORDS
     """Words of prose that an answer may hold besides code."""
 

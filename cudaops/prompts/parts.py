@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.rewrite import Rewrite
-from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.prompts import wording
 from cudaops.prompts.briefing import Briefing
 from cudaops.prompts.fence import fenced
@@ -16,7 +15,7 @@ from cudaops.prompts.tried import tried_text
 def common(b: Briefing) -> tuple[Draft, ...]:
     """What every prompt of a run begins with, byte for byte."""
     rules = {
-        "includes": sorted(ALLOWED_INCLUDES),
+        "includes": sorted(b.includes),
         "allow_libraries": b.allow_libraries,
         "allow_precision": b.allow_precision,
     }

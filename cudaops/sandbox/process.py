@@ -22,6 +22,7 @@ from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.isolation.start import Confined
 from cudaops.sandbox.isolation.watch import DISK, LOOK_S, Watch
 from cudaops.sandbox.ledger import LEDGER, tool_of
+from cudaops.sandbox.stopping import raise_if_stopped
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
 """Kept of stdout and of stderr; a child that writes twice as much is ended."""
@@ -85,8 +86,10 @@ def run_bounded(
     untrusted but names. A child that cannot be confined as wanted is not run.
 
     Raises PrerequisiteError where the program does not exist, SandboxUnavailable where the machine
-    cannot start a process, cannot confine it, or has no space left.
+    cannot start a process, cannot confine it, or has no space left, Stopped where the work it is
+    part of was asked to end.
     """
+    raise_if_stopped()
     started = time.monotonic()
     given = child_environment(env)
     level = "S0" if confine is None else level_of(confine.phase, confine.at_most)
@@ -226,6 +229,7 @@ def _drain(
         if ended is not None:
             selector.register(ended, selectors.EVENT_READ)
         while child.poll() is None or len(selector.get_map()) > 0:
+            raise_if_stopped()
             exceeded = watch.exceeded() if watch and child.returncode is None else ""
             left = deadline - time.monotonic()
             if left <= 0 or flooded or exceeded:

@@ -10,6 +10,7 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
+from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
@@ -29,7 +30,7 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
     ran = _run_gate(bench, spliced)
     yield ran
     nvcc = find_nvcc()
-    if ran.passed and nvcc is not None and bench.executor.name == "cpu":
+    if ran.passed and nvcc is not None and machinery(bench.executor) == "cpu":
         yield _nvcc_gate(bench, spliced, nvcc)
 
 

@@ -12,11 +12,11 @@ from cudaops.agents.conversation import Conversation
 from cudaops.agents.developer import RunView
 from cudaops.agents.llm_developer import ModelDeveloper
 from cudaops.agents.tools import Toolbox
-from cudaops.cli_runs import run_options, target
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.profile import Profile
 from cudaops.graph.briefing import brief_with
+from cudaops.graph.placing import run_options, target
 from cudaops.graph.remembering import key_of
 from cudaops.graph.services import make_executor, open_bench, open_knowledge
 from cudaops.mcp_servers.session import Session

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, cast
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from cudaops.agents.developer import Developer, RunView, Written
-from cudaops.cli_models import Proposing
-from cudaops.cli_runs import run_options, target
 from cudaops.domain.hypothesis import Family, Hypothesis
 from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
@@ -29,6 +27,7 @@ from cudaops.graph.branches import Explored, explored_of
 from cudaops.graph.build import build_graph
 from cudaops.graph.context import Context
 from cudaops.graph.events import EventLog, read_events
+from cudaops.graph.placing import Proposing, run_options, target
 from cudaops.graph.services import build_toolbox, make_executor, open_bench
 from cudaops.graph.state import State
 from cudaops.program.plans import make_rewrite

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cli_runs import load_record, place, run_options
+from cudaops.cli_runs import load_record
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
 from cudaops.graph.events import read_events
+from cudaops.graph.placing import place, run_options
 from cudaops.graph.run import start
 from cudaops.settings import load_settings
 from tests.sandbox import ncu_double

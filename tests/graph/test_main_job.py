@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cli_runs import run_options, target
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
+from cudaops.graph.placing import run_options, target
 from cudaops.graph.run import profile_only, start, verify_files
 from cudaops.settings import load_settings
 
@@ -65,6 +65,30 @@ def test_the_run_folder_is_complete(gemm: tuple[RunRecord, Path]) -> None:
     assert set(certificate["signature"]) == {"algorithm", "public_key", "value"}
     assert certificate["body"]["time_source"] == "modelled"
     assert not (folder / "work").exists()
+
+
+@pytest.mark.slow
+def test_events_carry_the_numbers_that_their_lines_say(gemm: tuple[RunRecord, Path]) -> None:
+    record, folder = gemm
+    events = read_events(folder / "events.jsonl")
+    ended = {e.stage: e.data for e in reversed(events) if e.kind == "finished"}
+    assert ended["intake"]["provenance"] == "modelled for A10"
+    assert ended["intake"]["min_speedup"] == record.options.policy.min_speedup
+    assert record.profile is not None
+    assert ended["profiler"]["baseline"] is True
+    assert ended["profiler"]["summary"] == record.profile.verdict
+    assert ended["profiler"]["time_us"] == record.profile.baseline.duration_us
+    assert ended["profiler"]["evidence"]
+    first = record.attempts[0]
+    assert ended["verify"]["speedup"] == first.judgement.speedup
+    assert ended["verify"]["candidate_us"] == first.candidate_us
+    gates = [e.data["gate"] for e in events if "gate" in e.data and e.data["iteration"] == 1]
+    # What is decided by the times themselves is no gate that a tool announces.
+    assert gates == [g.name for g in first.judgement.gates if g.name != "speedup"]
+    tried = [e.data for e in events if "values" in e.data]
+    assert tried[0]["title"] == ended["optimizer"]["title"]
+    timed = [t["time_us"] for t in ended["optimizer"]["trials"] if t["time_us"] is not None]
+    assert {round(t, 1) for t in timed} <= {t["time_us"] for t in tried}
 
 
 @pytest.mark.slow

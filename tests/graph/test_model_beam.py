@@ -20,8 +20,6 @@ from typing import NamedTuple
 import pytest
 
 from cudaops.certify.envelope import open_envelope
-from cudaops.cli_models import Proposing
-from cudaops.cli_runs import run_options, target
 from cudaops.domain.certificate import Certificate
 from cudaops.domain.judgement import Policy
 from cudaops.domain.model_use import ModelCall
@@ -29,6 +27,7 @@ from cudaops.domain.run import Event, RunOptions, RunRecord
 from cudaops.domain.search import Branch, SearchOptions, Strategy
 from cudaops.graph.branches import Task
 from cudaops.graph.events import read_events
+from cudaops.graph.placing import Proposing, run_options, target
 from cudaops.graph.run import resume, start
 from cudaops.graph.services import open_knowledge
 from cudaops.models.journal import CallEntry

@@ -12,11 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from cudaops.certify.envelope import open_envelope
-from cudaops.cli_models import Proposing
-from cudaops.cli_runs import run_options, target
 from cudaops.domain.certificate import Certificate
 from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
+from cudaops.graph.placing import Proposing, run_options, target
 from cudaops.graph.run import start
 from cudaops.models.script import read_script
 from cudaops.rag.embedding import EMBEDDING_MODEL

@@ -63,6 +63,18 @@ REFUSED = {
     "constructor in a macro": ("#define A E() { }\nstruct E { A };\n__device__ E e;\n", "`e`"),
     "constructor": ("__attribute__((constructor)) __device__ void f() { }\n", "runs by itself"),
     "gnu constructor": ("[[gnu::constructor]] __device__ void f() { }\n", "runs by itself"),
+    "clusters": (
+        "__global__ void __cluster_dims__(2, 1, 1) k(float* p) { }\n",
+        "line 1: `__cluster_dims__`: a launch plan has no thread block clusters",
+    ),
+    "clusters of a block size": (
+        "__global__ void __block_size__((64, 1, 1), (2, 1, 1)) k(float* p) { }\n",
+        "a launch plan has no thread block clusters",
+    ),
+    "clusters as the compiler's attribute": (
+        "__global__ void __attribute__((cluster_dims(2, 1, 1))) k(float* p) { }\n",
+        "attribute `cluster_dims` is not allowed",
+    ),
     "asm": ('__device__ void f() { asm("exit;"); }\n', "inline assembly"),
     "include": ("#include <thread>\n", "`#include <thread>`"),
     "quoted include": ('#include "/etc/passwd"\n', "is not a device header"),

@@ -121,9 +121,27 @@ def test_shared_memory_outside_of_functions_moves_into_its_users() -> None:
     text = rerouted(
         "extern __shared__ int s[];\n__global__ void a() { s[0] = 1; }\n__global__ void b() { }\n"
     )
-    assert "__global__ void a() { CUDAOPS_DYNAMIC_SHARED(int, s); s[0] = 1; }" in text
+    assert "__global__ void a() { CUDAOPS_DYNAMIC_SHARED(int, s); { s[0] = 1; } }" in text
     assert "__global__ void b() { }" in text
     assert text.startswith(" ")
+
+
+def test_shared_memory_outside_of_functions_is_found_as_cpp_would() -> None:
+    text = rerouted(
+        "namespace n { extern __shared__ int s[];\n"
+        "__device__ int inner() { return s[0]; } }\n"
+        "extern __shared__ float s[], t[];\n"
+        "#define AT(i) t[i]\n"
+        "__device__ float outer(float* s) { return s[0]; }\n"
+        "struct View { __device__ float get(int i) const { return AT(i); } };\n"
+        "__global__ void k() { int s = 1; }\n"
+    )
+    whole = "CUDAOPS_DYNAMIC_SHARED(float, s); CUDAOPS_DYNAMIC_SHARED(float, t);"
+    assert "int inner() { CUDAOPS_DYNAMIC_SHARED(int, s); { return s[0]; } }" in text
+    assert "float outer(float* s) { return s[0]; }" in text
+    assert f"float get(int i) const {{ {whole} {{ return AT(i); }} }}" in text
+    # A name of the body's own hides it.
+    assert f"void k() {{ {whole} {{ int s = 1; }} }}" in text
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,11 @@ def check(text: str) -> None:
     assert lesson.isprintable()
 
 
+@pytest.mark.parametrize("letter", ["\u00e0", "\u00c5", "\u2060", "\u4e85"])
+def test_a_letter_whose_last_byte_looks_like_a_space_stays(letter: str) -> None:
+    check(f"```cuda\n// @launch k grid=(1) block=(1) args=(A){letter};\n// grid={letter}\n```\n")
+
+
 @settings(max_examples=300, deadline=None)
 @given(GARBAGE)
 def test_garbage_is_read(text: str) -> None:

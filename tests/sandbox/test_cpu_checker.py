@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cudaops.domain.execution import Misbehaved
 from cudaops.sandbox.executors.cpu import CpuExecutor
-from tests.sandbox.cases import Case, ran, run, vector_case, went_wrong
+from tests.sandbox.cases import Case, array, ran, run, vector_case, went_wrong
 from tests.sandbox.conformance import SCALE, SCALE_LAUNCH, rewrite
 
 pytestmark = pytest.mark.slow  # real compiles and runs
@@ -123,3 +124,49 @@ def test_what_a_gpu_takes_apart_is_let_through(
     executor: CpuExecutor, scale: Case, access: str
 ) -> None:
     assert checked(executor, scale, f"if (i < 4) {{\n    {access}\n  }}") == ()
+
+
+FILE_SCOPE = """
+extern __shared__ float tile[];
+extern __shared__ __align__(16) unsigned char raw[];
+namespace part {
+extern __shared__ double wide[];
+__device__ double first() { return wide[0]; }
+}
+#define AT(k) tile[k]
+struct View { __device__ float& at(int k) const { return AT(k); } };
+// @launch scaled grid=(ceil_div(n, 128)) block=(128) smem=512 args=(a, b, n, by)
+__global__ void scaled(const float* a, float* b, int n, float by) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  BODY
+}
+"""
+
+
+def test_shared_memory_at_file_scope_has_every_type_it_is_declared_with(
+    executor: CpuExecutor, scale: Case
+) -> None:
+    body = (
+        "View view; float4* four = reinterpret_cast<float4*>(raw);\n"
+        "  if (threadIdx.x < 32) four[threadIdx.x] = make_float4(by, by, by, by);\n"
+        "  __syncthreads();\n"
+        "  float mine = view.at(threadIdx.x);\n"
+        "  __syncthreads();\n"
+        "  if (threadIdx.x == 0) part::wide[0] = mine;\n"
+        "  __syncthreads();\n"
+        "  if (i < n) b[i] = a[i] * (float)part::first();"
+    )
+    outcome = ran(run(executor, scale, rewrite(body, FILE_SCOPE), check="full"))
+    assert outcome.warnings == ()
+    np.testing.assert_array_equal(array(outcome.outputs[1]), 1.5 * np.arange(1000))
+
+
+def test_shared_memory_at_file_scope_is_checked(executor: CpuExecutor, scale: Case) -> None:
+    race = "AT(threadIdx.x) = by;\n  if (i < n) b[i] = tile[127 - threadIdx.x];"
+    found = ran(run(executor, scale, rewrite(race, FILE_SCOPE), check="full")).warnings
+    assert found
+    assert "shared_race" in {w.what for w in found}
+    beyond = "tile[threadIdx.x + 1] = by; __syncthreads(); if (i < n) b[i] = tile[0];"
+    outcome = went_wrong(run(executor, scale, rewrite(beyond, FILE_SCOPE), check="full"))
+    assert outcome.what == "out_of_bounds"
+    assert str(outcome.location) == "candidate.cu:13"

@@ -104,6 +104,10 @@ NEAR_MISSES = {
     "not inlined": ("__device__ __noinline__ float f(float x) { return x; }\n", "sum = f(sum);"),
     "template": ("template <int T> __device__ float g(float x) { return x; }\n", "sum = g<1>(1);"),
     "shared": ("", "__shared__ float s[16]; s[threadIdx.x] = sum; __syncthreads(); sum = s[0];"),
+    "shared at file scope": (
+        "extern __shared__ float s[];\nnamespace n { extern __shared__ int4 t[]; }\n",
+        "if (N < 0) { s[threadIdx.x] = sum; n::t[0] = int4(); sum = s[0]; }",
+    ),
     "virtual": (
         "struct V { __device__ virtual float f(float x) { return x; } };\n",
         "V v; V* p = &v; sum = p->f(sum);",

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,11 +66,13 @@ def sample(
             folder = Path(name)
             with ThreadPoolExecutor(max_workers=2) as pool:
                 traced = pool.submit(
-                    _traced, executor, unit, workload, plan, blocks, folder / "t", timeout_s
-                )
+                    copy_context().run, _traced,
+                    executor, unit, workload, plan, blocks, folder / "t", timeout_s,
+                )  # fmt: skip
                 counted = pool.submit(
-                    _counted, executor, unit, workload, plan, blocks, folder / "c", timeout_s
-                )
+                    copy_context().run, _counted,
+                    executor, unit, workload, plan, blocks, folder / "c", timeout_s,
+                )  # fmt: skip
                 trace, functions = traced.result(), counted.result()
     except OSError as problem:
         raise_for_space(problem, f"sampling in {executor.cache}")

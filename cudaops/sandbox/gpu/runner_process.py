@@ -19,7 +19,9 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.isolation.level import level_of
 from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.isolation.start import Confined
+from cudaops.sandbox.isolation.watch import LOOK_S
 from cudaops.sandbox.process import child_environment, python_path, raise_for_space
+from cudaops.sandbox.stopping import current_stop
 
 MAX_LOG_BYTES = 64 * 1024
 """Kept of what the kernels print, the end of it."""
@@ -37,7 +39,8 @@ PASSED = (
 class Line(NamedTuple):
     """What came of waiting for a reply."""
 
-    ended: Literal["line", "timeout", "flood", "gone"]
+    ended: Literal["line", "timeout", "flood", "gone", "stopped"]
+    """`stopped`: the work it is part of was asked to end; the runner is still at it."""
     text: bytes = b""
 
 
@@ -105,7 +108,7 @@ class RunnerProcess:
 
     def exchange(self, line: bytes, timeout_s: float) -> Line:
         """Send a line (none where it is empty) and wait for one. Drains what kernels print."""
-        deadline = time.monotonic() + timeout_s
+        deadline, stop = time.monotonic() + timeout_s, current_stop()
         unsent = memoryview(line)
         self._printed = 0
         with selectors.DefaultSelector() as selector:
@@ -117,6 +120,10 @@ class RunnerProcess:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return Line("timeout")
+                if stop is not None:
+                    if stop.asked:
+                        return Line("stopped")
+                    left = min(left, LOOK_S)
                 for key, _ in selector.select(left):
                     if key.fd == self._tasks:
                         unsent = unsent[self._sent(unsent) :]

@@ -34,6 +34,7 @@ from cudaops.sandbox.gpu.protocol import (
 from cudaops.sandbox.gpu.runner_process import RunnerProcess, runner_argv, runner_environment
 from cudaops.sandbox.isolation.level import level_of, weaken
 from cudaops.sandbox.ledger import LEDGER
+from cudaops.sandbox.stopping import Stopped
 
 START_S = 90.0
 """Opening a GPU takes a fraction of a second, and up to half a minute on a machine with many GPUs
@@ -155,6 +156,9 @@ class RunnerSession:
     def _asked(self, runner: RunnerProcess, task: Task, timeout_s: float) -> Reply | Misbehaved:
         came = runner.exchange(TASK.dump_json(task) + b"\n", timeout_s)
         self._ended_silently = came.ended in ("timeout", "gone")
+        if came.ended == "stopped":
+            self._end()
+            raise Stopped
         if came.ended == "timeout":
             self._end()
             text = f"did not end within {timeout_s:g} s and was stopped"
@@ -206,6 +210,8 @@ class RunnerSession:
             code = runner.gone() if came.ended == "gone" else None
             said = self._last_line()
             self._end()
+            if came.ended == "stopped":
+                raise Stopped
             what = f"ended with {_spelled(code)}" if code is not None else "does not answer"
             raise SandboxUnavailable(f"the runner {what} while it opened the GPU{said}", AGAIN)
         reply = self._read(came.text)

@@ -15,16 +15,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from cudaops.cuda.ptx_findings import Findings, findings
 from cudaops.cuda.ptx_module import PtxError
 from cudaops.domain.execution import Compiled, CompileFailed
-from cudaops.domain.judgement import Gate
+from cudaops.domain.judgement import Gate, Precision
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
 from cudaops.program.hygiene_facts import text_facts
 from cudaops.program.reroute import device_view_files
+from cudaops.sandbox.executors.elsewhere import (
+    CannotLook,
+    LooksElsewhere,
+    Machinery,
+    NotPreprocessed,
+    ObjectLook,
+    machinery,
+)
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.verification.objects_device import (
     NotCompiled,
@@ -33,24 +40,17 @@ from cudaops.sandbox.verification.objects_device import (
 )
 from cudaops.sandbox.verification.objects_elf import ElfError
 from cudaops.sandbox.verification.objects_host import look_at_object
-from cudaops.sandbox.verification.preprocessed import NotPreprocessed, text_by_gxx
+from cudaops.sandbox.verification.preprocessed import text_by_gxx
 from cudaops.sandbox.workbench import Workbench
 
 CACHE = "ptx"
 """Folder under `work/` with the PTX of baseline and candidates, by content."""
 
 
-class _Look(NamedTuple):
-    """What one kind of file told."""
-
-    findings: Findings
-    numbers: dict[str, float]
-    said: tuple[str, ...] = ()
-    """What a reader of a passed gate should know."""
-
-
-class _CannotLook(Exception):
-    """Says why in one line."""
+CANNOT_LOOK = (
+    CannotLook, NotCompiled, NotPreprocessed, ElfError, PtxError, EnvironmentFailure,
+)  # fmt: skip
+"""Why there may be nothing to look at."""
 
 
 def object_gate(bench: Workbench, rewrite: Rewrite, compiled: Compiled) -> Gate:
@@ -61,10 +61,8 @@ def object_gate(bench: Workbench, rewrite: Rewrite, compiled: Compiled) -> Gate:
     """
     started = time.monotonic()
     try:
-        looks = tuple(_looks(bench, rewrite, compiled))
-    except (
-        _CannotLook, NotCompiled, NotPreprocessed, ElfError, PtxError, EnvironmentFailure,
-    ) as problem:  # fmt: skip
+        looks = _looks(bench, compiled)
+    except CANNOT_LOOK as problem:
         summary = f"cannot be looked at: {problem}"
         gate = Gate(name="object", passed=False, summary=summary)
     else:
@@ -72,48 +70,67 @@ def object_gate(bench: Workbench, rewrite: Rewrite, compiled: Compiled) -> Gate:
     return gate.model_copy(update={"seconds": time.monotonic() - started})
 
 
-def _looks(bench: Workbench, rewrite: Rewrite, compiled: Compiled) -> Iterator[_Look]:
+def _looks(bench: Workbench, compiled: Compiled) -> tuple[ObjectLook, ...]:
     if compiled.draft:
-        raise _CannotLook(f"{compiled.compiler} made a draft, on which nothing is accepted")
+        raise CannotLook(f"{compiled.compiler} made a draft, on which nothing is accepted")
     baseline = bench.compile(None)
     if isinstance(baseline, CompileFailed):
-        raise _CannotLook(f"the baseline does not compile: {baseline.placed}")
+        raise CannotLook(f"the baseline does not compile: {baseline.placed}")
+    executor, allowed = bench.executor, bench.policy.allow_precision
+    if isinstance(executor, LooksElsewhere):
+        return executor.object_looks(compiled, baseline, bench.sm_arch, allowed)
     cache = bench.folder / "work" / CACHE
-    if bench.executor.name == "cpu":
+    by = machinery(executor)
+    return tuple(looks_of(by, compiled, baseline, bench.sm_arch, cache, allowed))
+
+
+def looks_of(
+    by: Machinery,
+    compiled: Compiled,
+    baseline: Compiled,
+    sm_arch: str,
+    cache: Path,
+    allowed: Precision | None,
+) -> Iterator[ObjectLook]:
+    """Every look that applies to a rewrite's unit where it was built. Raises `CANNOT_LOOK`."""
+    rewrite = compiled.unit.rewrite
+    if rewrite is None:
+        raise CannotLook("it is the baseline itself")
+    if by == "cpu":
         host = look_at_object(compiled, baseline, rewrite)
-        yield _Look(Findings(host.refused, (), ()), host.numbers)
-    if bench.executor.name == "cpu" and find_nvcc() is None:
-        yield _look_at_words(bench, rewrite, compiled)
+        yield ObjectLook(Findings(host.refused, (), ()), host.numbers)
+    if by == "cpu" and find_nvcc() is None:
+        yield _look_at_words(rewrite, compiled, allowed)
         return
-    yield _look_at_ptx(bench, compiled, cache)
-    if bench.executor.name == "cuda":
+    yield _look_at_ptx(compiled, baseline, sm_arch, cache, allowed)
+    if by == "cuda":
         cubin = look_at_cubin(compiled, baseline, cache)
-        yield _Look(Findings(cubin.refused, (), ()), cubin.numbers)
+        yield ObjectLook(Findings(cubin.refused, (), ()), cubin.numbers)
 
 
-def _look_at_ptx(bench: Workbench, compiled: Compiled, cache: Path) -> _Look:
-    authors = bench.unit(bench.workloads[0], None)
-    allowed = bench.policy.allow_precision
-    look = look_at_device_code(compiled.unit, authors, bench.sm_arch, cache, allowed)
+def _look_at_ptx(
+    compiled: Compiled, baseline: Compiled, sm_arch: str, cache: Path, allowed: Precision | None
+) -> ObjectLook:
+    look = look_at_device_code(compiled.unit, baseline.unit, sm_arch, cache, allowed)
     names = ", ".join(f"`{n}`" for n in look.unlaunched)
     said = (f"its plan does not launch {names}",) if names else ()
-    return _Look(look.findings, look.numbers, said)
+    return ObjectLook(look.findings, look.numbers, said)
 
 
-def _look_at_words(bench: Workbench, rewrite: Rewrite, compiled: Compiled) -> _Look:
+def _look_at_words(rewrite: Rewrite, compiled: Compiled, allowed: Precision | None) -> ObjectLook:
     # As written too: on a processor `__sinf` is a macro for sinf.
     candidate = text_facts([text_by_gxx(compiled.unit, rewrite).text, rewrite.source])
-    authors = text_facts(device_view_files(bench.program, dialect="cuda").values())
-    found = findings(candidate, authors, bench.policy.allow_precision)
+    authors = text_facts(device_view_files(compiled.unit.program, dialect="cuda").values())
+    found = findings(candidate, authors, allowed)
     said = "no nvcc here: device code was not looked at, its words were"
-    return _Look(found, {"written_variables": _count_state(candidate)}, (said,))
+    return ObjectLook(found, {"written_variables": _count_state(candidate)}, (said,))
 
 
 def _count_state(facts: frozenset[tuple[str, str]]) -> float:
     return float(sum(kind == "state" for kind, _ in facts))
 
 
-def _gate(looks: tuple[_Look, ...]) -> Gate:
+def _gate(looks: tuple[ObjectLook, ...]) -> Gate:
     refused = [line for look in looks for line in look.findings.refused]
     suspicious = [line for look in looks for line in look.findings.suspicious]
     said = [line for look in looks for line in look.said]

@@ -40,6 +40,14 @@ from cudaops.sandbox.executors.cpu_toolchain import (
     compiling,
     find_toolchain,
 )
+from cudaops.sandbox.executors.elsewhere import (
+    LooksElsewhere,
+    Machinery,
+    NotPreprocessed,
+    PreprocessorRefused,
+    TextView,
+    machinery,
+)
 from cudaops.sandbox.gpu import source as gpu_source
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, require_nvcc
@@ -61,27 +69,12 @@ class PreprocessedText(NamedTuple):
     """Of the candidate's lines by the compiler that builds what is judged; empty without them."""
 
 
-class _View(NamedTuple):
-    """The text by one compiler."""
-
-    compiler: str
-    candidate: CandidateText
-
-
-class NotPreprocessed(Exception):
-    """There is no text to look at; says why in one line."""
-
-
-class _Refused(NotPreprocessed):
-    """The preprocessor does not take the text: a header is missing, a condition is none."""
-
-
 def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
     """Preprocess the rewrite in its unit and look at what comes out. Fails where that fails."""
     started = time.monotonic()
     unit = bench.unit(bench.workloads[0], rewrite)
     try:
-        views = _views(bench, unit, rewrite)
+        views = _views(bench, unit)
     except (NotPreprocessed, EnvironmentFailure) as problem:
         gate = Gate(
             name="preprocessed",
@@ -106,27 +99,39 @@ def text_by_gxx(unit: Unit, rewrite: Rewrite) -> CandidateText:
     return _text(lambda folder: _gxx(unit, "plain", folder), rewrite)
 
 
-def _views(bench: Workbench, unit: Unit, rewrite: Rewrite) -> list[_View]:
-    """First by the compiler of what is judged, then by the others that build it."""
+def _views(bench: Workbench, unit: Unit) -> list[TextView]:
+    if isinstance(bench.executor, LooksElsewhere):
+        return bench.executor.texts(unit, bench.sm_arch)
+    return views_of(machinery(bench.executor), unit, bench.sm_arch)
+
+
+def views_of(by: Machinery, unit: Unit, sm_arch: str) -> list[TextView]:
+    """First by the compiler of what is judged, then by the others that build it.
+
+    Raises NotPreprocessed, PrerequisiteError, SandboxUnavailable.
+    """
+    rewrite = unit.rewrite
+    if rewrite is None:
+        raise NotPreprocessed("it is the baseline itself")
 
     def by_gxx(build: Build) -> CandidateText:
         return _text(lambda folder: _gxx(unit, build, folder), rewrite)
 
     def by_nvcc() -> CandidateText:
-        return _text(lambda folder: _nvcc(unit, bench.sm_arch, folder), rewrite)
+        return _text(lambda folder: _nvcc(unit, sm_arch, folder), rewrite)
 
-    if bench.executor.name == "cuda":
-        views = [_View("nvcc", by_nvcc())]
+    if by == "cuda":
+        views = [TextView("nvcc", by_nvcc())]
         try:  # the checker on the processor builds it too, where the processor has its headers
             return [
                 *views,
-                _View("g++", by_gxx("plain")),
-                _View("g++ (checked)", by_gxx("checked")),
+                TextView("g++", by_gxx("plain")),
+                TextView("g++ (checked)", by_gxx("checked")),
             ]
-        except (_Refused, PrerequisiteError):
+        except (PreprocessorRefused, PrerequisiteError):
             return views
-    views = [_View("g++", by_gxx("plain")), _View("g++ (checked)", by_gxx("checked"))]
-    return views if find_nvcc() is None else [*views, _View("nvcc", by_nvcc())]
+    views = [TextView("g++", by_gxx("plain")), TextView("g++ (checked)", by_gxx("checked"))]
+    return views if find_nvcc() is None else [*views, TextView("nvcc", by_nvcc())]
 
 
 def _text(preprocess: Callable[[Path], str], rewrite: Rewrite) -> CandidateText:
@@ -177,7 +182,7 @@ def _run(command: Sequence[str], folder: Path, compiler: str) -> str:
     if done.exit_code != 0:
         lines = done.stderr.splitlines()
         first = next((line for line in lines if "error" in line), f"exit code {done.exit_code}")
-        raise _Refused(f"{compiler} -E refuses it: {first.strip()[:300]}")
+        raise PreprocessorRefused(f"{compiler} -E refuses it: {first.strip()[:300]}")
     return done.stdout
 
 
@@ -188,9 +193,9 @@ def _libraries(rewrite: Rewrite) -> tuple[str, ...]:
 def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> str:
     """What to do where a library is not there to compile with; empty for any other problem."""
     missing = next((name for name in _libraries(rewrite) if name in str(problem)), None)
-    if missing is None or not isinstance(problem, _Refused):
+    if missing is None or not isinstance(problem, PreprocessorRefused):
         return ""
-    if bench.executor.name == "cpu":
+    if machinery(bench.executor) == "cpu":
         return (
             f"<{missing}> is for nvcc, and kernels on the processor are compiled by g++: "
             "a rewrite with libraries is judged on a GPU only"
@@ -198,7 +203,7 @@ def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> 
     return f"nvcc does not find <{missing}>: {problem}"
 
 
-def _judged(unit: Unit, views: Sequence[_View], libraries: Sequence[str]) -> Gate:
+def _judged(unit: Unit, views: Sequence[TextView], libraries: Sequence[str]) -> Gate:
     author = _author_words(unit)
     reports = [(v.compiler, check_preprocessed(v.candidate, author)) for v in views]
     refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
@@ -230,7 +235,7 @@ def _judged(unit: Unit, views: Sequence[_View], libraries: Sequence[str]) -> Gat
     )
 
 
-def _difference(views: Sequence[_View]) -> str:
+def _difference(views: Sequence[TextView]) -> str:
     """Where the text that g++ checks is not the one that it times; empty where they are one."""
     texts = {v.compiler: v.candidate for v in views}
     if "g++" not in texts:

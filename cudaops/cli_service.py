@@ -1,0 +1,156 @@
+"""`cudaops serve` and `cudaops token`: the service on this machine, and who may ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import typer
+
+from cudaops.errors import InputError
+from cudaops.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from cudaops.service.store import Store
+
+T = TypeVar("T")
+
+token_app = typer.Typer(help="Who may ask the service.", no_args_is_help=True)
+
+_RESERVED = ("anyone", "admin")
+"""Owners of jobs that need no token of the database."""
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:]+\](:\d{1,5})?")
+MIN_ADMIN_TOKEN_CHARS = 32
+
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than loopback need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8080,
+    workers: Annotated[
+        int, typer.Option(min=0, max=64, help="Worker processes to keep beside it; 0: none.")
+    ] = 1,
+    executor: Annotated[
+        Literal["cpu", "cuda", "all"] | None,
+        typer.Option(help="Which jobs these workers take [default: what this machine can]."),
+    ] = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option(help="Scheme, host and port that browsers see, behind a proxy with TLS."),
+    ] = None,
+    reads_per_minute: Annotated[
+        int, typer.Option(min=0, help="Requests of one token or address; 0: no limit.")
+    ] = 600,
+    submits_per_minute: Annotated[
+        int, typer.Option(min=0, help="New jobs of one token or address; 0: no limit.")
+    ] = 60,
+) -> None:
+    """Serve the HTTP API and its page, with a worker that does the jobs."""
+    settings = load_settings()
+    from cudaops.service import logs, tracing
+    from cudaops.service.options import ServiceOptions
+    from cudaops.service.serving import Place
+    from cudaops.service.serving import serve as serve_until_stopped
+
+    place = Place(host=host, port=port)
+    options = ServiceOptions(
+        version=version("cudaops"),
+        public_url=_origin(public_url),
+        tokens="once_one_exists" if place.loopback else "always",
+        admin_token=_admin_token(settings),
+        reads_per_minute=reads_per_minute,
+        submits_per_minute=submits_per_minute,
+    )
+    logs.configure(settings.log, secrets=logs.secrets_of(settings))
+    tracing.configure(settings.otlp_endpoint, "cudaops-serve")
+    command = [sys.executable, "-m", "cudaops", "worker"]
+    if executor is not None:
+        command += ["--executor", executor]
+    try:
+        asyncio.run(serve_until_stopped(settings, place, options, [command] * workers, typer.echo))
+    finally:
+        tracing.close()
+
+
+@token_app.command("add")
+def add_token(
+    name: Annotated[str, typer.Argument(help="Whose it is; their jobs are kept under it.")],
+    scope: Annotated[
+        Literal["read", "run", "admin"],
+        typer.Option(help="See jobs; start and cancel them too; everybody's jobs."),
+    ] = "run",
+    days: Annotated[
+        int | None, typer.Option(min=1, max=3650, help="Days it is good for [default: no end].")
+    ] = None,
+) -> None:
+    """Make a token and print it, this once: only its hash is kept."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", name) or name in _RESERVED:
+        raise InputError(
+            f"{name!r} cannot name a token: letters, digits and . _ @ -, at most 64, and not"
+            f" {' or '.join(_RESERVED)}"
+        )
+    typer.echo(_with_store(lambda store: store.add_token(name, scope, days)))
+
+
+@token_app.command("list")
+def list_tokens(as_json: JsonOption = False) -> None:
+    """Show names, scopes and when they were used; no token is shown."""
+    found = _with_store(lambda store: store.tokens())
+    if as_json:
+        typer.echo(json.dumps([row.model_dump(mode="json") for row in found], indent=2))
+        return
+    for row in found:
+        ends = f"until {row.expires_at:%Y-%m-%d}" if row.expires_at else "no end"
+        used = f"used {row.last_used_at:%Y-%m-%d %H:%M}" if row.last_used_at else "never used"
+        typer.echo(f"{row.name:24}  {row.scope:5}  {ends:16}  {used}")
+    if not found:
+        typer.echo("there is no token; a service on loopback asks for none")
+
+
+@token_app.command("remove")
+def remove_token(
+    name: Annotated[str, typer.Argument(help="As `cudaops token list` shows it.")],
+) -> None:
+    """Make a token invalid; running services notice within seconds."""
+    if not _with_store(lambda store: store.remove_token(name)):
+        raise InputError(f"there is no token {name!r}; `cudaops token list` shows them")
+
+
+def _with_store(ask: Callable[[Store], Awaitable[T]]) -> T:
+    """The answer of the service's database."""
+    from cudaops.service.store import open_store
+
+    async def asked() -> T:
+        store = await open_store(load_settings(), pool_size=2)
+        try:
+            return await ask(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(asked())
+
+
+def _origin(url: str | None) -> str | None:
+    if url is not None and not _ORIGIN.fullmatch(url.rstrip("/")):
+        raise InputError("--public-url is scheme, host and port: https://kernels.example.org")
+    return url
+
+
+def _admin_token(settings: Settings) -> str | None:
+    if settings.admin_token is None:
+        return None
+    token = settings.admin_token.get_secret_value()
+    if len(token) < MIN_ADMIN_TOKEN_CHARS:
+        raise InputError(
+            f"CUDAOPS_ADMIN_TOKEN has fewer than {MIN_ADMIN_TOKEN_CHARS} characters; make one:"
+            ' python -c "import secrets; print(secrets.token_urlsafe(32))"'
+        )
+    return token

@@ -1,0 +1,193 @@
+"""The run as one graph that LangGraph's own tools can open: intake, the run itself, its record.
+
+`cudaops run` opens a program first and then runs `graph.build`'s graph over it. Here both are nodes
+of an outer graph with a plain input, so that LangGraph Studio and its server can start a run, show
+the agents at work and stop before acceptance; the inner graph is the very same. Checkpoints are
+whoever serves it keeps; everything else is in the run folder, as always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.judgement import Policy, Precision
+from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
+from cudaops.domain.search import SearchOptions, Strategy
+from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.graph.build import Graph, build_graph
+from cudaops.graph.opened import beginning, open_context, resuming
+from cudaops.graph.placing import choose, new_folder, place, run_options, source_file
+from cudaops.graph.run import begin, finish, recursion_limit, reopen, services_of
+from cudaops.graph.state import Json, State
+from cudaops.reports import markdown
+from cudaops.settings import Settings
+
+DEFAULT_ITERATIONS = 3
+
+
+class Asked(Record):
+    """What a run is asked for; everything but `source` may be left out."""
+
+    source: str
+    """Path of the `.cu` on the machine that serves this graph."""
+    argv: tuple[str, ...] = ()
+    """Arguments for the program itself."""
+    kernel: str | None = None
+    """Kernel to work on; null: the one with most time."""
+    executor: ExecutorChoice | None = None
+    """Where kernels run; null: as the settings say."""
+    optimizer: Literal["auto", "recipes", "llm"] = "auto"
+    """Who proposes rewrites. `auto`: the model where one can be reached, recipes otherwise."""
+    model: str | None = None
+    """Name of that model, `nvidia/...` or `provider:model`."""
+    beam_width: Annotated[int, Field(ge=1, le=16)] = 4
+    """Candidates at once, where the graph searches."""
+    beam_rounds: Annotated[int, Field(ge=1, le=20)] = 3
+    """Most rounds of a beam."""
+    max_iterations: Annotated[int, Field(ge=1, le=50)] = DEFAULT_ITERATIONS
+    """Candidates to try."""
+    min_speedup: Annotated[float, Field(ge=1)] = 1.2
+    """Baseline time over candidate time that a rewrite must reach."""
+    device: str | None = None
+    """Device whose time is modelled; null: A10."""
+    arch: str | None = None
+    """nvcc target; null: the device's."""
+    seed: Annotated[int, Field(ge=0)] | None = None
+    """Fixes the secret inputs; null: drawn."""
+    timeout_seconds: Annotated[float, Field(ge=1)] = 120.0
+    """Limit for one run of the program or of a candidate."""
+    allow_precision: Precision | None = None
+    """Arithmetic less exact than the author's that is fine."""
+    use_memory: bool = True
+    """Whether earlier runs' memory is read and added to."""
+
+
+class Served(Asked):
+    """State of the outer graph."""
+
+    folder: str | None = None
+    """The run folder, once intake is through."""
+    record: Json | None = None
+    report: str | None = None
+
+
+class Answer(Record):
+    """What comes out."""
+
+    folder: str
+    """The run folder, with `best.cu`, the patch and the certificate."""
+    record: Json
+    """`run.json`."""
+    report: str
+    """`report.md`."""
+
+
+Outer = CompiledStateGraph[Served, None, Asked, Answer]
+
+
+def studio_graph(
+    load: Callable[[], Settings], strategy: Strategy = "greedy", *, reviewed: bool = False
+) -> Outer:
+    """The outer graph; `load` is called when a run begins. Nodes raise ValueError
+    where the input is wrong and RuntimeError where this machine cannot.
+
+    Args:
+        reviewed: Whether it stops before acceptance; resume it with a ReviewAnswer.
+    """
+    default = build_graph(DEFAULT_ITERATIONS, reviewed=reviewed, strategy=strategy)
+
+    async def intake(state: Asked) -> dict[str, Any]:
+        with _shown():
+            settings = await asyncio.to_thread(load)
+            options = await asyncio.to_thread(_options, state, settings, strategy, reviewed)
+            begun = await asyncio.to_thread(begin, options, _silent, settings)
+        return {"folder": str(begun.folder)}
+
+    async def optimize(state: Served, config: RunnableConfig) -> dict[str, Any]:
+        assert state.folder is not None
+        # LangGraph finds the inner graph, to show it, by this name in this function.
+        inner = default
+        if state.max_iterations != DEFAULT_ITERATIONS:
+            inner = build_graph(state.max_iterations, reviewed=reviewed, strategy=strategy)
+        with _shown():
+            record = await _run(inner, Path(state.folder), load, config)
+        return {"record": record.model_dump(mode="json"), "report": markdown.run_report(record)}
+
+    graph: StateGraph[Served, None, Asked, Answer] = StateGraph(
+        Served, input_schema=Asked, output_schema=Answer
+    )
+    graph.add_node("intake", intake, input_schema=Asked)
+    graph.add_node("optimize", optimize)
+    graph.add_edge(START, "intake")
+    graph.add_edge("intake", "optimize")
+    graph.add_edge("optimize", END)
+    return graph.compile(name="cudaops")
+
+
+async def _run(
+    graph: Graph, folder: Path, load: Callable[[], Settings], config: RunnableConfig
+) -> RunRecord:
+    """The inner graph with its context, from its beginning or from its last checkpoint."""
+    started, settings = time.monotonic(), await asyncio.to_thread(load)
+    begun = await asyncio.to_thread(reopen, folder, _silent, settings)
+    before = cast(State, (await graph.aget_state(config)).values or State())
+    async with services_of(begun, settings) as services:
+        context, development = open_context(services, begun.intake_seconds, before)
+        given = beginning(context, development) if not before else None
+        lost = resuming(context, development, before) if before else State()
+        limited: RunnableConfig = {**config, "recursion_limit": recursion_limit(begun.options)}
+        state = cast(State, await graph.ainvoke(cast(Any, given), limited, context=context))
+    use = development.use(state.get("model_out"))
+    state = {**state, "notices": [*state.get("notices", []), *lost.get("notices", [])]}
+    return await asyncio.to_thread(finish, begun, state, started, settings.signing_key, use)
+
+
+def _options(asked: Asked, settings: Settings, strategy: Strategy, reviewed: bool) -> RunOptions:
+    path = source_file(Path(asked.source))
+    policy = Policy(
+        min_speedup=asked.min_speedup,
+        seed=asked.seed,
+        allow_precision=asked.allow_precision,
+        review=reviewed,
+    )
+    search = SearchOptions(strategy=strategy, width=asked.beam_width, rounds=asked.beam_rounds)
+    return run_options(
+        path,
+        new_folder(None, settings.runs, path, asked.kernel),
+        place(asked.executor or settings.executor, asked.device, asked.arch),
+        argv=asked.argv,
+        kernel=asked.kernel,
+        proposing=choose(asked.optimizer, asked.model, settings)._replace(
+            search=search, use_memory=asked.use_memory
+        ),
+        max_iterations=asked.max_iterations,
+        timeout_s=asked.timeout_seconds,
+        policy=policy,
+    )
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
+    """What is wrong, as an error whose text LangGraph's server shows: it keeps that of any class
+    it does not know to itself. Source: langgraph_api 0.16.7, serde.py."""
+    try:
+        yield
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    except EnvironmentFailure as error:
+        raise RuntimeError(str(error)) from error
+
+
+def _silent(_event: object) -> None:
+    """Nobody listens: whoever serves the graph streams its nodes."""

@@ -1,0 +1,157 @@
+"""Tools that end a loop: take over what was judged, or judge one whole program against another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple
+
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import CurrentContext
+from fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import RunRecord
+from cudaops.mcp_servers.annotations import replaces, works
+from cudaops.mcp_servers.failures import tool_errors
+from cudaops.mcp_servers.judging import Judged, MinSpeedup, judged
+from cudaops.mcp_servers.opening import KernelName, ProgramArguments
+from cudaops.mcp_servers.progress import log, progress
+from cudaops.mcp_servers.rewrites import read_rewrite
+from cudaops.mcp_servers.session import Decision, Seat, Session
+from cudaops.mcp_servers.sources import MAX_TEXT_CHARS, HeaderTexts, ProgramTexts
+from cudaops.mcp_servers.work import in_thread
+from cudaops.program.patch import unified_patch
+from cudaops.sandbox.stripping import program_of, strip
+from cudaops.sandbox.workbench import Workbench
+
+WholeText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
+
+
+class WrittenRun(NamedTuple):
+    """A decision kept as a run."""
+
+    record: RunRecord
+    certificate: str | None
+    """Text of `certificate.json`."""
+
+
+WriteRun = Callable[[Workbench, Decision], WrittenRun]
+"""Keeps an accepted rewrite of a bench as a finished run."""
+
+
+class Accepted(Record):
+    """The author's program with the rewrite in it. Nothing of the user's was changed."""
+
+    rewrite_id: str
+    outcome: Literal["accepted", "provisional"]
+    """`provisional`: the time is modelled; `cudaops confirm RUN` decides on a GPU."""
+    title: str
+    speedup: float | None
+    provenance: str
+    """What must stand behind the speedup: ` (modelled for A10)`; empty where measured."""
+    filename: str
+    best: str
+    """The main file, whole, to take the place of the author's."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Local headers that changed: path to text."""
+    patch: str
+    """The same as a unified diff."""
+    run_id: str | None = None
+    """Of the run kept with it: `read_run`, `run://RUN_ID/record`; null where none is kept."""
+    certificate: str | None = None
+    """`certificate.json`, to be checked elsewhere by `cudaops certify check`."""
+    notices: tuple[str, ...] = ()
+
+
+def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> None:
+    """Register the tools."""
+
+    @server.tool(annotations=works("Accept a judged rewrite"))
+    @in_thread
+    def accept_rewrite(
+        rewrite_id: Annotated[
+            str, Field(min_length=1, description="`rewrite_id` of judge_rewrite's answer.")
+        ],
+    ) -> Accepted:
+        """Put a rewrite that judge_rewrite found accepted or provisional into the author's
+        program: the whole new file, a patch and a certificate. Writes nothing of the user's."""
+        session = seat.current()
+        decision = _accepted(session, rewrite_id)
+        with tool_errors():
+            kept = None if write_run is None else write_run(session.bench, decision)
+            return _handed_back(session.bench, decision, kept)
+
+    @server.tool(annotations=replaces("Verify a program against another"))
+    @in_thread
+    def verify_programs(
+        baseline: Annotated[
+            WholeText, Field(description="The program to match: its whole text, with a main().")
+        ],
+        candidate: Annotated[
+            WholeText,
+            Field(description="The same with another kernel, or device source with @launch lines."),
+        ],
+        kernel: KernelName = None,
+        arguments: ProgramArguments = (),
+        files: HeaderTexts = {},  # noqa: B006
+        min_speedup: MinSpeedup = None,
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> Judged:
+        """Judge one program's kernel against another's: same function, same precision, faster.
+        The baseline becomes the open program."""
+        session = seat.current()
+        texts = ProgramTexts(baseline, "baseline.cu", files)
+        bench = session.open_text(texts, kernel, arguments)
+        with tool_errors():
+            rewrite = _candidate(bench, candidate)
+            return judged(session, rewrite, min_speedup, progress(context), log(context))
+
+
+def _accepted(session: Session, rewrite_id: str) -> Decision:
+    session.bench  # noqa: B018  says what to do where nothing is open
+    decision = session.decided.get(rewrite_id)
+    if decision is None:
+        known = ", ".join(session.decided) or "none yet"
+        raise ToolError(
+            f"no rewrite {rewrite_id[:40]!r} of the open program was judged in this session "
+            f"(judged: {known}); call judge_rewrite with its source first and give the "
+            "`rewrite_id` that it answers with"
+        )
+    if decision.judgement.outcome == "rejected":
+        raise ToolError(
+            f"{rewrite_id} was rejected: {decision.judgement.reason}; change the rewrite and have "
+            "it judged again, only what is accepted or provisional can be taken over"
+        )
+    return decision
+
+
+def _candidate(bench: Workbench, text: str) -> Rewrite:
+    if "@launch" in text:
+        return read_rewrite(text, tuned={}, title="candidate", why="given by the host")
+    return strip(bench, program_of(text), strangers=True).rewrite
+
+
+def _handed_back(bench: Workbench, decision: Decision, kept: WrittenRun | None) -> Accepted:
+    rewrite, judgement = decision.evaluation.rewrite, decision.judgement
+    assert judgement.outcome != "rejected"
+    spliced = bench.spliced(rewrite)
+    before = {file.path: file.text for file in bench.program.files}
+    changed = {f.path: f.text for f in spliced.files if before.get(f.path) != f.text}
+    best = changed.pop(spliced.main_path, spliced.main.text)
+    times = decision.evaluation.decisive
+    return Accepted(
+        rewrite_id=rewrite.id,
+        outcome=judgement.outcome,
+        title=rewrite.title,
+        speedup=judgement.speedup,
+        provenance=times[0].candidate.provenance if times else "",
+        filename=spliced.main_path,
+        best=best,
+        headers=changed,
+        patch=unified_patch(bench.program, spliced),
+        run_id=None if kept is None else kept.record.run_id,
+        certificate=None if kept is None else kept.certificate,
+        notices=() if kept is None else kept.record.notices,
+    )

@@ -1,0 +1,124 @@
+"""MCP over streamable HTTP: who may call, and from where."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from fastmcp import FastMCP
+from fastmcp.server.auth import AccessToken, TokenVerifier
+from starlette.applications import Starlette
+
+from cudaops.errors import InputError
+
+SCOPE = "run"
+"""What a token must allow: every server runs what it is given."""
+MIN_TOKEN_CHARS = 16
+
+
+class Caller(NamedTuple):
+    """Whose token it is and what it allows."""
+
+    name: str
+    scopes: tuple[str, ...]
+
+
+Verify = Callable[[str], Awaitable[Caller | None]]
+"""Looks a bearer token up; None: unknown or expired."""
+
+
+class Tokens(TokenVerifier):
+    """Accepts the bearer tokens that a callback knows, where they allow to run."""
+
+    def __init__(self, verify: Verify) -> None:
+        super().__init__(required_scopes=[SCOPE])
+        self._verify = verify
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Whose it is; None where nobody's."""
+        caller = await self._verify(token)
+        if caller is None:
+            return None
+        return AccessToken(token=token, client_id=caller.name, scopes=list(caller.scopes))
+
+
+def one_token(token: str) -> Verify:
+    """Accepts exactly this token. Raises InputError where it is too short to be a secret."""
+    if len(token) < MIN_TOKEN_CHARS:
+        raise InputError(f"a token needs at least {MIN_TOKEN_CHARS} characters")
+    wanted = hashlib.sha256(token.encode()).digest()
+
+    async def verify(given: str) -> Caller | None:
+        digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
+        return Caller("token", (SCOPE,)) if hmac.compare_digest(digest, wanted) else None
+
+    return verify
+
+
+def build_mcp_app(
+    server: FastMCP,
+    *,
+    path: str = "/",
+    verify: Verify | None = None,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+) -> Starlette:
+    """An ASGI application that speaks streamable HTTP at `path`, to be served or mounted.
+
+    Whoever mounts it enters `app.router.lifespan_context(app)` while it serves. Requests whose Host
+    is neither this machine nor in `allowed_hosts` get 421, those from another Origin 403 (MCP
+    2025-11-25, transports, security warning: against DNS rebinding).
+
+    Args:
+        verify: Asked for every request's bearer token; None: no token is asked for.
+    """
+    server.auth = None if verify is None else Tokens(verify)
+    return server.http_app(
+        path=path,
+        host_origin_protection=True,
+        allowed_hosts=list(allowed_hosts),
+        allowed_origins=list(allowed_origins) or None,
+    )
+
+
+def require_token(host: str, token: str | None) -> None:
+    """Raise InputError where anybody on the network could run programs here."""
+    if token is None and not is_loopback(host):
+        raise InputError(
+            f"--host {host} can be reached from elsewhere, and whoever reaches it runs programs: "
+            "set CUDAOPS_TOKEN to a secret that callers send as `Authorization: Bearer`, or use "
+            "--host 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def serve_http(
+    server: FastMCP,
+    *,
+    host: str,
+    port: int,
+    path: str,
+    verify: Verify | None,
+    allowed_hosts: Sequence[str] = (),
+) -> None:
+    """Serve until interrupted. Raises InputError where nobody else may listen there."""
+    server.auth = None if verify is None else Tokens(verify)
+    server.run(
+        transport="http",
+        host=host,
+        port=port,
+        path=path,
+        show_banner=False,
+        host_origin_protection=True,
+        allowed_hosts=list(allowed_hosts),
+    )

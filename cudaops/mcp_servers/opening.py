@@ -1,0 +1,102 @@
+"""Tools that open a program and say what was captured of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import CurrentContext
+from fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.workload import Workload
+from cudaops.mcp_servers.annotations import reads, replaces
+from cudaops.mcp_servers.guidance import call_text
+from cudaops.mcp_servers.progress import log
+from cudaops.mcp_servers.session import Seat, Session
+from cudaops.mcp_servers.sources import FileName, HeaderTexts, ProgramTexts, SourceProgram
+from cudaops.mcp_servers.work import in_thread
+from cudaops.sandbox.workbench import Workbench
+
+ProgramPath = Annotated[
+    str | None,
+    Field(description="Path of a .cu file with a main(), where the server runs for you alone."),
+]
+KernelName = Annotated[
+    str | None, Field(description="Kernel to work on; null: the one that takes most time.")
+]
+ProgramArguments = Annotated[
+    tuple[str, ...], Field(max_length=100, description="Arguments for the program.")
+]
+
+
+class OpenedProgram(Record):
+    """What was captured of a program."""
+
+    kernel: str
+    source: str
+    """The kernel as its author wrote it."""
+    workloads: tuple[Workload, ...]
+    limits: tuple[str, ...]
+
+
+def add_opening(server: FastMCP, seat: Seat) -> None:
+    """Register the tools."""
+
+    @server.tool(annotations=replaces("Open a CUDA program"))
+    @in_thread
+    def open_program(
+        path: ProgramPath = None,
+        kernel: KernelName = None,
+        arguments: ProgramArguments = (),
+        source: SourceProgram = None,
+        filename: FileName = "program.cu",
+        files: HeaderTexts = {},  # noqa: B006
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> OpenedProgram:
+        """Run a CUDA program once and capture the launches of its most expensive kernel. What is
+        judged later runs on what was captured. Give `path`, or the text in `source`."""
+        session = seat.current()
+        if source is not None:
+            require_one("open_program", path, source)
+            texts = ProgramTexts(source, filename, files)
+            bench = session.open_text(texts, kernel, arguments)
+        else:
+            bench = session.open(required_path("open_program", session, path), kernel, arguments)
+        note = log(context)
+        for limit in bench.program.limits:
+            note("warning", limit)
+        return opened(bench)
+
+    @server.tool(annotations=reads("Describe the open program"))
+    def describe_program() -> OpenedProgram:
+        """The kernel and the captured workloads of the open program."""
+        return opened(seat.current().bench)
+
+
+def opened(bench: Workbench) -> OpenedProgram:
+    """What a client is told of a bench."""
+    return OpenedProgram(
+        kernel=bench.kernel.qualified_name,
+        source=bench.kernel.text,
+        workloads=bench.workloads,
+        limits=bench.program.limits,
+    )
+
+
+def required_path(tool: str, session: Session, path: str | None) -> Path:
+    """The path that was given. Raises ToolError where there is none."""
+    if path is None or not path.strip():
+        how = "`path` or `source`" if session.paths else "`source`, the program's text"
+        raise ToolError(f"{tool} needs {how}. A call that works: {call_text(tool)}")
+    return Path(path)
+
+
+def require_one(tool: str, path: str | None, source: str) -> None:
+    """Raises ToolError where a text and a path were given, or the text is empty."""
+    if path is not None:
+        raise ToolError(f"{tool} takes `path` or `source`, not both: leave one out")
+    if not source.strip():
+        raise ToolError(f"`source` is empty. A call that works: {call_text(tool)}")

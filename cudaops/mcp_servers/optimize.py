@@ -1,0 +1,242 @@
+"""Tool `optimize_kernel`: the whole loop in one call, with the host's model where it lends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import CurrentContext
+from fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.execution import UNMEASURED_WORDS
+from cudaops.domain.run import Event, ExecutorChoice, Outcome, RunRecord
+from cudaops.domain.search import Strategy
+from cudaops.mcp_servers.annotations import works
+from cudaops.mcp_servers.failures import tool_errors
+from cudaops.mcp_servers.opening import (
+    KernelName,
+    ProgramArguments,
+    ProgramPath,
+    require_one,
+    required_path,
+)
+from cudaops.mcp_servers.progress import log, progress
+from cudaops.mcp_servers.runs import FILES
+from cudaops.mcp_servers.sampling import host_model
+from cudaops.mcp_servers.session import NO_PATHS, Seat, Session
+from cudaops.mcp_servers.sources import FileName, HeaderTexts, ProgramTexts, SourceProgram
+from cudaops.mcp_servers.work import in_thread
+
+if TYPE_CHECKING:
+    from cudaops.models.host import HostModel
+
+MAX_BEST_CHARS = 100_000
+"""A longer program is left to the resource: a host's context is dear."""
+
+OptimizerName = Literal["auto", "recipes", "llm", "host"]
+OPTIMIZER = (
+    "Who proposes. `recipes`: no model. `host`: your own model, asked by MCP sampling. `llm`: the "
+    "server's. `auto`: the server's where it has one."
+)
+Executor = Annotated[
+    ExecutorChoice | None,
+    Field(description="Where kernels run; null: as the server was started."),
+]
+Iterations = Annotated[int, Field(ge=1, le=50, description="Candidates to judge.")]
+Bar = Annotated[
+    float | None,
+    Field(ge=1.0, description="Bar; null keeps the server's. It can only be raised."),
+]
+StrategyName = Annotated[
+    Strategy, Field(description="How candidates are looked for before one is judged.")
+]
+Minutes = Annotated[
+    float | None, Field(gt=0, le=1440, description="After which nothing more is tried.")
+]
+ModelledDevice = Annotated[
+    str | None, Field(description="Device whose time is modelled on `cpu`: `A10`.")
+]
+
+
+class OptimizeRequest(NamedTuple):
+    """What to optimise and how."""
+
+    path: Path
+    runs: Path
+    """Folder under which the run is kept."""
+    kernel: str | None
+    arguments: tuple[str, ...]
+    executor: ExecutorChoice | None
+    """None: the server's."""
+    device: str | None
+    optimizer: Literal["auto", "recipes", "llm"]
+    strategy: Strategy
+    max_iterations: int
+    min_speedup: float | None
+    """None: the server's; it can only be raised."""
+    budget_minutes: float | None
+    no_model: str | None = None
+    """Why recipes alone propose although the host's model was asked for."""
+
+
+OptimizeKernel = Callable[[OptimizeRequest, Callable[[Event], None], "HostModel | None"], RunRecord]
+"""Runs the loop to its end; a model that is given proposes, whatever `optimizer` says."""
+
+
+class AttemptSummary(Record):
+    """One candidate that was judged."""
+
+    iteration: int
+    title: str
+    proposer: str
+    outcome: Literal["accepted", "provisional", "rejected"]
+    reason: str
+
+
+class Optimized(Record):
+    """What came of a run; the whole record is the resource `run://RUN_ID/record`."""
+
+    run_id: str
+    outcome: Outcome
+    """`provisional`: better by a modelled time; only a GPU can accept it."""
+    reason: str
+    kernel: str | None
+    verdict: str | None
+    """What limited the author's kernel."""
+    subtype: str | None
+    title: str | None = None
+    """Of the best rewrite; null where none was better."""
+    speedup: float | None = None
+    baseline_ms: float | None = None
+    candidate_ms: float | None = None
+    provenance: str
+    """What must stand behind these times: ` (modelled for A10)`; empty where measured."""
+    best: str | None = None
+    """The author's program with the best rewrite in it, to take its place; null where there is
+    none or it is longer than 100,000 characters: read the resource then."""
+    attempts: tuple[AttemptSummary, ...]
+    model: str | None = None
+    """Who proposed beside the recipes: `host:NAME` is your own model."""
+    tokens: int | None = None
+    """Taken of that model; estimated where it did not say."""
+    notices: tuple[str, ...]
+    seconds: float
+    resources: tuple[str, ...]
+    """What else can be read of the run, also by `read_run`."""
+
+
+def add_optimizing(server: FastMCP, seat: Seat, optimize: OptimizeKernel) -> None:
+    """Register the tool."""
+
+    @server.tool(annotations=works("Optimise a CUDA kernel", idempotent=False))
+    @in_thread
+    def optimize_kernel(
+        source: SourceProgram = None,
+        path: ProgramPath = None,
+        kernel: KernelName = None,
+        executor: Executor = None,
+        optimizer: Annotated[OptimizerName, Field(description=OPTIMIZER)] = "auto",
+        max_iterations: Iterations = 3,
+        min_speedup: Bar = None,
+        strategy: StrategyName = "greedy",
+        budget_minutes: Minutes = None,
+        device: ModelledDevice = None,
+        arguments: ProgramArguments = (),
+        filename: FileName = "program.cu",
+        files: HeaderTexts = {},  # noqa: B006
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> Optimized:
+        """Profile, diagnose, rewrite and verify the kernel that matters in a CUDA program, and
+        hand back the program with the best rewrite. Takes minutes and says what it does."""
+        session = seat.current()
+        program = _program(session, path, source, ProgramTexts(source or "", filename, files))
+        lent, no_model = (host_model(context), None) if optimizer == "host" else (None, None)
+        if isinstance(lent, str):
+            lent, no_model = None, lent
+        request = OptimizeRequest(
+            path=program,
+            runs=_runs(session),
+            kernel=kernel,
+            arguments=arguments,
+            executor=executor,
+            device=device,
+            optimizer="recipes" if optimizer == "host" else optimizer,
+            strategy=strategy,
+            max_iterations=max_iterations,
+            min_speedup=min_speedup,
+            budget_minutes=budget_minutes,
+            no_model=no_model,
+        )
+        with tool_errors():
+            record = optimize(request, _telling(context), lent)
+        return _summary(record, no_model)
+
+
+def _runs(session: Session) -> Path:
+    if session.runs is None:
+        raise ToolError("this server keeps no runs; use open_program and judge_rewrite")
+    return session.runs
+
+
+def _program(session: Session, path: str | None, source: str | None, texts: ProgramTexts) -> Path:
+    if source is not None:
+        require_one("optimize_kernel", path, source)
+        return session.written(texts)
+    if path is not None and not session.paths:
+        raise ToolError(NO_PATHS.replace("open_program", "optimize_kernel"))
+    return required_path("optimize_kernel", session, path)
+
+
+def _telling(context: Context) -> Callable[[Event], None]:
+    """Every event as progress; what ended and what was degraded as log messages too."""
+    say, note = progress(context), log(context)
+
+    def tell(event: Event) -> None:
+        say(event.message)
+        if event.kind in ("notice", "failed"):
+            note("warning", event.message)
+        elif event.kind == "finished":
+            note("info", f"{event.stage}: {event.message}")
+
+    return tell
+
+
+def _summary(record: RunRecord, no_model: str | None) -> Optimized:
+    words = UNMEASURED_WORDS.get(record.time_source)
+    folder, shown = Path(record.options.out), record.verify
+    best_path = folder / FILES["best"]
+    best = best_path.read_text("utf-8") if record.best and best_path.is_file() else None
+    there = [part for part, file in FILES.items() if (folder / file).is_file()]
+    return Optimized(
+        run_id=record.run_id,
+        outcome=record.outcome,
+        reason=record.reason,
+        kernel=record.program.kernel if record.program else None,
+        verdict=record.profile.verdict if record.profile else None,
+        subtype=record.profile.subtype if record.profile else None,
+        title=record.best.title if record.best else None,
+        speedup=shown.speedup,
+        baseline_ms=shown.baseline_kernel_ms,
+        candidate_ms=shown.candidate_kernel_ms,
+        provenance="" if words is None else f" ({words.format(device=record.device)})",
+        best=best if best is not None and len(best) <= MAX_BEST_CHARS else None,
+        attempts=tuple(
+            AttemptSummary(
+                iteration=attempt.iteration,
+                title=attempt.title,
+                proposer=attempt.proposer,
+                outcome=attempt.judgement.outcome,
+                reason=attempt.judgement.reason,
+            )
+            for attempt in record.attempts
+        ),
+        model=record.model.model if record.model else None,
+        tokens=record.model.tokens.total if record.model else None,
+        notices=record.notices if no_model is None else (no_model, *record.notices),
+        seconds=record.loop_time_seconds,
+        resources=tuple(f"run://{record.run_id}/{part}" for part in there),
+    )

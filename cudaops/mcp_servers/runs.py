@@ -1,0 +1,130 @@
+"""Finished runs that a host may read: as resources, and by a tool for hosts that read none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastmcp import FastMCP
+from fastmcp.exceptions import ResourceError, ToolError
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.mcp_servers.annotations import reads
+from cudaops.mcp_servers.session import Seat, Session
+
+RunPart = Literal["record", "report", "best", "patch", "certificate", "events"]
+
+FILES: dict[RunPart, str] = {
+    "record": "run.json",
+    "report": "report.md",
+    "best": "best.cu",
+    "patch": "best.patch",
+    "certificate": "certificate.json",
+    "events": "events.jsonl",
+}
+MEDIA_TYPES: dict[RunPart, str] = {
+    "record": "application/json",
+    "report": "text/markdown",
+    "best": "text/x-cuda",
+    "patch": "text/x-diff",
+    "certificate": "application/json",
+    "events": "application/x-ndjson",
+}
+MAX_CHARS = 2_000_000
+"""Longest text that is handed out; a record of many candidates is a tenth of it."""
+MOST_LISTED = 50
+
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,199}")
+
+
+class RunText(Record):
+    """One file of a finished run."""
+
+    run_id: str
+    part: RunPart
+    text: str
+
+
+def add_runs(server: FastMCP, seat: Seat) -> None:
+    """Register the resources and the tool."""
+
+    @server.tool(annotations=reads("Read a finished run"))
+    def read_run(
+        run_id: Annotated[str, Field(min_length=1, description="`run_id` of a finished run.")],
+        part: Annotated[RunPart, Field(description="Which of its files.")] = "report",
+    ) -> RunText:
+        """Read a finished run: its record, report, best program, patch, certificate or events."""
+        try:
+            return RunText(run_id=run_id, part=part, text=_text(seat.current(), run_id, part))
+        except LookupError as error:
+            raise ToolError(str(error)) from error
+
+    @server.resource("cudaops://runs", mime_type="application/json", title="Finished runs")
+    def runs() -> dict[str, str]:
+        """Run ids of finished runs, newest first, with their outcome in the record."""
+        return {run_id: f"run://{run_id}/record" for run_id, _ in _listed(seat.current().runs)}
+
+    for each in FILES:
+        _offer(server, seat, each)
+
+
+def _offer(server: FastMCP, seat: Seat, part: RunPart) -> None:
+    @server.resource(
+        f"run://{{run_id}}/{part}",
+        name=f"run {part}",
+        title=f"Of a finished run: {FILES[part]}",
+        description=f"`{FILES[part]}` of a finished run.",
+        mime_type=MEDIA_TYPES[part],
+    )
+    def file(run_id: str) -> str:
+        try:
+            return _text(seat.current(), run_id, part)
+        except LookupError as error:
+            raise ResourceError(str(error)) from error
+
+
+def _text(session: Session, run_id: str, part: RunPart) -> str:
+    """Raises LookupError, one line that says what there is. Who may name no path of this machine
+    is told none either."""
+    folder = _folder(session.runs, run_id)
+    path = folder / FILES[part]
+    if not path.is_file():
+        there = ", ".join(name for name, file in FILES.items() if (folder / file).is_file())
+        raise LookupError(f"run {run_id} has no {FILES[part]}; it has: {there}")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(MAX_CHARS)
+    hidden = None if session.paths else session.folder
+    return text if hidden is None else text.replace(str(hidden), ".")
+
+
+def _folder(runs: Path | None, run_id: str) -> Path:
+    # An id holds no slash, so that no other folder of this machine can be named.
+    if runs is not None and _ID.fullmatch(run_id) and ".." not in run_id:
+        for found, folder in _finished(runs):
+            if found == run_id:
+                return folder
+    known = ", ".join(found for found, _ in _listed(runs)[:5]) or "none yet"
+    raise LookupError(
+        f"no finished run {run_id[:80]!r}; there are: {known}. optimize_kernel and accept_rewrite "
+        "answer with the `run_id` of theirs"
+    )
+
+
+def _listed(runs: Path | None) -> list[tuple[str, Path]]:
+    if runs is None:
+        return []
+    return sorted(_finished(runs), key=lambda run: run[1].name, reverse=True)[:MOST_LISTED]
+
+
+def _finished(runs: Path) -> Iterator[tuple[str, Path]]:
+    """Run id and folder. The id is read from the record's first line that has it: a record is
+    long, and there may be many."""
+    for path in runs.glob("*/*/run.json"):
+        if not path.is_symlink():
+            with path.open(encoding="utf-8", errors="replace") as file:
+                found = re.search(r'"run_id":\s*"([^"]+)"', file.read(400))
+            if found:
+                yield found[1], path.parent

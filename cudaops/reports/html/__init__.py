@@ -1,0 +1,17 @@
+"""One self-contained HTML file a run: tables, and charts as SVG, without script and network.
+
+Everything is a function of the finished record, its events, and what lies beside them (`Beside`).
+"""
+
+from cudaops.reports.html.beside import Beside, Evidence, beside_of
+from cudaops.reports.html.render import STYLE_FILE, document, fragment_of, sections
+
+__all__ = [
+    "STYLE_FILE",
+    "Beside",
+    "Evidence",
+    "beside_of",
+    "document",
+    "fragment_of",
+    "sections",
+]

@@ -1,0 +1,79 @@
+"""A patch, line by line, with the numbers of the lines in both files."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from cudaops.reports.html.visible import Piece, pieces
+
+MOST_LINES = 4000
+"""Lines that are shown; a patch is some hundred. What is left out is said."""
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+
+Kind = Literal["file", "hunk", "add", "del", "same", "note"]
+
+
+class Line(NamedTuple):
+    """One line of a patch or of a text."""
+
+    kind: Kind
+    number: str
+    """Of the line in the new file, in the old one for a line that goes; empty for the rest."""
+    sign: str
+    pieces: list[Piece]
+
+
+class Diff(NamedTuple):
+    """A patch that can be set."""
+
+    lines: list[Line]
+    added: int
+    removed: int
+    left_out: int
+
+
+def read_patch(text: str) -> Diff:
+    """A unified patch; what is no part of one is shown as it stands."""
+    found: list[Line] = []
+    old = new = old_left = new_left = 0
+    for line in _lines_of(text):
+        hunk = _HUNK.match(line)
+        sign = line[:1]
+        if old_left <= 0 and new_left <= 0 and hunk is not None:
+            old, new = int(hunk[1]), int(hunk[3])
+            # A count that is not written is 1.
+            old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
+            found.append(Line("hunk", "", "", pieces(line)))
+        elif sign == "\\":
+            found.append(Line("note", "", "", pieces(line)))
+        elif old_left <= 0 and new_left <= 0:
+            found.append(Line("file", "", "", pieces(line)))
+        elif sign == "+":
+            found.append(Line("add", str(new), "+", pieces(line[1:])))
+            new, new_left = new + 1, new_left - 1
+        elif sign == "-":
+            found.append(Line("del", str(old), "−", pieces(line[1:])))
+            old, old_left = old + 1, old_left - 1
+        else:
+            found.append(Line("same", str(new), " ", pieces(line[1:])))
+            old, new, old_left, new_left = old + 1, new + 1, old_left - 1, new_left - 1
+    return _cut(found)
+
+
+def read_text(text: str) -> Diff:
+    """A text that replaces nothing: every line numbered."""
+    lines = [Line("same", str(i), " ", pieces(x)) for i, x in enumerate(_lines_of(text), start=1)]
+    return _cut(lines)
+
+
+def _lines_of(text: str) -> list[str]:
+    """Lines as an editor has them; only a newline ends one, whatever Unicode says."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _cut(lines: list[Line]) -> Diff:
+    added = sum(line.kind == "add" for line in lines)
+    removed = sum(line.kind == "del" for line in lines)
+    return Diff(lines[:MOST_LINES], added, removed, max(0, len(lines) - MOST_LINES))

@@ -1,0 +1,123 @@
+"""From a finished record to HTML: the whole document, or the part that a page of ours shows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from cudaops.domain.run import Event, RunRecord
+from cudaops.reports import facts, model_use
+from cudaops.reports.html import (
+    attribution,
+    candidates,
+    diff,
+    drift,
+    evidence,
+    gates,
+    how,
+    limits,
+    outcome,
+    roofline,
+)
+from cudaops.reports.html.beside import NOTHING, Beside
+from cudaops.reports.html.visible import pieces, prose
+from cudaops.reports.quantities import one_line, significant
+
+STYLE_FILE = Path(__file__).with_name("style.css")
+"""Everything in it stands below a class that begins with `r-`, so that another page can load it."""
+
+_BEGIN, _END = "<!-- r-report begins -->", "<!-- r-report ends -->"
+"""Around the fragment. Nothing that is filled in can contain them: `<` is escaped there."""
+
+
+def document(record: RunRecord, events: Sequence[Event], beside: Beside = NOTHING) -> str:
+    """A whole HTML file that needs nothing else: no script, no font, no image, no network.
+
+    Its own Content-Security-Policy forbids all of these and any style but the one in it, by hash.
+    """
+    style = STYLE_FILE.read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    found = outcome.view(record)
+    return (
+        _environment()
+        .get_template("document.html.j2")
+        .render(
+            title=f"{found.kernel}: {found.word}",
+            outcome=found,
+            style=style,
+            style_hash=digest,
+            begin=_BEGIN,
+            end=_END,
+            version=one_line(record.cudaops_version, 40),
+            **_views(record, events, beside),
+        )
+    )
+
+
+def sections(record: RunRecord, events: Sequence[Event], beside: Beside = NOTHING) -> str:
+    """The report's sections, headings from `h2` on, in one `<div class="r-report">`."""
+    views = _views(record, events, beside)
+    return (
+        _environment().get_template("report.html.j2").render(outcome=outcome.view(record), **views)
+    )
+
+
+def fragment_of(text: str) -> str:
+    """What `sections` gave, cut out of a document; empty where there is none in it."""
+    _, begun, rest = text.partition(_BEGIN)
+    inside, ended, _ = rest.partition(_END)
+    return inside.strip() if begun and ended else ""
+
+
+def _views(record: RunRecord, events: Sequence[Event], beside: Beside) -> dict[str, Any]:
+    here = _from_the_folder(record)
+    found: dict[str, Any] = {
+        "record": here,
+        "limits": limits.view(here),
+        "roofline": roofline.view(here),
+        "candidates": candidates.view(here, events, beside.trials),
+        "drift": drift.view(here, events),
+        "attribution": attribution.view(here),
+        "gates": gates.view(here),
+        "oracle": facts.oracle_sentences(here),
+        "diff": diff.read_patch(beside.patch) if beside.patch is not None else None,
+        "rewrite": diff.read_text(here.best.source) if here.best is not None else None,
+        "evidence": evidence.view(here, beside),
+        "how": how.view(here, beside),
+    }
+    said = model_use.model_sentences(here.model) if here.model is not None else []
+    roles = model_use.role_rows(here.model) if here.model is not None else []
+    return {**found, "model_said": said, "model_roles": roles}
+
+
+def _from_the_folder(record: RunRecord) -> RunRecord:
+    """Paths as seen from the run folder, where the file lies and where its commands are typed; no
+    folder of the machine that ran it is in the file."""
+    shown = record.options.model_copy(
+        update={"out": ".", "working_folder": ".", "source": PurePath(record.options.source).name}
+    )
+    return record.model_copy(update={"options": shown})
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("cudaops.reports", "html"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+        finalize=prose,
+    )
+    environment.filters["one_line"] = one_line
+    environment.filters["pieces"] = pieces
+    environment.filters["significant"] = significant
+    environment.globals["shapes"] = candidates.SHAPES
+    environment.filters["lines"] = diff.read_text
+    return environment

@@ -1,0 +1,111 @@
+"""Stopping work that nobody wants any more: a flag that every child process is watched with.
+
+Whoever starts long work in a thread sets a `Stop` for it with `stopping`; threads that are started
+with a copy of the context (anyio's, asyncio's) see it. Once it is set, `run_bounded` and the GPU
+runner kill what they wait for and raise `Stopped`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from cudaops.errors import CudaOpsError
+
+Result = TypeVar("Result")
+
+
+class Stopped(CudaOpsError):
+    """Somebody asked for the work to end; what it was about has not misbehaved."""
+
+    def __init__(self) -> None:
+        super().__init__("stopped: it was cancelled; call again for a result")
+
+
+class Stop:
+    """A request to end one piece of work. Work inside of other work ends with it."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._around = _STOP.get()
+        self._tell: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def ask(self) -> None:
+        """End it, from any thread."""
+        self._asked.set()
+        with self._lock:
+            told, self._tell = self._tell, []
+        for tell in told:
+            tell()
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is to end."""
+        return self._asked.is_set() or (self._around is not None and self._around.asked)
+
+    def on_ask(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when it or what is around it is asked to end, at once where that was so."""
+        if self._around is not None:
+            self._around.on_ask(tell)
+        with self._lock:
+            if not self._asked.is_set():
+                self._tell.append(tell)
+                return
+        tell()
+
+
+_STOP: ContextVar[Stop | None] = ContextVar("cudaops_stop", default=None)
+
+
+def current_stop() -> Stop | None:
+    """That of the work this is part of; None where nobody can ask for an end."""
+    return _STOP.get()
+
+
+@contextmanager
+def stopping(stop: Stop) -> Iterator[None]:
+    """Make it that of everything started inside."""
+    token = _STOP.set(stop)
+    try:
+        yield
+    finally:
+        _STOP.reset(token)
+
+
+def raise_if_stopped() -> None:
+    """Raise Stopped where the work this is part of is to end."""
+    stop = _STOP.get()
+    if stop is not None and stop.asked:
+        raise Stopped
+
+
+async def stoppable(work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`, cancelled where the stop that it is part of is asked for.
+
+    Raises Stopped then, whatever the cancelled work raised.
+    """
+    stop = current_stop()
+    if stop is None:
+        return await work
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+    def cancel() -> None:
+        if not task.cancelling():
+            task.cancel()
+
+    def tell() -> None:
+        with suppress(RuntimeError):  # the loop has ended, and the work with it
+            loop.call_soon_threadsafe(cancel)
+
+    stop.on_ask(tell)
+    try:
+        return await task
+    except BaseException:
+        if stop.asked:
+            raise Stopped from None
+        raise

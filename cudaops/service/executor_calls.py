@@ -1,0 +1,346 @@
+"""The part of a worker that does calls of executors elsewhere: takes, runs, answers.
+
+The calls run in threads of one child process (`executor_host`), which is started again where it
+dies. Everything that needs the database happens here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+
+import cudaops
+from cudaops import __version__
+from cudaops.errors import ServiceUnavailable
+from cudaops.sandbox.process import child_environment
+from cudaops.sandbox.wire import (
+    REPLY,
+    CallProblem,
+    MeasurePair,
+    OnWorkload,
+    Place,
+    Reply,
+    Run,
+    RunSeries,
+)
+from cudaops.sandbox.wire import Call as WireCall
+from cudaops.sandbox.wire_files import contents_of, swap_inputs, swap_reply
+from cudaops.service import tracing
+from cudaops.service.executor_files import GoneContents, LocalFiles
+from cudaops.service.executor_host import Answer, Hello, HostOptions, Task
+from cudaops.service.executor_queue import ABANDONED, LOST, MAX_ATTEMPTS, WORK, Calls, Taken
+from cudaops.service.store import Store
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+log = structlog.get_logger("cudaops.calls")
+
+LEASE_S = 15.0
+"""A worker that is gone is noticed after this long; renewed three times as often."""
+BEAT_S = 10.0
+SWEEP_S = 30.0
+RETRY_S = 2.0
+"""Between attempts where the database or the host is away."""
+STOP_GRACE_S = 10.0
+"""How long running calls get when the worker is told to stop; then they are another's."""
+HELLO_S = 300.0
+"""A first start imports everything and may open a GPU, on a loaded machine."""
+MAX_CALL_S = 3600.0
+"""A host that takes longer over one call hangs: no limit within a call is longer than 10 min."""
+MAX_LINE_BYTES = 256 << 20
+PASSED_ON = ("LD_LIBRARY_PATH", "HOME", "TMPDIR")
+
+
+class HostDied(Exception):
+    """The child process ended while it was at work on this."""
+
+
+class HostProcess:
+    """The child and the tasks that it is at work on."""
+
+    def __init__(self, process: asyncio.subprocess.Process, places: tuple[Place, ...]) -> None:
+        self.places = places
+        self._process = process
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._reader = asyncio.create_task(self._read(), name="executor host")
+
+    @classmethod
+    async def start(cls, options: HostOptions) -> HostProcess:
+        """Raises HostDied where it does not come up."""
+        env = child_environment(
+            {n: v for n, v in os.environ.items() if n.startswith("CUDA_") or n in PASSED_ON}
+        )
+        above = str(Path(cudaops.__file__).parents[1])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cudaops.service.executor_host", options.model_dump_json()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**env, "PYTHONPATH": above},
+            limit=MAX_LINE_BYTES,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = Hello.model_validate_json(await process.stdout.readline())
+        except (ValueError, TimeoutError):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise HostDied from None
+        for name, problem in hello.problems.items():
+            log.warning("executor is not offered", executor=name, problem=problem)
+        return cls(process, hello.places)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it takes tasks."""
+        return not self._reader.done()
+
+    async def do(self, task: Task) -> Answer:
+        """Raises HostDied."""
+        if not self.is_alive or self._process.stdin is None:
+            raise HostDied
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[task.id] = future
+        try:
+            self._process.stdin.write(task.model_dump_json().encode() + b"\n")
+            await self._process.stdin.drain()
+            async with asyncio.timeout(MAX_CALL_S):
+                return await future
+        except (OSError, TimeoutError):
+            await self.close()
+            raise HostDied from None
+        finally:
+            self._waiting.pop(task.id, None)
+
+    async def close(self) -> None:
+        """End it with everything that it runs."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            async for line in self._process.stdout:
+                answer = Answer.model_validate_json(line)
+                future = self._waiting.get(answer.id)
+                if future is not None and not future.done():
+                    future.set_result(answer)
+        finally:
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(HostDied())
+
+
+async def serve(
+    store: Store,
+    options: HostOptions,
+    folder: Path,
+    stop: asyncio.Event,
+    *,
+    name: str,
+    lease_s: float = LEASE_S,
+) -> None:
+    """Do calls until `stop` is set. `folder` is this worker's own and is emptied first.
+
+    Database trouble is waited out: calls whose lease runs out meanwhile are another worker's.
+    """
+    worker = _Worker(Calls(store), options, LocalFiles(Calls(store).blobs, folder), name, lease_s)
+    await worker.run(stop)
+
+
+class _Worker:
+    def __init__(
+        self, calls: Calls, options: HostOptions, files: LocalFiles, name: str, lease_s: float
+    ) -> None:
+        self._calls = calls
+        self._options = options
+        self._files = files
+        self._name = name
+        self._lease_s = lease_s
+        self._host: HostProcess | None = None
+        self._running: dict[UUID, asyncio.Task[None]] = {}
+        self._look = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        chores = [
+            asyncio.create_task(self._again(work, seconds), name=f"calls: {what}")
+            for what, work, seconds in (
+                ("host", self._keep_host, RETRY_S),
+                ("news", self._hear, RETRY_S),
+                ("leases", self._renew, self._lease_s / 3),
+                ("beat", self._beat, BEAT_S),
+                ("sweep", self._calls.sweep, SWEEP_S),
+                ("take", self._take, 0.0),
+            )
+        ]
+        try:
+            await stop.wait()
+        finally:
+            await _cancelled(chores)
+            await self._wind_up()
+
+    async def _again(self, work: Work, seconds: float) -> None:
+        """Over and over; trouble with the database or the host is said and tried again."""
+        while True:
+            try:
+                await work()
+            except (ServiceUnavailable, HostDied) as problem:
+                log.warning("calls wait", problem=str(problem) or "the host ended")
+                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(seconds)
+
+    async def _keep_host(self) -> None:
+        if self._host is None or not self._host.is_alive:
+            self._host = await HostProcess.start(self._options)
+            await self._beat()
+            self._look.set()
+
+    async def _hear(self) -> None:
+        async with contextlib.aclosing(self._calls.watch(WORK)) as news:
+            async for _ in news:
+                self._look.set()
+
+    async def _renew(self) -> None:
+        if self._running:
+            await self._calls.renew(list(self._running), self._lease_s)
+
+    async def _beat(self) -> None:
+        if self._host is not None and self._host.is_alive:
+            await self._calls.beat(self._name, self._host.places, __version__)
+
+    async def _take(self) -> None:
+        """Take calls while there is room for them."""
+        await self._look.wait()
+        self._look.clear()
+        host = self._host
+        while host is not None and host.is_alive:
+            if len(self._running) >= self._options.concurrency:
+                return
+            targets = [place.target for place in host.places]
+            taken = await self._calls.take(targets, self._name, self._lease_s)
+            if taken is None:
+                return
+            task = asyncio.create_task(self._do(host, taken), name=f"call {taken.id}")
+            self._running[taken.lease] = task
+            task.add_done_callback(functools.partial(self._done, taken.lease))
+
+    def _done(self, lease: UUID, _: asyncio.Task[None]) -> None:
+        self._running.pop(lease, None)
+        self._look.set()
+
+    async def _do(self, host: HostProcess, taken: Taken) -> None:
+        try:
+            with tracing.call(None, taken.id, taken.request.call.method):
+                outcome: Reply | CallProblem = await self._outcome(host, taken)
+        except HostDied:
+            if taken.attempt < MAX_ATTEMPTS:
+                await self._patiently(lambda: self._calls.put_back(taken, counts=True))
+                return
+            outcome = LOST
+        except GoneContents:
+            outcome = ABANDONED
+        except asyncio.CancelledError:
+            with contextlib.suppress(ServiceUnavailable):
+                await self._calls.put_back(taken, counts=False)
+            raise
+        except ServiceUnavailable as problem:
+            # Not ended: whoever looks for calls when the lease has run out takes it up again.
+            log.warning("a call cannot go on", call=str(taken.id), problem=str(problem))
+            return
+        await self._patiently(lambda: self._calls.end(taken, outcome))
+
+    async def _patiently(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """A result is worth waiting for the database, as long as the lease may last."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._lease_s):
+                while True:
+                    with contextlib.suppress(ServiceUnavailable):
+                        await work()
+                        return
+                    await asyncio.sleep(RETRY_S)
+
+    async def _outcome(self, host: HostProcess, taken: Taken) -> Reply | CallProblem:
+        owner, call, id = taken.owner, taken.request.call, str(uuid4())
+        held: set[str] = set()
+        folder = self._files.call_folder(id)
+        try:
+            paths: dict[str, str] = {}
+            for reference in set(contents_of(call)):
+                paths[reference] = str(await self._files.fetch(owner, reference))
+                held.add(reference)
+            task = Task(
+                id=id,
+                owner=owner,
+                place=taken.request.place,
+                call=self._resolved(call, paths),
+                documents=paths,
+                folder=str(folder),
+            )
+            answer = await host.do(task)
+            if answer.reply is None:
+                return answer.problem or LOST
+            return await self._sent(owner, answer.reply, folder)
+        finally:
+            self._files.leave(id, held)
+
+    def _resolved(self, call: WireCall, paths: dict[str, str]) -> WireCall:
+        """The call with files of this machine where references were."""
+        if not isinstance(call, OnWorkload):
+            return call
+        changes: dict[str, object] = {"workload": self._files.workload(call.workload)}
+        if isinstance(call, Run):
+            changes["inputs"] = swap_inputs(call.inputs, paths.__getitem__)
+        elif isinstance(call, RunSeries):
+            changes["series"] = tuple(swap_inputs(one, paths.__getitem__) for one in call.series)
+        elif isinstance(call, MeasurePair):
+            sets = tuple(swap_inputs(one, paths.__getitem__) for one in call.alternatives)
+            changes["alternatives"] = sets
+        return call.model_copy(update=changes)
+
+    async def _sent(self, owner: str, reply: Reply, folder: Path) -> Reply:
+        """The reply with its files kept for their owner, and without paths of this machine."""
+        made: list[str] = []
+
+        def note(path: str) -> str:
+            made.append(path)
+            return path
+
+        swap_reply(reply, note)
+        kept = {path: await self._files.keep(owner, Path(path)) for path in dict.fromkeys(made)}
+        text = swap_reply(reply, kept.__getitem__).model_dump_json()
+        for path, shown in (
+            (str(folder), "<call>"),
+            (self._options.cache, "<cache>"),
+            (str(Path(cudaops.__file__).parent), "<cudaops>"),
+        ):
+            text = text.replace(path, shown)
+        return REPLY.validate_json(text)
+
+    async def _wind_up(self) -> None:
+        """Running calls get a moment; then they are put back for another worker."""
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=STOP_GRACE_S)
+        await _cancelled(list(self._running.values()))
+        if self._host is not None:
+            await self._host.close()
+        with contextlib.suppress(ServiceUnavailable):
+            await self._calls.retire(self._name)
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

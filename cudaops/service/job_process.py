@@ -1,0 +1,235 @@
+"""A job's own process, from both ends: the worker starts and kills it, it performs and reports.
+
+It is forked from a server process that has imported everything (multiprocessing's forkserver), so
+that it begins work at once. Messages go one way, a JSON object each: events, and at the
+end a result or a problem. Silence at the end means that the process died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from typing import Any, NamedTuple
+
+from cudaops.domain.base import Record
+from cudaops.domain.run import Event, RunRecord
+from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.service.job_folder import Scrub, Task
+from cudaops.service.process_tree import (
+    adopt_orphans,
+    kill_descendants,
+    kill_tree,
+    reap_adopted,
+    signal_on_parents_death,
+)
+from cudaops.service.records import RESULTS, JobEvent, JobKind, Problem
+
+PRELOAD = ("cudaops.service.job_process", "cudaops.service.perform")
+"""Imported once in the fork server: all that a job needs."""
+
+SEND_LIMIT_BYTES = 256 * 2**20
+"""Longest message taken from a job's process. A record of 50 attempts has some MB."""
+
+REAP_EVERY_S = 1.0
+"""How often a job's process collects what it has adopted; a compile leaves one such process."""
+
+
+class Ended(NamedTuple):
+    """What a job's process said at its end: one of the two is there."""
+
+    result: Record | None
+    problem: Problem | None
+
+
+def context() -> ForkServerContext:
+    """How job processes are made."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(list(PRELOAD))
+    return made
+
+
+def start_server() -> None:
+    """Start the fork server, and wait until it has imported what jobs need."""
+    made = context()
+    forkserver.ensure_running()
+    first = made.Process(target=_nothing, daemon=True)
+    first.start()
+    first.join()
+
+
+def _nothing() -> None:
+    pass
+
+
+class JobProcess:
+    """The worker's end."""
+
+    def __init__(self, kind: JobKind, task: Task) -> None:
+        """Start it. To be called in a running event loop."""
+        made = context()
+        self._kind = kind
+        self._ours, theirs = made.Pipe(duplex=True)
+        self.process = made.Process(target=_main, args=(theirs, kind, task), daemon=True)
+        self.process.start()
+        theirs.close()
+        self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._reader = threading.Thread(target=self._read, name="job messages", daemon=True)
+        self._reader.start()
+
+    async def next(self) -> Event | Ended | None:
+        """The next thing it says; None: it has died without a word."""
+        message = await self._messages.get()
+        if message is None:
+            return None
+        if "event" in message:
+            return Event.model_validate(message["event"])
+        if "problem" in message:
+            return Ended(None, Problem.model_validate(message["problem"]))
+        return Ended(RESULTS[self._kind].model_validate_json(message["result"]), None)
+
+    def kill(self) -> None:
+        """End it with everything it started; returns when that is done, within some seconds."""
+        if self.process.pid is not None and self.process.is_alive():
+            kill_tree(self.process.pid)
+        self.process.join()
+        self._reader.join()
+        self._ours.close()
+
+    @property
+    def how_it_died(self) -> str:
+        """For a process that is gone: its signal or exit code, in words."""
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exit code {code}"
+
+    def _read(self) -> None:
+        message: dict[str, Any] | None
+        while True:
+            try:
+                message = json.loads(self._ours.recv_bytes(SEND_LIMIT_BYTES))
+            except (EOFError, OSError, ValueError):
+                message = None
+            with suppress(RuntimeError):  # the loop has ended, and nobody listens
+                self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
+            if message is None:
+                return
+
+
+def _main(channel: Connection, kind: JobKind, task: Task) -> None:
+    """The process's end: perform, and say what came of it."""
+    os.setsid()
+    adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _vanish())
+    signal_on_parents_death(signal.SIGTERM)
+    threading.Thread(target=_watch, args=(channel,), daemon=True).start()
+    threading.Thread(target=_reap, daemon=True).start()
+    os.dup2(sys.stderr.fileno(), 1)
+    # The fork server has imported it; the worker itself has no need of it.
+    from cudaops.service.perform import perform, write_report
+
+    scrub = Scrub(task.folder, task.settings.cache)
+
+    def told(event: Event) -> None:
+        _send(channel, "event", json.loads(scrub(event.model_dump_json())))
+
+    try:
+        with task.folder.taken():
+            said = scrub(perform(task, told).model_dump_json())
+            # What cannot be read again must be known here, where it is one job's fault.
+            result = RESULTS[kind].model_validate_json(said)
+            if isinstance(result, RunRecord):
+                write_report(task.folder, result, scrub)
+        _send(channel, "result", said)
+    except InputError as error:
+        _send(channel, "problem", wrong_input(scrub(str(error))).model_dump(mode="json"))
+    except EnvironmentFailure as error:
+        problem = cannot(scrub(error.problem), scrub(error.remedy))
+        _send(channel, "problem", problem.model_dump(mode="json"))
+    except Exception as error:  # noqa: BLE001  the outermost edge of a job
+        traceback.print_exc()
+        first = (str(error).splitlines() or [""])[0]
+        said = scrub(f"{type(error).__name__}: {first}")
+        _send(channel, "problem", fault(said).model_dump(mode="json"))
+    sys.stderr.flush()
+    channel.close()
+    kill_descendants(os.getpid())
+    os._exit(0)
+
+
+def _send(channel: Connection, what: str, value: object) -> None:
+    channel.send_bytes(json.dumps({what: value}).encode())
+
+
+def _watch(channel: Connection) -> None:
+    """The worker sends nothing: all that can be read is that it is gone."""
+    with suppress(EOFError, OSError):
+        channel.recv_bytes()
+    _vanish()
+
+
+def _reap() -> None:
+    while True:
+        time.sleep(REAP_EVERY_S)
+        reap_adopted()
+
+
+def _vanish() -> None:
+    kill_descendants(os.getpid())
+    os._exit(1)
+
+
+def wrong_input(detail: str) -> Problem:
+    """What was sent cannot be worked on."""
+    return Problem(
+        type="urn:cudaops:problem:wrong-input",
+        title="The input is wrong",
+        status=422,
+        detail=detail,
+    )
+
+
+def cannot(problem: str, remedy: str) -> Problem:
+    """The machine that took the job cannot do it."""
+    return Problem(
+        type="urn:cudaops:problem:environment",
+        title="The worker's machine cannot do it",
+        status=503,
+        detail=f"{problem}; {remedy}",
+    )
+
+
+def fault(detail: str) -> Problem:
+    """Our own fault."""
+    return Problem(
+        type="urn:cudaops:problem:fault",
+        title="This is a fault of cudaops",
+        status=500,
+        detail=f"{detail}; the worker's log has the traceback, please report it",
+    )
+
+
+def job_event(event: Event, attempt: int) -> JobEvent:
+    """A run's event as the service keeps it; `seq` is given when it is stored."""
+    return JobEvent(
+        seq=0,
+        time=event.time,
+        attempt=attempt,
+        stage=event.stage,
+        agent=event.agent,
+        kind=event.kind,
+        message=event.message,
+        data=event.data,
+    )

@@ -1,0 +1,276 @@
+"""Prometheus metrics: what this process counts, and what the database knows of all of them.
+
+Jobs are not counted here: their counters are sums in the database (`meters.py`), so that they
+survive a restart and are the same whichever API process is asked. Every label has a bounded set of
+values. docs/service.md lists the families.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from cudaops.errors import ServiceUnavailable
+from cudaops.service import meters
+from cudaops.service.health import DATABASE_WAIT_S
+from cudaops.service.meters import Change
+from cudaops.service.rows import WorkerRow
+from cudaops.service.store import Store
+
+MEDIA_TYPE = CONTENT_TYPE_LATEST
+FRESH_S = 2.0
+"""How long an answer of the database is good for: several scrapers cost no more than one."""
+MAX_WORKERS = 200
+"""Workers that get series of their own."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Family(NamedTuple):
+    """A family whose values are sums in the database."""
+
+    help: str
+    labels: tuple[str, ...]
+    kind: type[CounterMetricFamily] | type[HistogramMetricFamily] = CounterMetricFamily
+
+
+FAMILIES: dict[str, Family] = {
+    "jobs_ended": Family("Jobs that ended, by what came of them.", ("kind", "outcome")),
+    "job_duration_seconds": Family(
+        "From a job's first start to its end.", ("kind", "outcome"), HistogramMetricFamily
+    ),
+    "job_wait_seconds": Family(
+        "From a job's submission to its first start.", ("kind",), HistogramMetricFamily
+    ),
+    "job_losses": Family("Attempts at ended jobs over which a worker died.", ("kind",)),
+    "stage_seconds": Family("Seconds in each stage of the graph.", ("stage",)),
+    "tool_seconds": Family("Seconds in which each tool worked, compilers among them.", ("tool",)),
+    "candidates_judged": Family("Candidates that were judged.", ("proposer", "outcome")),
+    "configurations_tried": Family("Configurations that the tuner tried.", ()),
+    "model_calls": Family("Questions to language models.", ()),
+    "model_tokens": Family("Tokens of language models.", ("direction",)),
+    "model_cost_usd": Family("US dollars for language models, where a price is known.", ()),
+    "executor_calls": Family("Calls of the remote executor that ended.", ("method", "outcome")),
+    "executor_call_seconds": Family(
+        "From a call's submission to its end.", ("method",), HistogramMetricFamily
+    ),
+}
+"""By the names under which `meters` keeps them; `cudaops_` comes before each."""
+
+GPU_GAUGES: dict[str, str] = {
+    "utilization_ratio": "Share of the last second in which a kernel ran, 0 to 1, by NVML.",
+    "memory_used_bytes": "Memory in use, the driver's own included.",
+    "memory_total_bytes": "Memory there is.",
+    "temperature_celsius": "Temperature.",
+    "sm_clock_hertz": "SM clock.",
+    "power_watts": "Power drawn.",
+}
+
+
+class Snapshot(NamedTuple):
+    """What the database said last; None where it did not answer."""
+
+    taken: float = 0.0
+    """`time.monotonic()`."""
+    depth: dict[tuple[str, str], int] | None = None
+    oldest_s: dict[str, float] = {}  # noqa: RUF012  a NamedTuple's default is never written to
+    sums: tuple[Change, ...] = ()
+    workers: tuple[WorkerRow, ...] = ()
+
+
+class Metrics:
+    """The metrics of one API process."""
+
+    def __init__(self, store: Store, version: str) -> None:
+        self._store = store
+        self._known = _Known()
+        self._asking = asyncio.Lock()
+        self.registry = CollectorRegistry()
+        self.registry.register(self._known)
+        ProcessCollector(registry=self.registry)
+        info = Gauge(
+            "cudaops_build_info", "1; the version is its label.", ["version"],
+            registry=self.registry,
+        )  # fmt: skip
+        info.labels(version).set(1)
+        self._requests = Counter(
+            "cudaops_http_requests", "Requests answered by this process.",
+            ["method", "route", "status"], registry=self.registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "cudaops_http_request_duration_seconds",
+            "From a request's headers to the end of its answer; event streams are left out.",
+            ["method", "route"], buckets=REQUEST_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._streams = Gauge(
+            "cudaops_event_streams", "Event streams open in this process.", registry=self.registry
+        )
+
+    def request(self, method: str, route: str | None, status: int, seconds: float | None) -> None:
+        """Count one answer. `route`: template, None where nothing matched; `seconds` None: a
+        stream, whose length says nothing of the service."""
+        method = method if method in METHODS else "other"
+        route = route or "unmatched"
+        self._requests.labels(method, route, str(status)).inc()
+        if seconds is not None:
+            self._seconds.labels(method, route).observe(seconds)
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Count an event stream while it is open."""
+        self._streams.inc()
+        try:
+            yield
+        finally:
+            self._streams.dec()
+
+    async def exposition(self) -> bytes:
+        """Everything in Prometheus' text format. Where the database does not answer, what it would
+        have said is missing, and `cudaops_database_up` is 0."""
+        async with self._asking:
+            if time.monotonic() - self._known.snapshot.taken > FRESH_S:
+                self._known.snapshot = await self._asked()
+        return generate_latest(self.registry)
+
+    async def _asked(self) -> Snapshot:
+        try:
+            async with asyncio.timeout(DATABASE_WAIT_S):
+                return await self._ask()
+        except (ServiceUnavailable, TimeoutError):
+            return Snapshot(taken=time.monotonic())
+
+    async def _ask(self) -> Snapshot:
+        depth = await self._store.queue_depth()
+        oldest = await self._store.fetch(
+            "SELECT kind, extract(epoch FROM now() - min(created_at))::float8 AS age_s"
+            " FROM jobs WHERE status = 'queued' GROUP BY kind"
+        )
+        return Snapshot(
+            taken=time.monotonic(),
+            depth={(kind, status): count for (kind, status), count in depth.items()},
+            oldest_s={row["kind"]: row["age_s"] for row in oldest},
+            sums=tuple(await meters.sums(self._store.pool)),
+            workers=await self._store.workers(),
+        )
+
+
+class _Known(Collector):
+    """Turns the last snapshot into families."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance: a registry asks this once, before there is a snapshot."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """All families that the database has values for."""
+        known = self.snapshot
+        up = known.depth is not None
+        yield GaugeMetricFamily(
+            "cudaops_database_up", "1 where the database answered last.", value=float(up)
+        )
+        if not up:
+            return
+        yield from _queue(known)
+        yield from _sums(known.sums)
+        yield from _workers(known.workers[:MAX_WORKERS])
+
+
+def _queue(known: Snapshot) -> Iterator[Metric]:
+    jobs = GaugeMetricFamily(
+        "cudaops_jobs", "Jobs by kind and status; ended ones of the last day.",
+        labels=["kind", "status"],
+    )  # fmt: skip
+    for (kind, status), count in sorted((known.depth or {}).items()):
+        jobs.add_metric([kind, status], count)
+    yield jobs
+    oldest = GaugeMetricFamily(
+        "cudaops_oldest_queued_job_age_seconds", "How long the oldest waiting job waits.",
+        labels=["kind"],
+    )  # fmt: skip
+    for kind, age_s in sorted(known.oldest_s.items()):
+        oldest.add_metric([kind], max(0.0, age_s))
+    yield oldest
+
+
+def _sums(sums: Iterable[Change]) -> Iterator[Metric]:
+    by_name: dict[str, list[Change]] = defaultdict(list)
+    for change in sums:
+        by_name[change.name].append(change)
+    for name, family in FAMILIES.items():
+        full = f"cudaops_{name}"
+        if family.kind is CounterMetricFamily:
+            counter = CounterMetricFamily(full, family.help, labels=family.labels)
+            for change in by_name[name]:
+                counter.add_metric(_values(change, family), change.value)
+            yield counter
+            continue
+        histogram = HistogramMetricFamily(full, family.help, labels=family.labels)
+        totals = {_values(one, family): one.value for one in by_name[f"{name}_sum"]}
+        counts: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+        for change in by_name[f"{name}_bucket"]:
+            counts[_values(change, family)][change.labels["le"]] = change.value
+        for values, by_bound in sorted(counts.items()):
+            histogram.add_metric(values, _cumulative(by_bound), totals.get(values, 0.0))
+        yield histogram
+
+
+def _values(change: Change, family: Family) -> tuple[str, ...]:
+    return tuple(change.labels.get(label, "") for label in family.labels)
+
+
+def _cumulative(by_bound: dict[str, float]) -> list[tuple[str, float]]:
+    """Prometheus' buckets hold everything up to their bound; ours what fell into each."""
+    total, buckets = 0.0, []
+    for bound in [*(f"{one:g}" for one in meters.SECONDS), "+Inf"]:
+        total += by_bound.get(bound, 0.0)
+        buckets.append((bound, total))
+    return buckets
+
+
+def _workers(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
+    alive = GaugeMetricFamily(
+        "cudaops_workers", "Workers seen in the last 30 s, by what they run on.",
+        labels=["executor"],
+    )  # fmt: skip
+    load = GaugeMetricFamily(
+        "cudaops_worker_load_ratio", "Load of a worker's machine over its processors.",
+        labels=["worker"],
+    )  # fmt: skip
+    gpus = {
+        name: GaugeMetricFamily(
+            f"cudaops_gpu_{name}", f"Of a worker's GPU: {text}", labels=["worker", "gpu", "name"]
+        )
+        for name, text in GPU_GAUGES.items()
+    }
+    running: dict[str, int] = defaultdict(int)
+    for worker in workers:
+        for executor in worker.executors:
+            running[executor] += 1
+        gauges = worker.gauges
+        if isinstance(loaded := gauges.get("load_1m"), int | float) and gauges.get("cpus"):
+            load.add_metric([worker.name], loaded / float(gauges["cpus"]))
+        for gpu in gauges.get("gpus") or ():
+            _add_gpu(gpus, worker.name, gpu)
+    for executor, count in sorted(running.items()):
+        alive.add_metric([executor], count)
+    yield from (alive, load, *gpus.values())
+
+
+def _add_gpu(gpus: dict[str, GaugeMetricFamily], worker: str, gpu: dict[str, Any]) -> None:
+    labels = [worker, str(gpu.get("uuid", gpu.get("index", ""))), str(gpu.get("name", ""))]
+    for name, family in gpus.items():
+        if isinstance(value := gpu.get(name), int | float):
+            family.add_metric(labels, value)

@@ -1,0 +1,292 @@
+"""What the service takes and gives: requests, jobs and their results. OpenAPI shows these."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field, StringConstraints
+
+from cudaops.domain.base import Record, SourceLocation
+from cudaops.domain.execution import (
+    Compiled,
+    CompileFailed,
+    KernelResources,
+    Misbehaved,
+    ProgramRan,
+)
+from cudaops.domain.judgement import Comparison, Precision
+from cudaops.domain.run import LocalExecutor, ProfileSummary, RunRecord
+from cudaops.domain.search import Strategy
+
+MAX_TEXT_CHARS = 400_000
+"""Longest source text, in characters; as the MCP tools have it. The longest file of the corpora in
+docs/ is shorter by far."""
+MAX_FILES = 64
+"""Most local headers of one program."""
+
+JobKind = Literal["compile", "run", "profile", "verify", "benchmark", "optimize"]
+JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+ENDED: frozenset[JobStatus] = frozenset({"succeeded", "failed", "cancelled"})
+Scope = Literal["read", "run", "admin"]
+"""What a token allows, each more than the one before: see jobs; start and cancel them; everybody's
+jobs and tokens."""
+SCOPES: tuple[Scope, ...] = ("read", "run", "admin")
+
+_NO_NUL = r"^[^\x00]*$"
+Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_CHARS, pattern=_NO_NUL)]
+FileName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$", max_length=100)
+]
+HeaderPath = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^(?:[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}/){0,8}[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$",
+        max_length=300,
+    ),
+]
+"""Relative POSIX path below the program's folder. No part begins with a dot, so that `..` cannot
+be said."""
+Identifier = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$",
+                           max_length=200)
+]  # fmt: skip
+ProgramArgument = Annotated[str, StringConstraints(max_length=1000, pattern=_NO_NUL)]
+
+
+class ProgramRequest(Record):
+    """A CUDA program and where to run it."""
+
+    source: Text
+    """The `.cu` file's text, as its author wrote it."""
+    filename: FileName = "program.cu"
+    """Name of the file; names the results."""
+    files: dict[HeaderPath, Text] = Field(
+        default_factory=dict,
+        max_length=MAX_FILES,
+        # pydantic writes the keys' pattern alone, which lets other names through.
+        json_schema_extra={"additionalProperties": False, "propertyNames": {"maxLength": 300}},
+    )
+    """Local headers that it includes with quotes: relative path to text."""
+    argv: tuple[ProgramArgument, ...] = Field(default=(), max_length=100)
+    """Arguments for the program itself."""
+    kernel: Identifier | None = None
+    """Kernel to work on; null: the one with most time."""
+    executor: LocalExecutor = "auto"
+    """`cpu`: this service's processor, times modelled. `cuda`: its GPU. `auto`: a GPU where there
+    is one."""
+    device: Annotated[str, StringConstraints(max_length=100, pattern=_NO_NUL)] | None = None
+    """Device whose time is modelled on `cpu`; null: A10."""
+    arch: Annotated[str, StringConstraints(pattern=r"^sm_\d{2,3}[af]?$")] | None = None
+    """nvcc target; null: the device's."""
+    timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 120.0
+    """Limit for one run of the program or of a candidate."""
+
+
+class CompileRequest(ProgramRequest):
+    """Compile the program's kernel, or a rewrite of it."""
+
+    candidate: Text | None = None
+    """A rewrite: device source with `@launch` directives; null: the author's kernel."""
+
+
+class RunRequest(ProgramRequest):
+    """Run the whole program once."""
+
+
+class ProfileRequest(ProgramRequest):
+    """Say what limits the kernel."""
+
+
+class _Bar(Record):
+    min_speedup: Annotated[float, Field(ge=1, le=1000)] = 1.2
+    """Baseline time over candidate time that a rewrite must reach."""
+    seed: Annotated[int, Field(ge=0, lt=2**62)] | None = None
+    """Fixes the secret inputs, to repeat a run; null: drawn."""
+    allow_precision: Precision | None = None
+    """Arithmetic less exact than the author's that is fine by you."""
+    allow_libraries: bool = False
+    """Candidates may include CUB, libcu++, CUTLASS."""
+
+
+class VerifyRequest(ProgramRequest, _Bar):
+    """Judge a rewrite: same function, same precision, faster."""
+
+    candidate: Text
+    """Device source with `@launch` directives, or a whole program."""
+
+
+class BenchmarkRequest(ProgramRequest):
+    """Time the kernel, and a rewrite beside it; judges nothing."""
+
+    candidate: Text | None = None
+    """Device source with `@launch` directives; null: the author's kernel alone."""
+
+
+class OptimizeRequest(ProgramRequest, _Bar):
+    """The main job: profile, diagnose, rewrite, verify."""
+
+    optimizer: Literal["auto", "recipes", "llm"] = "auto"
+    """Who proposes rewrites. `auto`: the service's model where it has one, recipes otherwise."""
+    strategy: Strategy = "greedy"
+    beam_width: Annotated[int, Field(ge=1, le=16)] = 4
+    beam_rounds: Annotated[int, Field(ge=1, le=20)] = 3
+    max_iterations: Annotated[int, Field(ge=1, le=50)] = 3
+    """Candidates to try."""
+    max_cost_usd: Annotated[float, Field(ge=0, le=1000)] | None = None
+    """No question goes to the model once this is spent."""
+    max_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    budget_minutes: Annotated[float, Field(ge=0, le=720)] | None = None
+    """Minutes after which nothing further is tried."""
+
+
+JobRequest = (
+    CompileRequest | RunRequest | ProfileRequest | VerifyRequest | BenchmarkRequest
+    | OptimizeRequest
+)  # fmt: skip
+REQUESTS: dict[JobKind, type[ProgramRequest]] = {
+    "compile": CompileRequest,
+    "run": RunRequest,
+    "profile": ProfileRequest,
+    "verify": VerifyRequest,
+    "benchmark": BenchmarkRequest,
+    "optimize": OptimizeRequest,
+}
+
+
+class CompileResult(Record):
+    """Whether it compiled. What the compiler refused is a result, not an error of the job."""
+
+    ok: bool
+    message: str
+    """The compiler's name, or its first error in one line."""
+    location: SourceLocation | None = None
+    log: str = ""
+    """What the compiler printed, bounded to 16 KiB."""
+    seconds: float | None = None
+    cached: bool = False
+    resources: tuple[KernelResources, ...] = ()
+
+
+class RunResult(Record):
+    """What a whole program did."""
+
+    outcome: Annotated[ProgramRan | CompileFailed | Misbehaved, Field(discriminator="kind")]
+
+
+class BenchmarkResult(Record):
+    """Times on every captured workload, most expensive first."""
+
+    kernel: str
+    comparisons: tuple[Comparison, ...] = ()
+    """Baseline and candidate; without a candidate the baseline stands on both sides."""
+    speedup: float | None = None
+    """Weighted over workloads; null without a candidate, or where it could not be timed."""
+    provenance: str = ""
+    """What must stand behind any of these numbers: ` (modelled for A10)`; empty where measured."""
+    failure: Annotated[CompileFailed | Misbehaved, Field(discriminator="kind")] | None = None
+    """Of the candidate."""
+
+
+JobResult = RunRecord | ProfileSummary | BenchmarkResult | RunResult | CompileResult
+RESULTS: dict[JobKind, type[Record]] = {
+    "compile": CompileResult,
+    "run": RunResult,
+    "profile": ProfileSummary,
+    "verify": RunRecord,
+    "benchmark": BenchmarkResult,
+    "optimize": RunRecord,
+}
+
+
+class Problem(Record):
+    """Problem details (RFC 9457): every error of the service, and why a job failed."""
+
+    type: str = "about:blank"
+    """`about:blank`, or `urn:cudaops:problem:NAME`, which docs/service.md lists."""
+    title: str
+    """What is the matter, the same for every occurrence."""
+    status: int
+    """HTTP status; for a failed job the one it would have had: 422 wrong input, 500 a fault of
+    cudaops, 503 infrastructure."""
+    detail: str = ""
+    """This occurrence, in one line that says what to do."""
+    instance: str | None = None
+    """The job or request it is about."""
+
+
+class Artefact(Record):
+    """A file that a job left."""
+
+    name: str
+    """Path below the run folder: `best.cu`, `iterations/01/candidate.cu`."""
+    media_type: str
+    size_bytes: int
+    sha256: str
+
+
+class JobSummary(Record):
+    """A job without its result."""
+
+    id: UUID
+    kind: JobKind
+    status: JobStatus
+    filename: str
+    kernel: str | None = None
+    """As asked for."""
+    executor: LocalExecutor
+    """As asked for; the result says where it ran."""
+    owner: str
+    """Name of the token that started it; `anyone` where the service asks for none."""
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    attempts: int = 0
+    """How often a worker took it up; more than 1 where one died over it."""
+    worker: str | None = None
+    outcome: str | None = None
+    """Of a run record: accepted, provisional, nothing_found, failed."""
+    run_id: str | None = None
+    problem: Problem | None = None
+    """Why it failed; null otherwise."""
+
+
+class Job(JobSummary):
+    """A job with what came of it."""
+
+    result: JobResult | None = None
+    """Null until it has succeeded."""
+    artefacts: tuple[Artefact, ...] = ()
+
+
+class JobEvent(Record):
+    """One line of what a job is doing; the id of a server-sent event is `seq`."""
+
+    seq: int
+    """From 1, without gaps, over all attempts."""
+    time: str
+    """UTC, ISO 8601 with milliseconds."""
+    attempt: int
+    stage: str
+    agent: str
+    kind: Literal["started", "finished", "progress", "notice", "failed", "status"]
+    """`status`: the job's own; `message` is the new status then."""
+    message: str
+    data: dict[str, object] = Field(default_factory=dict)
+
+
+def compile_result(outcome: Compiled | CompileFailed) -> CompileResult:
+    """A compiler's outcome without what belongs to the service's own machine."""
+    if isinstance(outcome, CompileFailed):
+        return CompileResult(
+            ok=False, message=outcome.message, location=outcome.location, log=outcome.log
+        )
+    return CompileResult(
+        ok=True,
+        message=outcome.compiler,
+        log=outcome.log,
+        seconds=outcome.seconds,
+        cached=outcome.cached,
+        resources=outcome.resources,
+    )

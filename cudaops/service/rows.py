@@ -1,0 +1,216 @@
+"""Between rows and records: what a job's row holds, as the records that the service gives."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from typing import Any, LiteralString, NamedTuple
+from uuid import UUID
+
+from psycopg.types.json import Json
+
+from cudaops.domain.base import Record
+from cudaops.service.database import Cursor
+from cudaops.service.meters import count_ended
+from cudaops.service.notify import tell
+from cudaops.service.records import (
+    REQUESTS,
+    RESULTS,
+    Artefact,
+    Job,
+    JobEvent,
+    JobKind,
+    JobRequest,
+    JobStatus,
+    JobSummary,
+    Problem,
+    Scope,
+)
+
+SUMMARY: LiteralString = (
+    "id, kind, status, filename, kernel, executor, owner, created_at, started_at, ended_at,"
+    " attempts, worker, outcome, run_id, problem::text AS problem"
+)
+"""Columns of a JobSummary. Records are read as text, which pydantic parses itself."""
+
+_FIELDS = tuple(JobSummary.model_fields)
+
+
+class Submitted(NamedTuple):
+    """What submitting came to."""
+
+    job: JobSummary
+    created: bool
+    """False: the idempotency key had been used for this very request before."""
+
+
+class Claim(NamedTuple):
+    """A job that a worker holds until `release`d, ended, or the lease runs out."""
+
+    job: JobSummary
+    request: JobRequest
+    lease: UUID
+    attempt: int
+    """1 for the first."""
+    cancel_requested: bool
+    losses: int = 0
+    """Attempts that ended with their worker or its child dead."""
+    trace: str | None = None
+    """The traceparent (W3C Trace Context) of the request that started the job."""
+
+
+class Identity(NamedTuple):
+    """Who asks."""
+
+    name: str
+    scope: Scope
+
+
+class TokenRow(Record):
+    """A token as the service knows it; the token itself is kept nowhere."""
+
+    name: str
+    scope: Scope
+    created_at: datetime.datetime
+    expires_at: datetime.datetime | None = None
+    last_used_at: datetime.datetime | None = None
+
+
+class WorkerRow(Record):
+    """A worker, and when it was last heard of."""
+
+    name: str
+    executors: tuple[str, ...]
+    device: str | None
+    """Name of its GPU; null without one."""
+    version: str
+    seen_at: datetime.datetime
+    gauges: dict[str, Any]
+    """What it measures of its machine, by metric name."""
+
+
+class AuditRow(Record):
+    """Who did what, and when."""
+
+    at: datetime.datetime
+    actor: str
+    action: str
+    job: UUID | None
+    detail: dict[str, Any]
+
+
+def summary(row: dict[str, Any]) -> JobSummary:
+    """A job's row without its result."""
+    return JobSummary.model_validate(_known(row))
+
+
+def full(row: dict[str, Any], artefacts: list[dict[str, Any]]) -> Job:
+    """A job's row with `result` as text, and its artefacts' rows."""
+    kind: JobKind = row["kind"]
+    result = None if row["result"] is None else RESULTS[kind].model_validate_json(row["result"])
+    return Job.model_validate(
+        {
+            **_known(row),
+            "result": result,
+            "artefacts": tuple(Artefact.model_validate(one) for one in artefacts),
+        }
+    )
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    problem = row["problem"]
+    return {
+        **{name: row[name] for name in _FIELDS},
+        "problem": None if problem is None else Problem.model_validate_json(problem),
+    }
+
+
+def request_of(kind: JobKind, text: str) -> JobRequest:
+    """What was asked for, as kept."""
+    request: Any = REQUESTS[kind].model_validate_json(text)
+    return request  # type: ignore[no-any-return]
+
+
+def digest(kind: JobKind, request: JobRequest) -> str:
+    """The same for the same request, however its JSON was spelled."""
+    return hashlib.sha256(f"{kind}\n{request.model_dump_json()}".encode()).hexdigest()
+
+
+def utc_now() -> str:
+    """ISO 8601 with milliseconds, UTC."""
+    now = datetime.datetime.now(datetime.UTC)
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def append(cursor: Cursor, id: UUID, events: list[JobEvent]) -> int:
+    """Add events behind the job's last; the caller holds the job's row. The last `seq`."""
+    await cursor.execute("SELECT coalesce(max(seq), 0) AS last FROM events WHERE job = %s", [id])
+    row = await cursor.fetchone()
+    last = int(row["last"]) if row else 0
+    numbered = [
+        event.model_copy(update={"seq": seq}) for seq, event in enumerate(events, start=last + 1)
+    ]
+    await cursor.executemany(
+        "INSERT INTO events (job, seq, event) VALUES (%s, %s, %s)",
+        [(id, event.seq, event.model_dump_json()) for event in numbered],
+    )
+    await tell(cursor, id)
+    return last + len(numbered)
+
+
+async def status_event(
+    cursor: Cursor, id: UUID, attempt: int, status: JobStatus, data: dict[str, object] | None = None
+) -> None:
+    """Say that the job is now in this status."""
+    event = JobEvent(
+        seq=0,
+        time=utc_now(),
+        attempt=attempt,
+        stage="job",
+        agent="service",
+        kind="status",
+        message=status,
+        data=data or {},
+    )
+    await append(cursor, id, [event])
+
+
+async def note(cursor: Cursor, actor: str, action: str, job: UUID | None, detail: object) -> None:
+    """One audit line."""
+    await cursor.execute(
+        "INSERT INTO audit (actor, action, job, detail) VALUES (%s, %s, %s, %s)",
+        [actor, action, job, Json(detail)],
+    )
+
+
+async def finish(
+    cursor: Cursor,
+    id: UUID,
+    attempt: int,
+    status: JobStatus,
+    actor: str,
+    *,
+    result: Record | None = None,
+    problem: Problem | None = None,
+) -> None:
+    """End a job whose row the caller holds: its columns, its last event, its audit line."""
+    outcome, run_id = getattr(result, "outcome", None), getattr(result, "run_id", None)
+    outcome = outcome if isinstance(outcome, str) else None
+    await cursor.execute(
+        "UPDATE jobs SET status = %s, ended_at = now(), lease = NULL, lease_until = NULL,"
+        " result = %s, problem = %s, outcome = %s, run_id = %s WHERE id = %s",
+        [
+            status,
+            None if result is None else result.model_dump_json(),
+            None if problem is None else problem.model_dump_json(),
+            outcome,
+            run_id,
+            id,
+        ],
+    )
+    said: dict[str, object] = {"outcome": outcome} if outcome else {}
+    if problem is not None:
+        said = {"problem": problem.model_dump(mode="json")}
+    await status_event(cursor, id, attempt, status, said)
+    await note(cursor, actor, status, id, {"attempt": attempt, "outcome": outcome})
+    await count_ended(cursor, id, result)

@@ -1,0 +1,234 @@
+"""A worker: takes jobs from the queue and has each performed in a process of its own.
+
+Several may run on one machine and on many, at the same database. What they share is that and
+nothing else; a job that one of them lost is another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import structlog
+from procrastinate.exceptions import ProcrastinateException
+
+from cudaops import __version__
+from cudaops.domain.run import Event
+from cudaops.errors import InputError, ServiceUnavailable
+from cudaops.service import executor_calls, gauges, tracing
+from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
+from cudaops.service.executor_host import HostOptions
+from cudaops.service.job_folder import JobFolder
+from cudaops.service.job_process import fault, job_event, start_server
+from cudaops.service.logs import bound
+from cudaops.service.queue import WORKER_POLL_S, build_app, queue_of
+from cudaops.service.records import ENDED
+from cudaops.service.store import Claim, Store
+from cudaops.service.store_work import MAX_ATTEMPTS
+from cudaops.settings import Settings
+
+WorkerExecutor = Literal["cpu", "cuda", "all"]
+
+SWEEP_EVERY_S = 5.0
+BEAT_EVERY_S = 10.0
+"""A worker that was not seen for three of these counts as gone (`Store.workers`)."""
+CALLS_FOLDER = "calls"
+"""Beside the jobs' folders, which are called by their ids."""
+AGAIN_S = 1.0
+"""Pause before something is tried again that the database has refused."""
+
+log = structlog.get_logger("cudaops.worker")
+
+
+class WorkerOptions(NamedTuple):
+    """What a worker takes, and how."""
+
+    name: str
+    executors: tuple[str, ...]
+    folder: Path
+    """In which every job has a folder, absolute."""
+    concurrency: int = 1
+    """Jobs at once."""
+    lease_s: float = LEASE_S
+    job_limit_s: float = JOB_LIMIT_S
+
+
+def default_name() -> str:
+    """This machine and this process."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def executors_of(choice: WorkerExecutor) -> tuple[str, ...]:
+    """What a worker started for `choice` runs on."""
+    return ("cpu", "cuda") if choice == "all" else (choice,)
+
+
+def service_folder(settings: Settings) -> Path:
+    """Where workers of these settings keep what they are working on, absolute."""
+    return (settings.service_folder or settings.cache / "service").absolute()
+
+
+def _device(measured: dict[str, Any]) -> str | None:
+    """Name of the GPU that this process uses; None where NVML knows none."""
+    gpus = measured.get("gpus") or []
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    index = int(first) if first.isdigit() else 0
+    return gpus[index].get("name") if index < len(gpus) else None
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise InputError for settings with which strangers' programs must not run."""
+    if settings.isolation == "off":
+        raise InputError(
+            "CUDAOPS_ISOLATION=off lets every client's program do what this account may do; leave"
+            " the variable out (docs/isolation.md)"
+        )
+
+
+class Worker:
+    """Of `store`, until `stop` is called."""
+
+    def __init__(self, store: Store, settings: Settings, options: WorkerOptions) -> None:
+        self._store, self._settings, self._options = store, settings, options
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """End orderly: what is being worked on goes back to the queue."""
+        self._stop.set()
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Work until `stop`. `ready` is called once jobs can be taken.
+
+        Raises ServiceUnavailable where the database is not there at the beginning; later it is
+        waited for.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        await asyncio.to_thread(start_server)
+        await self._clear()
+        await self._beat()
+        log.info("worker ready", name=self._options.name, executors=self._options.executors)
+        ready()
+        tasks = [
+            asyncio.create_task(self._repeat(self._store.sweep, SWEEP_EVERY_S)),
+            asyncio.create_task(self._repeat(self._beat, BEAT_EVERY_S)),
+            asyncio.create_task(self._deliver()),
+        ]
+        calls = asyncio.create_task(self._calls())
+        try:
+            await self._stop.wait()
+        finally:
+            self._stop.set()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, calls, return_exceptions=True)
+            with contextlib.suppress(ServiceUnavailable):
+                await self._store.retire(self._options.name)
+            log.info("worker stopped", name=self._options.name)
+
+    async def _deliver(self) -> None:
+        """Have procrastinate bring jobs, and bring it back where the database threw it out."""
+        app = build_app(self._store.pool, self._take)
+        await app.open_async(self._store.pool.connections)
+        queues = ["any", *(queue_of(executor) for executor in self._options.executors)]
+        while True:
+            with contextlib.suppress(ProcrastinateException):
+                await app.run_worker_async(
+                    queues=queues,
+                    name=self._options.name,
+                    concurrency=self._options.concurrency,
+                    delete_jobs="always",
+                    install_signal_handlers=False,
+                    fetch_job_polling_interval=WORKER_POLL_S,
+                )
+            await asyncio.sleep(AGAIN_S)
+
+    async def _calls(self) -> None:
+        """Answer the calls of remote executors, beside the jobs."""
+        settings, options = self._settings, self._options
+        host = HostOptions(
+            executors=options.executors,
+            cache=str(settings.cache.absolute()),
+            driver=settings.gpu_driver,
+            isolation=settings.isolation,
+        )
+        folder = options.folder / CALLS_FOLDER / re.sub(r"[^\w.-]", "_", options.name)
+        await executor_calls.serve(self._store, host, folder, self._stop, name=options.name)
+
+    async def _take(self, id: UUID) -> None:
+        """A delivery: the job is claimed, or it was somebody else's."""
+        if self._stop.is_set():
+            return  # the sweep delivers it again
+        options = self._options
+        while True:
+            try:
+                claim = await self._store.claim(id, options.name, options.lease_s)
+                break
+            except ServiceUnavailable:
+                await asyncio.sleep(AGAIN_S)
+        if claim is not None:
+            await self._attempt(claim)
+
+    async def _attempt(self, claim: Claim) -> None:
+        place = Place(
+            settings=self._settings,
+            folder=JobFolder(self._options.folder / str(claim.job.id)),
+            executors=self._options.executors,
+            stop=self._stop,
+            lease_s=self._options.lease_s,
+            limit_s=self._options.job_limit_s,
+        )
+        with (
+            bound(job=str(claim.job.id)),
+            tracing.job(claim.trace, claim.job.id, claim.job.kind, claim.attempt) as span,
+        ):
+
+            def told(event: Event) -> None:
+                span.event(job_event(event, claim.attempt))
+
+            try:
+                await Attempt(self._store, claim, place, told).run()
+            except Exception:
+                log.exception("an attempt failed", attempt=claim.attempt)
+                with contextlib.suppress(ServiceUnavailable):  # else the lease runs out
+                    await self._give_up(claim)
+
+    async def _give_up(self, claim: Claim) -> None:
+        """After a fault of ours: another attempt, or the job's end."""
+        if claim.losses + 1 < MAX_ATTEMPTS:
+            await self._store.release(claim.job.id, claim.lease, lost=True)
+        else:
+            problem = fault("the worker could not go on with the job")
+            await self._store.end(claim.job.id, claim.lease, "failed", problem=problem)
+
+    async def _repeat(self, work: Callable[[], Awaitable[object]], every_s: float) -> None:
+        while True:
+            with contextlib.suppress(ServiceUnavailable):  # it is back, or the next time says so
+                await work()
+            await asyncio.sleep(every_s)
+
+    async def _beat(self) -> None:
+        options, measured = self._options, await asyncio.to_thread(gauges.sample)
+        device = _device(measured) if "cuda" in options.executors else None
+        await self._store.beat(options.name, options.executors, device, __version__, measured)
+
+    async def _clear(self) -> None:
+        """Remove folders of jobs that have ended; one that is to go on stays."""
+        if not self._options.folder.is_dir():
+            return
+        for entry in self._options.folder.iterdir():
+            try:
+                job = await self._store.summary(UUID(entry.name))
+            except ValueError:
+                continue  # not one of ours
+            if job is None or job.status in ENDED:
+                await asyncio.to_thread(JobFolder(entry).remove)
