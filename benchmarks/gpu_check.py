@@ -202,6 +202,14 @@ def _suite(check: Check, name: str, words: tuple[str, ...]) -> None:
     check.say("\n".join(f"      {line}" for line in printed if line not in right))
 
 
+def service(check: Check) -> None:
+    """`cudaops serve` on this GPU: two jobs at once, and the remote executor."""
+    command = [sys.executable, "benchmarks/gpu_service.py", str(check.source)]
+    done = check.command("service", [*command, str(check.folder / "service")], 540)
+    if done is not None:
+        check.say(done.stdout.rstrip())
+
+
 def same(check: Check) -> None:
     """A/A: the author's kernel against itself, and how often that would be accepted."""
     from cudaops.cuda.devices import device
@@ -284,6 +292,7 @@ def _kernel_ms(binary: Path) -> float:
 STAGES: dict[str, Callable[[Check], None]] = {
     "doctor": doctor, "run": run, "confirm": confirm, "programs": programs, "exploits": exploits,
     "honest": honest, "same": same, "tests": tests, "script": script, "beam": beam,
+    "service": service,
 }  # fmt: skip
 
 

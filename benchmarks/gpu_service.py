@@ -1,0 +1,115 @@
+"""Stage `service` of gpu_check.py: `cudaops serve` with a worker on the GPU, asked over HTTP and as
+the remote executor.
+
+    python benchmarks/gpu_service.py SOURCE.cu FOLDER
+
+Two jobs at once must both end, one measurement at a time; what comes back is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+STANDIN = os.environ.get("CUDAOPS_GPU_DRIVER") == "standin"
+JOBS_S = 300.0
+"""Two jobs of some 45 s each, and their compilers."""
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[str]:
+    """A service with two workers, so that two jobs want the GPU at once; its address."""
+    command = [sys.executable, "-m", "cudaops", "serve", "--port", "0", "--workers", "2"]
+    with (folder / "serve.err").open("w") as log:
+        child = subprocess.Popen(
+            [*command, "--executor", "cuda"], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            assert child.stdout is not None
+            line = child.stdout.readline()
+            print("     ", line.strip())
+            found = re.search(r"http://\S+", line)
+            if found is None:
+                sys.exit((folder / "serve.err").read_text("utf-8")[-2000:])
+            yield found[0]
+        finally:
+            child.send_signal(signal.SIGTERM)
+            child.wait(60)
+
+
+def ask(address: str, what: dict[str, Any] | None = None) -> Any:
+    """The JSON that the service answers."""
+    data = None if what is None else json.dumps(what).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(address, data, headers), timeout=60) as got:
+        return json.load(got)
+
+
+def jobs(address: str, source: str, folder: Path) -> None:
+    """Two times the main job, at once."""
+    started = time.monotonic()
+    request = {"source": source, "executor": "cuda", "max_iterations": 1, "optimizer": "recipes"}
+    ids = [ask(f"{address}/optimize", request)["id"] for _ in range(2)]
+    open_jobs = set(ids)
+    while open_jobs and time.monotonic() - started < JOBS_S:
+        time.sleep(1)
+        for id in sorted(open_jobs):
+            job = ask(f"{address}/jobs/{id}")
+            if job["status"] not in ("queued", "running"):
+                open_jobs.remove(id)
+                after = time.monotonic() - started
+                print(f"      job {job['status']} after {after:.1f} s, {_came_to(job)}")
+                (folder / f"job-{len(open_jobs)}.json").write_text(json.dumps(job), "utf-8")
+    print(f"      jobs not ended: {len(open_jobs)}")
+
+
+def _came_to(job: dict[str, Any]) -> str:
+    if job["problem"]:
+        return str(job["problem"])
+    record = job["result"]
+    verify = record["verify"]
+    return (
+        f"{job['outcome']}, {verify['baseline_kernel_ms']} -> {verify['candidate_kernel_ms']} ms, "
+        f"{verify['speedup']}x ({record['time_source']}), loop {record['loop_time_seconds']} s, "
+        f"{len(job['artefacts'])} artefacts"
+    )
+
+
+def remote(address: str, source: Path, folder: Path) -> None:
+    """The command line with its executor on the service."""
+    started = time.monotonic()
+    words = ["run", str(source), "--executor", "remote", "--max-iterations", "1", "--no-memory"]
+    environment = {**os.environ, "CUDAOPS_SERVER": address}
+    done = subprocess.run(
+        [sys.executable, "-m", "cudaops", *words, "--out", str(folder / "remote")],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    print(
+        f"      run --executor remote: exit {done.returncode}, {time.monotonic() - started:.1f} s"
+    )
+    print("\n".join(f"      {line}" for line in (done.stdout or done.stderr).splitlines()[:6]))
+
+
+def main() -> None:
+    """All of it."""
+    source, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    with service(folder) as address:
+        jobs(address, source.read_text("utf-8"), folder)
+        remote(address, source, folder)
+        with urllib.request.urlopen(f"{address}/metrics", timeout=30) as got:
+            (folder / "metrics.txt").write_bytes(got.read())
+
+
+if __name__ == "__main__":
+    main()
