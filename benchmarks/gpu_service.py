@@ -15,15 +15,33 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[1]
 STANDIN = os.environ.get("CUDAOPS_GPU_DRIVER") == "standin"
 JOBS_S = 300.0
 """Two jobs of some 45 s each, and their compilers."""
+
+
+def known(folder: Path) -> None:
+    """Where cudaops is not installed but only lies here, `cudaops serve` finds no version of it:
+    name it in `folder` to our children."""
+    try:
+        version("cudaops")
+    except PackageNotFoundError:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+        facts = folder / f"cudaops-{project['version']}.dist-info"
+        facts.mkdir(parents=True)
+        text = f"Metadata-Version: 2.1\nName: cudaops\nVersion: {project['version']}\n"
+        (facts / "METADATA").write_text(text, "utf-8")
+        there = os.environ.get("PYTHONPATH", str(ROOT))
+        os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{there}"
 
 
 @contextmanager
@@ -70,6 +88,8 @@ def jobs(address: str, source: str, folder: Path) -> None:
                 after = time.monotonic() - started
                 print(f"      job {job['status']} after {after:.1f} s, {_came_to(job)}")
                 (folder / f"job-{len(open_jobs)}.json").write_text(json.dumps(job), "utf-8")
+                with urllib.request.urlopen(f"{address}/jobs/{id}/events", timeout=60) as got:
+                    (folder / f"events-{len(open_jobs)}.txt").write_bytes(got.read())
     print(f"      jobs not ended: {len(open_jobs)}")
 
 
@@ -104,6 +124,7 @@ def main() -> None:
     """All of it."""
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
+    known(folder / "work")
     with service(folder) as address:
         jobs(address, source.read_text("utf-8"), folder)
         remote(address, source, folder)

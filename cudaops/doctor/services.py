@@ -101,7 +101,10 @@ def service(site: Site) -> Finding:
     """Whether the service that `--executor remote` would use is there and has an executor."""
     server, secret = site.settings.server, site.settings.token
     if server is None:
-        return missing("CUDAOPS_SERVER is not set; only --executor remote needs it")
+        return missing(
+            "CUDAOPS_SERVER is not set; only --executor remote needs it",
+            "set CUDAOPS_SERVER to the address of a service, http://host:port (docs/remote.md)",
+        )
     address = server.rstrip("/")
     try:
         headers = bearer(secret.get_secret_value() if secret is not None else None)

@@ -23,6 +23,7 @@ from cudaops.mcp_servers.accepting import WrittenRun
 from cudaops.mcp_servers.optimize import OptimizeRequest
 from cudaops.mcp_servers.session import Decision, Session
 from cudaops.models.host import lending
+from cudaops.program.given import check_arguments
 from cudaops.sandbox.isolation.level import level_of
 from cudaops.sandbox.stripping import CONFINED
 from cudaops.sandbox.workbench import Workbench
@@ -163,6 +164,8 @@ class Hosting:
                 f"this server runs programs of others only at isolation {' or '.join(CONFINED)}, "
                 f"here it is {level}: use a server on another machine"
             )
+        if self.strangers:
+            check_arguments(argv)
         path = path.resolve()
         return run_options(
             path,

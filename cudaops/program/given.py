@@ -1,9 +1,10 @@
-"""Programs that arrive as texts: what they include stays among those texts."""
+"""Programs that arrive from strangers: what they include or are given stays below their folder."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 
 from cudaops.errors import InputError
 from cudaops.program.lexing import byte_text, lex
@@ -24,3 +25,20 @@ def check_includes(files: Mapping[str, str]) -> None:
                     f'{path}: #include "{name}" leaves the folder of the program; send that header'
                     " along and include it by a path below the main file's folder"
                 )
+
+
+def leaves_folder(word: str) -> bool:
+    """Whether a program's argument, or what stands behind its `=`, is an absolute path or climbs
+    with `..`: isolation lets a program read the files that its arguments name."""
+    named = PurePosixPath(word.rpartition("=")[2])
+    return PurePosixPath(word).is_absolute() or named.is_absolute() or ".." in named.parts
+
+
+def check_arguments(argv: Iterable[str]) -> None:
+    """Raise InputError where an argument of a stranger's program names a file of this machine."""
+    for word in argv:
+        if leaves_folder(word):
+            raise InputError(
+                f"the argument {word[:100]!r} names a file outside of the program's folder; a "
+                "program that is sent here finds only the files that are sent along"
+            )

@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 
 from cudaops.domain.execution import Unit
 from cudaops.domain.program import Program
+from cudaops.errors import InputError
+from cudaops.program.given import check_includes, leaves_folder
 from cudaops.sandbox.wire import Call, Capture, OnWorkload, RunProgram
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_:.]{0,199}")
@@ -35,6 +37,10 @@ def check_program(program: Program) -> None:
     _require(_LINE, program.root_name, "root name")
     if "/" in program.root_name or len({f.path for f in program.files}) != len(program.files):
         raise ValueError("a program's files need names of their own")
+    try:
+        check_includes({f.path: f.text for f in program.files})
+    except InputError as error:
+        raise ValueError(str(error)) from error
 
 
 def check_call(call: Call) -> None:
@@ -60,8 +66,7 @@ def check_call(call: Call) -> None:
 
 def check_argument(word: str) -> None:
     """Raise ValueError where a program's argument names a file by a path that leaves its folder."""
-    named = PurePosixPath(word.rpartition("=")[2])
-    if named.is_absolute() or ".." in named.parts:
+    if leaves_folder(word):
         raise ValueError(
             f"the argument {word[:100]!r} names a file, and a remote executor has none of yours"
         )

@@ -21,6 +21,7 @@ from cudaops.graph.html_report import REPORT_NAME, html_report
 from cudaops.graph.placing import Proposing, choose, place, run_options
 from cudaops.graph.services import make_executor, open_bench, settled
 from cudaops.graph.verify_files import read_candidate
+from cudaops.program.given import check_arguments
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.workbench import Workbench
@@ -118,6 +119,7 @@ def _options(task: Task, source: Path) -> RunOptions:
     """The options of the run. What a client may not choose is fixed here: paths, the model, trust
     and memory, which would carry one owner's kernels to another."""
     request = task.request
+    check_arguments(request.argv)
     where = place(_executor(request.executor, task.executors), request.device, request.arch)
     proposing, iterations, policy = Proposing(), 1, Policy()
     if isinstance(request, OptimizeRequest):

@@ -15,6 +15,7 @@ from cudaops.doctor.host import python
 from cudaops.doctor.machine import Response, ThisMachine
 from cudaops.doctor.records import Rung
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL
+from cudaops.sandbox.wire import PROTOCOL
 from tests.doctor.machines import OtherMachine, climbed, settings
 
 KEY = "nvapi-hunter2"
@@ -164,3 +165,42 @@ def test_a_real_endpoint_is_asked_and_answers(tmp_path: Path) -> None:
         refused = rung(Online(), tmp_path, key="bad", base_url=base)
         assert refused.status == "failed"
         assert "NVIDIA_API_KEY" in (refused.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("page", "status", "words", "remedy"),
+    [
+        (Response(401, "{}"), "failed", "refuses the token", "CUDAOPS_TOKEN"),
+        (Response(200, "<html>"), "failed", "no service of this cudaops", "CUDAOPS_SERVER"),
+        (
+            Response(200, '{"version": "9", "protocol": 99, "places": []}'),
+            "failed",
+            "version 99 of the protocol",
+            "same version",
+        ),
+        (
+            Response(200, f'{{"version": "9", "protocol": {PROTOCOL}, "places": []}}'),
+            "failed",
+            "no worker is there",
+            "cudaops worker",
+        ),
+        (
+            Response(
+                200,
+                f'{{"version": "9", "protocol": {PROTOCOL}, "places":'
+                ' [{"executor": "cuda", "device": "H200"}]}',
+            ),
+            "ok",
+            "runs on cuda:H200",
+            "",
+        ),
+    ],
+)
+def test_the_service_of_the_remote_executor(
+    page: Response, status: str, words: str, remedy: str, tmp_path: Path
+) -> None:
+    machine = OtherMachine(pages=lambda url: page)
+    found = climbed(machine, settings(tmp_path, server="http://gpu:8080"), "service")["service"]
+    assert found.status == status
+    assert words in found.detail
+    assert remedy in (found.remedy or "")

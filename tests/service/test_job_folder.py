@@ -12,7 +12,7 @@ import pytest
 import cudaops
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
-from cudaops.program.given import check_includes
+from cudaops.program.given import check_arguments, check_includes
 from cudaops.service import artefacts
 from cudaops.service.artefacts import collect
 from cudaops.service.job_folder import JobFolder, Scrub, Task
@@ -57,6 +57,17 @@ def test_includes_stay_among_what_was_sent(files: dict[str, str], said: str | No
         return
     with pytest.raises(InputError, match=said):
         check_includes(files)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["/etc/passwd", "--in=/etc/passwd", "in=/etc/passwd", "../jobs", "--in=a/../../b", "/x=1"],
+)
+def test_arguments_name_no_file_of_this_machine(word: str) -> None:
+    """Isolation lets a program read what its arguments name."""
+    with pytest.raises(InputError, match="outside of the program's folder"):
+        check_arguments(("512", word))
+    check_arguments(("512", "--in=data.bin", "a/b.bin", "-x", "1/2", ""))
 
 
 def test_no_folder_of_this_machine_leaves_it(folder: JobFolder, tmp_path: Path) -> None:
