@@ -12,11 +12,14 @@ import json
 import os
 import re
 import signal
+import site
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 import urllib.request
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -29,25 +32,33 @@ JOBS_S = 300.0
 """Two jobs of some 45 s each, and their compilers."""
 
 
-def known(folder: Path) -> None:
-    """Where cudaops is not installed but only lies here, `cudaops serve` finds no version of it:
-    name it in `folder` to our children."""
+def interpreter(folder: Path) -> str:
+    """Python for the service. Where cudaops only lies here and its packages on PYTHONPATH, one in
+    `folder` that has both without it: `cudaops serve` asks for its own version, and the process of
+    a worker's executors is not given PYTHONPATH."""
     try:
         version("cudaops")
     except PackageNotFoundError:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-        facts = folder / f"cudaops-{project['version']}.dist-info"
-        facts.mkdir(parents=True)
-        text = f"Metadata-Version: 2.1\nName: cudaops\nVersion: {project['version']}\n"
-        (facts / "METADATA").write_text(text, "utf-8")
-        there = os.environ.get("PYTHONPATH", str(ROOT))
-        os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{there}"
+        pass
+    else:
+        return sys.executable
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    first = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    text = f"import sys; sys.path[:0] = {first!r}; sys.path += {site.getsitepackages()!r}\n"
+    (packages / "ours.pth").write_text(text, "utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    facts = packages / f"cudaops-{project['version']}.dist-info"
+    facts.mkdir()
+    text = f"Metadata-Version: 2.1\nName: cudaops\nVersion: {project['version']}\n"
+    (facts / "METADATA").write_text(text, "utf-8")
+    return str(folder / "bin" / "python")
 
 
 @contextmanager
-def service(folder: Path) -> Iterator[str]:
+def service(python: str, folder: Path) -> Iterator[str]:
     """A service with two workers, so that two jobs want the GPU at once; its address."""
-    command = [sys.executable, "-m", "cudaops", "serve", "--port", "0", "--workers", "2"]
+    command = [python, "-m", "cudaops", "serve", "--port", "0", "--workers", "2"]
     with (folder / "serve.err").open("w") as log:
         child = subprocess.Popen(
             [*command, "--executor", "cuda"], stdout=subprocess.PIPE, stderr=log, text=True
@@ -105,15 +116,17 @@ def _came_to(job: dict[str, Any]) -> str:
     )
 
 
-def remote(address: str, source: Path, folder: Path) -> None:
+def remote(python: str, address: str, source: Path, folder: Path) -> None:
     """The command line with its executor on the service."""
     started = time.monotonic()
     words = ["run", str(source), "--executor", "remote", "--max-iterations", "1", "--no-memory"]
     environment = {**os.environ, "CUDAOPS_SERVER": address}
     done = subprocess.run(
-        [sys.executable, "-m", "cudaops", *words, "--out", str(folder / "remote")],
+        [python, "-m", "cudaops", *words, "--out", str(folder / "remote")],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
+    (folder / "remote.out").write_text(done.stdout, "utf-8")
+    (folder / "remote.err").write_text(done.stderr, "utf-8")
     print(
         f"      run --executor remote: exit {done.returncode}, {time.monotonic() - started:.1f} s"
     )
@@ -124,12 +137,14 @@ def main() -> None:
     """All of it."""
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
-    known(folder / "work")
-    with service(folder) as address:
-        jobs(address, source.read_text("utf-8"), folder)
-        remote(address, source, folder)
-        with urllib.request.urlopen(f"{address}/metrics", timeout=30) as got:
-            (folder / "metrics.txt").write_bytes(got.read())
+    with tempfile.TemporaryDirectory(prefix="gpu-service-") as name:
+        Path(name).chmod(0o755)  # programs run as other accounts
+        python = interpreter(Path(name) / "python")
+        with service(python, folder) as address:
+            jobs(address, source.read_text("utf-8"), folder)
+            remote(python, address, source, folder)
+            with urllib.request.urlopen(f"{address}/metrics", timeout=30) as got:
+                (folder / "metrics.txt").write_bytes(got.read())
 
 
 if __name__ == "__main__":

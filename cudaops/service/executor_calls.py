@@ -21,7 +21,7 @@ import structlog
 import cudaops
 from cudaops import __version__
 from cudaops.errors import ServiceUnavailable
-from cudaops.sandbox.process import child_environment
+from cudaops.sandbox.process import child_environment, python_path
 from cudaops.sandbox.wire import (
     REPLY,
     CallProblem,
@@ -79,12 +79,11 @@ class HostProcess:
         env = child_environment(
             {n: v for n, v in os.environ.items() if n.startswith("CUDA_") or n in PASSED_ON}
         )
-        above = str(Path(cudaops.__file__).parents[1])
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "cudaops.service.executor_host", options.model_dump_json()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**env, "PYTHONPATH": above},
+            env={**env, "PYTHONPATH": python_path()},
             limit=MAX_LINE_BYTES,
             start_new_session=True,
         )

@@ -73,7 +73,8 @@ def configure(
     root.setLevel(level)
     for name, quiet in QUIETER.items():
         logging.getLogger(name).setLevel(max(level, quiet))
-    for name in ("uvicorn", "uvicorn.error"):  # they come with handlers of their own otherwise
+    for name in ("uvicorn", "uvicorn.error"):  # they come with handlers and levels of their own
+        logging.getLogger(name).setLevel(logging.NOTSET)
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
     structlog.configure(

@@ -124,22 +124,33 @@ def test_a_host_that_cannot_sample_is_said_and_recipes_go_on(server: FastMCP) ->
     assert told["model"] is None
 
 
-def children() -> list[psutil.Process]:
+Pids = frozenset[int]
+
+
+def children(apart: Pids = frozenset()) -> list[psutil.Process]:
     """Processes at work under this one, PostgreSQL's aside."""
     found = psutil.Process().children(recursive=True)
-    return [p for p in found if p.is_running() and "postgres" not in p.name()]
+    return [
+        p for p in found if p.pid not in apart and p.is_running() and "postgres" not in p.name()
+    ]
 
 
-async def until_children(wanted: bool) -> None:
+@pytest.fixture
+def others() -> Pids:
+    """What other tests of this process keep running: fork servers, a session's own children."""
+    return frozenset(p.pid for p in children())
+
+
+async def until_children(wanted: bool, others: Pids) -> None:
     """Wait until some child is at work, or none."""
     deadline = time.monotonic() + GENEROUS_S
-    while bool(children()) != wanted:
-        assert time.monotonic() < deadline, f"children at work: {children()}"
+    while bool(children(others)) != wanted:
+        assert time.monotonic() < deadline, f"children at work: {children(others)}"
         await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("tool", ["open_program", "optimize_kernel"])
-def test_a_cancelled_call_leaves_nothing_running(tool: str, tmp_path: Path) -> None:
+def test_a_cancelled_call_leaves_nothing_running(tool: str, tmp_path: Path, others: Pids) -> None:
     host = hosting(tmp_path / "runs", strangers=True)
     pool = SessionPool(host.strangers_session)
 
@@ -147,11 +158,11 @@ def test_a_cancelled_call_leaves_nothing_running(tool: str, tmp_path: Path) -> N
         async with Client(url) as client:
             call = asyncio.create_task(client.session.call_tool(tool, {"source": ENDLESS}))
             number = client.session._request_id  # given to the call when it runs
-            await until_children(True)
+            await until_children(True, others)
             await client.cancel(number)
             with pytest.raises(McpError, match="cancelled"):
                 await call
-            await until_children(False)
+            await until_children(False, others)
             # The session goes on.
             opened = await client.call_tool("open_program", {"source": MM})
             assert opened.structured_content["kernel"] == "mm"
@@ -160,7 +171,7 @@ def test_a_cancelled_call_leaves_nothing_running(tool: str, tmp_path: Path) -> N
         asyncio.run(talk(address.url))
 
 
-def test_cancelling_in_the_middle_of_the_graph_ends_the_run(server: FastMCP) -> None:
+def test_cancelling_in_the_middle_of_the_graph_ends_the_run(server: FastMCP, others: Pids) -> None:
     async def talk() -> None:
         reached = asyncio.Event()
 
@@ -179,6 +190,6 @@ def test_cancelling_in_the_middle_of_the_graph_ends_the_run(server: FastMCP) -> 
             await client.cancel(number)
             with pytest.raises(McpError, match="cancelled"):
                 await call
-            await until_children(False)
+            await until_children(False, others)
 
     asyncio.run(talk())
