@@ -7,11 +7,11 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
+from cudaops import __version__
 from cudaops.errors import InputError
 from cudaops.settings import Settings, load_settings
 
@@ -62,7 +62,7 @@ def serve(
 
     place = Place(host=host, port=port)
     options = ServiceOptions(
-        version=version("cudaops"),
+        version=__version__,
         public_url=_origin(public_url),
         tokens="once_one_exists" if place.loopback else "always",
         admin_token=_admin_token(settings),

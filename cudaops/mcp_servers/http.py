@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, TokenVerifier
 from starlette.applications import Starlette
 
+from cudaops.domain.address import is_loopback
 from cudaops.errors import InputError
 
 SCOPE = "run"
@@ -92,14 +92,6 @@ def require_token(host: str, token: str | None) -> None:
             "set CUDAOPS_TOKEN to a secret that callers send as `Authorization: Bearer`, or use "
             "--host 127.0.0.1"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def serve_http(

@@ -1,9 +1,9 @@
-"""The servers over one session or one for each host, and several servers as one."""
+"""The servers over one session or one for each host, and all of them as one."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from fastmcp import FastMCP
 
@@ -33,14 +33,6 @@ def build_servers(
         "knowledge": knowledge.build_server(open_knowledge),
         "sandbox": sandbox.build_server(seat, write_run),
     }
-
-
-def combine(servers: Iterable[FastMCP]) -> FastMCP:
-    """One server with the tools and resources of all, for a host that takes a single command."""
-    together: FastMCP = FastMCP("cudaops")
-    for server in servers:
-        together.mount(server)
-    return together
 
 
 def build_server(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,3 +126,9 @@ def swap_reply(reply: Reply, swap: Swap) -> Reply:
 def _by_path(workload: Workload, swap: Swap) -> Workload:
     folder = Path(workload.folder)
     return swap_workload(workload, lambda name: swap(str(folder / name)))
+
+
+def sha256_of(path: Path) -> str:
+    """What a file's contents are called on the wire."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-
 from fastapi import APIRouter, Depends, FastAPI
-from starlette.applications import Starlette
 
 from cudaops.service import openapi, problems
 from cudaops.service.auth import Doorkeeper, require
@@ -32,7 +28,6 @@ def build_app(
     metrics: Metrics | None = None,
     renderer: Renderer | None = None,
     executor_router: APIRouter | None = None,
-    mcp_app: Starlette | None = None,
 ) -> FastAPI:
     """The application on an open store.
 
@@ -42,21 +37,13 @@ def build_app(
         metrics: what /metrics shows; None: one of this store.
         renderer: makes reports; None: there is no /jobs/{id}/report.
         executor_router: the remote executor's routes, below /executor.
-        mcp_app: the MCP servers, mounted at /mcp; their lifespan is entered with ours.
     """
     metrics = metrics or Metrics(store, options.version)
     doorkeeper = Doorkeeper(store, options)
     service = Service(store, options, doorkeeper, metrics)
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            if mcp_app is not None:
-                await stack.enter_async_context(mcp_app.router.lifespan_context(mcp_app))
-            yield
-
     app = FastAPI(
-        title="cudaops", version=options.version, lifespan=lifespan,
+        title="cudaops", version=options.version,
         docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.service = service
@@ -69,8 +56,6 @@ def build_app(
     )
     if executor_router is not None:
         app.include_router(executor_router)
-    if mcp_app is not None:
-        app.mount("/mcp", mcp_app)
     add_pages(app, with_report=renderer is not None)
     openapi.install(app)
     app.add_middleware(BodyLimits, options=options)

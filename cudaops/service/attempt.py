@@ -12,11 +12,11 @@ import structlog
 
 from cudaops.domain.run import Event
 from cudaops.errors import ServiceUnavailable
+from cudaops.graph.events import utc_now
 from cudaops.service.artefacts import collect
 from cudaops.service.job_folder import JobFolder, Scrub, Task
 from cudaops.service.job_process import Ended, JobProcess, job_event
 from cudaops.service.records import JobEvent, Problem
-from cudaops.service.rows import utc_now
 from cudaops.service.store import Claim, Store
 from cudaops.settings import Settings
 

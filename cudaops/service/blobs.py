@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -138,14 +137,6 @@ class Blobs:
             row = await cursor.fetchone()
         if row is None or row["freed"] < excess:
             raise NoRoom
-
-
-def sha256_of(path: Path) -> str:
-    """Of a file's contents."""
-    total = hashlib.sha256()
-    for piece in pieces_of(path):
-        total.update(piece)
-    return total.hexdigest()
 
 
 def pieces_of(path: Path) -> Iterator[bytes]:

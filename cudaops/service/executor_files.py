@@ -13,8 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from cudaops.domain.workload import Workload
-from cudaops.sandbox.wire_files import swap_workload
-from cudaops.service.blobs import Blobs, sha256_of
+from cudaops.sandbox.wire_files import sha256_of, swap_workload
+from cudaops.service.blobs import Blobs
 
 MAX_BYTES = 8 << 30
 """Of all copies. The least recently used go first."""

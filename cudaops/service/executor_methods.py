@@ -43,7 +43,7 @@ from cudaops.sandbox.wire import (
     Texts,
 )
 from cudaops.sandbox.wire_checks import check_call, check_program, check_unit
-from cudaops.service.blobs import sha256_of
+from cudaops.sandbox.wire_files import sha256_of
 
 
 class Callee(NamedTuple):

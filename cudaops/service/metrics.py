@@ -62,7 +62,7 @@ FAMILIES: dict[str, Family] = {
     "model_cost_usd": Family("US dollars for language models, where a price is known.", ()),
     "executor_calls": Family("Calls of the remote executor that ended.", ("method", "outcome")),
     "executor_call_seconds": Family(
-        "From a call's submission to its end.", ("method",), HistogramMetricFamily
+        "From a call's start at a worker to its end.", ("method",), HistogramMetricFamily
     ),
 }
 """By the names under which `meters` keeps them; `cudaops_` comes before each."""

@@ -10,6 +10,7 @@ from uuid import UUID
 from psycopg.types.json import Json
 
 from cudaops.domain.base import Record
+from cudaops.graph.events import utc_now
 from cudaops.service.database import Cursor
 from cudaops.service.meters import count_ended
 from cudaops.service.notify import tell
@@ -134,12 +135,6 @@ def request_of(kind: JobKind, text: str) -> JobRequest:
 def digest(kind: JobKind, request: JobRequest) -> str:
     """The same for the same request, however its JSON was spelled."""
     return hashlib.sha256(f"{kind}\n{request.model_dump_json()}".encode()).hexdigest()
-
-
-def utc_now() -> str:
-    """ISO 8601 with milliseconds, UTC."""
-    now = datetime.datetime.now(datetime.UTC)
-    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 async def append(cursor: Cursor, id: UUID, events: list[JobEvent]) -> int:

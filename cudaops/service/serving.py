@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
 
 from fastapi import FastAPI
 
+from cudaops.domain.address import is_loopback
 from cudaops.domain.base import Record
 from cudaops.errors import InputError
 from cudaops.service.app import build_app
@@ -40,12 +40,7 @@ class Place(Record):
     @property
     def loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 async def serve(

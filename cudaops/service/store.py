@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from cudaops.errors import EnvironmentFailure, InputError, KnowledgeUnavailable, ServiceUnavailable
 from cudaops.rag.server import open_database
 from cudaops.service.database import Pool, one
-from cudaops.service.notify import LISTENING_LOOK_S, Notices
+from cudaops.service.notify import LISTENING_LOOK_S, Notices, tell
 from cudaops.service.queue import Queue
 from cudaops.service.records import (
     Artefact,
@@ -296,7 +296,7 @@ class Store(Working, Tokens):
             if status == "running" and not row["cancel_requested"]:
                 await cursor.execute("UPDATE jobs SET cancel_requested = true WHERE id = %s", [id])
                 await note(cursor, who, "cancel asked", id, {})
-                await self._tell(cursor, id)
+                await tell(cursor, id)
             return status
 
     async def queue_depth(self) -> dict[tuple[JobKind, JobStatus], int]:

@@ -10,7 +10,6 @@ from psycopg.types.json import Json
 
 from cudaops.domain.base import Record
 from cudaops.service.database import Cursor, Pool, one
-from cudaops.service.notify import tell
 from cudaops.service.queue import Queue
 from cudaops.service.records import Artefact, JobEvent, JobStatus, Problem
 from cudaops.service.rows import (
@@ -42,10 +41,6 @@ class Working:
         super().__init__()
         self.pool = pool
         self._queue = queue
-
-    @staticmethod
-    async def _tell(cursor: Cursor, id: UUID) -> None:
-        await tell(cursor, id)
 
     async def fetch(self, query: LiteralString, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """The rows of a query that changes nothing, by column."""

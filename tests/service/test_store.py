@@ -3,60 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from contextlib import aclosing
 from uuid import UUID, uuid4
 
-import psycopg
 import pytest
 
 from cudaops.errors import InputError, ServiceUnavailable
 from cudaops.service.queue import migrations_since, queue_of
 from cudaops.service.records import (
-    Artefact,
     CompileRequest,
     CompileResult,
-    JobEvent,
     OptimizeRequest,
-    Problem,
 )
-from cudaops.service.store import Claim, IdempotencyConflict, QueueFull, Store
+from cudaops.service.store import IdempotencyConflict, QueueFull, Store
+from tests.service.stored import COMPILE, RESULT, artefact, claimed, deliveries, event, said
 
 pytestmark = pytest.mark.anyio
-
-COMPILE = CompileRequest(source="__global__ void k() {}", executor="cpu")
-RESULT = CompileResult(ok=True, message="g++ 12.2")
-
-
-def event(message: str, attempt: int = 1) -> JobEvent:
-    return JobEvent(
-        seq=0, time="2026-11-22T00:00:00.000Z", attempt=attempt, stage="sandbox", agent="sandbox",
-        kind="progress", message=message,
-    )  # fmt: skip
-
-
-def artefact(name: str, content: bytes) -> tuple[Artefact, bytes]:
-    sha256 = hashlib.sha256(content).hexdigest()
-    kept = Artefact(name=name, media_type="text/plain", size_bytes=len(content), sha256=sha256)
-    return kept, content
-
-
-async def claimed(store: Store, lease_s: float = 30.0) -> Claim:
-    submitted = await store.submit("compile", COMPILE, "ann", None)
-    claim = await store.claim(submitted.job.id, "worker", lease_s)
-    assert claim is not None
-    return claim
-
-
-async def said(store: Store, id: UUID) -> list[str]:
-    return [one.message for one in await store.events(id, 0)]
-
-
-async def deliveries(store: Store) -> list[str]:
-    rows = await store.fetch(
-        "SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' ORDER BY id"
-    )
-    return [row["queueing_lock"] for row in rows]
 
 
 async def test_a_job_from_submission_to_its_end(store: Store) -> None:
@@ -174,145 +136,6 @@ async def test_a_full_queue_takes_no_more(conninfo: str) -> None:
         assert (await store.submit("compile", COMPILE, "ann", None)).created
     finally:
         await store.close()
-
-
-async def test_of_twenty_claimers_one_wins(store: Store) -> None:
-    id = (await store.submit("compile", COMPILE, "ann", None)).job.id
-    claims = await asyncio.gather(*(store.claim(id, f"w{n}", 30.0) for n in range(20)))
-    assert sum(claim is not None for claim in claims) == 1
-    assert await said(store, id) == ["queued", "running"]
-
-
-async def test_a_job_ends_once(store: Store) -> None:
-    claim = await claimed(store)
-    id = claim.job.id
-    ended = await asyncio.gather(
-        *(
-            store.end(id, claim.lease, "succeeded", result=RESULT, artefacts=[artefact("a", b"")])
-            for _ in range(10)
-        )
-    )
-    assert sum(ended) == 1
-    assert (await said(store, id)).count("succeeded") == 1
-    assert not await store.end(id, claim.lease, "failed")
-    assert await store.add_events(id, claim.lease, [event("late")]) is None
-    assert await store.claim(id, "w2", 30.0) is None
-    assert await store.cancel(id) == "succeeded"
-
-
-async def test_an_end_is_whole_or_not_at_all(store: Store) -> None:
-    claim = await claimed(store)
-    twice = [artefact("a", b"1"), artefact("a", b"2")]
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        await store.end(claim.job.id, claim.lease, "succeeded", result=RESULT, artefacts=twice)
-    job = await store.job(claim.job.id)
-    assert job is not None
-    assert (job.status, job.result, job.artefacts) == ("running", None, ())
-    assert await said(store, claim.job.id) == ["queued", "running"]
-
-
-async def test_seq_has_no_gaps_whoever_writes(store: Store) -> None:
-    claim = await claimed(store)
-    await asyncio.gather(
-        *(
-            store.add_events(claim.job.id, claim.lease, [event(f"{n} {m}") for m in range(3)])
-            for n in range(10)
-        )
-    )
-    seqs = [one.seq for one in await store.events(claim.job.id, 0)]
-    assert seqs == list(range(1, 33))
-
-
-async def test_a_lease_that_runs_out_is_another_workers(store: Store) -> None:
-    claim = await claimed(store, lease_s=0.0)
-    id = claim.job.id
-    second = await store.claim(id, "w2", 30.0)
-    assert second is not None
-    assert (second.attempt, second.losses) == (2, 1)
-    assert await store.renew(id, claim.lease, 30.0) is None
-    assert await store.add_events(id, claim.lease, [event("late")]) is None
-    assert not await store.end(id, claim.lease, "succeeded", result=RESULT)
-    assert await store.renew(id, second.lease, 30.0) is False
-    assert await store.claim(id, "w3", 30.0) is None
-    assert await store.end(id, second.lease, "succeeded", result=RESULT)
-
-
-async def test_the_sweep_queues_again_and_at_last_gives_up(store: Store) -> None:
-    id = (await store.submit("compile", COMPILE, "ann", None)).job.id
-    assert await store.sweep() == 0
-    for attempt in (1, 2, 3):
-        await store.fetch("SELECT 1 FROM jobs")
-        claim = await store.claim(id, "w", 0.0)
-        assert claim is not None
-        assert claim.attempt == attempt
-        assert await store.sweep(3) == 1
-    job = await store.job(id)
-    assert job is not None
-    assert job.status == "failed"
-    assert job.problem is not None
-    assert "3 times" in job.problem.detail
-    assert await said(store, id) == ["queued", "running"] * 3 + ["failed"]
-    assert await store.sweep() == 0
-
-
-async def test_the_sweep_finds_what_the_queue_forgot(store: Store) -> None:
-    id = (await store.submit("compile", COMPILE, "ann", None)).job.id
-    async with store.pool.transaction() as cursor:
-        await cursor.execute("DELETE FROM procrastinate_jobs")
-    assert await store.sweep() == 1
-    assert await deliveries(store) == [str(id)]
-    # Taken by a worker of procrastinate that died before it could claim.
-    async with store.pool.transaction() as cursor:
-        await cursor.execute("UPDATE procrastinate_jobs SET status = 'doing'")
-    assert await store.sweep() == 1
-    assert await deliveries(store) == [str(id)]
-    assert await store.sweep() == 0
-
-
-async def test_release_puts_a_job_back_and_counts_no_loss(store: Store) -> None:
-    claim = await claimed(store)
-    for _ in range(4):
-        assert await store.release(claim.job.id, claim.lease)
-        assert not await store.release(claim.job.id, claim.lease)
-        assert str(claim.job.id) in await deliveries(store)
-        again = await store.claim(claim.job.id, "w", 30.0)
-        assert again is not None
-        assert again.losses == 0
-        claim = again
-    assert claim.attempt == 5
-    assert await store.release(claim.job.id, claim.lease, lost=True)
-    again = await store.claim(claim.job.id, "w", 30.0)
-    assert again is not None
-    assert again.losses == 1
-
-
-async def test_cancelling(store: Store) -> None:
-    queued = (await store.submit("compile", COMPILE, "ann", None)).job.id
-    assert await store.cancel(queued, "root") == "cancelled"
-    assert await store.cancel(queued) == "cancelled"
-    assert await store.claim(queued, "w", 30.0) is None
-    claim = await claimed(store)
-    assert await store.renew(claim.job.id, claim.lease, 30.0) is False
-    assert await store.cancel(claim.job.id) == "running"
-    assert await store.renew(claim.job.id, claim.lease, 30.0) is True
-    # A worker that goes away instead of cancelling: nobody takes it up again.
-    assert await store.release(claim.job.id, claim.lease)
-    job = await store.summary(claim.job.id)
-    assert job is not None
-    assert job.status == "cancelled"
-    assert [line.actor for line in await store.audited(queued)] == ["ann", "root"]
-
-
-async def test_a_problem_is_kept(store: Store) -> None:
-    claim = await claimed(store)
-    problem = Problem(title="The input is wrong", status=422, detail="no kernel in it")
-    await store.end(claim.job.id, claim.lease, "failed", problem=problem)
-    job = await store.summary(claim.job.id)
-    assert job is not None
-    assert job.problem == problem
-    assert (await store.events(claim.job.id, 2))[0].data == {
-        "problem": problem.model_dump(mode="json")
-    }
 
 
 async def test_watchers_are_told_from_another_connection(store: Store, conninfo: str) -> None:

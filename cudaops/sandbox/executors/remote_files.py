@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import threading
 import time
@@ -12,9 +11,10 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from cudaops.errors import SandboxUnavailable
-from cudaops.sandbox.executors.remote_transport import PIECE_BYTES, Transport
+from cudaops.sandbox.executors.remote_transport import Transport
 from cudaops.sandbox.process import raise_for_space
 from cudaops.sandbox.wire import MAX_REFERENCES, Missing, Question
+from cudaops.sandbox.wire_files import sha256_of
 
 SETTLED_NS = 100_000_000
 """A file younger than this may be written again without a new time (file systems count in steps
@@ -55,7 +55,7 @@ class RemoteFiles:
             known = self._by_path.get(path)
         if known is not None and known.settled and known.state == state:
             return known.reference
-        reference = _sha256(path)
+        reference = sha256_of(path)
         self._remember(path, state, reference)
         return reference
 
@@ -109,14 +109,14 @@ class RemoteFiles:
             shutil.copyfile(known.path, part)
         except FileNotFoundError:
             return False
-        return known.settled or _sha256(part) == reference
+        return known.settled or sha256_of(part) == reference
 
     def _download(self, reference: str, part: Path) -> None:
         for _ in range(2):
             part.unlink(missing_ok=True)
             part.touch()
             self._transport.download(f"/executor/blobs/{reference}", part)
-            if _sha256(part) == reference:
+            if sha256_of(part) == reference:
                 return
         raise SandboxUnavailable(
             f"contents from {self._transport.server} arrive damaged",
@@ -127,14 +127,6 @@ class RemoteFiles:
         known = _Known(path, state, reference, time.time_ns() - state.mtime_ns > SETTLED_NS)
         with self._lock:
             self._by_path[path] = self._by_reference[reference] = known
-
-
-def _sha256(path: Path) -> str:
-    total = hashlib.sha256()
-    with path.open("rb") as stream:
-        while piece := stream.read(PIECE_BYTES):
-            total.update(piece)
-    return total.hexdigest()
 
 
 def _state(path: Path) -> _State:
