@@ -32,8 +32,16 @@ class Served:
         self.http = httpx.Client(base_url=address, timeout=JOB_DEADLINE_S)
 
     def workers(self) -> list[psutil.Process]:
+        """Those alive: one that ended and waits for its parent to notice has no command line."""
         below = psutil.Process(self.process.pid).children()
-        return [each for each in below if "worker" in each.cmdline()]
+        return [each for each in below if "worker" in _cmdline(each)]
+
+
+def _cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 @contextmanager
