@@ -23,12 +23,12 @@ from pydantic import Field, ValidationError, validate_call
 
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
-from cudaops.domain.run import Event, ExecutorChoice, ProfileSummary, RunOptions, RunRecord
+from cudaops.domain.run import Event, ExecutorChoice, ProfileSummary, RunRecord
 from cudaops.domain.search import SearchOptions, Strategy
 from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
 from cudaops.graph.placing import (
     OptimizerChoice,
-    Proposing,
+    Target,
     choose,
     new_folder,
     place,
@@ -187,9 +187,11 @@ def optimize(
         budget_minutes=budget_minutes,
         use_memory=use_memory,
     )
-    options = _options(
-        source, settings, executor, device, arch, argv, kernel, policy, timeout_seconds,
-        trust_source, out, proposing, max_iterations,
+    path, where = _placed(source, settings, executor, device, arch)
+    options = run_options(
+        path, _folder(out, settings, path, kernel), where,
+        argv=tuple(argv), kernel=kernel, proposing=proposing, max_iterations=max_iterations,
+        timeout_s=timeout_seconds, policy=policy, trust_source=trust_source,
     )  # fmt: skip
     from cudaops.graph import run
 
@@ -237,14 +239,20 @@ def verify(
         allow_precision=allow_precision,
         allow_libraries=allow_libraries,
     )
-    options = _options(
-        baseline, settings, executor, device, arch, argv, kernel, policy, timeout_seconds,
-        trust_source, out,
-    )  # fmt: skip
-    base = Path(options.source)
+    path, where = _placed(baseline, settings, executor, device, arch)
+    options = run_options(
+        path,
+        _folder(out, settings, path, kernel),
+        where,
+        argv=tuple(argv),
+        kernel=kernel,
+        timeout_s=timeout_seconds,
+        policy=policy,
+        trust_source=trust_source,
+    )
     from cudaops.graph import run
 
-    return _apart(lambda: run.verify_files(base, rewrite, options, _told(on_event), settings))
+    return _apart(lambda: run.verify_files(path, rewrite, options, _told(on_event), settings))
 
 
 @_checked
@@ -262,10 +270,17 @@ def profile(
 ) -> ProfileSummary:
     """Say what limits the kernel of the program `source`, as `cudaops profile` does."""
     settings = load_settings()
-    options = _options(
-        source, settings, executor, device, arch, argv, kernel, Policy(), timeout_seconds,
-        trust_source, None,
-    )  # fmt: skip
+    path, where = _placed(source, settings, executor, device, arch)
+    options = run_options(
+        path,
+        _folder(None, settings, path, kernel),
+        where,
+        argv=tuple(argv),
+        kernel=kernel,
+        timeout_s=timeout_seconds,
+        policy=Policy(),
+        trust_source=trust_source,
+    )
     from cudaops.graph import run
 
     return _apart(lambda: run.profile_only(options, _told(on_event), settings))
@@ -289,36 +304,22 @@ def show(record: RunRecord) -> Report:
     return Report(run_report(record))
 
 
-def _options(
+def _placed(
     source: str | Path,
     settings: Settings,
     executor: ExecutorChoice | None,
     device: str | None,
     arch: str | None,
-    argv: Sequence[str],
-    kernel: str | None,
-    policy: Policy,
-    timeout_seconds: float,
-    trust_source: bool,
-    out: str | Path | None,
-    proposing: Proposing | None = None,
-    max_iterations: int = 3,
-) -> RunOptions:
+) -> tuple[Path, Target]:
+    """The source, and where to work on it; a warning where that is not what was hoped for."""
     path, where = source_file(_path(source)), place(executor or settings.executor, device, arch)
     if where.notice is not None:
         warnings.warn(f"{where.notice}; going on with the processor", stacklevel=4)
-    return run_options(
-        path,
-        new_folder(None if out is None else Path(out), settings.runs, path, kernel),
-        where,
-        argv=tuple(argv),
-        kernel=kernel,
-        proposing=proposing,
-        max_iterations=max_iterations,
-        timeout_s=timeout_seconds,
-        policy=policy,
-        trust_source=trust_source,
-    )
+    return path, where
+
+
+def _folder(out: str | Path | None, settings: Settings, path: Path, kernel: str | None) -> Path:
+    return new_folder(None if out is None else Path(out), settings.runs, path, kernel)
 
 
 def _path(given: str | Path) -> Path:

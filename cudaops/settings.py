@@ -91,6 +91,10 @@ class Settings(BaseSettings):
     service_folder: Path | None = Field(default=None, validation_alias="CUDAOPS_SERVICE_FOLDER")
     """Folder in which workers keep what they are working on. Not set: `service` under the cache."""
 
+    keep_days: int | None = Field(default=None, ge=1, validation_alias="CUDAOPS_KEEP_DAYS")
+    """Days after which the service's workers remove a job that has ended, with its artefacts. Not
+    set: never."""
+
     admin_token: SecretStr | None = Field(default=None, validation_alias="CUDAOPS_ADMIN_TOKEN")
     """Token that a service accepts for everything from its first start on; for deployments that
     cannot run `cudaops token add` first. At least 32 characters."""

@@ -28,7 +28,7 @@ class EventLog:
     def __init__(self, path: Path, on_event: OnEvent) -> None:
         self._path = path
         self._on_event = on_event
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a listener may emit
         self._seq = _count_lines(path)
 
     def emit(
@@ -55,7 +55,7 @@ class EventLog:
             self._seq += 1
             with self._path.open("a", encoding="utf-8") as stream:
                 stream.write(event.model_dump_json() + "\n")
-        self._on_event(event)
+            self._on_event(event)
 
 
 def _count_lines(path: Path) -> int:

@@ -6,7 +6,7 @@ import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cudaops.domain.judgement import Attempt
@@ -38,6 +38,9 @@ def write_json(path: Path, value: Any) -> None:
     """Write JSON, indented, ending in a newline."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
+
+HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".def"))
+"""How files end that are included and never one of a run's own."""
 
 CANDIDATE = "candidate.cu"
 """Name of a candidate's text in its iteration's folder."""
@@ -71,10 +74,11 @@ def write_iteration(
 def best_texts(spliced: Program) -> dict[str, str]:
     """What `write_best` writes beside the patch: path in the run folder to text, main file first.
 
-    A program whose main file lies below another folder (headers in `../include`) keeps its layout
-    under `best/`, and `best.cu` is a copy of its main file.
+    A program whose main file lies below another folder (headers in `../include`), or one of whose
+    other files could be taken for one of the run's, keeps its layout under `best/`, and `best.cu`
+    is a copy of its main file.
     """
-    if "/" in spliced.main_path:
+    if not _fits_beside(spliced):
         copies = {f"best/{source.path}": source.text for source in spliced.files}
         return {"best.cu": spliced.main.text, **copies}
     return {
@@ -88,5 +92,14 @@ def write_best(folder: Path, spliced: Program, patch: str) -> Path:
     write_whole(folder / "best.patch", patch)
     for name, text in best_texts(spliced).items():
         write_whole(folder / name, text)
-    inside = "/" in spliced.main_path
-    return folder / "best" / spliced.main_path if inside else folder / "best.cu"
+    return folder / "best.cu" if _fits_beside(spliced) else folder / "best" / spliced.main_path
+
+
+def _fits_beside(program: Program) -> bool:
+    """Whether its headers may stand in the run folder: none is called as a file of the run is, such
+    as `run.json`, or what `best.cu` would replace. Of those none ends as headers do."""
+    others = [PurePosixPath(f.path) for f in program.files if f.path != program.main_path]
+    return "/" not in program.main_path and all(
+        path.suffix in HEADERS and not any("." in part for part in path.parts[:-1])
+        for path in others
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, TokenVerifier
@@ -61,27 +61,24 @@ def one_token(token: str) -> Verify:
 def build_mcp_app(
     server: FastMCP,
     *,
-    path: str = "/",
+    path: str,
     verify: Verify | None = None,
     allowed_hosts: Sequence[str] = (),
-    allowed_origins: Sequence[str] = (),
 ) -> Starlette:
-    """An ASGI application that speaks streamable HTTP at `path`, to be served or mounted.
+    """An ASGI application that speaks streamable HTTP at `path`.
 
-    Whoever mounts it enters `app.router.lifespan_context(app)` while it serves. Requests whose Host
-    is neither this machine nor in `allowed_hosts` get 421, those from another Origin 403 (MCP
-    2025-11-25, transports, security warning: against DNS rebinding).
+    Requests whose Host is neither this machine nor in `allowed_hosts` get 421, those from another
+    Origin 403 (MCP 2025-11-25, transports, security warning: against DNS rebinding).
 
     Args:
         verify: Asked for every request's bearer token; None: no token is asked for.
     """
     server.auth = None if verify is None else Tokens(verify)
-    return server.http_app(
-        path=path,
-        host_origin_protection=True,
-        allowed_hosts=list(allowed_hosts),
-        allowed_origins=list(allowed_origins) or None,
-    )
+    return server.http_app(path=path, **_guarded(allowed_hosts))
+
+
+def _guarded(allowed_hosts: Sequence[str]) -> dict[str, Any]:
+    return {"host_origin_protection": True, "allowed_hosts": list(allowed_hosts)}
 
 
 def require_token(host: str, token: str | None) -> None:
@@ -103,14 +100,9 @@ def serve_http(
     verify: Verify | None,
     allowed_hosts: Sequence[str] = (),
 ) -> None:
-    """Serve until interrupted. Raises InputError where nobody else may listen there."""
+    """Serve until interrupted."""
     server.auth = None if verify is None else Tokens(verify)
     server.run(
-        transport="http",
-        host=host,
-        port=port,
-        path=path,
-        show_banner=False,
-        host_origin_protection=True,
-        allowed_hosts=list(allowed_hosts),
-    )
+        transport="http", host=host, port=port, path=path, show_banner=False,
+        **_guarded(allowed_hosts),
+    )  # fmt: skip

@@ -18,7 +18,7 @@ from cudaops.mcp_servers.dialogues import add_explaining
 from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.resources import add_rules
-from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
+from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
 from cudaops.mcp_servers.session import Seat
 from cudaops.mcp_servers.work import in_thread
 from cudaops.sandbox.workbench import Workbench
@@ -88,7 +88,9 @@ def _shown(diagnosis: Diagnosis, every_metric: bool) -> Diagnosis:
 
 
 def _diagnose(bench: Workbench, source: str | None, tuned: dict[str, int]) -> Diagnosis:
-    rewrite = None if source is None else read_rewrite(source, tuned=tuned)
+    rewrite = None
+    if source is not None:
+        rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
     with tool_errors():
         profile = bench.profile(rewrite)
     if not isinstance(profile, Profile):

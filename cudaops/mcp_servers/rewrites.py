@@ -9,7 +9,9 @@ from pydantic import Field
 
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
+from cudaops.program.hygiene import check_source
 from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.workbench import Workbench
 
 SourceText = Annotated[
     str,
@@ -24,6 +26,14 @@ SourceText = Annotated[
 TunedValues = Annotated[
     dict[str, int], Field(description="Values of the @tune names; others keep their first.")
 ]
+
+
+def check_rewrite(rewrite: Rewrite, bench: Workbench) -> Rewrite:
+    """Itself. Raises ToolError for a text that no gate would let through: an include or an
+    assembler directive would have the compiler read files of this machine."""
+    if problems := check_source(rewrite.source, allow_libraries=bench.policy.allow_libraries):
+        raise ToolError(problems[0])
+    return rewrite
 
 
 def read_rewrite(

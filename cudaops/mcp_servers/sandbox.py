@@ -21,7 +21,7 @@ from cudaops.mcp_servers.opening import OpenedProgram, add_opening
 from cudaops.mcp_servers.programs import add_stripping
 from cudaops.mcp_servers.progress import log, progress
 from cudaops.mcp_servers.proposing import add_proposing
-from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
+from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
 from cudaops.mcp_servers.runs import add_runs
 from cudaops.mcp_servers.screening import add_screening
 from cudaops.mcp_servers.session import Seat
@@ -103,7 +103,7 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
     ) -> Tuned:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
         bench = seat.current().bench
-        rewrite = read_rewrite(source, tuned={}, proposer=proposer)
+        rewrite = check_rewrite(read_rewrite(source, tuned={}, proposer=proposer), bench)
         with tool_errors():
             limits = Limits(max_trials, max_seconds, must_beat_us)
             return tune_values(bench, rewrite, limits, progress(context, max_trials))

@@ -28,10 +28,11 @@ def check_includes(files: Mapping[str, str]) -> None:
 
 
 def leaves_folder(word: str) -> bool:
-    """Whether a program's argument, or what stands behind its `=`, is an absolute path or climbs
-    with `..`: isolation lets a program read the files that its arguments name."""
-    named = PurePosixPath(word.rpartition("=")[2])
-    return PurePosixPath(word).is_absolute() or named.is_absolute() or ".." in named.parts
+    """Whether a program's argument, or what stands behind an `=` in it, is an absolute path or
+    climbs with `..`: isolation lets a program read the files that its arguments name."""
+    starts = [0, *(at + 1 for at, letter in enumerate(word) if letter == "=")]
+    named = [PurePosixPath(word[start:]) for start in starts]
+    return any(path.is_absolute() or ".." in path.parts for path in named)
 
 
 def check_arguments(argv: Iterable[str]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cudaops.errors import ModelUnavailable
 
@@ -75,8 +76,7 @@ class WordLlamaEmbedder:
     def _load(self) -> WordLlamaInference:
         if self._model is None:
             try:
-                import wordllama
-
+                wordllama = _wordllama()
                 # load() looks for the tokenizer in a folder the wheel does not have; naming the
                 # package itself as the cache finds both files.
                 home = Path(wordllama.__file__).parent
@@ -87,6 +87,19 @@ class WordLlamaEmbedder:
                     "pip install --force-reinstall wordllama==0.4.0.post1",
                 ) from error
         return self._model
+
+
+def _wordllama() -> Any:
+    """The package. Importing it configures the root logger, by which every library of this process
+    would write to stderr (0.4.0.post1): that is taken back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        import wordllama
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    return wordllama
 
 
 class NvidiaEmbedder:

@@ -52,7 +52,7 @@ class Place(Record):
     """Where a call is to run, and whose time it takes."""
 
     executor: Machinery
-    device: Annotated[str, StringConstraints(max_length=100)]
+    device: Annotated[str, StringConstraints(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
     """On `cpu` the device whose time is modelled; on `cuda` the name of the GPU that must do it."""
     sm_arch: Annotated[str, StringConstraints(pattern=r"^(sm_\d{2,3}[af]?)?$")] = ""
     """nvcc target; empty: the GPU's own."""

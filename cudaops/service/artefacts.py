@@ -70,8 +70,9 @@ def _candidates(run: Path) -> Iterator[Path]:
         return
     first = [run / name for name in FIRST]
     # Headers of a rewritten program stand beside best.cu.
-    top = sorted(path for path in run.iterdir() if path not in first and path.suffix != ".part")
+    top = sorted(path for path in run.iterdir() if path not in first)
     below = [path for name in BELOW for path in sorted((run / name).rglob("*"))]
     for path in [*first, *top, *below]:
-        if path.is_file() and not path.is_symlink() and not path.name.startswith("."):
+        whole = path.suffix != ".part" and not path.name.startswith(".")
+        if whole and path.is_file() and not path.is_symlink():
             yield path

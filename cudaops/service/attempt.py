@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import structlog
 
@@ -67,8 +67,18 @@ class Attempt:
         job.info("job started")
         task = Task(claim.request, place.folder, place.settings, place.executors, claim.attempt)
         child = JobProcess(claim.job.kind, task)
+        keep = asyncio.create_task(self._keep())
         try:
-            ended = await self._follow(child)
+            await self._see_through(job, child, keep)
+        finally:
+            keep.cancel()
+            await asyncio.gather(keep, return_exceptions=True)
+
+    async def _see_through(self, job: Any, child: JobProcess, keep: asyncio.Task[Why]) -> None:
+        """The lease is kept until the end is written, which takes a moment after the child's."""
+        claim, place = self._claim, self._place
+        try:
+            ended = await self._follow(child, keep)
         finally:
             await asyncio.to_thread(child.kill)
         if isinstance(ended, Ended):
@@ -85,11 +95,10 @@ class Attempt:
             job.warning("job ended", why=ended, how=child.how_it_died)
             await self._end(Ended(None, _problem(ended, child, place.limit_s)), ended)
 
-    async def _follow(self, child: JobProcess) -> Ended | Why:
+    async def _follow(self, child: JobProcess, keep: asyncio.Task[Why]) -> Ended | Why:
         """Until it has ended, or must."""
         writing = asyncio.create_task(self._write())
         relay = asyncio.create_task(self._relay(child))
-        keep = asyncio.create_task(self._keep())
         stop = asyncio.create_task(self._place.stop.wait())
         try:
             done, _ = await asyncio.wait(
@@ -109,10 +118,15 @@ class Attempt:
             return "stopped" if stop in done else "too long"
         finally:
             self._over = True
-            for task in (relay, keep, stop):
+            for task in (relay, stop):
                 task.cancel()
-            # What is being written must be known to be written, or its events come twice.
-            await asyncio.gather(relay, keep, stop, writing, return_exceptions=True)
+            await asyncio.gather(relay, stop, return_exceptions=True)
+            # What is being written must be known to be written, or its events come twice; of a
+            # lost job nothing is, and the database may be what hangs.
+            await asyncio.wait({writing, keep}, return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done() and keep.result() == "cancelled":
+                await asyncio.wait({writing})
+            writing.add_done_callback(_seen)
 
     async def _relay(self, child: JobProcess) -> Ended | None:
         while True:
@@ -141,20 +155,29 @@ class Attempt:
     async def _keep(self) -> Why:
         """Renew the lease until it is lost or cancelling is asked for."""
         id, lease, lease_s = self._claim.job.id, self._claim.lease, self._place.lease_s
-        renewed = time.monotonic()
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
         async with aclosing(self._store.watch(id, every_s=lease_s / RENEWALS)) as news:
             async for _ in news:
-                try:
-                    cancelled = await self._store.renew(id, lease, lease_s)
-                except ServiceUnavailable:
-                    if time.monotonic() - renewed > lease_s:
+                # A database that hangs refuses nothing, and a statement to it cannot even be
+                # cancelled; the lease runs out all the same.
+                renewing = asyncio.create_task(self._store.renew(id, lease, lease_s))
+                renewing.add_done_callback(_seen)
+                await asyncio.wait({renewing}, timeout=max(0.0, renewed + lease_s - loop.time()))
+                if not renewing.done():
+                    return "lost"
+                if (error := renewing.exception()) is not None:
+                    if not isinstance(error, ServiceUnavailable):
+                        raise error
+                    if loop.time() - renewed > lease_s:
                         return "lost"
                     continue
+                cancelled = renewing.result()
                 if cancelled is None:
                     return "lost"
                 if cancelled:
                     return "cancelled"
-                renewed = time.monotonic()
+                renewed = loop.time()
         return "lost"
 
     async def _end(self, ended: Ended, why: Why | None = None) -> None:
@@ -204,6 +227,12 @@ class Attempt:
             pause_s = min(2 * pause_s, 10.0)
 
 
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Nobody waits for it any longer; its failure is no news."""
+    if not task.cancelled():
+        task.exception()
+
+
 def _notice(line: str, attempt: int) -> JobEvent:
     return JobEvent(
         seq=0, time=utc_now(), attempt=attempt, stage="report", agent="service", kind="notice",
@@ -224,7 +253,7 @@ def _problem(why: Why, child: JobProcess, limit_s: float) -> Problem:
         title="The job was given up",
         status=500,
         detail=(
-            f"its process died twice, now {child.how_it_died}; the worker's log says more, and a"
-            " smaller input may pass"
+            f"more than once its worker or its process died, now: {child.how_it_died}; the"
+            " worker's log says more, and a smaller input may pass"
         ),
     )

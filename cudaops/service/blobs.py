@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
 from typing import IO, NamedTuple
 
 from cudaops.service.database import Pool
@@ -137,10 +136,3 @@ class Blobs:
             row = await cursor.fetchone()
         if row is None or row["freed"] < excess:
             raise NoRoom
-
-
-def pieces_of(path: Path) -> Iterator[bytes]:
-    """A file's contents, a piece at a time."""
-    with path.open("rb") as stream:
-        while piece := stream.read(CHUNK_BYTES):
-            yield piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from fastapi import Request
 
-from cudaops.service.auth import Doorkeeper, allows
+from cudaops.service.auth import ANYONE, Doorkeeper, allows
 from cudaops.service.metrics import Metrics
 from cudaops.service.options import ServiceOptions
 from cudaops.service.problems import Refused
@@ -28,22 +29,26 @@ class Service:
     metrics: Metrics | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the service drains: streams end, and nobody waits any longer."""
-    _waiting: int = 0
+    _waiting: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Around a stream or a wait. Raises Refused (503) where too many are open."""
-        if self._waiting >= self.options.max_streams:
+    def waiting(self, who: Identity) -> Iterator[None]:
+        """Around a stream or a wait. Raises Refused (503) where too many are open, or where half
+        of all that may be are this token's."""
+        most = self.options.max_streams
+        shared = who.name != ANYONE.name
+        if self._waiting.total() >= most or (shared and self._waiting[who.name] >= -(-most // 2)):
             raise Refused(
                 "busy", "too many event streams are open; ask GET /jobs/{id} now and then",
                 headers={"Retry-After": "5"},
             )  # fmt: skip
-        self._waiting += 1
+        self._waiting[who.name] += 1
         try:
             with self.metrics.stream() if self.metrics else nullcontext():
                 yield
         finally:
-            self._waiting -= 1
+            self._waiting[who.name] -= 1
+            self._waiting += Counter()  # forgets those at 0
 
     async def visible(self, id: UUID, identity: Identity) -> JobSummary:
         """The job, where it is the caller's own or the caller an admin's. Raises Refused (404):

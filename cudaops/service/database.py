@@ -108,7 +108,12 @@ def unavailable(error: psycopg.Error, conninfo: str) -> ServiceUnavailable:
 def _with_search_path(conninfo: str) -> str:
     given = conninfo_to_dict(conninfo).get("options") or ""
     path = f"-c search_path={SCHEMA},{QUEUE_SCHEMA}"
-    return make_conninfo(conninfo, options=f"{given} {path}".strip())
+    # A machine that is gone answers nothing: half a minute, not the system's quarter of an hour.
+    dead = {
+        "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4,
+        "tcp_user_timeout": 30_000,
+    }  # fmt: skip
+    return make_conninfo(conninfo, **dead, options=f"{given} {path}".strip())
 
 
 async def _create_tables(conninfo: str) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from cudaops.service.context import Service
 from cudaops.service.records import ENDED, JobEvent, JobSummary
+from cudaops.service.rows import Identity
 
 T = TypeVar("T")
 
@@ -49,11 +50,15 @@ async def news(service: Service, id: UUID, *, seconds: float) -> AsyncGenerator[
 
 
 async def ended(
-    service: Service, id: UUID, seconds: float, gone: Callable[[], Awaitable[bool]]
+    service: Service,
+    id: UUID,
+    who: Identity,
+    seconds: float,
+    gone: Callable[[], Awaitable[bool]],
 ) -> JobSummary | None:
     """The job once it has ended; None where `seconds` pass first, or `gone` says that nobody
     waits any longer."""
-    with service.waiting():
+    with service.waiting(who):
         async with contextlib.aclosing(news(service, id, seconds=seconds)) as changes:
             async for _ in changes:
                 found = await _undisturbed(service.store.summary(id))

@@ -35,10 +35,12 @@ from cudaops.sandbox.wire import (
 from cudaops.sandbox.wire import Call as WireCall
 from cudaops.sandbox.wire_files import contents_of, swap_inputs, swap_reply
 from cudaops.service import tracing
+from cudaops.service.blobs import NoRoom
 from cudaops.service.executor_files import GoneContents, LocalFiles
 from cudaops.service.executor_host import Answer, Hello, HostOptions, Task
 from cudaops.service.executor_queue import ABANDONED, LOST, MAX_ATTEMPTS, WORK, Calls, Taken
 from cudaops.service.store import Store
+from cudaops.service.temporary import remove_left
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -58,6 +60,12 @@ MAX_CALL_S = 3600.0
 """A host that takes longer over one call hangs: no limit within a call is longer than 10 min."""
 MAX_LINE_BYTES = 256 << 20
 PASSED_ON = ("LD_LIBRARY_PATH", "HOME", "TMPDIR")
+
+NO_ROOM = CallProblem(
+    kind="sandbox",
+    problem="the service has no room for what this call made",
+    remedy="wait until other runs have ended, then start the run again",
+)
 
 
 class HostDied(Exception):
@@ -128,6 +136,7 @@ class HostProcess:
             self._process.kill()
         await self._process.wait()
         await asyncio.gather(self._reader, return_exceptions=True)
+        await asyncio.to_thread(remove_left)
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
@@ -152,7 +161,7 @@ async def serve(
     name: str,
     lease_s: float = LEASE_S,
 ) -> None:
-    """Do calls until `stop` is set. `folder` is this worker's own and is emptied first.
+    """Do calls until `stop` is set, in a folder of this worker's own below `folder`.
 
     Database trouble is waited out: calls whose lease runs out meanwhile are another worker's.
     """
@@ -192,17 +201,22 @@ class _Worker:
             await self._wind_up()
 
     async def _again(self, work: Work, seconds: float) -> None:
-        """Over and over; trouble with the database or the host is said and tried again."""
+        """Over and over; trouble is said and tried again."""
         while True:
             try:
                 await work()
             except (ServiceUnavailable, HostDied) as problem:
                 log.warning("calls wait", problem=str(problem) or "the host ended")
                 await asyncio.sleep(RETRY_S)
+            except Exception:  # a chore that ends would leave calls waiting for ever
+                log.exception("calls wait")
+                await asyncio.sleep(RETRY_S)
             await asyncio.sleep(seconds)
 
     async def _keep_host(self) -> None:
         if self._host is None or not self._host.is_alive:
+            if self._host is not None:  # its answers could not be read, but it may live
+                await self._host.close()
             self._host = await HostProcess.start(self._options)
             await self._beat()
             self._look.set()
@@ -259,6 +273,11 @@ class _Worker:
             # Not ended: whoever looks for calls when the lease has run out takes it up again.
             log.warning("a call cannot go on", call=str(taken.id), problem=str(problem))
             return
+        except NoRoom:
+            outcome = NO_ROOM
+        except Exception as fault:
+            log.exception("a call failed", call=str(taken.id))
+            outcome = CallProblem(kind="fault", problem=f"{type(fault).__name__}: {fault}"[:1000])
         await self._patiently(lambda: self._calls.end(taken, outcome))
 
     async def _patiently(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -335,6 +354,7 @@ class _Worker:
         await _cancelled(list(self._running.values()))
         if self._host is not None:
             await self._host.close()
+        await asyncio.to_thread(self._files.remove)
         with contextlib.suppress(ServiceUnavailable):
             await self._calls.retire(self._name)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from cudaops.domain.workload import Workload
 from cudaops.sandbox.wire_files import sha256_of, swap_workload
 from cudaops.service.blobs import Blobs
+from cudaops.service.temporary import new_held, remove_unheld
 
 MAX_BYTES = 8 << 30
 """Of all copies. The least recently used go first."""
@@ -25,21 +26,31 @@ class GoneContents(Exception):
 
 
 class LocalFiles:
-    """Contents by hash in `folder`/blobs; workloads as executors know them beside it."""
+    """Contents by hash; workloads as executors know them beside them."""
 
-    def __init__(self, blobs: Blobs, folder: Path, max_bytes: int = MAX_BYTES) -> None:
-        """What an earlier worker left in `folder` is removed."""
-        shutil.rmtree(folder, ignore_errors=True)
+    def __init__(self, blobs: Blobs, parent: Path, max_bytes: int = MAX_BYTES) -> None:
+        """In a new folder below `parent`, until `remove`. What dead workers left there goes."""
+        parent.mkdir(parents=True, exist_ok=True)
+        for other in parent.iterdir():
+            remove_unheld(other)
+        folder, self._held = new_held(parent, "worker-")
+        folder.chmod(0o755)
+        self._folder = folder
         self._blobs = blobs
         self._contents = folder / "blobs"
         self._workloads = folder / "workloads"
         self._calls = folder / "calls"
         for made in (self._contents, self._workloads, self._calls):
-            made.mkdir(parents=True)
+            made.mkdir()
         self._max_bytes = max_bytes
         self._used: dict[str, tuple[float, int]] = {}
         self._holders: dict[str, int] = defaultdict(int)
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def remove(self) -> None:
+        """Remove everything; nothing may be asked afterwards."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._held)
 
     def call_folder(self, id: str) -> Path:
         """A new folder for one call."""
@@ -102,14 +113,18 @@ class LocalFiles:
             raise GoneContents
         total = hashlib.sha256()
         with tempfile.NamedTemporaryFile(dir=self._calls, delete=False) as file:
-            async for piece in self._blobs.read(owner, stored):
-                total.update(piece)
-                await asyncio.to_thread(file.write, piece)
-        if total.hexdigest() != reference:
-            Path(file.name).unlink()
-            raise GoneContents
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(path)
+            try:
+                async for piece in self._blobs.read(owner, stored):
+                    total.update(piece)
+                    await asyncio.to_thread(file.write, piece)
+                if total.hexdigest() != reference:
+                    raise GoneContents
+                file.close()
+                Path(file.name).chmod(0o644)
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink()
+                raise
 
     def _prune(self) -> None:
         """Down to three quarters, so that it is not done for every call."""

@@ -7,11 +7,12 @@ none of the service's secrets. When stdin ends, so does it, with everything it s
 from __future__ import annotations
 
 import copy
+import json
 import os
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.isolation.level import enforce
 from cudaops.sandbox.wire import Call, CallProblem, Machinery, Place, ProblemKind, Reply
 from cudaops.service.executor_methods import Callee, perform
+from cudaops.service.temporary import remove_own, take_own
 
 MOST_GPU_OWNERS = 2
 """Owners whose runners stay on the GPU at once; each owner has processes of its own there."""
@@ -195,9 +197,20 @@ def _problem(task: Task, kind: ProblemKind, problem: str, remedy: str = "") -> A
     return Answer(id=task.id, problem=CallProblem(kind=kind, problem=problem, remedy=remedy))
 
 
+def _answer(host: ExecutorHost, line: bytes, say: Callable[[Record], None]) -> None:
+    """An answer to every task: the worker waits an hour for one that is missing."""
+    try:
+        say(host.answer(Task.model_validate_json(line)))
+    except Exception as fault:  # noqa: BLE001  nobody looks at a pool's futures
+        id = str(json.loads(line)["id"])
+        problem = f"{type(fault).__name__}: {fault}"[:1000]
+        say(Answer(id=id, problem=CallProblem(kind="fault", problem=problem)))
+
+
 def main() -> None:
     """Serve tasks until stdin ends. The options are the one argument, as JSON."""
     options = HostOptions.model_validate_json(sys.argv[1])
+    take_own()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints must not stand among the answers
     writing = threading.Lock()
@@ -211,7 +224,8 @@ def main() -> None:
     say(host.hello())
     pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="call")
     for line in sys.stdin.buffer:
-        pool.submit(lambda text: say(host.answer(Task.model_validate_json(text))), line)
+        pool.submit(_answer, host, line, say)
+    remove_own()
     os._exit(0)  # threads may be at work for a worker that is gone
 
 

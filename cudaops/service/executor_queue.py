@@ -28,6 +28,8 @@ MAX_OPEN = 256
 """Most calls of one owner that wait or run."""
 KEPT_HOURS = 24
 """Ended calls are kept so long, for clients that lost the connection."""
+UNOFFERED_S = 120
+"""After which a call that nobody can take fails; a worker that starts again is back long before."""
 HOST_SEEN_S = 30
 """Hosts that said nothing for longer offer nothing."""
 
@@ -37,6 +39,12 @@ LOST = CallProblem(
     remedy="look into the log of the service's worker",
 )
 ABANDONED = CallProblem(kind="abandoned", problem="nobody asked for this call any more")
+UNREADABLE = CallProblem(kind="fault", problem="the service's worker cannot read this call")
+UNOFFERED = CallProblem(
+    kind="sandbox",
+    problem=f"no worker has offered the place of this call for {UNOFFERED_S} s",
+    remedy="start one there (`cudaops worker`), then start the run again",
+)
 
 
 class TooManyCalls(Exception):
@@ -102,6 +110,11 @@ class Calls:
                 " AND status <> 'ended' AND asked_at < now() - interval '10 seconds'",
                 [owner, id],
             )
+            # Here too: where there is no worker, nobody sweeps.
+            await cursor.execute(
+                f"{_END} WHERE owner = %s AND id = %s AND {_UNOFFERED}",
+                [UNOFFERED.model_dump_json(), owner, id],
+            )
             await cursor.execute(
                 "SELECT status, reply, problem, attempts FROM calls WHERE owner = %s AND id = %s",
                 [owner, id],
@@ -166,9 +179,16 @@ class Calls:
                 [uuid4(), worker, lease_s, list(targets), MAX_ATTEMPTS],
             )
             row = await cursor.fetchone()
-        if row is None:
-            return None
-        request = CallRequest.model_validate(row["request"])
+            if row is None:
+                return None
+            try:
+                request = CallRequest.model_validate(row["request"])
+            except ValueError:  # of another version, say: it must not stay in everybody's way
+                await cursor.execute(
+                    f"{_END} WHERE lease = %s", [UNREADABLE.model_dump_json(), row["lease"]]
+                )
+                await tell(cursor, row["id"])
+                return await self.take(targets, worker, lease_s)
         return Taken(row["owner"], row["id"], row["lease"], row["attempts"], request)
 
     async def renew(self, leases: Sequence[UUID], lease_s: float) -> None:
@@ -210,8 +230,8 @@ class Calls:
         """Queue it again; `counts`: something died over it, so it may not happen often."""
         async with self._pool.transaction() as cursor:
             await cursor.execute(
-                "UPDATE calls SET status = 'queued', lease = NULL, lease_until = NULL,"
-                " attempts = attempts - %s WHERE lease = %s",
+                "UPDATE calls SET status = 'queued', queued_at = now(), lease = NULL,"
+                " lease_until = NULL, attempts = attempts - %s WHERE lease = %s",
                 [0 if counts else 1, taken.lease],
             )
             await tell(cursor, WORK)
@@ -219,11 +239,11 @@ class Calls:
     async def sweep(self) -> None:
         """End what was tried often enough or is wanted by nobody; forget what is old."""
         async with self._pool.transaction() as cursor:
-            for problem, condition in ((LOST, _LOST), (ABANDONED, _ABANDONED)):
+            for problem, condition in (
+                (LOST, _LOST), (ABANDONED, _ABANDONED), (UNOFFERED, _UNOFFERED),
+            ):  # fmt: skip
                 await cursor.execute(
-                    "UPDATE calls SET status = 'ended', ended_at = now(), lease = NULL,"
-                    f" lease_until = NULL, problem = %s WHERE {condition} RETURNING id",
-                    [problem.model_dump_json()],
+                    f"{_END} WHERE {condition} RETURNING id", [problem.model_dump_json()]
                 )
                 for row in await cursor.fetchall():
                     await tell(cursor, row["id"])
@@ -238,11 +258,24 @@ class Calls:
         await self.blobs.prune()
 
 
+_END = (
+    "UPDATE calls SET status = 'ended', ended_at = now(), lease = NULL, lease_until = NULL,"
+    " problem = %s"
+)
 _LOST = (
     f"attempts >= {MAX_ATTEMPTS} AND"
     " (status = 'queued' OR (status = 'running' AND lease_until < now()))"
 )
 _ABANDONED = f"status = 'queued' AND asked_at < now() - make_interval(mins => {ABANDONED_MINUTES})"
+
+_UNOFFERED = (
+    f"(status = 'queued' AND queued_at < now() - make_interval(secs => {UNOFFERED_S})"
+    f" OR status = 'running' AND lease_until < now() - make_interval(secs => {UNOFFERED_S}))"
+    " AND NOT EXISTS (SELECT 1 FROM executor_hosts, json_array_elements(places) AS place"
+    f" WHERE seen_at > now() - make_interval(secs => {HOST_SEEN_S})"
+    " AND calls.target = CASE WHEN place ->> 'executor' = 'cpu' THEN 'cpu'"
+    " ELSE 'cuda:' || (place ->> 'device') END)"
+)
 
 
 def _json(record: Record | None) -> str | None:

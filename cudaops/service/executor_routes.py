@@ -22,6 +22,7 @@ from cudaops.sandbox.wire import PROTOCOL, CallRequest, CallState, Missing, Offe
 from cudaops.sandbox.wire_checks import check_call
 from cudaops.sandbox.wire_files import contents_of
 from cudaops.service.blobs import MAX_BLOB_BYTES, NoRoom
+from cudaops.service.context import Service
 from cudaops.service.executor_queue import Calls, OtherCall, TooManyCalls
 from cudaops.service.problems import Refused
 from cudaops.service.store import Identity
@@ -38,6 +39,9 @@ Asked = TypeVar("Asked", bound=Record)
 Caller = Callable[..., Awaitable[Identity]]
 Hash = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S)]
+
+CROWDED_S = 1.0
+"""How long a client is held that may not wait."""
 
 
 def build_router(calls: Calls, caller: Caller) -> APIRouter:
@@ -138,8 +142,10 @@ def _add_calls(router: APIRouter, calls: Calls, caller: Caller) -> None:
 
 
 def _check(request: CallRequest) -> None:
-    """Refuse what could reach beyond the call's own folder."""
+    """Refuse what could reach beyond the call's own folder, or what a worker could not read: JSON
+    keeps no number that is not finite."""
     try:
+        CallRequest.model_validate_json(request.model_dump_json())
         check_call(request.call)
         tuple(contents_of(request.call))
     except ValueError as problem:
@@ -149,23 +155,24 @@ def _check(request: CallRequest) -> None:
 async def _ended(
     calls: Calls, who: Identity, id: UUID, request: Request, state: CallState, wait_s: float
 ) -> CallState:
-    """The state once it has ended, or as it is after `wait_s` or when the service drains."""
+    """The state once it has ended, or as it is after `wait_s`, when the service drains, or where
+    too many wait already."""
     if state.status == "ended" or wait_s == 0:
         return state
-    closing = _closing(request)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(wait_s), contextlib.aclosing(calls.watch(id)) as changes:
-            async for _ in changes:
-                found = await calls.state(who.name, id)
-                state = found or state
-                if found is None or state.status == "ended" or (closing and closing.is_set()):
-                    break
+    service: Service = request.app.state.service
+    try:
+        with service.waiting(who):
+            async with asyncio.timeout(wait_s), contextlib.aclosing(calls.watch(id)) as changes:
+                async for _ in changes:
+                    found = await calls.state(who.name, id)
+                    state = found or state
+                    if found is None or state.status == "ended" or service.closing.is_set():
+                        break
+    except TimeoutError:
+        pass
+    except Refused:
+        await asyncio.sleep(min(wait_s, CROWDED_S))  # it asks again at once
     return state
-
-
-def _closing(request: Request) -> asyncio.Event | None:
-    service = getattr(request.app.state, "service", None)
-    return getattr(service, "closing", None)
 
 
 async def _json(request: Request, record: type[Asked]) -> Asked:

@@ -10,24 +10,33 @@ What leaves it names no place of this machine.
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import cudaops
-from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.errors import InputError
 from cudaops.program.given import check_includes
 from cudaops.service.records import JobRequest, ProgramRequest
+from cudaops.service.temporary import PREFIX
 from cudaops.settings import Settings
 
 CANDIDATE = "candidate.cu"
 
+TEMPORARY = re.compile(rf"(?:/[\w.+-]+)*/{PREFIX}\w+")
+"""A process's folder for temporary files (temporary.py)."""
+
 TAKE_OVER_S = 30.0
 """How long we wait for an earlier attempt at the same job on this machine to be gone."""
+
+
+class FolderTaken(Exception):
+    """An earlier attempt at the same job on this machine does not end."""
 
 
 class JobFolder:
@@ -43,7 +52,7 @@ class JobFolder:
     def taken(self) -> Iterator[None]:
         """Make the folder and hold it against another process at the same job.
 
-        Raises SandboxUnavailable where that one does not go away.
+        Raises FolderTaken where that one does not go away.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + TAKE_OVER_S
@@ -54,9 +63,7 @@ class JobFolder:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        raise SandboxUnavailable(
-                            "an earlier attempt at this job does not end", "submit it again"
-                        ) from None
+                        raise FolderTaken from None
                 time.sleep(0.05)
             yield
 
@@ -79,6 +86,12 @@ class JobFolder:
     def empty_run(self) -> None:
         """Remove what an earlier attempt left in the run folder."""
         shutil.rmtree(self.run, ignore_errors=True)
+
+    def remove_idle(self) -> None:
+        """Remove everything, unless a process is at it."""
+        with suppress(OSError), (self.root / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.remove()
 
     def remove(self) -> None:
         """Remove everything."""
@@ -137,6 +150,7 @@ class Scrub:
 
     def __call__(self, text: str) -> str:
         """The text with every such folder by its role: `run/best.cu`, `<cache>/...`."""
+        text = TEMPORARY.sub("<tmp>", text)
         for place, name in self._places:
             if place in text:
                 below = "" if name == "." else f"{name}/"

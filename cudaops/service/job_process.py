@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from cudaops.domain.base import Record
 from cudaops.domain.run import Event, RunRecord
 from cudaops.errors import EnvironmentFailure, InputError
-from cudaops.service.job_folder import Scrub, Task
+from cudaops.service.job_folder import FolderTaken, Scrub, Task
 from cudaops.service.process_tree import (
     adopt_orphans,
     kill_descendants,
@@ -34,6 +34,7 @@ from cudaops.service.process_tree import (
     signal_on_parents_death,
 )
 from cudaops.service.records import RESULTS, JobEvent, JobKind, Problem
+from cudaops.service.temporary import remove_left, remove_own, take_own
 
 PRELOAD = ("cudaops.service.job_process", "cudaops.service.perform")
 """Imported once in the fork server: all that a job needs."""
@@ -106,6 +107,7 @@ class JobProcess:
         self.process.join()
         self._reader.join()
         self._ours.close()
+        remove_left()
 
     @property
     def how_it_died(self) -> str:
@@ -134,6 +136,7 @@ def _main(channel: Connection, kind: JobKind, task: Task) -> None:
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda _number, _frame: _vanish())
     signal_on_parents_death(signal.SIGTERM)
+    take_own()
     threading.Thread(target=_watch, args=(channel,), daemon=True).start()
     threading.Thread(target=_reap, daemon=True).start()
     os.dup2(sys.stderr.fileno(), 1)
@@ -153,6 +156,10 @@ def _main(channel: Connection, kind: JobKind, task: Task) -> None:
             if isinstance(result, RunRecord):
                 write_report(task.folder, result, scrub)
         _send(channel, "result", said)
+    except FolderTaken:
+        # For the worker one that died: the job is tried again later, and ends after a few times.
+        sys.stderr.write(f"{task.folder.root}: an earlier attempt at this job does not end\n")
+        _vanish()
     except InputError as error:
         _send(channel, "problem", wrong_input(scrub(str(error))).model_dump(mode="json"))
     except EnvironmentFailure as error:
@@ -166,6 +173,7 @@ def _main(channel: Connection, kind: JobKind, task: Task) -> None:
     sys.stderr.flush()
     channel.close()
     kill_descendants(os.getpid())
+    remove_own()
     os._exit(0)
 
 
@@ -188,6 +196,7 @@ def _reap() -> None:
 
 def _vanish() -> None:
     kill_descendants(os.getpid())
+    remove_own()
     os._exit(1)
 
 

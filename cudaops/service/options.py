@@ -39,7 +39,8 @@ class ServiceOptions(Record):
     max_requests: Annotated[int, Field(ge=1)] = 1000
     """Requests in progress at once, streams among them; more are answered 503."""
     max_connections: Annotated[int, Field(ge=1)] = 2000
-    """Open connections at once; more are closed unanswered."""
+    """Open connections at once, half as many from one address (or IPv6 /64); more are closed
+    unanswered."""
     max_streams: Annotated[int, Field(ge=0)] = 500
     """Event streams and `Prefer: wait` at once; more are answered 503."""
     max_stream_seconds: Annotated[float, Field(gt=0)] = 3600.0

@@ -250,6 +250,9 @@ class JobSummary(Record):
     run_id: str | None = None
     problem: Problem | None = None
     """Why it failed; null otherwise."""
+    waiting_for: str | None = None
+    """Of a queued job: what is not there and has to come first; null where it only waits for its
+    turn."""
 
 
 class Job(JobSummary):

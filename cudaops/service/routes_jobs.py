@@ -119,19 +119,19 @@ async def follow_job(
     """
     await service.visible(id, identity)
     start = after if after is not None else int(last_event_id or 0)
-    return _Following(service, stream(service, id, start))
+    return _Following(service, identity, stream(service, id, start))
 
 
 class _Following(EventStream):
     """An event stream that counts as one of the open ones for as long as it is sent."""
 
-    def __init__(self, service: Service, blocks: AsyncIterator[bytes]) -> None:
+    def __init__(self, service: Service, who: Identity, blocks: AsyncIterator[bytes]) -> None:
         # nginx holds events back otherwise.
         super().__init__(blocks, headers={"X-Accel-Buffering": "no"})
-        self._service = service
+        self._service, self._who = service, who
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._service.waiting():
+        with self._service.waiting(self._who):
             await super().__call__(scope, receive, send)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -34,6 +35,7 @@ def build_operation_router(
 ) -> APIRouter:
     """`/healthz`, `/readyz` and `/version` for everybody; `/metrics` behind `dependencies`."""
     router = APIRouter(tags=["operation"])
+    ready = _Readiness(store)
 
     @router.get("/healthz", operation_id="health", summary="Is the process alive?")
     async def healthz() -> Health:
@@ -48,7 +50,7 @@ def build_operation_router(
     )
     async def readyz() -> Readiness:
         """The database answers, and a worker was seen in the last 30 s. For a load balancer."""
-        found = await readiness(store)
+        found = await ready.now()
         if isinstance(found, str):
             raise Refused("not-ready", found, headers={"Retry-After": "5"})
         return found
@@ -77,3 +79,16 @@ def build_operation_router(
         return Response(await metrics.exposition(), headers={"Content-Type": MEDIA_TYPE})
 
     return router
+
+
+class _Readiness:
+    """Asked for by anybody, often: all who wait share one look into the database."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._looking: asyncio.Task[Readiness | str] | None = None
+
+    async def now(self) -> Readiness | str:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(readiness(self._store))
+        return await asyncio.shield(self._looking)

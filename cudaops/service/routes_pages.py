@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from pathlib import Path
@@ -33,18 +34,25 @@ def add_pages(app: FastAPI, *, with_report: bool) -> None:
     """`/`, `/static/*`, `/docs` and `/openapi.json`. None needs a token: they hold no data."""
     plain = {"include_in_schema": False}
 
+    @functools.cache
+    def schema() -> str:
+        return json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":"))
+
+    @functools.cache  # made once: it takes 45 ms, and anybody may ask
+    def docs_text() -> str:
+        return docs_page(app.openapi())
+
     @app.api_route("/", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
     async def page() -> Response:
         return FileResponse(STATIC / "index.html", headers=REVALIDATE)
 
     @app.api_route("/openapi.json", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
     async def document(request: Request) -> Response:
-        text = json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":"))
-        return _tagged(request, text, "application/json")
+        return _tagged(request, schema(), "application/json")
 
     @app.api_route("/docs", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
     async def docs(request: Request) -> Response:
-        return _tagged(request, docs_page(app.openapi()), "text/html")
+        return _tagged(request, docs_text(), "text/html")
 
     @app.api_route("/docs/style.css", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
     async def docs_style() -> Response:

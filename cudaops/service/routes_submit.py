@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 
+from cudaops.errors import ServiceUnavailable
 from cudaops.service import tracing
 from cudaops.service.auth import require
 from cudaops.service.context import Service, service_of
@@ -145,10 +147,15 @@ async def _answer(
 ) -> Response:
     """The job as it is, or as it is after waiting for its end."""
     if wait_s is not None:
-        headers["Preference-Applied"] = f"wait={wait_s}"
-        if job.status not in ENDED:
-            job = await ended(service, job.id, wait_s, request.is_disconnected) or job
-    if job.status in ENDED:
+        # It is kept already: whatever goes wrong while waiting, its address is the answer.
+        with suppress(Refused, ServiceUnavailable):
+            if job.status not in ENDED:
+                gone = request.is_disconnected
+                job = await ended(service, job.id, identity, wait_s, gone) or job
+            headers["Preference-Applied"] = f"wait={wait_s}"
+            if job.status in ENDED:
+                return as_json(await service.visible_job(job.id, identity), 200, headers)
+    elif job.status in ENDED:
         return as_json(await service.visible_job(job.id, identity), 200, headers)
     return as_json(Job(**dict(job)), 202, headers)
 

@@ -30,9 +30,13 @@ from cudaops.service.records import (
 
 SUMMARY: LiteralString = (
     "id, kind, status, filename, kernel, executor, owner, created_at, started_at, ended_at,"
-    " attempts, worker, outcome, run_id, problem::text AS problem"
+    " attempts, worker, outcome, run_id, problem::text AS problem,"
+    " CASE WHEN status = 'queued' AND NOT EXISTS (SELECT 1 FROM workers WHERE"
+    " seen_at > now() - interval '30 seconds' AND (jobs.executor = 'auto' OR"
+    " jobs.executor = ANY(executors))) THEN executor END AS waiting_for"
 )
-"""Columns of a JobSummary. Records are read as text, which pydantic parses itself."""
+"""Columns of a JobSummary, read from `jobs`. Records are read as text, which pydantic parses
+itself. The 30 seconds are health.WORKER_SEEN_S."""
 
 _FIELDS = tuple(JobSummary.model_fields)
 
@@ -53,7 +57,6 @@ class Claim(NamedTuple):
     lease: UUID
     attempt: int
     """1 for the first."""
-    cancel_requested: bool
     losses: int = 0
     """Attempts that ended with their worker or its child dead."""
     trace: str | None = None
@@ -123,7 +126,15 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **{name: row[name] for name in _FIELDS},
         "problem": None if problem is None else Problem.model_validate_json(problem),
+        "waiting_for": _missing_worker(row["waiting_for"]),
     }
+
+
+def _missing_worker(executor: str | None) -> str | None:
+    if executor is None:
+        return None
+    kind = "worker" if executor == "auto" else f"worker for {executor}"
+    return f"a {kind}: none was seen in the last 30 s; start one with `cudaops worker`"
 
 
 def request_of(kind: JobKind, text: str) -> JobRequest:

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS calls (
     request_sha256 text NOT NULL,
     status text NOT NULL DEFAULT 'queued' CHECK (status IN ('queued', 'running', 'ended')),
     created_at timestamptz NOT NULL DEFAULT now(),
+    queued_at timestamptz NOT NULL DEFAULT now(),  -- again where what ran it has died
     asked_at timestamptz NOT NULL DEFAULT now(),   -- when its client last asked for it
     started_at timestamptz,
     ended_at timestamptz,
@@ -23,6 +24,7 @@ CREATE TABLE IF NOT EXISTS calls (
     CHECK ((status = 'ended') = (ended_at IS NOT NULL)),
     CHECK ((status = 'ended') = (reply IS NOT NULL OR problem IS NOT NULL))
 );
+ALTER TABLE calls ADD COLUMN IF NOT EXISTS queued_at timestamptz NOT NULL DEFAULT now();
 CREATE INDEX IF NOT EXISTS calls_open ON calls (created_at) WHERE status IN ('queued', 'running');
 CREATE INDEX IF NOT EXISTS calls_ended ON calls (ended_at) WHERE status = 'ended';
 

@@ -7,6 +7,7 @@ import contextlib
 import resource
 import signal
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -20,6 +21,7 @@ from cudaops.errors import InputError
 from cudaops.service.context import Service
 from cudaops.service.options import ServiceOptions
 from cudaops.service.problems import MEDIA_TYPE, Refused
+from cudaops.service.rates import address_key
 
 MAX_HEAD_BYTES = 32 << 10
 """Request line and headers together."""
@@ -32,16 +34,19 @@ BACKLOG = 1024
 
 def protocol_of(options: ServiceOptions) -> type[H11Protocol]:
     """uvicorn's HTTP/1.1 with a limit on the time for headers and on connections."""
+    connections = _Connections(options.max_connections)
 
     class Protocol(H11Protocol):
         """Closes connections that do not come to the point."""
 
         _head: asyncio.TimerHandle | None = None
         _rest: asyncio.TimerHandle | None = None
+        _from: str
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            if len(self.connections) > options.max_connections:
+            self._from = address_key(self.client[0] if self.client else None)
+            if not connections.admit(self._from):
                 transport.abort()
                 return
             self._watch()
@@ -53,6 +58,7 @@ def protocol_of(options: ServiceOptions) -> type[H11Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             _cancel(self._head)
             _cancel(self._rest)
+            connections.leave(self._from)
             super().connection_lost(exc)
 
         def on_response_complete(self) -> None:
@@ -65,14 +71,7 @@ def protocol_of(options: ServiceOptions) -> type[H11Protocol]:
             if self._at_work():
                 self.transport.abort()
                 return
-            refused = Refused("malformed-request", "the request cannot be read as HTTP/1.1")
-            body = refused.problem.model_dump_json(exclude_none=True).encode()
-            self.transport.write(
-                b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: "
-                + MEDIA_TYPE.encode()
-                + b"\r\ncontent-length: %d\r\n\r\n" % len(body)
-                + body
-            )
+            self.transport.write(_unreadable())
             self.transport.close()
 
         def _watch(self) -> None:
@@ -90,6 +89,37 @@ def protocol_of(options: ServiceOptions) -> type[H11Protocol]:
             return cycle is not None and not cycle.response_complete
 
     return Protocol
+
+
+def _unreadable() -> bytes:
+    refused = Refused("malformed-request", "the request cannot be read as HTTP/1.1")
+    body = refused.problem.model_dump_json(exclude_none=True).encode()
+    return (
+        b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: "
+        + MEDIA_TYPE.encode()
+        + b"\r\ncontent-length: %d\r\n\r\n" % len(body)
+        + body
+    )
+
+
+class _Connections:
+    """How many there are: in all, and half as many from one address, so that no single client shuts
+    the others out."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._of: Counter[str] = Counter()
+
+    def admit(self, address: str) -> bool:
+        """Count one more, until `leave`; whether it may stay."""
+        self._of[address] += 1
+        return self._of.total() <= self._most and self._of[address] <= -(-self._most // 2)
+
+    def leave(self, address: str) -> None:
+        """One that was counted has gone."""
+        self._of[address] -= 1
+        if not self._of[address]:
+            del self._of[address]
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

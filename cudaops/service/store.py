@@ -18,6 +18,7 @@ from cudaops.service.database import Pool, one
 from cudaops.service.notify import LISTENING_LOOK_S, Notices, tell
 from cudaops.service.queue import Queue
 from cudaops.service.records import (
+    ENDED,
     Artefact,
     Job,
     JobEvent,
@@ -277,20 +278,22 @@ class Store(Working, Tokens):
         return Artefact.model_validate(row), content
 
     async def cancel(self, id: UUID, actor: str | None = None) -> JobStatus | None:
-        """Ask for it: a queued job is cancelled at once, a running one by its worker, an ended one
-        stays as it is. The status afterwards; None for an unknown job. `actor`: who asks."""
+        """Ask for it: a queued job is cancelled at once, and one whose worker has gone; a running
+        one by its worker; an ended one stays as it is. The status afterwards; None for an unknown
+        job. `actor`: who asks."""
         async with self.pool.transaction() as cursor:
             row = await one(
                 cursor,
-                "SELECT status, attempts, owner, cancel_requested FROM jobs WHERE id = %s"
-                " FOR UPDATE",
+                "SELECT status, attempts, owner, cancel_requested,"
+                " coalesce(lease_until < now(), true) AS held_by_nobody"
+                " FROM jobs WHERE id = %s FOR UPDATE",
                 [id],
             )
             if row is None:
                 return None
             status: JobStatus = row["status"]
             who = actor or str(row["owner"])
-            if status == "queued":
+            if status not in ENDED and row["held_by_nobody"]:
                 await finish(cursor, id, row["attempts"], "cancelled", who)
                 return "cancelled"
             if status == "running" and not row["cancel_requested"]:

@@ -9,8 +9,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-import psycopg
-
 from cudaops.errors import InputError
 from cudaops.service.database import Pool, one
 from cudaops.service.records import Scope
@@ -53,25 +51,6 @@ class Tokens:
                 raise InputError(f"there is a token {name!r} already; remove it or choose a name")
             await note(cursor, "service", "token added", None, {"name": name, "scope": scope})
         return token
-
-    async def keep_token(self, name: str, scope: Scope, token: str) -> None:
-        """Take a token that somebody else chose (CUDAOPS_ADMIN_TOKEN); replaces that of the name.
-
-        Raises InputError for one shorter than 32 characters or in use under another name.
-        """
-        if len(token) < TOKEN_BYTES:
-            raise InputError(f"a token needs at least {TOKEN_BYTES} characters, {name} has fewer")
-        async with self.pool.transaction() as cursor:
-            try:
-                await cursor.execute(
-                    "INSERT INTO tokens (name, scope, sha256) VALUES (%s, %s, %s) ON CONFLICT"
-                    " (name) DO UPDATE SET scope = excluded.scope, sha256 = excluded.sha256,"
-                    " expires_at = NULL",
-                    [name, scope, _hash(token)],
-                )
-            except psycopg.errors.UniqueViolation:
-                raise InputError(f"the token for {name} has another name already") from None
-        self._found.clear()
 
     async def remove_token(self, name: str) -> bool:
         """Whether there was one of this name."""

@@ -61,7 +61,7 @@ class Working:
                 " status = 'running' AND lease_until < now() AND losses + 1 < %s"
                 " AND NOT cancel_requested) RETURNING "
                 + SUMMARY
-                + ", request::text AS request, losses, cancel_requested, trace",
+                + ", request::text AS request, losses, trace",
                 [lease, worker, lease_s, id, MAX_ATTEMPTS],
             )
             if row is None:
@@ -74,7 +74,6 @@ class Working:
             request=request_of(row["kind"], row["request"]),
             lease=lease,
             attempt=attempt,
-            cancel_requested=row["cancel_requested"],
             losses=row["losses"],
             trace=row["trace"],
         )
@@ -149,7 +148,7 @@ class Working:
             )
             lost = await cursor.fetchall()
             for row in lost:
-                if row["losses"] + 1 >= max_attempts:
+                if row["losses"] + 1 >= max_attempts and not row["cancel_requested"]:
                     await finish(
                         cursor, row["id"], row["attempts"], "failed", "sweep",
                         problem=_gave_up(row["losses"] + 1),
@@ -163,6 +162,15 @@ class Working:
                 "DELETE FROM workers WHERE seen_at < now() - %s::interval", [WORKER_GONE]
             )
         return len(lost) + len(forgotten)
+
+    async def forget(self, days: int) -> int:
+        """Remove jobs that ended more than `days` days ago, with their events and artefacts; the
+        audit stays. How many."""
+        async with self.pool.transaction() as cursor:
+            await cursor.execute(
+                "DELETE FROM jobs WHERE ended_at < now() - make_interval(days => %s)", [days]
+            )
+            return max(0, cursor.rowcount)
 
     async def _requeue(self, cursor: Cursor, row: dict[str, Any], losses: int, actor: str) -> None:
         id, attempt = row["id"], row["attempts"]

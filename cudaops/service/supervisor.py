@@ -37,23 +37,32 @@ async def _keep(command: Sequence[str], stopping: asyncio.Event) -> None:
     pause_s = FIRST_PAUSE_S
     while not stopping.is_set():
         began = time.monotonic()
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=subprocess.DEVNULL,
-            # Ctrl-C in a terminal goes to all of its group: only we tell a worker to stop.
-            start_new_session=True,
-            preexec_fn=_tied,
-        )
-        _log.info("worker started", extra={"pid": process.pid})
-        if await _first(process.wait(), stopping.wait()):
-            await _stop(process)
-            return
-        _log.warning("worker ended with %s; starting another", process.returncode)
+        try:
+            process = await _start(command)
+        except OSError as problem:  # no process, no memory: there may be some again
+            _log.error("a worker cannot be started: %s", problem)
+        else:
+            if await _first(process.wait(), stopping.wait()):
+                await _stop(process)
+                return
+            _log.warning("worker ended with %s; starting another", process.returncode)
         lived = time.monotonic() - began > LIVED_S
         pause_s = FIRST_PAUSE_S if lived else min(2 * pause_s, LONGEST_PAUSE_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
                 await stopping.wait()
+
+
+async def _start(command: Sequence[str]) -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=subprocess.DEVNULL,
+        # Ctrl-C in a terminal goes to all of its group: only we tell a worker to stop.
+        start_new_session=True,
+        preexec_fn=_tied,
+    )
+    _log.info("worker started", extra={"pid": process.pid})
+    return process
 
 
 def _tied() -> None:

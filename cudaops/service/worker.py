@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -33,6 +32,7 @@ from cudaops.service.queue import WORKER_POLL_S, build_app, queue_of
 from cudaops.service.records import ENDED
 from cudaops.service.store import Claim, Store
 from cudaops.service.store_work import MAX_ATTEMPTS
+from cudaops.service.temporary import remove_left
 from cudaops.settings import Settings
 
 WorkerExecutor = Literal["cpu", "cuda", "all"]
@@ -42,6 +42,8 @@ BEAT_EVERY_S = 10.0
 """A worker that was not seen for three of these counts as gone (`Store.workers`)."""
 CALLS_FOLDER = "calls"
 """Beside the jobs' folders, which are called by their ids."""
+FORGET_EVERY_S = 3600.0
+CLEAR_EVERY_S = 3600.0
 AGAIN_S = 1.0
 """Pause before something is tried again that the database has refused."""
 
@@ -114,7 +116,6 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         await asyncio.to_thread(start_server)
-        await self._clear()
         await self._beat()
         log.info("worker ready", name=self._options.name, executors=self._options.executors)
         ready()
@@ -123,6 +124,9 @@ class Worker:
             asyncio.create_task(self._repeat(self._beat, BEAT_EVERY_S)),
             asyncio.create_task(self._deliver()),
         ]
+        tasks.append(asyncio.create_task(self._repeat(self._clear, CLEAR_EVERY_S)))
+        if self._settings.keep_days is not None:
+            tasks.append(asyncio.create_task(self._repeat(self._forget, FORGET_EVERY_S)))
         calls = asyncio.create_task(self._calls())
         try:
             await self._stop.wait()
@@ -141,7 +145,7 @@ class Worker:
         await app.open_async(self._store.pool.connections)
         queues = ["any", *(queue_of(executor) for executor in self._options.executors)]
         while True:
-            with contextlib.suppress(ProcrastinateException):
+            try:
                 await app.run_worker_async(
                     queues=queues,
                     name=self._options.name,
@@ -150,6 +154,10 @@ class Worker:
                     install_signal_handlers=False,
                     fetch_job_polling_interval=WORKER_POLL_S,
                 )
+            except ProcrastinateException:
+                pass  # the database was away
+            except Exception:
+                log.exception("deliveries failed")
             await asyncio.sleep(AGAIN_S)
 
     async def _calls(self) -> None:
@@ -161,22 +169,21 @@ class Worker:
             driver=settings.gpu_driver,
             isolation=settings.isolation,
         )
-        folder = options.folder / CALLS_FOLDER / re.sub(r"[^\w.-]", "_", options.name)
+        folder = options.folder / CALLS_FOLDER
         await executor_calls.serve(self._store, host, folder, self._stop, name=options.name)
 
     async def _take(self, id: UUID) -> None:
         """A delivery: the job is claimed, or it was somebody else's."""
-        if self._stop.is_set():
-            return  # the sweep delivers it again
-        options = self._options
-        while True:
+        options = self._options  # what is not claimed the sweep delivers again
+        while not self._stop.is_set():
             try:
                 claim = await self._store.claim(id, options.name, options.lease_s)
-                break
             except ServiceUnavailable:
                 await asyncio.sleep(AGAIN_S)
-        if claim is not None:
-            await self._attempt(claim)
+                continue
+            if claim is not None:
+                await self._attempt(claim)
+            return
 
     async def _attempt(self, claim: Claim) -> None:
         place = Place(
@@ -212,8 +219,12 @@ class Worker:
 
     async def _repeat(self, work: Callable[[], Awaitable[object]], every_s: float) -> None:
         while True:
-            with contextlib.suppress(ServiceUnavailable):  # it is back, or the next time says so
+            try:
                 await work()
+            except ServiceUnavailable:
+                pass  # it is back, or the next time says so
+            except Exception:  # a chore that ends would be missed by everybody
+                log.exception("a chore failed")
             await asyncio.sleep(every_s)
 
     async def _beat(self) -> None:
@@ -221,8 +232,14 @@ class Worker:
         device = _device(measured) if "cuda" in options.executors else None
         await self._store.beat(options.name, options.executors, device, __version__, measured)
 
+    async def _forget(self) -> None:
+        if (days := self._settings.keep_days) is not None and (n := await self._store.forget(days)):
+            log.info("removed jobs that had ended", jobs=n, days=days)
+
     async def _clear(self) -> None:
-        """Remove folders of jobs that have ended; one that is to go on stays."""
+        """Remove folders of jobs that have ended; one that is to go on stays. Of processes that
+        died with an earlier worker the temporary ones too."""
+        await asyncio.to_thread(remove_left)
         if not self._options.folder.is_dir():
             return
         for entry in self._options.folder.iterdir():
@@ -231,4 +248,5 @@ class Worker:
             except ValueError:
                 continue  # not one of ours
             if job is None or job.status in ENDED:
-                await asyncio.to_thread(JobFolder(entry).remove)
+                # Another service's on this cache is held while it is worked on.
+                await asyncio.to_thread(JobFolder(entry).remove_idle)

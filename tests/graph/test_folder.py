@@ -75,6 +75,19 @@ def test_best_of_a_program_with_headers_above_it_keeps_its_layout(tmp_path: Path
     assert (tmp_path / "best.cu").read_text() == "M"
 
 
+@pytest.mark.parametrize(
+    "name", ["best.cu", "best.patch", "run.json", "state/options.json", "best.patch/x.h", "k.cu"]
+)
+def test_a_programs_file_is_never_taken_for_one_of_the_runs(tmp_path: Path, name: str) -> None:
+    files = (SourceFile(path="main.cu", text="M"), SourceFile(path=name, text="H"))
+    program = Program(root_name="main", main_path="main.cu", files=files)
+    assert write_best(tmp_path, program, "patch") == tmp_path / "best" / "main.cu"
+    assert (tmp_path / "best" / name).read_text() == "H"
+    assert (tmp_path / "best.cu").read_text() == "M"
+    assert (tmp_path / "best.patch").read_text() == "patch"
+    assert {path.name for path in tmp_path.iterdir()} == {"best", "best.cu", "best.patch"}
+
+
 def test_line_ends_are_kept(tmp_path: Path) -> None:
     write_whole(tmp_path / "x", "a\r\nb\n")
     assert (tmp_path / "x").read_bytes() == b"a\r\nb\n"

@@ -114,6 +114,15 @@ def test_a_directive_that_is_wrong_is_placed(session: Session, source: str, says
         call(server, "compile_rewrite", source=source)
 
 
+@pytest.mark.parametrize("tool", ["tune_rewrite", "profile_rewrite"])
+def test_a_rewrite_reads_no_file_of_this_machine(session: Session, tool: str) -> None:
+    server = (profiler if tool == "profile_rewrite" else sandbox).build_server(session)
+    call(sandbox.build_server(session), "open_program", path=str(EXPLOITS / "mm.cu"))
+    source = TILES + '\nasm(".incbin \\"/etc/hostname\\"");\n'
+    with pytest.raises(ToolError, match="asm"):
+        call(server, tool, source=source)
+
+
 def test_a_value_for_no_tune_name_is_refused(session: Session) -> None:
     with pytest.raises(ToolError, match="'TILE' is not a @tune name"):
         call(sandbox.build_server(session), "compile_rewrite", source=TILES, tuned={"TILE": 8})

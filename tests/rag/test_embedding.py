@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -35,6 +38,17 @@ def test_static_vectors_need_no_network(embedder: WordLlamaEmbedder) -> None:
     )
     assert embedder.embed_passages([]) == []
     assert all(map(math.isfinite, embedder.embed_query("")))
+
+
+def test_the_static_model_leaves_the_log_as_it_was() -> None:
+    looked = (
+        "import logging; from cudaops.rag.embedding import WordLlamaEmbedder;"
+        "WordLlamaEmbedder().embed_query('bank');"
+        "root = logging.getLogger(); print(root.level, root.handlers)"
+    )
+    command = [sys.executable, "-c", looked]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{logging.WARNING} []\n", "")
 
 
 def test_nim_gets_passages_and_queries_as_such(nim: Nim) -> None:

@@ -218,6 +218,15 @@ def test_nothing_else_runs_while_something_is_timed(tmp_path: Path) -> None:
     assert lock_path(uuid).exists()
 
 
+def test_processes_with_temporary_folders_of_their_own_share_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lock_path("GPU-1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert lock_path("GPU-1") == before
+
+
 def test_a_runner_ends_with_its_parent(tmp_path: Path) -> None:
     """Even while its kernel never ends and its parent was killed."""
     task = tmp_path / "task.json"

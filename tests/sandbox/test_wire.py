@@ -134,7 +134,9 @@ def test_contents_of_poisoned_buffers_go_nowhere() -> None:
     assert swap_inputs(inputs, str).contents == {}
 
 
-@pytest.mark.parametrize("word", ["/etc/shadow", "--in=/etc/shadow", "../x", "a/../../x"])
+@pytest.mark.parametrize(
+    "word", ["/etc/shadow", "--in=/etc/shadow", "../x", "a/../../x", "../x=y", "a=/etc/x=y"]
+)
 def test_an_argument_that_names_a_file_elsewhere(word: str) -> None:
     with pytest.raises(ValueError, match="names a file"):
         check_argument(word)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from uuid import UUID
 
 import httpx
 import psycopg
 
+from cudaops.service.options import ServiceOptions
 from cudaops.service.records import CompileResult, JobEvent, JobSummary
 from tests.service.api_server import DEADLINE_S, Api, open_to_all, running
 
@@ -133,7 +134,9 @@ def test_many_readers_share_few_connections_and_too_many_are_refused(conninfo: s
         assert refused.status_code == 503
         assert refused.headers["retry-after"]
         waiting = api.http.post("/run", json={"source": "x"}, headers={"Prefer": "wait=5"})
-        assert waiting.status_code == 503
+        assert waiting.status_code == 202, "it is kept, and its address must be known"
+        assert waiting.headers["location"] == f"/jobs/{waiting.json()['id']}"
+        assert "preference-applied" not in waiting.headers
         with psycopg.connect(conninfo) as connection:
             row = connection.execute(
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
@@ -146,3 +149,20 @@ def test_many_readers_share_few_connections_and_too_many_are_refused(conninfo: s
         assert len(ended) == readers
         with following(api, id) as events:
             assert list(events)[-1]["event"] == "end"
+
+
+def test_one_token_leaves_streams_to_others(conninfo: str) -> None:
+    with running(conninfo, ServiceOptions(version="0", max_streams=2)) as api:
+        ann, bob = api.token("ann", "run"), api.token("bob", "run")
+        ids = [api.submit(headers=who) for who in (ann, bob)]
+
+        def follow(who: dict[str, str], id: UUID) -> AbstractContextManager[httpx.Response]:
+            address = f"{api.address}/jobs/{id}/events"
+            return httpx.stream("GET", address, headers=who, timeout=DEADLINE_S)
+
+        with follow(ann, ids[0]) as first:
+            assert first.status_code == 200
+            with follow(ann, ids[0]) as second:
+                assert second.status_code == 503
+            with follow(bob, ids[1]) as other:
+                assert other.status_code == 200

@@ -144,7 +144,7 @@ async def test_a_process_that_dies_is_started_once_more(store: Store, folder: Pa
     assert job is not None
     assert job.problem is not None
     assert (job.status, job.problem.status) == ("failed", 500)
-    assert "died twice" in job.problem.detail
+    assert "more than once" in job.problem.detail
 
 
 async def test_who_loses_the_lease_stops_at_once(store: Store, folder: Path) -> None:
@@ -158,6 +158,35 @@ async def test_who_loses_the_lease_stops_at_once(store: Store, folder: Path) -> 
     job = await store.summary(id)
     assert job is not None
     assert (job.status, job.worker) == ("running", "w2")
+
+
+async def test_a_database_that_hangs_does_not_keep_a_child_alive(
+    store: Store, folder: Path
+) -> None:
+    claimed = await claim(store, lease_s=2.0)
+    task = attempt(store, claimed, folder, lease_s=2.0)
+    await job_process(folder, claimed.job.id)
+    async with store.pool.transaction() as cursor:  # whoever writes to the job waits for this
+        await cursor.execute("SELECT 1 FROM jobs FOR UPDATE")
+        await ended(task)
+        assert not of_job(folder, claimed.job.id)
+    await asyncio.sleep(2.0)  # what hung may have renewed the lease once more
+    other = await store.claim(claimed.job.id, "w2", 30.0)
+    assert other is not None, "its lease has run out"
+
+
+async def test_a_folder_that_is_held_is_no_failure_of_the_job(store: Store, folder: Path) -> None:
+    claimed = await claim(store)
+    job = JobFolder(folder / str(claimed.job.id))
+    with job.taken():
+        job.remove_idle()
+        assert job.root.is_dir(), "somebody is at it"
+        await ended(attempt(store, claimed, folder))
+    summary = await store.summary(claimed.job.id)
+    assert summary is not None
+    assert summary.status == "queued", "it is tried again"
+    job.remove_idle()
+    assert not job.root.exists()
 
 
 async def test_a_worker_that_stops_gives_its_job_back(store: Store, folder: Path) -> None:

@@ -61,7 +61,16 @@ def test_includes_stay_among_what_was_sent(files: dict[str, str], said: str | No
 
 @pytest.mark.parametrize(
     "word",
-    ["/etc/passwd", "--in=/etc/passwd", "in=/etc/passwd", "../jobs", "--in=a/../../b", "/x=1"],
+    [
+        "/etc/passwd",
+        "--in=/etc/passwd",
+        "in=/etc/passwd",
+        "../jobs",
+        "--in=a/../../b",
+        "/x=1",
+        "../x_=y",
+        "a=/b=c",
+    ],
 )
 def test_arguments_name_no_file_of_this_machine(word: str) -> None:
     """Isolation lets a program read what its arguments name."""
@@ -76,10 +85,11 @@ def test_no_folder_of_this_machine_leaves_it(folder: JobFolder, tmp_path: Path) 
     text = (
         f"{folder.program}/m.cu:3: {folder.run}/best.cu {folder.run} {folder.root}/x"
         f" {folder.root.parent}/other {tmp_path}/cache/kernels {package}/include /tmp/mine"
+        " /var/tmp/cudaops-work-a1_b/cudaops-child-x/a.s"
     )
     assert scrub(text) == (
         "program/m.cu:3: run/best.cu run x <service>/other <cache>/kernels <cudaops>/include"
-        " /tmp/mine"
+        " /tmp/mine <tmp>/cudaops-child-x/a.s"
     )
 
 
@@ -92,6 +102,7 @@ def test_artefacts_are_bounded_and_no_links(folder: JobFolder, tmp_path: Path) -
     (run / "certificate.json").write_text(f"{run}")
     (run / "iterations" / "01" / "candidate.cu").write_text("x")
     (run / "state" / "checkpoints.sqlite").write_text("ours")
+    (run / "iterations" / "01" / "attempt.json.part").write_text("half")
     (run / "link.cu").symlink_to("/etc/passwd")
     (run / "large.md").write_bytes(b"x" * (artefacts.MAX_FILE_BYTES + 1))
     found = collect(run, Scrub(folder, tmp_path))

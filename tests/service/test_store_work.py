@@ -151,3 +151,67 @@ async def test_a_problem_is_kept(store: Store) -> None:
     assert (await store.events(claim.job.id, 2))[0].data == {
         "problem": problem.model_dump(mode="json")
     }
+
+
+async def test_a_queued_job_says_which_worker_is_missing(store: Store) -> None:
+    id = (await store.submit("compile", COMPILE, "ann", None)).job.id
+    await store.beat("gpu", ["cuda"], None, "1")
+    waiting = (await store.jobs(owner="ann"))[0].waiting_for
+    assert waiting is not None
+    assert waiting.startswith("a worker for cpu: none was seen")
+    await store.beat("w1", ["cpu"], None, "1")
+    summary = await store.summary(id)
+    assert summary is not None
+    assert summary.waiting_for is None, "it waits for its turn only"
+    await store.retire("w1")
+    claim = await store.claim(id, "w1", 30.0)
+    assert claim is not None
+    assert claim.job.waiting_for is None, "it runs"
+
+
+async def test_auto_waits_for_any_worker(store: Store) -> None:
+    auto = COMPILE.model_copy(update={"executor": "auto"})
+    submitted = (await store.submit("compile", auto, "ann", None)).job
+    assert (submitted.waiting_for or "").startswith("a worker: none")
+    await store.beat("gpu", ["cuda"], None, "1")
+    summary = await store.summary(submitted.id)
+    assert summary is not None
+    assert summary.waiting_for is None
+
+
+async def test_what_ended_long_ago_is_forgotten(store: Store) -> None:
+    old, new = await claimed(store), await claimed(store)
+    waiting = (await store.submit("compile", COMPILE, "ann", None)).job.id
+    for claim in (old, new):
+        kept = [artefact("a", b"1")]
+        assert await store.end(claim.job.id, claim.lease, "succeeded", artefacts=kept)
+    async with store.pool.transaction() as cursor:
+        await cursor.execute(
+            "UPDATE jobs SET ended_at = now() - interval '3 days' WHERE id = %s", [old.job.id]
+        )
+    assert await store.forget(4) == 0
+    assert await store.forget(2) == 1
+    assert await store.job(old.job.id) is None
+    assert await store.events(old.job.id, 0) == ()
+    assert await store.artefact(old.job.id, "a") is None
+    assert await store.audited(old.job.id), "the audit stays"
+    assert {job.id for job in await store.jobs(owner="ann")} == {new.job.id, waiting}
+
+
+async def test_a_job_whose_worker_has_gone_is_cancelled_by_who_asks(store: Store) -> None:
+    claim = await claimed(store, lease_s=0.0)
+    assert await store.cancel(claim.job.id) == "cancelled"
+    assert not await store.end(claim.job.id, claim.lease, "succeeded", result=RESULT)
+    held = await claimed(store)
+    assert await store.cancel(held.job.id) == "running"
+
+
+async def test_what_was_to_be_cancelled_does_not_fail(store: Store) -> None:
+    claim = await claimed(store, lease_s=30.0)
+    assert await store.cancel(claim.job.id) == "running"
+    async with store.pool.transaction() as cursor:
+        await cursor.execute("UPDATE jobs SET lease_until = now() - interval '1 second'")
+    assert await store.sweep(max_attempts=1) == 1
+    job = await store.summary(claim.job.id)
+    assert job is not None
+    assert job.status == "cancelled"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,6 +16,8 @@ from cudaops.sandbox.gpu.protocol import DeviceFacts
 WAIT_S = 600.0
 """Longest wait for another process: a few measurements of the longest kind."""
 POLL_S = 0.05
+LOCK_FOLDER = Path("/tmp")
+"""One for the machine, whatever TMPDIR says: processes with different ones share the GPU."""
 
 
 @contextmanager
@@ -45,8 +46,8 @@ def gpu_turn(
 
 
 def lock_path(uuid: str) -> Path:
-    """Where the lock of a GPU lies: the same for every user who has the same temporary folder."""
-    return Path(tempfile.gettempdir()) / f"cudaops-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock"
+    """Where the lock of a GPU lies: the same for every process that sees the same /tmp."""
+    return LOCK_FOLDER / f"cudaops-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock"
 
 
 def _opened(path: Path) -> int:
@@ -60,7 +61,7 @@ def _opened(path: Path) -> int:
     except OSError as problem:
         raise SandboxUnavailable(
             f"cannot open the GPU's lock {path}: {problem.strerror}",
-            "set TMPDIR to a folder that this user may write to",
+            f"let this user write to {LOCK_FOLDER}",
         ) from problem
 
 

@@ -138,7 +138,8 @@ function headOf(job) {
   function tick(now) {
     const from = Date.parse(now.started_at ?? "");
     const to = now.ended_at ? Date.parse(now.ended_at) : Date.now();
-    setText(ran, now.started_at ? seconds(Math.max(0, (to - from) / 1000)) : `waiting, submitted ${age(now.created_at)}`);
+    const waits = now.status === "queued" && now.waiting_for ? `waiting for ${now.waiting_for}` : "waiting";
+    setText(ran, now.started_at ? seconds(Math.max(0, (to - from) / 1000)) : `${waits}, submitted ${age(now.created_at)}`);
   }
 
   function update(now, model) {
