@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from cudaops.agents.verify import attempt_of
 from cudaops.domain.judgement import Policy
@@ -24,6 +28,7 @@ from cudaops.mcp_servers.optimize import OptimizeRequest
 from cudaops.mcp_servers.session import Decision, Session
 from cudaops.models.host import lending
 from cudaops.program.given import check_arguments
+from cudaops.sandbox.executors.base import Executor, close_executor
 from cudaops.sandbox.isolation.level import level_of
 from cudaops.sandbox.stripping import CONFINED
 from cudaops.sandbox.workbench import Workbench
@@ -42,41 +47,35 @@ class Hosting:
     policy: Policy = field(default_factory=Policy)
     timeout_s: float = 120.0
     trust_source: bool = False
-    _begun: dict[Path, Begun] = field(default_factory=dict, repr=False)
-    """Programs that are open, by run folder."""
+    _begun: WeakKeyDictionary[Workbench, Callable[[Workbench], Begun]] = field(
+        default_factory=WeakKeyDictionary, repr=False
+    )
+    """What began with a bench, for whoever holds it."""
     strangers: bool = False
     """Whether callers are somebody else: nothing of theirs outlives their session, their programs
     run confined or not at all, in a folder of their own, and memory is neither read nor written."""
 
     def session(self) -> Session:
         """The session of the one host that this server runs for; its runs are the user's."""
-        made: list[Path] = []
-        runs = self.settings.runs.resolve()
-        texts = tempfile.mkdtemp(prefix="cudaops-mcp-")
-
-        def clear() -> None:
-            shutil.rmtree(texts, ignore_errors=True)
-            for opened in made:
-                _tidy(opened)
-            self._forget(made)
-
-        return Session(self._opener(runs, made), folder=Path(texts), runs=runs, on_close=clear)
+        texts = Path(tempfile.mkdtemp(prefix="cudaops-mcp-"))
+        opened = _Opened(texts, only_read=False)
+        return Session(
+            self._opener(self._users_runs, opened),
+            folder=texts,
+            runs=self._users_runs,
+            on_close=opened.close,
+        )
 
     def strangers_session(self, closed_before: str | None) -> Session:
         """The session of one of many hosts: all it leaves lies in a folder that goes with it."""
         folder = Path(tempfile.mkdtemp(prefix="cudaops-mcp-")).resolve()
-        made: list[Path] = []
-
-        def clear() -> None:
-            shutil.rmtree(folder, ignore_errors=True)
-            self._forget(made)
-
+        opened = _Opened(folder, only_read=True)
         return Session(
-            self._opener(folder / "runs", made),
+            self._opener(folder / "runs", opened),
             folder=folder,
             runs=folder / "runs",
             paths=not self.strangers,
-            on_close=clear,
+            on_close=opened.close,
             closed_before=closed_before,
         )
 
@@ -113,13 +112,17 @@ class Hosting:
                 use_memory=not self.strangers,
             ),
         )
-        with lending(model):
-            return start(options, on_event, self.settings)
+        try:
+            with lending(model):
+                return start(options, on_event, self.settings)
+        finally:
+            if request.runs != self._users_runs:
+                _tidy(Path(options.out), only_read=True)
 
     def write_run(self, bench: Workbench, decision: Decision) -> WrittenRun:
         """Keep an accepted rewrite as a run in the bench's folder, with its certificate."""
         started = time.monotonic()
-        begun = self._begun[bench.folder]
+        begun = self._begun[bench](bench)
         evaluation, judgement = decision
         attempt = attempt_of(evaluation, judgement, 1)
         state = decided_state(bench, evaluation, judgement, attempt, 0.0)
@@ -128,20 +131,20 @@ class Hosting:
         return WrittenRun(record, certificate.read_text("utf-8") if certificate.is_file() else None)
 
     def _opener(
-        self, runs: Path, made: list[Path]
+        self, runs: Path, opened: _Opened
     ) -> Callable[[Path, str | None, tuple[str, ...]], Workbench]:
         def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
             options = self._options(path, runs, kernel, argv, where=self.where, policy=self.policy)
             begun = begin(options, lambda _: None, self.settings)
-            made.append(begun.folder)
-            self._begun[begun.folder] = begun
+            self._begun[begun.bench] = _but_its_bench(begun)
+            opened.add(begun.bench)
             return begun.bench
 
         return open_program
 
-    def _forget(self, made: list[Path]) -> None:
-        for folder in made:
-            self._begun.pop(folder, None)
+    @property
+    def _users_runs(self) -> Path:
+        return self.settings.runs.resolve()
 
     def _options(
         self,
@@ -184,12 +187,65 @@ class Hosting:
     def _where(self, executor: ExecutorChoice | None, device: str | None) -> Target:
         if executor is None and device is None:
             return self.where
+        if self.strangers and executor == "remote" and self.where.executor != "remote":
+            # It would act there with the token of whoever started this server.
+            raise InputError("this server works for no other service: leave `executor` out")
         return place(executor or self.where.executor, device, None)
 
 
-def _tidy(folder: Path) -> None:
-    """Of a run keep all but what can be made again; of a program that led to none, nothing."""
+class _Opened:
+    """The programs that one session opened. One that another took the place of goes when the last
+    call that is at work on it has ended: nothing but calls holds its bench then."""
+
+    def __init__(self, folder: Path, *, only_read: bool) -> None:
+        """`folder` goes with the session. `only_read`: its runs are read, and nothing else."""
+        self._folder = folder
+        self._only_read = only_read
+        self._lock = threading.Lock()
+        self._closed = False
+        self._ends: list[weakref.finalize[..., Workbench]] = []
+
+    def add(self, bench: Workbench) -> None:
+        """Raises InputError where the session has ended while it was opened; it is gone then."""
+        with self._lock:
+            self._ends = [end for end in self._ends if end.alive]
+            self._ends.append(
+                weakref.finalize(bench, _end, bench.executor, bench.folder, self._only_read)
+            )
+            closed = self._closed
+        if closed:
+            self.close()
+            raise InputError("the session ended while the program was opened; open it again")
+
+    def close(self) -> None:
+        """End all that is left, at work or not."""
+        with self._lock:
+            self._closed = True
+            ends = list(self._ends)
+        with ExitStack() as every:
+            every.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            for end in ends:
+                every.callback(end)
+
+
+def _end(executor: Executor, folder: Path, only_read: bool) -> None:
+    try:
+        close_executor(executor)
+    finally:
+        _tidy(folder, only_read=only_read)
+
+
+def _but_its_bench(begun: Begun) -> Callable[[Workbench], Begun]:
+    """`begun` for whoever has its bench: kept as it is, it would keep that for ever."""
+    options, _, events, date, seconds = begun
+    return lambda bench: Begun(options, bench, events, date, seconds)
+
+
+def _tidy(folder: Path, *, only_read: bool) -> None:
+    """Of a run keep all but what can be made again, and no captured buffers where it will only be
+    read; of a program that led to none, nothing."""
     if not (folder / "run.json").is_file():
         shutil.rmtree(folder, ignore_errors=True)
         return
-    shutil.rmtree(folder / "work", ignore_errors=True)
+    for name in ("work", "workloads") if only_read else ("work",):
+        shutil.rmtree(folder / name, ignore_errors=True)

@@ -42,6 +42,7 @@ from cudaops.graph.told import profiled, provenance
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
+from cudaops.sandbox.executors.base import Executor, close_executor
 from cudaops.sandbox.ledger import LEDGER, seconds_by_tool
 from cudaops.sandbox.stopping import stoppable
 from cudaops.sandbox.workbench import Workbench
@@ -70,7 +71,7 @@ def start(
     """
     started = time.monotonic()
     begun = begin(options, on_event, settings)
-    return asyncio.run(stoppable(_run(begun, settings, started, on_review)))
+    return _to_its_end(begun, settings, started, on_review)
 
 
 def resume(
@@ -83,7 +84,7 @@ def resume(
     started = time.monotonic()
     begun = reopen(folder, on_event, settings)
     begun.events.emit("supervisor", "supervisor", "notice", "resumed")
-    return asyncio.run(stoppable(_run(begun, settings, started, on_review)))
+    return _to_its_end(begun, settings, started, on_review)
 
 
 class Begun(NamedTuple):
@@ -103,17 +104,21 @@ class Begun(NamedTuple):
 
 
 def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> Begun:
-    """Intake into the new folder `options.out`. Raises as `start` does; nothing is left then."""
+    """Intake into the new folder `options.out`. Raises as `start` does; nothing is left then.
+
+    Whoever begins or reopens a run closes its bench's executor.
+    """
     check_database(settings)
     check_model(options, settings)
     folder = Path(options.out)
     with _new_folder(folder):
         events = EventLog(folder / "events.jsonl", on_event)
         bench, options, seconds = _intake(options, events, settings)
-        date = utc_now()
-        write_json(folder / "state" / "intake.json", {"date": date, "seconds": seconds})
-        # Last: what `resume` looks for first.
-        write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
+        with _closed_where_it_fails(bench.executor):
+            date = utc_now()
+            write_json(folder / "state" / "intake.json", {"date": date, "seconds": seconds})
+            # Last: what `resume` looks for first.
+            write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
     return Begun(options, bench, events, date, seconds)
 
 
@@ -129,16 +134,17 @@ def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> Begun:
     check_model(options, settings)
     options = options.model_copy(update={"out": str(folder)})
     executor = make_executor(options, settings)
-    bench = Workbench.load(
-        folder,
-        executor,
-        options.policy,
-        argv=options.argv,
-        sm_arch=options.sm_arch,
-        timeout_s=options.timeout_seconds,
-    )
-    intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
-    events = EventLog(folder / "events.jsonl", on_event)
+    with _closed_where_it_fails(executor):
+        bench = Workbench.load(
+            folder,
+            executor,
+            options.policy,
+            argv=options.argv,
+            sm_arch=options.sm_arch,
+            timeout_s=options.timeout_seconds,
+        )
+        intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
+        events = EventLog(folder / "events.jsonl", on_event)
     return Begun(options, bench, events, intake["date"], float(intake["seconds"]))
 
 
@@ -148,7 +154,10 @@ def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> 
     with _new_folder(folder, keep=False):
         events = EventLog(folder / "events.jsonl", on_event)
         bench, _, _ = _intake(options, events, settings)
-        return asyncio.run(_profile(bench, events, settings))
+        try:
+            return asyncio.run(_profile(bench, events, settings))
+        finally:
+            close_executor(bench.executor)
 
 
 def verify_files(
@@ -157,13 +166,15 @@ def verify_files(
     """Judge a rewrite somebody else wrote: device source with directives, or a whole program."""
     started = time.monotonic()
     folder = Path(options.out)
-    with _new_folder(folder):
-        events = EventLog(folder / "events.jsonl", on_event)
-        options = options.model_copy(update={"source": str(base)})
-        bench, options, seconds = _intake(options, events, settings)
-        state = judge_candidate(bench, candidate, events)
-    judged = Begun(options, bench, events, utc_now(), seconds)
-    return finish(judged, state, started, settings.signing_key)
+    with contextlib.ExitStack() as after:
+        with _new_folder(folder):
+            events = EventLog(folder / "events.jsonl", on_event)
+            options = options.model_copy(update={"source": str(base)})
+            bench, options, seconds = _intake(options, events, settings)
+            after.callback(close_executor, bench.executor)
+            state = judge_candidate(bench, candidate, events)
+        judged = Begun(options, bench, events, utc_now(), seconds)
+        return finish(judged, state, started, settings.signing_key)
 
 
 def _intake(
@@ -175,9 +186,15 @@ def _intake(
         "intake", "intake", "started", f"reading {Path(options.source).name} and running it once"
     )
     executor = make_executor(options, settings)
-    options = settled(options, executor)
-    bench = open_bench(options, executor)
-    seconds = time.monotonic() - started
+    with _closed_where_it_fails(executor):
+        options = settled(options, executor)
+        bench = open_bench(options, executor)
+        seconds = time.monotonic() - started
+        _tell_intake(bench, options, seconds, events)
+    return bench, options, seconds
+
+
+def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: EventLog) -> None:
     workload = bench.workloads[0]
     launches = sum(w.launches for w in bench.workloads)
     count = len(bench.workloads)
@@ -188,19 +205,34 @@ def _intake(
     told = {
         "seconds": round(seconds, 3),
         "kernel": workload.callee,
-        "provenance": provenance(executor.time_source, options.device),
+        "provenance": provenance(bench.executor.time_source, options.device),
         "min_speedup": options.policy.min_speedup,
     }
     events.emit("intake", "intake", "finished", found, told)
     for limit in (*bench.program.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
-    return bench, options, seconds
 
 
 def _left_alone(bench: Workbench) -> tuple[str, ...]:
     """What was captured of other instances of the kernel: it is neither rewritten nor judged."""
     others = sorted({w.callee for w in bench.captured.workloads} - {bench.callee})
     return tuple(f"{other} is left as it is: {bench.callee} takes more time" for other in others)
+
+
+@contextlib.contextmanager
+def _closed_where_it_fails(executor: Executor) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        close_executor(executor)
+        raise
+
+
+def _to_its_end(begun: Begun, settings: Settings, started: float, on_review: OnReview) -> RunRecord:
+    try:
+        return asyncio.run(stoppable(_run(begun, settings, started, on_review)))
+    finally:
+        close_executor(begun.bench.executor)
 
 
 async def _run(begun: Begun, settings: Settings, started: float, on_review: OnReview) -> RunRecord:

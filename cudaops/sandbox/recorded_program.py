@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,16 +18,19 @@ from cudaops.domain.execution import (
 )
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
-from cudaops.sandbox.executors.cpu_report import Names, Report
+from cudaops.sandbox.executors.cpu_report import MOST_MESSAGE, Names, Report, bad_report
 from cudaops.sandbox.isolation.view import hint_for
+from cudaops.sandbox.left_files import NotLeft, remove_left
 from cudaops.sandbox.process import Finished, raise_for_space
-from cudaops.sandbox.recorded_workloads import (
+from cudaops.sandbox.recorded_report import (
     Configuration,
-    WorkloadReader,
+    Malformed,
     host_pointer,
     launch_counts,
+    names_of,
     recorded,
 )
+from cudaops.sandbox.recorded_workloads import Source, WorkloadReader
 
 CAPTURE_BYTES = 2 * 1024**3
 """Contents kept while no target is known; one that does not fit is recorded in a second run."""
@@ -66,7 +69,8 @@ class Recording:
         """Run once with every kernel recorded, or the target alone where it is known.
 
         One run serves both choice and capture: contents are written only around the first launch
-        of a configuration, which costs less than a second run of the program.
+        of a configuration, which costs less than a second run of the program. A program that wrote
+        into the recorder's report or contents is misbehaved.
         """
         if kernel is not None:
             kernel = self._known(kernel)
@@ -75,11 +79,13 @@ class Recording:
         try:
             blobs.mkdir(parents=True, exist_ok=True)
             return self._captured(kernel, folder, blobs)
+        except (Malformed, NotLeft) as wrong:
+            return bad_report(str(wrong))
         except OSError as problem:
             raise_for_space(problem, f"capturing to {folder}")
             raise
         finally:
-            shutil.rmtree(blobs, ignore_errors=True)
+            remove_left(blobs)
 
     def _captured(self, kernel: str | None, folder: Path, blobs: Path) -> CaptureOutcome:
         ran = self.record(kernel, blobs, CAPTURE_BYTES if kernel is None else TARGET_BYTES)
@@ -89,19 +95,20 @@ class Recording:
         target = self._target(kernel, counts, ran.report)
         if isinstance(target, Misbehaved):
             return target
-        found = recorded(ran.report, target)
+        found = recorded(ran.report, self.program, target)
         if not found and kernel is None:
             ran = self.record(target, blobs, TARGET_BYTES)
             if not isinstance(ran, Child):
                 return ran
-            found, counts = recorded(ran.report, target), launch_counts(ran.report)
+            found = recorded(ran.report, self.program, target)
+            counts = launch_counts(ran.report)
         if not found and ran.report.all("full"):
             most = f"{TARGET_BYTES // 1024**3} GiB"
             raise InputError(f"the buffers of {target} exceed {most}; run a smaller problem")
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
-        known = self.program.kernel(target)
-        reader = WorkloadReader(self.program, known, ran.report, ran.executable, blobs, folder)
+        known, source = self.program.kernel(target), Source(ran.executable, blobs)
+        reader = WorkloadReader(self.program, known, ran.report, source, folder)
         seconds = next((c.seconds for c in counts if c.kernel == target), 0.0)
         return Captured(
             kernel=target,
@@ -127,25 +134,28 @@ class Recording:
         self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report
     ) -> str | Misbehaved:
         launched = [c.kernel for c in counts]
-        in_graph = [name for name, *_ in report.all("graph")]
+        in_graph = names_of(report, "graph")
         if in_graph and (not launched or kernel in set(in_graph) - set(launched)):
             raise InputError(
                 f"{kernel or in_graph[0]} is launched through a CUDA graph only, which cannot be "
                 "captured; launch it directly as well, or choose another kernel with --kernel"
             )
         if not launched:
-            for name, _, why in report.all("refused"):
-                return Misbehaved(what="launch_refused", message=f"{name}: {why}")
+            for name, line in zip(names_of(report, "refused"), report.all("refused"), strict=True):
+                text = f"{name}: {' '.join(line[2:])}"[:MOST_MESSAGE]
+                return Misbehaved(what="launch_refused", message=text)
             raise InputError(
                 "the program launched no kernel; give it arguments with which it does, after --"
             )
         if kernel is None:
-            return next(
-                (k for k in launched if any(k == p.name for p in self.program.kernels)), launched[0]
-            )
+            ours = next((k for k in launched if any(k == p.name for p in self.program.kernels)), "")
+            if not ours:
+                text = f"the program launches {launched[0]}, which its files do not define"
+                raise InputError(text)
+            return ours
         if kernel not in launched:
             raise InputError(
-                f"the program did not launch {kernel!r}; it launched {', '.join(launched)}"
+                f"the program did not launch {kernel!r}; it launched {', '.join(launched[:20])}"
             )
         return kernel
 
@@ -187,6 +197,7 @@ def kernel_ms(stderr: str) -> float | None:
     """The `KERNEL_MS: x` line that some programs print."""
     found = _KERNEL_MS.search(stderr)
     try:
-        return float(found[1]) if found else None
+        value = float(found[1]) if found else math.nan
     except ValueError:
         return None
+    return value if math.isfinite(value) else None

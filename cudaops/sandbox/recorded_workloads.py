@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import struct
-from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from cudaops.domain.base import Dim3
-from cudaops.domain.execution import LaunchCount
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     Allocation,
     Argument,
-    Element,
     GlobalState,
-    NullArgument,
-    OpaqueArgument,
     PointerArgument,
     Role,
     ScalarArgument,
@@ -29,109 +22,59 @@ from cudaops.errors import InputError
 from cudaops.program.reroute import deduce_instance
 from cudaops.sandbox.executors.cpu_report import Report
 from cudaops.sandbox.executors.cpu_symbols import callee_of, function_names
+from cudaops.sandbox.left_files import copy_left
+from cudaops.sandbox.recorded_report import (
+    MOST_BYTES,
+    Configuration,
+    Launches,
+    Malformed,
+    Passed,
+    Stored,
+)
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
 """Design D2: the most expensive configurations covering 90 % of the kernel's time, at most 5."""
-
-_FORMATS: dict[str, str] = {
-    "f32": "<f", "f64": "<d", "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i",
-    "u32": "<I", "i64": "<q", "u64": "<Q", "bool": "<?", "f16": "<e",
-}  # fmt: skip
+MOST_CONTENTS_BYTES = 2 * MOST_BYTES
+"""Different contents of all workloads together: a recorder stops at half of it, and variables come
+on top."""
 
 
-class Configuration(NamedTuple):
-    """One recorded set of geometry and arguments, as the report's lines say."""
+class Source(NamedTuple):
+    """Where the program's contents and its functions' names are."""
 
-    number: str
-    site: int
-    function: int
-    geometry: tuple[int, ...]
-    smem: int
-    launches: int
-    seconds: float
-    first_launch: int = 0
-    """Position among the kernel's launches, where the recorder counts them."""
-    followed: int = 0
-    """Launches right after one of the same configuration on the same allocations."""
-
-    @property
-    def follows_itself(self) -> bool:
-        """Whether most of its launches found their buffers as the same launch had left them."""
-        return 2 * self.followed > self.launches
-
-
-def launch_counts(report: Report) -> tuple[LaunchCount, ...]:
-    """How often each kernel was launched, the most expensive first."""
-    counts = [
-        LaunchCount(kernel=k, launches=int(n), skipped=int(s), seconds=float(t))
-        for k, n, s, t in report.all("count")
-    ]
-    return tuple(sorted(counts, key=lambda c: -c.seconds))
-
-
-def recorded(report: Report, kernel: str) -> list[Configuration]:
-    """Configurations of a kernel whose contents were kept, the most expensive first."""
-    usage = {u[0]: u for u in report.all("usage")}
-    found = []
-    for number, name, site, function, *rest in report.all("config"):
-        used = usage.get(number)
-        if name == kernel and used is not None and used[3] == "1":
-            sizes = tuple(int(r) for r in rest)
-            found.append(
-                Configuration(
-                    number,
-                    int(site),
-                    int(function, 16),
-                    sizes[:6],
-                    sizes[6],
-                    int(used[1]),
-                    float(used[2]),
-                    *(int(u) for u in used[4:6]),
-                )
-            )
-    return sorted(found, key=lambda c: -c.seconds)
-
-
-def host_pointer(report: Report, number: str) -> int | None:
-    """Position of a parameter that was given a host pointer, if any."""
-    return next((int(h[1]) for h in report.all("host") if h[0] == number), None)
+    executable: Path
+    blobs: Path
+    """The folder that the program could write to."""
 
 
 class WorkloadReader:
     """Turns recorded configurations of one kernel into Workloads under a folder."""
 
     def __init__(
-        self,
-        program: Program,
-        kernel: Kernel,
-        report: Report,
-        executable: Path,
-        blobs: Path,
-        folder: Path,
+        self, program: Program, kernel: Kernel, report: Report, source: Source, folder: Path
     ) -> None:
-        self.program = program
         self.kernel = kernel
-        self.executable = executable
-        self.blobs = blobs
+        self.source = source
         self.folder = folder
-        self.report = report
-        self._lines: dict[str, dict[str, list[tuple[str, ...]]]] = {
-            verb: defaultdict(list)
-            for verb in ("arg", "before", "after", "gbefore", "gafter", "limit")
-        }
-        for verb, by_number in self._lines.items():
-            for line in report.all(verb):
-                by_number[line[0]].append(line[1:])
+        self._launches = Launches(program, kernel, report)
+        self._copies: dict[str, Path] = {}
+        """By the recorder's name; files of ours, which the program never could open."""
+        self._copied = 0
 
     def read(
         self, configurations: list[Configuration], total_seconds: float
     ) -> tuple[Workload, ...]:
-        """Those that cover enough time. Raises InputError where none can be captured."""
-        usable = [c for c in configurations if not self._lines["limit"][c.number]]
+        """Those that cover enough time.
+
+        Raises InputError where none can be captured, Malformed and NotLeft where the program is
+        not as the recorder says or touched what the recorder left.
+        """
+        usable = [c for c in configurations if not self._launches.limits(c.number)]
         if not usable:
             raise InputError(self._cannot(configurations))
-        names = function_names(self.executable, {c.function for c in usable if c.function})
+        functions = {c.function for c in usable if c.function}
+        names = function_names(self.source.executable, functions)
         total = max(total_seconds, 1e-12)
         covered = 0.0
         workloads: list[Workload] = []
@@ -144,7 +87,7 @@ class WorkloadReader:
 
     def _cannot(self, configurations: list[Configuration]) -> str:
         reason = (
-            self._lines["limit"][configurations[0].number][0][0]
+            self._launches.limits(configurations[0].number)[0]
             if configurations
             else "nothing was recorded"
         )
@@ -159,12 +102,8 @@ class WorkloadReader:
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        arguments = tuple(self._argument(line) for line in self._lines["arg"][c.number])
-        after = {line[0]: line[1] for line in self._lines["after"][c.number]}
-        allocations = tuple(
-            self._allocation(folder, int(k), int(size), blob, after[k], c.number)
-            for k, size, blob in self._lines["before"][c.number]
-        )
+        passed = self._launches.passed(c.number)
+        arguments = tuple(p.argument for p in passed)
         gx, gy, gz, bx, by, bz = c.geometry
         return Workload(
             id=name,
@@ -175,7 +114,10 @@ class WorkloadReader:
             block=Dim3(x=bx, y=by, z=bz),
             dynamic_smem_bytes=c.smem,
             arguments=arguments,
-            allocations=allocations,
+            allocations=tuple(
+                self._allocation(folder, index, stored, passed)
+                for index, stored in enumerate(self._launches.allocations(c.number))
+            ),
             globals=self._globals(folder, c.number),
             launches=c.launches,
             time_share=min(1.0, c.seconds / total),
@@ -184,72 +126,66 @@ class WorkloadReader:
             folder=str(folder.absolute()),
         )
 
-    def _argument(self, line: tuple[str, ...]) -> Argument:
-        position, kind, *rest = line
-        name = self._parameter(int(position))
-        if kind == "null":
-            return NullArgument(name=name)
-        element = cast(Element, rest[0])
-        if kind == "pointer":
-            return PointerArgument(
-                name=name, element=element, allocation=int(rest[2]), offset_bytes=int(rest[3])
-            )
-        if kind == "scalar" and element in _FORMATS:
-            value = struct.unpack(_FORMATS[element], bytes.fromhex(rest[1]))[0]
-            number = int(value) if element == "bool" else value
-            return ScalarArgument(name=name, element=element, value=number)
-        return OpaqueArgument(name=name, raw_hex=rest[1])
-
-    def _parameter(self, position: int) -> str:
-        parameters = self.kernel.parameters
-        return parameters[position].name if position < len(parameters) else f"argument{position}"
-
     def _allocation(
-        self, folder: Path, index: int, size: int, before: str, after: str, number: str
+        self, folder: Path, index: int, stored: Stored, passed: tuple[Passed, ...]
     ) -> Allocation:
         pointing = [
-            line
-            for line in self._lines["arg"][number]
-            if line[1] == "pointer" and int(line[4]) == index
+            (position, p.argument, p.to_const)
+            for position, p in enumerate(passed)
+            if isinstance(p.argument, PointerArgument) and p.argument.allocation == index
         ]
-        only_read = all(self._points_to_const(line) for line in pointing) and before == after
-        role: Role = "in" if only_read else "inout"
-        names = self._keep(folder, f"a{index}", before, after)
+        if not pointing:
+            raise Malformed("a before line of memory that no argument points into")
+        only_read = all(to_const or self._is_const(at) for at, _, to_const in pointing)
+        role: Role = "in" if only_read and stored.before == stored.after else "inout"
+        before, after = self._keep(folder, f"a{index}", stored)
         return Allocation(
             index=index,
-            size_bytes=size,
-            element=cast(Element, pointing[0][2]),
+            size_bytes=stored.size_bytes,
+            element=pointing[0][1].element,
             role=role,
-            before=names[0],
-            after=names[1],
+            before=before,
+            after=after,
         )
 
-    def _points_to_const(self, line: tuple[str, ...]) -> bool:
-        """By the type that was bound, or as declared where the compiler deduced a template."""
-        position = int(line[0])
-        declared = (
-            position < len(self.kernel.parameters) and self.kernel.parameters[position].is_const
-        )
-        return line[3] == "1" or declared
+    def _is_const(self, position: int) -> bool:
+        """As declared, where the compiler deduced a template and the type that was bound is not."""
+        parameters = self.kernel.parameters
+        return position < len(parameters) and parameters[position].is_const
 
     def _globals(self, folder: Path, number: str) -> tuple[GlobalState, ...]:
-        after = {line[0]: line[1] for line in self._lines["gafter"][number]}
         states = []
-        for position, (name, size, blob) in enumerate(sorted(self._lines["gbefore"][number])):
-            names = self._keep(folder, f"g{position}", blob, after[name])
+        for position, (name, stored) in enumerate(self._launches.variables(number)):
+            before, after = self._keep(folder, f"g{position}", stored)
             states.append(
-                GlobalState(name=name, size_bytes=int(size), before=names[0], after=names[1])
+                GlobalState(name=name, size_bytes=stored.size_bytes, before=before, after=after)
             )
         return tuple(states)
 
-    def _keep(self, folder: Path, stem: str, before: str, after: str) -> tuple[str, str]:
+    def _keep(self, folder: Path, stem: str, stored: Stored) -> tuple[str, str]:
         """Give contents their names in the workload's folder; equal contents share one file."""
         first = f"{stem}.before.bin"
-        _link(self.blobs / before, folder / first)
-        if before == after:
+        self._copy(stored.before, stored.size_bytes, folder / first)
+        if stored.before == stored.after:
             return first, first
-        _link(self.blobs / after, folder / f"{stem}.after.bin")
+        self._copy(stored.after, stored.size_bytes, folder / f"{stem}.after.bin")
         return first, f"{stem}.after.bin"
+
+    def _copy(self, blob: str, size_bytes: int, target: Path) -> None:
+        """Only the first use copies what the program left; later ones are links to our copy."""
+        known = self._copies.get(blob)
+        if known is None:
+            self._copied += size_bytes
+            if self._copied > MOST_CONTENTS_BYTES:
+                most = f"{MOST_CONTENTS_BYTES // 1024**3} GiB"
+                raise Malformed(f"contents of more than {most}")
+            copy_left(self.source.blobs, blob, target, size_bytes, size_bytes)
+            self._copies[blob] = target
+            return
+        try:
+            os.link(known, target)
+        except OSError:
+            shutil.copyfile(known, target)
 
     def _callee(
         self, c: Configuration, names: dict[int, str], arguments: tuple[Argument, ...]
@@ -258,7 +194,7 @@ class WorkloadReader:
         if not self.kernel.template_parameters:
             return self.kernel.qualified_name
         if c.function in names:
-            return callee_of(names[c.function])
+            return self._instance(callee_of(names[c.function]))
         elements = [
             a.element if isinstance(a, PointerArgument | ScalarArgument) else None
             for a in arguments
@@ -269,9 +205,10 @@ class WorkloadReader:
             raise InputError(f"{text}; write them between angle brackets")
         return deduced
 
-
-def _link(source: Path, target: Path) -> None:
-    with contextlib.suppress(OSError):
-        os.link(source, target)
-        return
-    shutil.copyfile(source, target)
+    def _instance(self, callee: str) -> str:
+        """The same, which is an instance of this kernel: the address of any function can be
+        reported."""
+        name = callee.partition("<")[0].rpartition("::")[2]
+        if name != self.kernel.name or not callee.isprintable():
+            raise Malformed(f"a config line with a function that is not {self.kernel.name}")
+        return callee

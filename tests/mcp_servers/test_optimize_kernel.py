@@ -12,6 +12,7 @@ import psutil
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.client.sampling import SamplingParams
+from fastmcp.exceptions import ToolError
 from mcp.shared.exceptions import McpError
 from mcp.types import CreateMessageResult, SamplingMessage, TextContent
 
@@ -166,6 +167,20 @@ def test_a_cancelled_call_leaves_nothing_running(tool: str, tmp_path: Path, othe
             # The session goes on.
             opened = await client.call_tool("open_program", {"source": MM})
             assert opened.structured_content["kernel"] == "mm"
+
+    with over_http(server_of("all", pool, host)) as address:
+        asyncio.run(talk(address.url))
+
+
+def test_a_stranger_sends_the_server_nowhere_else(tmp_path: Path) -> None:
+    """`remote` would act there with the token of whoever started this server."""
+    host = hosting(tmp_path / "runs", strangers=True)
+    pool = SessionPool(host.strangers_session)
+
+    async def talk(url: str) -> None:
+        async with Client(url) as client:
+            with pytest.raises(ToolError, match="leave `executor` out"):
+                await client.call_tool("optimize_kernel", {"source": MM, "executor": "remote"})
 
     with over_http(server_of("all", pool, host)) as address:
         asyncio.run(talk(address.url))

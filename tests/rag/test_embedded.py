@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from cudaops.errors import KnowledgeUnavailable
-from cudaops.rag import embedded
+from cudaops.rag import embedded, embedded_password
 from cudaops.rag.embedded import EmbeddedServer, check_space
 from cudaops.rag.postgres_programs import DATABASE_USER, Programs
 from cudaops.rag.server import Database, default_data_folder, open_database
@@ -179,7 +179,8 @@ def test_a_copy_of_the_programs_starts_and_one_without_pgvector_is_named(open_fo
     (copy / "share" / "extension" / "vector.control").unlink()
     pgdata = open_folder / "pgdata-18"
     programs = Programs(copy, DATABASE_USER)
-    programs.initialise(pgdata, embedded.SETTINGS, 20)
+    known = embedded_password.verifier(embedded_password.make_password(pgdata))
+    programs.initialise(pgdata, embedded.SETTINGS, known, 20)
     programs.start(pgdata, time.monotonic() + 20)
     try:
         with pytest.raises(KnowledgeUnavailable, match="no vector extension") as caught:

@@ -154,9 +154,9 @@ def test_the_schema_of_another_version_is_refused(store: Store, database_url: st
 def test_a_role_that_may_not_create_the_extension(server: object, database_url: str) -> None:
     role = "cudaops_test_reader"
     with psycopg.connect(database_url, autocommit=True) as admin:
-        admin.execute(f"CREATE ROLE {role} LOGIN")
+        admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'reader'")
     try:
-        limited = psycopg.conninfo.make_conninfo(database_url, user=role)
+        limited = psycopg.conninfo.make_conninfo(database_url, user=role, password="reader")
         with pytest.raises(KnowledgeUnavailable, match="no vector extension") as caught:
             Store(Database(limited))
         assert "CREATE EXTENSION vector" in caught.value.remedy

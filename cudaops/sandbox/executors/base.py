@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -190,3 +190,17 @@ class Executor(Protocol):
 
     def tools(self) -> Mapping[str, str]:
         """Name and version of every tool used, for certificates."""
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """An executor that keeps something: runners on a GPU, connections to a service."""
+
+    def close(self) -> None:
+        """End it. Twice is fine; nothing can be asked of the executor afterwards."""
+
+
+def close_executor(executor: Executor) -> None:
+    """End what the executor keeps, where it keeps anything."""
+    if isinstance(executor, Closes):
+        executor.close()

@@ -7,7 +7,6 @@ looked at once costs nothing again.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -19,7 +18,8 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.executors.cpu_gimple import Function, parse
-from cudaops.sandbox.executors.cpu_sampling import Trace, read_trace
+from cudaops.sandbox.executors.cpu_report import bad_report
+from cudaops.sandbox.executors.cpu_sampling import BadTrace, Trace, read_trace
 from cudaops.sandbox.executors.cpu_source import MAIN, unit_source
 from cudaops.sandbox.executors.cpu_toolchain import (
     COMPILE_TIMEOUT_S,
@@ -27,6 +27,7 @@ from cudaops.sandbox.executors.cpu_toolchain import (
     compiling,
     precompiled_header,
 )
+from cudaops.sandbox.left_files import NotLeft, copy_left, temporary_folder
 from cudaops.sandbox.process import raise_for_space, run_bounded
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ MODEL_FLAGS = (
 )  # fmt: skip
 """The last two lines only save compile time behind the IL that is read."""
 _BASE = "counted"
+_MOST_COUNTERS = 64 << 20
+"""Bytes; a unit of 2,000 functions has 1 MB of them."""
 
 
 class Sample(NamedTuple):
@@ -62,18 +65,19 @@ def sample(
     """
     try:
         executor.cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=executor.cache, prefix="sample.") as name:
-            folder = Path(name)
-            with ThreadPoolExecutor(max_workers=2) as pool:
-                traced = pool.submit(
-                    copy_context().run, _traced,
-                    executor, unit, workload, plan, blocks, folder / "t", timeout_s,
-                )  # fmt: skip
-                counted = pool.submit(
-                    copy_context().run, _counted,
-                    executor, unit, workload, plan, blocks, folder / "c", timeout_s,
-                )  # fmt: skip
-                trace, functions = traced.result(), counted.result()
+        with (
+            temporary_folder("sample.", executor.cache) as folder,
+            ThreadPoolExecutor(max_workers=2) as pool,
+        ):
+            traced = pool.submit(
+                copy_context().run, _traced,
+                executor, unit, workload, plan, blocks, folder / "t", timeout_s,
+            )  # fmt: skip
+            counted = pool.submit(
+                copy_context().run, _counted,
+                executor, unit, workload, plan, blocks, folder / "c", timeout_s,
+            )  # fmt: skip
+            trace, functions = traced.result(), counted.result()
     except OSError as problem:
         raise_for_space(problem, f"sampling in {executor.cache}")
         raise
@@ -93,7 +97,10 @@ def _traced(
     if isinstance(report, Misbehaved):
         return report
     files = [f.path for f in unit.program.files]
-    return read_trace(report, Path(built.folder) / "unit", files)
+    try:
+        return read_trace(report, Path(built.folder) / "unit", files)
+    except (BadTrace, NotLeft) as wrong:
+        return bad_report(f"trace: {wrong}")
 
 
 def _counted(
@@ -113,7 +120,12 @@ def _counted(
         raise SandboxUnavailable(
             "the counted build wrote no counters", "check that gcov's library is whole"
         )
-    text = _dump(executor, unit, Path(built.folder), found, folder / "il")
+    name = found.relative_to(folder).as_posix()
+    try:
+        copy_left(folder, name, kept := folder.with_name(f"{folder.name}.gcda"), 0, _MOST_COUNTERS)
+    except NotLeft as wrong:
+        return bad_report(f"counters: {wrong}")
+    text = _dump(executor, unit, Path(built.folder), kept, folder.with_name("il"))
     return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
@@ -12,6 +11,7 @@ from cudaops.sandbox.executors.cpu_report import find_fault, read_report
 from cudaops.sandbox.executors.cpu_toolchain import Build
 from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.isolation.view import View
+from cudaops.sandbox.left_files import discard, temporary_folder
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.recorded_program import (
     Child,
@@ -46,11 +46,11 @@ class ProgramRunner:
 
     def run(self) -> ProgramOutcome:
         """The program as its author would run it, proven repetitions left out."""
-        with tempfile.TemporaryDirectory(prefix="cudaops-run-") as name:
-            ran = self._child(Path(name), {"CUDAOPS_RECORD": "1"})
+        with temporary_folder("cudaops-run-") as folder:
+            ran = self._child(folder, {"CUDAOPS_RECORD": "1"})
             if not isinstance(ran, Child):
                 return ran
-            if (fault := self._fault(ran, Path(name))) is not None:
+            if (fault := self._fault(ran, folder)) is not None:
                 return fault
         return program_ran(ran.done)
 
@@ -80,7 +80,7 @@ class ProgramRunner:
         if isinstance(built, CompileFailed):
             return built
         report_path = folder / "report.tsv"
-        report_path.unlink(missing_ok=True)
+        discard(report_path)
         env = {
             **env,
             "CUDAOPS_REPORT": str(report_path),

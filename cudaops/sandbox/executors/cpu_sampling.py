@@ -15,12 +15,21 @@ from cudaops.cuda.work import Site
 from cudaops.domain.base import Dim3
 from cudaops.sandbox.executors.cpu_instructions import FindSite, SiteKey
 from cudaops.sandbox.executors.cpu_symbols import locate
+from cudaops.sandbox.left_files import read_left
+
+_MOST_TRACE_BYTES = 64 << 20
+"""A site takes some 300 bytes, an overlap 20; a launch is sampled in five blocks."""
+_MOST_SITES = 20_000
 
 _COUNTERS = (
     "accesses", "kept", "requests", "instructions", "sectors", "lines", "wavefronts",
     "ideal_wavefronts", "joined_wavefronts", "joined_ideal", "distinct_addresses",
     "worst_multiplicity",
 )  # fmt: skip
+
+
+class BadTrace(Exception):
+    """A report that the tracer does not write: the traced code runs in its process."""
 
 
 class BlockFootprint(NamedTuple):
@@ -86,14 +95,37 @@ def read_trace(report: Path, library: Path, author_files: Sequence[str]) -> Trac
         report: What `cudaops/trace_report.h` wrote.
         library: The instrumented executable its addresses lie in.
         author_files: Paths of the program's files, as lines are wanted in them.
+
+    Raises BadTrace and NotLeft.
     """
-    data: dict[str, Any] = json.loads(report.read_text())
-    lines = _source_lines(library, sorted({s["pc"] for s in data["sites"]}), author_files)
+    try:
+        data = _checked(json.loads(read_left(report.parent, report.name, _MOST_TRACE_BYTES)))
+        return _trace(data, library, author_files)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        raise BadTrace("is not what the tracer writes") from None
+
+
+def _checked(data: dict[str, Any]) -> dict[str, Any]:
+    """Only numbers that can be computed with. Raises ValueError."""
+    left: list[Any] = [data]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict | list):
+            left += one.values() if isinstance(one, dict) else one
+        elif isinstance(one, int | float) and not -(2**63) <= one < 2**64:
+            raise ValueError("a number out of bounds")
+    if len(data["sites"]) > _MOST_SITES:
+        raise ValueError("too many sites")
+    return data
+
+
+def _trace(data: dict[str, Any], library: Path, author_files: Sequence[str]) -> Trace:
+    lines = _source_lines(library, sorted({int(s["pc"]) for s in data["sites"]}), author_files)
     grouped: dict[tuple[str, int, str, int, bool, bool], list[dict[str, Any]]] = {}
     for site in data["sites"]:
-        file, line = lines[site["pc"]]
-        key = (file, line, site["space"], site["size"], site["write"], site["atomic"])
-        grouped.setdefault(key, []).append(site)
+        file, line = lines[int(site["pc"])]
+        kind = (str(site["space"]), int(site["size"]), bool(site["write"]), bool(site["atomic"]))
+        grouped.setdefault((file, line, *kind), []).append(site)
     rows = tuple(
         Row(*key, {c: float(sum(s[c] for s in members)) for c in _COUNTERS},
             tuple(float(sum(h)) for h in zip(*(s["hits"] for s in members), strict=True)))
@@ -101,16 +133,20 @@ def read_trace(report: Path, library: Path, author_files: Sequence[str]) -> Trac
     )  # fmt: skip
     blocks = tuple(
         BlockFootprint(
-            b["block"],
-            {int(k): v[0] for k, v in b["regions"].items()},
-            {int(k): v[1] for k, v in b["regions"].items()},
-            b["hottest_atomic"],
+            int(b["block"]),
+            {int(k): int(v[0]) for k, v in b["regions"].items()},
+            {int(k): int(v[1]) for k, v in b["regions"].items()},
+            int(b["hottest_atomic"]),
         )
         for b in data["blocks"]
     )
-    return Trace(
-        tuple(data["cache_bytes"]), rows, blocks, tuple(Overlap(*o) for o in data["overlaps"])
-    )
+    sizes = tuple(int(size) for size in data["cache_bytes"])
+    if not sizes or sizes[0] <= 0 or list(sizes) != sorted(set(sizes)):
+        raise ValueError("caches of no ascending sizes")
+    if any(len(r.hits) != len(sizes) or min((*r.counters.values(), *r.hits)) < 0 for r in rows):
+        raise ValueError("counters that do not count")
+    overlaps = tuple(Overlap(*(int(n) for n in o)) for o in data["overlaps"])
+    return Trace(sizes, rows, blocks, overlaps)
 
 
 def _source_lines(

@@ -19,12 +19,14 @@ from cudaops.sandbox.executors.cpu_build import shared_guards
 from cudaops.sandbox.executors.cpu_report import (
     Names,
     Report,
+    bad_report,
     find_fault,
     find_warnings,
     read_report,
 )
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
 from cudaops.sandbox.isolation.phases import Confinement
+from cudaops.sandbox.left_files import NotLeft, discard, size_left, write_fresh
 from cudaops.sandbox.process import raise_for_space, run_bounded
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
@@ -80,6 +82,8 @@ def run_task(task: Task) -> Outcome | Misbehaved:
     ended = _run_child(task, [*_head(task), *_launch(task, task.inputs, folder)])
     if ended.fault is not None:
         return ended.fault
+    if (wrong := _wrong_output(task, folder, "")) is not None:
+        return wrong
     warnings = find_warnings(ended.report, task.executable, names_of(task))
     return Outcome(_ran(task, folder, ended.seconds, warnings), ended.report)
 
@@ -99,8 +103,11 @@ def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
         lines += _launch(task, inputs, folder, keep_scratch=inputs.keep_scratch)
     ended = _run_child(task, lines)
     if ended.fault is not None:
-        begun = len(ended.report.all("began"))
+        begun = min(len(ended.report.all("began")), len(runs))
         return in_launch(ended.fault, begun, len(runs)) if begun else ended.fault
+    for number, folder in enumerate(folders):
+        if (wrong := _wrong_output(task, task.folder.absolute(), f"{folder.name}/")) is not None:
+            return in_launch(wrong, number + 1, len(runs))
     each_s = ended.seconds / len(runs)
     return tuple(_ran(task, folder, each_s, ()) for folder in folders)
 
@@ -142,8 +149,8 @@ def _run_child(task: Task, specification: Sequence[str]) -> _Ended:
     folder = task.folder.absolute()
     report_path = folder / "report.tsv"
     try:
-        report_path.unlink(missing_ok=True)
-        (folder / "spec.txt").write_text("\n".join(specification) + "\n", encoding="utf-8")
+        discard(report_path)
+        write_fresh(folder / "spec.txt", "\n".join(specification) + "\n")
     except OSError as problem:
         raise_for_space(problem, f"writing to {folder}")
         raise
@@ -169,6 +176,27 @@ def _run_child(task: Task, specification: Sequence[str]) -> _Ended:
 def _read_by(specification: Sequence[str]) -> tuple[Path, ...]:
     """Files that the child is told to read."""
     return tuple(Path(line.split(" file ", 1)[1]) for line in specification if " file " in line)
+
+
+def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
+    """The code under test ran in the process that wrote the outputs and may have put anything in
+    their place; from here on others read them by name. `within` `folder`, with a slash."""
+    wide = task.unit.widened
+    sizes = {
+        f"{within}out{a.index}.bin": a.size_bytes * (WIDENED_BY.get(a.element, 1) if wide else 1)
+        for a in task.workload.allocations
+    }
+    try:
+        for name, size in sizes.items():
+            if (found := size_left(folder, name)) != size:
+                raise NotLeft(name, f"holds {found} bytes instead of {size}")
+        for number, variable in enumerate(task.workload.globals):
+            name = f"{within}{_global_file(number)}"
+            if size_left(folder, name) not in (variable.size_bytes, 2 * variable.size_bytes):
+                raise NotLeft(name, f"is not of {variable.size_bytes} bytes")
+    except NotLeft as wrong:
+        return bad_report(f"output {wrong}")
+    return None
 
 
 def _ran(task: Task, folder: Path, seconds: float, warnings: tuple[Misbehaved, ...]) -> Ran:
@@ -260,6 +288,7 @@ def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Pa
     if not (unit.widened and _holds_floats(unit, state.name)):
         return before
     wide.parent.mkdir(parents=True, exist_ok=True)
+    discard(wide)
     np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
     return wide
 

@@ -19,7 +19,7 @@ from cudaops.cuda.devices import DEVICES, Device, device_of, register
 from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.execution import Unit
 from cudaops.domain.run import ClockControl
-from cudaops.errors import CudaOpsError, InputError
+from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_toolchain import around
 from cudaops.sandbox.gpu.build import GpuBuilder, recorder_object
@@ -60,6 +60,7 @@ class GpuHost:
         self._sessions: dict[str, RunnerSession] = {}
         self._spare: RunnerSession | None = None
         self._lock = threading.RLock()
+        self._closed = False
         atexit.register(self.close)
 
     @cached_property
@@ -113,14 +114,19 @@ class GpuHost:
     @cached_property
     def scratch_folder(self) -> Path:
         """For contents that are made for one task; removed at the end."""
+        self._check_open()
         return Path(tempfile.mkdtemp(prefix="cudaops-gpu-"))
 
     def check_available(self) -> None:
-        """Raise PrerequisiteError where nvcc or the GPU is missing."""
-        require_nvcc()
-        if self.driver == "nvidia" and any(Path("/dev").glob("nvidia[0-9]*")):
-            in_background(lambda: recorder_object(self.cubins))  # while the GPU is opened
-        _ = self.device
+        """Raise PrerequisiteError where nvcc or the GPU is missing; it is closed then."""
+        try:
+            require_nvcc()
+            if self.driver == "nvidia" and any(Path("/dev").glob("nvidia[0-9]*")):
+                in_background(lambda: recorder_object(self.cubins))  # while the GPU is opened
+            _ = self.device
+        except BaseException:
+            self.close()
+            raise
 
     def warm(self, units: Sequence[Unit]) -> None:
         """Build these units and the processor's checker in the background, while ncu works: the
@@ -134,8 +140,12 @@ class GpuHost:
 
     def session(self, name: str) -> RunnerSession:
         """The runner of this name, started at its first task. Of candidates' runners only the
-        newest stays: a candidate that was judged leaves nothing behind on the GPU."""
+        newest stays: a candidate that was judged leaves nothing behind on the GPU.
+
+        Raises SandboxUnavailable once it is closed: nobody would end that runner.
+        """
         with self._lock:
+            self._check_open()
             known = self._sessions.get(name)
             if known is None and self._spare is not None and name not in SHARED:
                 known, self._spare = self._spare, None
@@ -150,10 +160,21 @@ class GpuHost:
         """Start the search's runner and one for the first candidate while the program is built and
         run: later, something would be timed meanwhile."""
         with self._lock:
+            self._check_open()
             if self._spare is None:
                 self._spare = self._new_session()
             ahead = (self.session("search"), self._spare)
-        in_background(lambda: [one.facts for one in ahead])
+        in_background(lambda: self._start(*ahead))
+
+    def _start(self, *sessions: RunnerSession) -> None:
+        """Unless it is closed, also where that comes about meanwhile."""
+        for one in sessions:
+            try:
+                if not self._closed:
+                    _ = one.facts
+            finally:
+                if self._closed:
+                    one.close()
 
     def _new_session(self) -> RunnerSession:
         return RunnerSession(self.driver, environment=_standin_environment())
@@ -172,8 +193,9 @@ class GpuHost:
         return {name: version for name, version in found.items() if version}
 
     def close(self) -> None:
-        """End every runner and remove what was made for tasks."""
+        """End every runner, after the task it is at, and remove what was made for tasks."""
         with self._lock:
+            self._closed = True
             if self._spare is not None:
                 self._spare.close()
                 self._spare = None
@@ -183,6 +205,13 @@ class GpuHost:
             self._builder.close()
         if "scratch_folder" in self.__dict__:
             shutil.rmtree(self.scratch_folder, ignore_errors=True)
+        atexit.unregister(self.close)  # which would keep it for ever
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SandboxUnavailable(
+                "the GPU's runners were ended: the program was closed", "open it again"
+            )
 
     def _arch(self) -> str:
         major, minor = self.facts.compute_capability

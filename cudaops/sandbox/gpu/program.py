@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
@@ -14,6 +13,7 @@ from cudaops.sandbox.gpu.confined_probe import settle_gpu_level
 from cudaops.sandbox.gpu.platform import Platform
 from cudaops.sandbox.isolation.phases import Confinement, Phase
 from cudaops.sandbox.isolation.view import View
+from cudaops.sandbox.left_files import discard, temporary_folder
 from cudaops.sandbox.process import SPACE_REMEDY, run_bounded
 from cudaops.sandbox.recorded_program import (
     Child,
@@ -49,8 +49,8 @@ class GpuProgram:
 
     def run(self) -> ProgramOutcome:
         """The program as its author built it, run once."""
-        with tempfile.TemporaryDirectory(prefix="cudaops-run-") as name:
-            ran = self._child(Path(name), {}, recorded=False)
+        with temporary_folder("cudaops-run-") as folder:
+            ran = self._child(folder, {}, recorded=False)
         if not isinstance(ran, Child):
             return ran
         return self._fault(ran) or program_ran(ran.done)
@@ -90,7 +90,7 @@ class GpuProgram:
         if isinstance(built, CompileFailed):
             return built
         for name in (REPORT, RUNTIME_REPORT):
-            (folder / name).unlink(missing_ok=True)
+            discard(folder / name)
         if self.platform.driver == "standin":
             runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
             env = {**env, **runtime}
@@ -107,15 +107,21 @@ class GpuProgram:
                 tool="program",
                 confine=Confinement(phase, tuple(view.reads), (view.root, folder)),
             )
-        faults = [line for line in read_report(folder / RUNTIME_REPORT).lines if line[0] == "fault"]
-        report = Report((*faults, *read_report(folder / REPORT).lines))
-        return Child(built.path, done, report)
+        return Child(built.path, done, _reports(folder))
 
     def _fault(self, ran: Child) -> Misbehaved | None:
-        for kind, _, _, message in (tuple(f[:4]) for f in ran.report.all("fault")):
+        for kind, *rest in (f for f in ran.report.all("fault") if len(f) >= 4):
             if kind == "infrastructure":
-                raise SandboxUnavailable(f"the recorder could not go on: {message}", SPACE_REMEDY)
+                text = f"the recorder could not go on: {rest[2][:300]}"
+                raise SandboxUnavailable(text, SPACE_REMEDY)
         return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+
+
+def _reports(folder: Path) -> Report:
+    """The recorder's, behind the faults of the stand-in's runtime."""
+    runtime, own = read_report(folder / RUNTIME_REPORT), read_report(folder / REPORT)
+    faults = [line for line in runtime.lines if line[0] == "fault"]
+    return Report((*faults, *own.lines), own.problem or runtime.problem)
 
 
 def gpu_environment() -> dict[str, str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
+import stat
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-CAP_DAC_OVERRIDE, CAP_SETGID, CAP_SETUID, CAP_SETPCAP = 1, 6, 7, 8
+CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 0, 1, 2
+CAP_SETGID, CAP_SETUID, CAP_SETPCAP = 6, 7, 8
 """Source: linux/capability.h."""
 _NEEDED = (CAP_DAC_OVERRIDE, CAP_SETGID, CAP_SETUID, CAP_SETPCAP)
 FIRST_UID = 0x7000_0000
@@ -33,18 +37,57 @@ def can_switch() -> bool:
     return mapped and all(_effective() >> number & 1 for number in _NEEDED)
 
 
-def account(*, switch: bool) -> dict[str, Any] | None:
+def can_narrow() -> bool:
+    """Whether such an account can do with CAP_DAC_READ_SEARCH: what it shall write to is handed
+    over to it, and everything else that modes keep from others they keep from it."""
+    return can_switch() and all(_effective() >> n & 1 for n in (CAP_CHOWN, CAP_DAC_READ_SEARCH))
+
+
+def account(*, switch: bool, narrow: bool = False) -> dict[str, Any] | None:
     """What the launcher applies; None: it stays what it is, which is not root.
 
     An account of its own keeps CAP_DAC_OVERRIDE alone, so that Landlock and not the modes of files
-    decide. `switch` False drops every capability and keeps the account.
+    decide; `narrow`, where that `can_narrow`, CAP_DAC_READ_SEARCH alone, which opens no socket.
+    `switch` False drops every capability and keeps the account.
     """
     if switch and can_switch():
         uid = FIRST_UID + (os.getpid() % (1 << 22)) * _PER_PROCESS + next(_COUNTER) % _PER_PROCESS
-        return _account(uid, 1 << CAP_DAC_OVERRIDE)
+        return _account(uid, 1 << (CAP_DAC_READ_SEARCH if narrow else CAP_DAC_OVERRIDE))
     if os.geteuid() == 0 and _effective() >> CAP_SETPCAP & 1:
         return _account(None, 0)
     return None
+
+
+def hand_over(places: Sequence[Path], uid: int) -> None:
+    """Give files and folders of ours to an account; one that has another name besides stays.
+
+    Raises OSError where the file system does not do that.
+    """
+    for path, found in _below(places):
+        if found.st_uid == os.geteuid() and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1):
+            os.lchown(path, uid, -1)
+
+
+def take_back(places: Sequence[Path], uid: int) -> None:
+    """Make what an account owns below `places` ours, once none of its processes is left: the next
+    child that goes by the number shall own nothing. What is not to be had stays."""
+    for path, found in _below(places):
+        if found.st_uid == uid:
+            with contextlib.suppress(OSError):
+                os.lchown(path, os.geteuid(), os.getegid())
+
+
+def _below(places: Sequence[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    """`places` and everything in them, without following links there."""
+    for place in places:
+        left = [place.resolve()]
+        while left:
+            path = left.pop()
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found = path.lstat()
+                yield path, found
+                if stat.S_ISDIR(found.st_mode):
+                    left += path.iterdir()
 
 
 def tasks_now() -> int:

@@ -19,7 +19,7 @@ from cudaops.domain.run import IsolationChoice
 from cudaops.errors import EnvironmentFailure, SandboxUnavailable
 from cudaops.sandbox.isolation import credentials, landlock, seccomp
 from cudaops.sandbox.isolation.bubblewrap import find_bubblewrap
-from cudaops.sandbox.isolation.landlock import NET_ABI, SCOPE_ABI
+from cudaops.sandbox.isolation.landlock import EXECUTE, NET_ABI, SCOPE_ABI
 from cudaops.sandbox.isolation.phases import TRUSTED, Confinement, Phase
 from cudaops.sandbox.isolation.places import python
 from cudaops.sandbox.isolation.start import Confined
@@ -180,8 +180,8 @@ def _why_not(level: IsolationLevel) -> str:
         for path in (allowed, refused):
             path.write_text("x", encoding="utf-8")
         command = [sys.executable, "-I", "-S", "-c", _PROBE, str(allowed), str(refused)]
-        reads = (allowed, *(rule.path for rule in python()))
-        confinement = Confinement("kernel", reads, runs=tuple(rule.path for rule in python()))
+        runs = tuple(rule.path for rule in python() if rule.access & EXECUTE)
+        confinement = Confinement("kernel", (allowed,), runs=runs)
         try:
             said = _run(confinement, level, command, Path(name))
         except EnvironmentFailure as problem:

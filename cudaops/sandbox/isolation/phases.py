@@ -117,13 +117,17 @@ def allowed_calls(phase: Phase) -> Allowed | None:
     if phase == "kernel":
         return Allowed()
     if phase in ("compile", "program"):
-        return Allowed(processes=True, unix_sockets=False)
+        # ld makes what it links executable.
+        return Allowed(processes=True, attributes=phase == "compile")
+    trusted = phase in TRUSTED
     return Allowed(
         processes=True,
-        unix_sockets=True,
+        unix_sockets=trusted or places.mps_folder() is not None,
+        pairs=True,
         hidden_memory=True,
         tcp=phase == "sanitizer",
-        limits_of_others=phase in TRUSTED,
+        attributes=trusted,
+        limits_of_others=trusted,
     )
 
 

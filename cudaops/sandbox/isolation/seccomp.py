@@ -23,7 +23,10 @@ _X86_64: dict[str, int] = {
     "setdomainname": 171, "syslog": 103, "vhangup": 153, "move_pages": 279, "migrate_pages": 256,
     "fanotify_init": 300, "shmget": 29, "shmat": 30, "semget": 64, "msgget": 68, "mq_open": 240,
     "memfd_create": 319, "prlimit64": 302, "socket": 41, "socketpair": 53, "clone": 56,
-    "fork": 57, "vfork": 58,
+    "fork": 57, "vfork": 58, "connect": 42, "bind": 49, "ioctl": 16, "chmod": 90, "fchmod": 91,
+    "fchmodat": 268, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260, "utime": 132,
+    "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188, "lsetxattr": 189,
+    "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
 }  # fmt: skip
 _AARCH64: dict[str, int] = {
     "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "unshare": 97, "setns": 268,
@@ -36,13 +39,16 @@ _AARCH64: dict[str, int] = {
     "adjtimex": 171, "sethostname": 161, "setdomainname": 162, "syslog": 116, "vhangup": 58,
     "move_pages": 239, "migrate_pages": 238, "fanotify_init": 262, "shmget": 194, "shmat": 196,
     "semget": 190, "msgget": 186, "mq_open": 180, "memfd_create": 279, "prlimit64": 261,
-    "socket": 198, "socketpair": 199, "clone": 220,
+    "socket": 198, "socketpair": 199, "clone": 220, "connect": 203, "bind": 200, "ioctl": 29,
+    "fchmod": 52, "fchmodat": 53, "fchown": 55, "fchownat": 54, "utimensat": 88, "setxattr": 5,
+    "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
 }  # fmt: skip
 _BOTH: dict[str, int] = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
     "pidfd_open": 434, "clone3": 435, "pidfd_getfd": 438, "process_madvise": 440,
-    "mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447,
+    "mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447, "fchmodat2": 452,
+    "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
 }  # fmt: skip
 
 
@@ -73,14 +79,25 @@ NEVER: tuple[str, ...] = (
 """Refused in every phase."""
 HIDDEN_MEMORY: tuple[str, ...] = ("memfd_create", "shmget", "shmat", "semget", "msgget", "mq_open")
 """Memory that counts as nobody's or outlives its maker. CUDA needs memfd_create."""
+ATTRIBUTES: tuple[str, ...] = (
+    "chmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes",
+    "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr",
+    "lremovexattr", "fremovexattr", "removexattrat", "file_setattr",
+)  # fmt: skip
+"""Modes, owners, times and extended attributes, which Landlock leaves to the owner of a file. By
+descriptor too: one that was opened for reading is enough."""
+_FLAGS_OF_FILES = (0x40086602, 0x401C5820, 0x40806685)
+"""FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_ENABLE_VERITY: linux/fs.h, linux/fsverity.h."""
 
 AF_UNIX, AF_INET = 1, 2
-SOCK_STREAM, SOCK_TYPE = 1, 0xF
+SOCK_STREAM, SOCK_SEQPACKET, SOCK_TYPE = 1, 5, 0xF
 CLONE_THREAD = 0x10000
 X32 = 0x40000000
 _LOAD, _JUMP_EQUAL, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
-_NOT_THERE = 0x00050000 | errno.ENOSYS
+_NOT_THERE, _NOBODY = 0x00050000 | errno.ENOSYS, 0x00050000 | errno.ENOENT
+_DONE = 0x00050000
+"""The call returns 0 and has done nothing."""
 _NUMBER, _ARCH, _FIRST, _SECOND = 0, 4, 16, 24
 """Offsets in struct seccomp_data; arguments by their low halves (little-endian)."""
 
@@ -89,11 +106,15 @@ class Allowed(NamedTuple):
     """What a filter lets through beside the calls that every child needs."""
 
     unix_sockets: bool = False
+    pairs: bool = False
+    """AF_UNIX without an address: sockets made in pairs, and lone ones that reach nobody."""
     tcp: bool = False
     """AF_INET with SOCK_STREAM alone."""
     processes: bool = False
     """False: threads alone."""
     hidden_memory: bool = False
+    attributes: bool = False
+    """`ATTRIBUTES`."""
     limits_of_others: bool = False
     """prlimit64 of another process: what starts children bounds them so."""
 
@@ -117,6 +138,10 @@ def program(allowed: Allowed, machine: str | None = None) -> bytes:
     if not allowed.limits_of_others:
         code += _pids_of_others(calls)
     code += _sockets(calls, allowed)
+    if not allowed.attributes:
+        refused += ATTRIBUTES
+        # std::filesystem::copy_file gives up where this fails, with a copy of its own in hand.
+        code += [*_refuse(calls["fchmod"], _DONE), *_flags_of_files(calls)]
     if not allowed.processes:
         refused += ["fork", "vfork", "pidfd_open"]
         code += _threads_alone(calls)
@@ -147,19 +172,48 @@ def _pids_of_others(calls: dict[str, int]) -> list[bytes]:
     return _when(calls["prlimit64"], body)
 
 
+def _flags_of_files(calls: dict[str, int]) -> list[bytes]:
+    body = [_step(_LOAD, _SECOND)]
+    for request in _FLAGS_OF_FILES:
+        body += _refuse(request)
+    return _when(calls["ioctl"], [*body, _step(_RETURN, _ALLOW)])
+
+
 def _sockets(calls: dict[str, int], allowed: Allowed) -> list[bytes]:
-    body = [_step(_LOAD, _FIRST)]
+    """A filter sees no address. Where only `pairs` are allowed, nothing that takes one is let
+    through: connect, bind, and sockets that send to an address (SOCK_DGRAM, out of a pair too).
+
+    CUDA's driver makes a SOCK_SEQPACKET and connects it to MPS; that nobody is there is what it
+    hears on a machine without (seen in github.com/NVIDIA/cuda-checkpoint/issues/10).
+    """
+    load = _step(_LOAD, _FIRST)
+    body: list[bytes] = []
     if allowed.unix_sockets:
         body += [_step(_JUMP_EQUAL, AF_UNIX, 0, 1), _step(_RETURN, _ALLOW)]
+    elif allowed.pairs:
+        body += _connected_only()
     if allowed.tcp:
         body += [
             _step(_JUMP_EQUAL, AF_INET, 0, 4), _step(_LOAD, _SECOND), _step(_AND, SOCK_TYPE),
             _step(_JUMP_EQUAL, SOCK_STREAM, 0, 1), _step(_RETURN, _ALLOW),
         ]  # fmt: skip
-    code = _when(calls["socket"], [*body, _step(_RETURN, _REFUSE)])
-    if not allowed.unix_sockets:
-        code += _refuse(calls["socketpair"])
+    code = _when(calls["socket"], [load, *body, _step(_RETURN, _REFUSE)])
+    if allowed.unix_sockets:
+        return code
+    pair = [load, *_connected_only()] if allowed.pairs else []
+    code += _when(calls["socketpair"], [*pair, _step(_RETURN, _REFUSE)])
+    if not allowed.tcp:
+        code += [*_refuse(calls["connect"], _NOBODY), *_refuse(calls["bind"])]
     return code
+
+
+def _connected_only() -> list[bytes]:
+    """AF_UNIX of a type that sends to nobody but its peer."""
+    return [
+        _step(_JUMP_EQUAL, AF_UNIX, 0, 6), _step(_LOAD, _SECOND), _step(_AND, SOCK_TYPE),
+        _step(_JUMP_EQUAL, SOCK_STREAM, 1, 0), _step(_JUMP_EQUAL, SOCK_SEQPACKET, 0, 1),
+        _step(_RETURN, _ALLOW), _step(_RETURN, _REFUSE),
+    ]  # fmt: skip
 
 
 def _threads_alone(calls: dict[str, int]) -> list[bytes]:

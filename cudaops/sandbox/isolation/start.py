@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
-from cudaops.sandbox.isolation import bubblewrap, credentials, landlock, seccomp
+from cudaops.sandbox.isolation import bubblewrap, credentials, landlock, places, seccomp
 from cudaops.sandbox.isolation.landlock import RUN, Rule
 from cudaops.sandbox.isolation.phases import (
     SANITIZER_PORTS,
@@ -85,6 +85,7 @@ class Confined:
             ) from problem
         self._ours = [report, life, spec]
         self._said = b""
+        self._handed: tuple[tuple[Path, ...], int] | None = None
         self.pass_fds = (*self._ours, *passed)
         try:
             self._prepare(
@@ -108,9 +109,10 @@ class Confined:
         """Write the specification and the command line that reads it."""
         confinement = _with_folder(asked, self.folder)
         found = _rules(confinement, program)
+        account = self._account(confinement) if level in ("S2", "S3") else None
         report, life, *passed = fds
         content: dict[str, Any] = {
-            **_confining(confinement.phase, level, found, self.limits),
+            **_confining(confinement.phase, level, found, self.limits, account),
             "command": [str(program), *self.command[1:]],
             "environment": _environment(confinement, self.folder, env),
             "report": report,
@@ -129,6 +131,27 @@ class Confined:
             if bwrap is None:
                 raise SandboxUnavailable("bwrap has gone", "install bubblewrap again")
             self.argv = [*bubblewrap.wrapped(bwrap, confinement.phase, cwd, found), *self.argv]
+
+    def _account(self, confinement: Confinement) -> dict[str, Any] | None:
+        """Whose name it goes by. On a GPU, where MPS may need sockets, it is given what it writes
+        to instead of the right to write past modes, with which it could reach everybody's."""
+        if not switches_account(confinement.phase):
+            return None
+        if confinement.phase == "gpu" and credentials.can_narrow() and places.open_nodes():
+            found = credentials.account(switch=True, narrow=True)
+            assert found is not None
+            self._handed = (confinement.writes, found["uid"])
+            try:
+                credentials.hand_over(*self._handed)
+                return found
+            except OSError:
+                self._take_back()
+        return credentials.account(switch=True)
+
+    def _take_back(self) -> None:
+        if self._handed is not None:
+            credentials.take_back(*self._handed)
+            self._handed = None
 
     def started(self) -> None:
         """The launcher has its ends of the pipes; ours of them go."""
@@ -186,6 +209,7 @@ class Confined:
         if self._report >= 0:
             os.close(self._report)
             self._report = -1
+        self._take_back()
         remove(self.folder)
 
 
@@ -226,13 +250,15 @@ def _with_folder(asked: Confinement, folder: Path) -> Confinement:
 def _environment(
     confinement: Confinement, folder: Path, env: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """With a temporary folder that the child may write to. ncu keeps out of another ncu's way by a
-    file in the machine's: what is trusted keeps the one it has."""
+    """With a temporary folder that the child may write to, and a PATH that is not ours. ncu keeps
+    out of another ncu's way by a file in the machine's: what is trusted keeps what it has."""
     if confinement.phase in TRUSTED:
         return dict(env)
     asked = env.get("TMPDIR")
     usable = asked is not None and any(Path(asked).is_relative_to(p) for p in confinement.writes)
-    return {**env, "TMPDIR": asked if asked is not None and usable else str(folder)}
+    path = places.search_path(env.get("PATH", ""), compilers=confinement.phase == "compile")
+    temporary = asked if asked is not None and usable else str(folder)
+    return {**env, "PATH": path, "TMPDIR": temporary}
 
 
 def _rules(confinement: Confinement, program: Path) -> list[Rule] | None:
@@ -244,14 +270,17 @@ def _rules(confinement: Confinement, program: Path) -> list[Rule] | None:
 
 
 def _confining(
-    phase: Phase, level: IsolationLevel, found: Sequence[Rule] | None, limits: Limits
+    phase: Phase,
+    level: IsolationLevel,
+    found: Sequence[Rule] | None,
+    limits: Limits,
+    account: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The launcher's steps with everything they need."""
     strong = level in ("S2", "S3")
     calls = allowed_calls(phase) if strong else None
     ports = SANITIZER_PORTS if phase == "sanitizer" else ()
     files = landlock.rule_set(landlock.abi(), found, ports) if strong else None
-    account = credentials.account(switch=True) if strong and switches_account(phase) else None
     switched = account is not None and account["uid"] is not None
     return {
         "limits": resource_limits(limits, 0 if switched else credentials.tasks_now()),

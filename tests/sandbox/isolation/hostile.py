@@ -6,10 +6,20 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from cudaops.domain.judgement import IsolationLevel
+from cudaops.sandbox.isolation.phases import Confinement, Limits, Phase
+from cudaops.sandbox.process import Finished, run_bounded
+
+PHASES: tuple[Phase, ...] = ("compile", "kernel", "program", "gpu")
+LEVELS: tuple[IsolationLevel, ...] = ("S2", "S3")
+
 _HEAD = r"""
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <linux/fs.h>
 #include <linux/netlink.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,7 +34,10 @@ _HEAD = r"""
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/xattr.h>
 #include <thread>
 #include <unistd.h>
 static void say(const char* what, long result) {
@@ -60,7 +73,69 @@ BODIES: dict[str, str] = {
   say("unix", socket(AF_UNIX, SOCK_STREAM, 0));
   int pair[2];
   say("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+  say("datagram", socket(AF_UNIX, SOCK_DGRAM, 0));
+  say("datagrams", socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
+  say("raw", socket(AF_UNIX, SOCK_RAW, 0));
   say("io_uring", syscall(425, 1, 0));
+""",
+    "reach": r"""
+  sockaddr_un to{AF_UNIX, {}}, mine{AF_UNIX, "mine"}, hidden{AF_UNIX, {}};
+  strncpy(to.sun_path, argv[1], sizeof to.sun_path - 1);
+  strcpy(hidden.sun_path + 1, "cudaops-test");
+  for (int type : {SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM}) {
+    int pair[2] = {-1, -1}, lone = socket(AF_UNIX, type, 0);
+    socketpair(AF_UNIX, type, 0, pair);
+    for (int i = 0; i < 2; i++) {
+      int fd = i ? pair[0] : lone;
+      msghdr message{&to, sizeof to, nullptr, 0, nullptr, 0, 0};
+      say("connect", connect(fd, (sockaddr*)&to, sizeof to));
+      if (!i || type != SOCK_SEQPACKET) {  // which sends to its peer whatever the address
+        say("sendto", sendto(fd, "x", 1, MSG_NOSIGNAL, (sockaddr*)&to, sizeof to) - 1);
+        say("sendmsg", sendmsg(fd, &message, MSG_NOSIGNAL));
+      }
+      say("bind", bind(fd, (sockaddr*)&mine, sizeof mine));
+      say("abstract", bind(fd, (sockaddr*)&hidden, sizeof hidden));
+    }
+  }
+""",
+    "attributes": r"""
+  const char* path = argv[1];
+  close(open(path, O_WRONLY | O_CREAT, 0600));
+  int fd = open(path, O_RDONLY);
+  long flags = 0;
+  timespec now[2]{};
+  say("chmod", chmod(path, 0));
+  say("fchmodat", fchmodat(AT_FDCWD, path, 0, 0));
+  say("fchmodat2", syscall(452, AT_FDCWD, path, 0, 0));
+  say("chown", chown(path, getuid(), getgid()));
+  say("lchown", lchown(path, getuid(), getgid()));
+  say("fchown", fchown(fd, getuid(), getgid()));
+  say("utimensat", utimensat(AT_FDCWD, path, now, 0));
+  say("now", utimensat(AT_FDCWD, path, nullptr, 0));
+  say("futimens", futimens(fd, now));
+  say("setxattr", setxattr(path, "user.a", "b", 1, 0));
+  say("lsetxattr", lsetxattr(path, "user.a", "b", 1, 0));
+  say("fsetxattr", fsetxattr(fd, "user.a", "b", 1, 0));
+  say("removexattr", removexattr(path, "user.kept"));
+  say("flags", ioctl(fd, FS_IOC_SETFLAGS, &flags));
+  fchmod(fd, 0);
+""",
+    "ordinary": r"""
+  namespace fs = std::filesystem;
+  std::ofstream("a") << "content";
+  fs::copy_file("a", "b");
+  fs::create_directories("c/d");
+  fs::copy("a", "c/d/e");
+  fs::copy("c", "f", fs::copy_options::recursive);
+  fs::rename("f", "g");
+  fs::resize_file("b", 3);
+  fs::remove_all("c");
+  say("append", opens("a", O_WRONLY | O_APPEND));
+  say("given", opens("given", O_RDWR | O_TRUNC));
+  int pair[2];
+  char byte = 0;
+  if (argc > 1) say("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+  if (argc > 1) say("passed", send(pair[0], "x", 1, 0) + recv(pair[1], &byte, 1, 0) - 2);
 """,
     "kill": r"""
   say("signal", kill(atoi(argv[1]), 0));
@@ -155,3 +230,29 @@ def build_all(folder: Path) -> dict[str, Path]:
     for name in BODIES:
         shutil.copy(made, folder / name)
     return {name: folder / name for name in BODIES}
+
+
+def ran(
+    program: Path,
+    phase: Phase,
+    level: IsolationLevel,
+    folder: Path,
+    *words: str,
+    timeout_s: float = 120.0,
+    limits: Limits | None = None,
+    max_output_bytes: int = 1 << 20,
+) -> Finished:
+    folder.mkdir(exist_ok=True)
+    confine = Confinement(phase, writes=(folder,), limits=limits, at_most=level)
+    return run_bounded(
+        [str(program), *words],
+        cwd=folder,
+        timeout_s=timeout_s,
+        confine=confine,
+        max_output_bytes=max_output_bytes,
+    )
+
+
+def outcomes(done: Finished) -> dict[str, str]:
+    assert done.stdout, done
+    return dict(line.split() for line in done.stdout.splitlines())

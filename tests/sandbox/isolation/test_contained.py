@@ -14,27 +14,12 @@ from cudaops.domain.judgement import IsolationLevel
 from cudaops.sandbox.isolation import credentials
 from cudaops.sandbox.isolation.level import level_of, probe
 from cudaops.sandbox.isolation.phases import Confinement, Limits, Phase, limits_of
-from cudaops.sandbox.process import Finished, run_bounded
-from tests.sandbox.isolation import hostile
+from cudaops.sandbox.process import run_bounded
+from tests.sandbox.isolation.hostile import LEVELS, PHASES, outcomes, ran
 
-PHASES: tuple[Phase, ...] = ("compile", "kernel", "program", "gpu")
-LEVELS: tuple[IsolationLevel, ...] = ("S2", "S3")
 SMALL = Limits(
     file_bytes=8 << 20, disk_bytes=64 << 20, disk_entries=500, tasks=40, share_of_memory=0.02
 )
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return hostile.build_all(tmp_path_factory.mktemp("hostile"))
-
-
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> IsolationLevel:
-    wanted: IsolationLevel = request.param
-    if level_of("program", wanted) != wanted:
-        pytest.skip(f"this machine reaches {probe().level}: {'; '.join(probe().notes)}")
-    return wanted
 
 
 @pytest.fixture(autouse=True)
@@ -47,32 +32,6 @@ def _unaffected(programs: dict[str, Path], tmp_path: Path) -> Iterator[None]:
         [str(programs["threads"])], cwd=folder, timeout_s=60, confine=Confinement("kernel")
     )
     assert (done.stdout, done.exit_code) == ("thread DONE\n", 0)
-
-
-def ran(
-    program: Path,
-    phase: Phase,
-    level: IsolationLevel,
-    folder: Path,
-    *words: str,
-    timeout_s: float = 120.0,
-    limits: Limits | None = None,
-    max_output_bytes: int = 1 << 20,
-) -> Finished:
-    folder.mkdir(exist_ok=True)
-    confine = Confinement(phase, writes=(folder,), limits=limits, at_most=level)
-    return run_bounded(
-        [str(program), *words],
-        cwd=folder,
-        timeout_s=timeout_s,
-        confine=confine,
-        max_output_bytes=max_output_bytes,
-    )
-
-
-def outcomes(done: Finished) -> dict[str, str]:
-    assert done.stdout, done
-    return dict(line.split() for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -237,6 +196,8 @@ def test_no_secret_of_ours_reaches_a_child(
 ) -> None:
     for name in ("NVIDIA_API_KEY", "DATABASE_URL", "HOME", "SSH_AUTH_SOCK"):
         monkeypatch.setenv(name, "secret-of-ours")
+    monkeypatch.setenv("PATH", f"/home/secret-of-ours/bin{os.pathsep}{os.environ['PATH']}")
     done = ran(programs["environment"], phase, level, tmp_path / "w")
     assert "LC_ALL=" in done.stdout
+    assert "PATH=/" in done.stdout
     assert "secret-of-ours" not in done.stdout

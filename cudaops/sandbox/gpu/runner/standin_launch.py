@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import MisbehaviourKind
 from cudaops.errors import EnvironmentFailure
-from cudaops.sandbox.executors.cpu_report import Names, find_fault, read_report
+from cudaops.sandbox.executors.cpu_report import Names, find_fault, report_of
 from cudaops.sandbox.gpu.runner.driver import DriverError
 from cudaops.sandbox.gpu.runner.standin_image import Image, KernelImage, Parameter, registration
 from cudaops.sandbox.gpu.runner.standin_memory import Allocation, Memory, MemoryFile
@@ -167,7 +167,9 @@ class Child:
                 env=env,
                 tool="kernels",
             )
-            report = read_report(Path(self._report.path))
+            with os.fdopen(os.dup(self._report.fd), "rb") as file:
+                file.seek(0)
+                report = report_of(file)
             fault = find_fault(report, done, executable, _names(image, ready), math.inf)
         except EnvironmentFailure as problem:
             raise DriverError("CUDA_ERROR_UNKNOWN", "launch", str(problem)) from problem
@@ -181,7 +183,11 @@ class Child:
         if not ended:
             text = f"{ready.kernel.callee} ended its process with exit code {done.exit_code}"
             raise DriverError("CUDA_ERROR_LAUNCH_FAILED", "launch", text)
-        return float(ended[0][0])
+        try:
+            return float(ended[0][0])
+        except (IndexError, ValueError) as problem:
+            text = f"{ready.kernel.callee} wrote into the report of its launch"
+            raise DriverError("CUDA_ERROR_LAUNCH_FAILED", "launch", text) from problem
 
     def close(self) -> None:
         """Give the files back."""

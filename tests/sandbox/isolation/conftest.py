@@ -1,0 +1,25 @@
+"""Hostile programs, and the levels this machine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.judgement import IsolationLevel
+from cudaops.sandbox.isolation.level import level_of, probe
+from tests.sandbox.isolation import hostile
+from tests.sandbox.isolation.hostile import LEVELS
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return hostile.build_all(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> IsolationLevel:
+    wanted: IsolationLevel = request.param
+    if level_of("program", wanted) != wanted:
+        pytest.skip(f"this machine reaches {probe().level}: {'; '.join(probe().notes)}")
+    return wanted
