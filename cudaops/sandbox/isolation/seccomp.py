@@ -180,11 +180,13 @@ def _flags_of_files(calls: dict[str, int]) -> list[bytes]:
 
 
 def _sockets(calls: dict[str, int], allowed: Allowed) -> list[bytes]:
-    """A filter sees no address. Where only `pairs` are allowed, nothing that takes one is let
-    through: connect, bind, and sockets that send to an address (SOCK_DGRAM, out of a pair too).
+    """A filter sees no address. Where only `pairs` are allowed, nothing that reaches one is let
+    through: connect, and sockets that send to an address (SOCK_DGRAM, out of a pair too).
 
     CUDA's driver makes a SOCK_SEQPACKET and connects it to MPS; that nobody is there is what it
-    hears on a machine without (seen in github.com/NVIDIA/cuda-checkpoint/issues/10).
+    hears on a machine without (seen in github.com/NVIDIA/cuda-checkpoint/issues/10). Another one it
+    binds to `@cuda-uvmfd-...`: where `bind` fails, cuInit gives CUDA_ERROR_OPERATING_SYSTEM (seen
+    on an H200, 580.159.04).
     """
     load = _step(_LOAD, _FIRST)
     body: list[bytes] = []
@@ -203,7 +205,9 @@ def _sockets(calls: dict[str, int], allowed: Allowed) -> list[bytes]:
     pair = [load, *_connected_only()] if allowed.pairs else []
     code += _when(calls["socketpair"], [*pair, _step(_RETURN, _REFUSE)])
     if not allowed.tcp:
-        code += [*_refuse(calls["connect"], _NOBODY), *_refuse(calls["bind"])]
+        code += _refuse(calls["connect"], _NOBODY)
+        if not allowed.pairs:
+            code += _refuse(calls["bind"])
     return code
 
 
