@@ -44,6 +44,7 @@ from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.executors.base import Executor
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
@@ -93,7 +94,7 @@ def confirm_run(
         sealed = seal(CONFIRMATION_FORMAT, confirmation, signer)
         write_whole(folder / CONFIRMATION_NAME, sealed.decode("ascii"))
         for name in ("work", "state"):
-            shutil.rmtree(folder / name, ignore_errors=True)
+            remove(folder / name)
     if confirmation.result != "drifted":
         ours = isinstance(signer, Signer) and signer.fingerprint == certified.signer
         notice = remember_again(certified, decided, bench, options, settings, ours=ours)
@@ -221,7 +222,7 @@ def _new_folder(run: Path) -> Iterator[Path]:
     try:
         yield folder
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         with contextlib.suppress(OSError):  # earlier confirmations stay
             base.rmdir()
         raise

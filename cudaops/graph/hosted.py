@@ -3,7 +3,6 @@ loop, and keep what was accepted as a run."""
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import threading
 import time
@@ -30,6 +29,7 @@ from cudaops.models.host import lending
 from cudaops.program.given import check_arguments
 from cudaops.sandbox.executors.base import Executor, close_executor
 from cudaops.sandbox.isolation.level import level_of
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.stripping import CONFINED
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -223,7 +223,7 @@ class _Opened:
             self._closed = True
             ends = list(self._ends)
         with ExitStack() as every:
-            every.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            every.callback(remove, self._folder)
             for end in ends:
                 every.callback(end)
 
@@ -245,7 +245,7 @@ def _tidy(folder: Path, *, only_read: bool) -> None:
     """Of a run keep all but what can be made again, and no captured buffers where it will only be
     read; of a program that led to none, nothing."""
     if not (folder / "run.json").is_file():
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         return
     for name in ("work", "workloads") if only_read else ("work",):
-        shutil.rmtree(folder / name, ignore_errors=True)
+        remove(folder / name)

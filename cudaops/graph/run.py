@@ -43,6 +43,7 @@ from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
 from cudaops.sandbox.executors.base import Executor, close_executor
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.ledger import LEDGER, seconds_by_tool
 from cudaops.sandbox.stopping import stoppable
 from cudaops.sandbox.workbench import Workbench
@@ -337,7 +338,7 @@ def finish(
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     if not goes_on:
-        shutil.rmtree(folder / "work", ignore_errors=True)
+        remove(folder / "work")
     return record
 
 
@@ -366,7 +367,7 @@ def _new_folder(folder: Path, *, keep: bool = True) -> Iterator[None]:
 def _empty(folder: Path, made: Sequence[Path]) -> None:
     for child in folder.iterdir():
         if child.is_dir() and not child.is_symlink():
-            shutil.rmtree(child, ignore_errors=True)
+            remove(child)
         else:
             child.unlink(missing_ok=True)
     for path in made:

@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from cudaops.sandbox.isolation.start import remove
-from cudaops.sandbox.process import run_bounded
+from cudaops.sandbox.isolation.removing import remove
 
 _CHUNK = 1 << 20
-_REMOVE_TIMEOUT_S = 300.0
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 _NOT_OURS = {
     errno.ELOOP: "is a link",
@@ -108,17 +106,8 @@ def write_fresh(path: Path, text: str) -> None:
 def discard(path: Path) -> None:
     """Have nothing there, whatever a child left; a link goes and not what it means."""
     if path.is_dir() and not path.is_symlink():
-        remove_left(path)
+        remove(path)
     path.unlink(missing_ok=True)
-
-
-def remove_left(folder: Path) -> None:
-    """Remove a folder that a child wrote to, however deep and with whatever modes."""
-    try:
-        remove(folder)
-    except RecursionError:
-        command = ["rm", "-rf", "--", str(folder)]
-        run_bounded(command, cwd=folder.parent, timeout_s=_REMOVE_TIMEOUT_S, tool="remove")
 
 
 @contextlib.contextmanager
@@ -129,7 +118,7 @@ def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        remove_left(folder)
+        remove(folder)
 
 
 def _descend(folder: Path, name: str, stack: contextlib.ExitStack) -> int:

@@ -19,8 +19,9 @@ from cudaops.domain.execution import (
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.sandbox.executors.cpu_report import MOST_MESSAGE, Names, Report, bad_report
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.isolation.view import hint_for
-from cudaops.sandbox.left_files import NotLeft, remove_left
+from cudaops.sandbox.left_files import NotLeft
 from cudaops.sandbox.process import Finished, raise_for_space
 from cudaops.sandbox.recorded_report import (
     Configuration,
@@ -85,7 +86,7 @@ class Recording:
             raise_for_space(problem, f"capturing to {folder}")
             raise
         finally:
-            remove_left(blobs)
+            remove(blobs)
 
     def _captured(self, kernel: str | None, folder: Path, blobs: Path) -> CaptureOutcome:
         ran = self.record(kernel, blobs, CAPTURE_BYTES if kernel is None else TARGET_BYTES)

@@ -22,6 +22,7 @@ from cudaops.errors import InputError
 from cudaops.program.reroute import deduce_instance
 from cudaops.sandbox.executors.cpu_report import Report
 from cudaops.sandbox.executors.cpu_symbols import callee_of, function_names
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.left_files import copy_left
 from cudaops.sandbox.recorded_report import (
     MOST_BYTES,
@@ -100,7 +101,7 @@ class WorkloadReader:
         self, name: str, c: Configuration, names: dict[int, str], total: float
     ) -> Workload:
         folder = self.folder / name
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         folder.mkdir(parents=True)
         passed = self._launches.passed(c.number)
         arguments = tuple(p.argument for p in passed)

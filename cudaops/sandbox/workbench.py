@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +34,7 @@ from cudaops.sandbox.bench_state import (
 )
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.executors.base import Executor
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.timed_outputs import timed_references
 from cudaops.sandbox.verification.oracle import OracleBuilder
 from cudaops.sandbox.verification.reference import (
@@ -315,7 +315,7 @@ class Workbench:
 
     def discard(self, name: str) -> None:
         """Remove a folder under `work/`; what stands there can be made again."""
-        shutil.rmtree(self.folder / "work" / name, ignore_errors=True)
+        remove(self.folder / "work" / name)
 
 
 def open_workbench(

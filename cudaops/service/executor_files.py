@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import shutil
 import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
 
 from cudaops.domain.workload import Workload
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.wire_files import sha256_of, swap_workload
 from cudaops.service.blobs import Blobs
 from cudaops.service.temporary import new_held, remove_unheld
@@ -49,7 +49,7 @@ class LocalFiles:
 
     def remove(self) -> None:
         """Remove everything; nothing may be asked afterwards."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
         os.close(self._held)
 
     def call_folder(self, id: str) -> Path:
@@ -60,7 +60,7 @@ class LocalFiles:
 
     def leave(self, id: str, references: set[str]) -> None:
         """The call has ended: its folder goes, its contents may go."""
-        shutil.rmtree(self._calls / id, ignore_errors=True)
+        remove(self._calls / id)
         for reference in references:
             self._holders[reference] -= 1
         if sum(size for _, size in self._used.values()) > self._max_bytes:

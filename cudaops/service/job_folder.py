@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import re
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from typing import NamedTuple
 import cudaops
 from cudaops.errors import InputError
 from cudaops.program.given import check_includes
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.service.records import JobRequest, ProgramRequest
 from cudaops.service.temporary import PREFIX
 from cudaops.settings import Settings
@@ -85,7 +85,7 @@ class JobFolder:
 
     def empty_run(self) -> None:
         """Remove what an earlier attempt left in the run folder."""
-        shutil.rmtree(self.run, ignore_errors=True)
+        remove(self.run)
 
     def remove_idle(self) -> None:
         """Remove everything, unless a process is at it."""
@@ -95,7 +95,7 @@ class JobFolder:
 
     def remove(self) -> None:
         """Remove everything."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        remove(self.root)
 
 
 class Task(NamedTuple):
@@ -111,7 +111,7 @@ class Task(NamedTuple):
 
 def _write(folder: Path, files: dict[str, str]) -> None:
     check_includes(files)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     folder.mkdir(parents=True)
     inside = folder.resolve()
     for name, text in files.items():

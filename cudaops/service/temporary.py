@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from cudaops.sandbox.isolation.start import remove
+from cudaops.sandbox.isolation.removing import remove
 
 PREFIX = "cudaops-work-"
 

@@ -22,7 +22,8 @@ from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_report import read_report, report_of
 from cudaops.sandbox.executors.cpu_sampling import BadTrace, read_trace
 from cudaops.sandbox.isolation.level import enforce
-from cudaops.sandbox.left_files import NotLeft, copy_left, discard, opened, remove_left, write_fresh
+from cudaops.sandbox.isolation.removing import remove
+from cudaops.sandbox.left_files import NotLeft, copy_left, discard, opened, write_fresh
 from cudaops.sandbox.recorded_program import kernel_ms
 from tests.sandbox.cases import before, captured_case, compiled, program, went_wrong
 from tests.sandbox.gpu_programs import StandInPrograms, on_gpu
@@ -296,7 +297,7 @@ def test_a_deep_folder_goes(tmp_path: Path) -> None:
         os.close(at)
         at = inner
     os.close(at)
-    remove_left(folder)
+    remove(folder)
     assert not folder.exists()
 
 

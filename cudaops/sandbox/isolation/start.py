@@ -9,10 +9,9 @@ import math
 import os
 import resource
 import shutil
-import stat
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +32,7 @@ from cudaops.sandbox.isolation.phases import (
     rules,
     switches_account,
 )
+from cudaops.sandbox.isolation.removing import remove
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 OFF_REMEDY = (
@@ -211,22 +211,6 @@ class Confined:
             self._report = -1
         self._take_back()
         remove(self.folder)
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder that a child wrote to, whatever modes it gave what it left."""
-
-    def opened(function: Callable[..., object], path: str, _: object) -> None:
-        with contextlib.suppress(OSError):
-            for at in (Path(path).parent, Path(path)):
-                if not at.is_symlink():
-                    at.chmod(stat.S_IRWXU)
-            if function in (os.rmdir, os.unlink):
-                function(path)
-            else:
-                shutil.rmtree(path, ignore_errors=True)
-
-    shutil.rmtree(folder, onerror=opened)
 
 
 def _found(name: str, cwd: Path, env: Mapping[str, str]) -> Path:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cudaops.sandbox.isolation.places import is_everybodys
-from cudaops.sandbox.isolation.start import remove
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.process import raise_for_space
 
 MOST_ENTRIES = 2_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Allocation
 from cudaops.sandbox.executors.base import Check, Executor, InputSet
+from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.verification.accuracy import (
     BufferAccuracy,
     buffer_accuracy,
@@ -182,7 +182,7 @@ class Verifier:
             return outcome
         for launch, ran in zip(launches, outcome, strict=True):
             found += self._compare(subject, ran, launch.reference, None, launch.number)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         return None
 
     def _unchanged_inputs(self, subjects: Sequence[Subject]) -> Gate:
