@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, NamedTuple
 
 from fastmcp import Context, FastMCP
@@ -19,7 +19,7 @@ from cudaops.mcp_servers.judging import Judged, MinSpeedup, judged
 from cudaops.mcp_servers.opening import KernelName, ProgramArguments
 from cudaops.mcp_servers.progress import log, progress
 from cudaops.mcp_servers.rewrites import read_rewrite
-from cudaops.mcp_servers.session import Decision, Seat, Session
+from cudaops.mcp_servers.session import Decision, Seat
 from cudaops.mcp_servers.sources import MAX_TEXT_CHARS, HeaderTexts, ProgramTexts
 from cudaops.mcp_servers.work import in_thread
 from cudaops.program.patch import unified_patch
@@ -77,11 +77,11 @@ def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> No
     ) -> Accepted:
         """Put a rewrite that judge_rewrite found accepted or provisional into the author's
         program: the whole new file, a patch and a certificate. Writes nothing of the user's."""
-        session = seat.current()
-        decision = _accepted(session, rewrite_id)
+        opened = seat.current().opened
+        decision = _accepted(opened.decided, rewrite_id)
         with tool_errors():
-            kept = None if write_run is None else write_run(session.bench, decision)
-            return _handed_back(session.bench, decision, kept)
+            kept = None if write_run is None else write_run(opened.bench, decision)
+            return _handed_back(opened.bench, decision, kept)
 
     @server.tool(annotations=replaces("Verify a program against another"))
     @in_thread
@@ -103,17 +103,16 @@ def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> No
         The baseline becomes the open program."""
         session = seat.current()
         texts = ProgramTexts(baseline, "baseline.cu", files)
-        bench = session.open_text(texts, kernel, arguments)
+        opened = session.open_text(texts, kernel, arguments)
         with tool_errors():
-            rewrite = _candidate(bench, candidate)
-            return judged(session, rewrite, min_speedup, progress(context), log(context))
+            rewrite = _candidate(opened.bench, candidate)
+            return judged(opened, rewrite, min_speedup, progress(context), log(context))
 
 
-def _accepted(session: Session, rewrite_id: str) -> Decision:
-    session.bench  # noqa: B018  says what to do where nothing is open
-    decision = session.decided.get(rewrite_id)
+def _accepted(decided: Mapping[str, Decision], rewrite_id: str) -> Decision:
+    decision = decided.get(rewrite_id)
     if decision is None:
-        known = ", ".join(session.decided) or "none yet"
+        known = ", ".join(decided) or "none yet"
         raise ToolError(
             f"no rewrite {rewrite_id[:40]!r} of the open program was judged in this session "
             f"(judged: {known}); call judge_rewrite with its source first and give the "

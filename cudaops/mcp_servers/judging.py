@@ -11,7 +11,7 @@ from cudaops.domain.base import Record
 from cudaops.domain.judgement import Judgement
 from cudaops.domain.rewrite import Rewrite
 from cudaops.mcp_servers.progress import Level
-from cudaops.mcp_servers.session import Decision, Session
+from cudaops.mcp_servers.session import Decision, Opened
 from cudaops.sandbox.evaluate import Say, evaluate
 from cudaops.sandbox.evaluation import Evaluation
 
@@ -30,7 +30,7 @@ class Judged(Record):
 
 
 def judged(
-    session: Session,
+    opened: Opened,
     rewrite: Rewrite,
     min_speedup: float | None,
     say: Say,
@@ -38,7 +38,7 @@ def judged(
 ) -> Judged:
     """Evaluate and decide, and keep the decision. The bar can be raised by a client, never
     lowered."""
-    bench = session.bench
+    bench, decided = opened
     policy = bench.policy
     if min_speedup is not None:
         policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
@@ -46,6 +46,6 @@ def judged(
     # Where a person is to decide, that comes after this.
     unreviewed = policy.model_copy(update={"review": False})
     judgement = evaluation.judged(unreviewed)
-    session.decided[rewrite.id] = Decision(evaluation, judgement)
+    decided[rewrite.id] = Decision(evaluation, judgement)
     note("info", f"{rewrite.title}: {judgement.outcome}, {judgement.reason}")
     return Judged(rewrite_id=rewrite.id, evaluation=evaluation, judgement=judgement)

@@ -62,9 +62,10 @@ def add_opening(server: FastMCP, seat: Seat) -> None:
         if source is not None:
             require_one("open_program", path, source)
             texts = ProgramTexts(source, filename, files)
-            bench = session.open_text(texts, kernel, arguments)
+            bench = session.open_text(texts, kernel, arguments).bench
         else:
-            bench = session.open(required_path("open_program", session, path), kernel, arguments)
+            file = required_path("open_program", session, path)
+            bench = session.open(file, kernel, arguments).bench
         note = log(context)
         for limit in bench.program.limits:
             note("warning", limit)

@@ -120,11 +120,10 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Judged:
         """Compile, verify and time a rewrite through every gate, and decide."""
-        session = seat.current()
-        session.bench  # noqa: B018  says what to do where nothing is open
+        opened = seat.current().opened
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
         with tool_errors():
-            return judged(session, rewrite, min_speedup, progress(context), log(context))
+            return judged(opened, rewrite, min_speedup, progress(context), log(context))
 
 
 def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:

@@ -35,6 +35,15 @@ class Decision(NamedTuple):
     judgement: Judgement
 
 
+class Opened(NamedTuple):
+    """An open program and what was judged of it: together, or a decision on one program could be
+    taken for one on the next."""
+
+    bench: Workbench
+    decided: dict[str, Decision]
+    """By the rewrite's id."""
+
+
 class Seat(Protocol):
     """Gives the session of whoever calls a tool."""
 
@@ -67,7 +76,7 @@ class Session:
             closed_before: Why the same caller's last session is gone.
         """
         self._open_program = open_program
-        self._bench = bench
+        self._open = None if bench is None else Opened(bench, {})
         self.folder = folder
         self._on_close = on_close
         self._closed_before = closed_before
@@ -75,23 +84,26 @@ class Session:
         self._opened = 0
         self.runs = runs
         self.paths = paths
-        self.decided: dict[str, Decision] = {}
-        """By the rewrite's id: what was judged of the open program."""
 
     def current(self) -> Session:
         """Itself: whoever calls has this session."""
         return self
 
     @property
-    def bench(self) -> Workbench:
-        """The open workbench. Raises ToolError where no program is open yet."""
-        bench = self._bench
-        if bench is None:
+    def opened(self) -> Opened:
+        """The open program. Raises ToolError where none is open yet."""
+        found = self._open
+        if found is None:
             before = "" if self._closed_before is None else f"{self._closed_before}; "
             raise ToolError(f"{before}{NOTHING_OPEN}")
-        return bench
+        return found
 
-    def open(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
+    @property
+    def bench(self) -> Workbench:
+        """Its workbench. Raises as `opened` does."""
+        return self.opened.bench
+
+    def open(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> Opened:
         """Open a program in place of the present one, which nothing here holds any more then: its
         bench lives as long as calls that began on it.
 
@@ -101,9 +113,7 @@ class Session:
             raise ToolError(NO_PATHS)
         return self._opened_at(path, kernel, argv)
 
-    def open_text(
-        self, texts: ProgramTexts, kernel: str | None, argv: tuple[str, ...]
-    ) -> Workbench:
+    def open_text(self, texts: ProgramTexts, kernel: str | None, argv: tuple[str, ...]) -> Opened:
         """The same for a program that comes as texts; nothing else of this machine is read."""
         return self._opened_at(self.written(texts), kernel, argv)
 
@@ -122,15 +132,13 @@ class Session:
 
     def close(self) -> None:
         """Remove what is kept for it, the open program too. Twice is fine."""
-        self._bench = None
-        self.decided = {}
+        self._open = None
         if self._on_close is not None:
             self._on_close()
 
-    def _opened_at(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
+    def _opened_at(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> Opened:
         if self._open_program is None:
             raise ToolError("this server was started for one program and cannot open another")
         with self._lock, tool_errors():
-            self._bench = self._open_program(path, kernel, argv)
-            self.decided = {}
-            return self._bench
+            self._open = Opened(self._open_program(path, kernel, argv), {})
+            return self._open

@@ -85,6 +85,35 @@ def test_a_host_drives_the_loop_itself(session: Session) -> None:
     assert call(profile, "profile_rewrite", source=TILES)["profile"]["duration_us"] > 0
 
 
+def test_a_decision_is_of_the_program_it_was_made_on(session: Session, tmp_path: Path) -> None:
+    """What is judged while another program is opened cannot be accepted for that one."""
+    other = tmp_path / "other.cu"
+    text = (EXPLOITS / "mm.cu").read_text("utf-8")
+    other.write_text(text.replace("sum +=", "sum -="), encoding="utf-8")
+    server = sandbox.build_server(session)
+
+    async def talk() -> None:
+        began = asyncio.Event()
+
+        async def listen(progress: float, total: float | None, message: str | None) -> None:
+            began.set()
+
+        async with Client(server) as client:
+            await client.call_tool("open_program", {"path": str(EXPLOITS / "mm.cu")})
+            judging = asyncio.create_task(
+                client.call_tool("judge_rewrite", {"source": TILES}, progress_handler=listen)
+            )
+            await began.wait()
+            await client.call_tool("open_program", {"path": str(other)})
+            judged = (await judging).structured_content
+            assert judged is not None
+            assert judged["judgement"]["outcome"] == "provisional"
+            with pytest.raises(ToolError, match="judged: none yet"):
+                await client.call_tool("accept_rewrite", {"rewrite_id": judged["rewrite_id"]})
+
+    asyncio.run(talk())
+
+
 def tunable(source: str) -> str:
     loop = "        for (int k = 0; k < 16; ++k)"
     assert loop in source
