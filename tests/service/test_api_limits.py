@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from cudaops.service.options import ServiceOptions
-from tests.service.api_server import Api, open_to_all, read_all, running
+from tests.service.api_server import DEADLINE_S, Api, open_to_all, read_all, running
 from tests.service.test_api_jobs import refused
 
 
@@ -89,3 +91,26 @@ def test_too_many_at_once_are_told_so(conninfo: str) -> None:
                 busy = other.get("/jobs")
             refused(busy, 503)
             assert busy.headers["retry-after"]
+
+
+def test_one_address_leaves_connections_to_others(conninfo: str) -> None:
+    with running(conninfo, open_to_all(max_connections=6)) as api:
+        port = httpx.URL(api.address).port
+        with ExitStack() as silent:
+            for _ in range(6):
+                connection = socket.create_connection(("127.0.0.1", port))
+                silent.enter_context(connection)
+                connection.settimeout(DEADLINE_S)
+            with pytest.raises(httpx.HTTPError):
+                httpx.get(f"{api.address}/healthz")
+            transport = httpx.HTTPTransport(local_address="127.0.0.2")
+            with httpx.Client(transport=transport, base_url=api.address) as other:
+                assert other.get("/healthz").status_code == 200
+        deadline = time.monotonic() + DEADLINE_S
+        while True:  # until it has noticed that they are gone
+            try:
+                assert httpx.get(f"{api.address}/healthz").status_code == 200
+                break
+            except httpx.HTTPError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
