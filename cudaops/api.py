@@ -187,9 +187,8 @@ def optimize(
         budget_minutes=budget_minutes,
         use_memory=use_memory,
     )
-    path, where = _placed(source, settings, executor, device, arch)
     options = run_options(
-        path, _folder(out, settings, path, kernel), where,
+        *_placed(source, out, settings, kernel, executor, device, arch),
         argv=tuple(argv), kernel=kernel, proposing=proposing, max_iterations=max_iterations,
         timeout_s=timeout_seconds, policy=policy, trust_source=trust_source,
     )  # fmt: skip
@@ -239,20 +238,15 @@ def verify(
         allow_precision=allow_precision,
         allow_libraries=allow_libraries,
     )
-    path, where = _placed(baseline, settings, executor, device, arch)
     options = run_options(
-        path,
-        _folder(out, settings, path, kernel),
-        where,
-        argv=tuple(argv),
-        kernel=kernel,
-        timeout_s=timeout_seconds,
-        policy=policy,
+        *_placed(baseline, out, settings, kernel, executor, device, arch),
+        argv=tuple(argv), kernel=kernel, timeout_s=timeout_seconds, policy=policy,
         trust_source=trust_source,
-    )
+    )  # fmt: skip
+    base = Path(options.source)
     from cudaops.graph import run
 
-    return _apart(lambda: run.verify_files(path, rewrite, options, _told(on_event), settings))
+    return _apart(lambda: run.verify_files(base, rewrite, options, _told(on_event), settings))
 
 
 @_checked
@@ -270,17 +264,10 @@ def profile(
 ) -> ProfileSummary:
     """Say what limits the kernel of the program `source`, as `cudaops profile` does."""
     settings = load_settings()
-    path, where = _placed(source, settings, executor, device, arch)
     options = run_options(
-        path,
-        _folder(None, settings, path, kernel),
-        where,
-        argv=tuple(argv),
-        kernel=kernel,
-        timeout_s=timeout_seconds,
-        policy=Policy(),
-        trust_source=trust_source,
-    )
+        *_placed(source, None, settings, kernel, executor, device, arch),
+        argv=tuple(argv), kernel=kernel, timeout_s=timeout_seconds, trust_source=trust_source,
+    )  # fmt: skip
     from cudaops.graph import run
 
     return _apart(lambda: run.profile_only(options, _told(on_event), settings))
@@ -306,20 +293,20 @@ def show(record: RunRecord) -> Report:
 
 def _placed(
     source: str | Path,
+    out: str | Path | None,
     settings: Settings,
+    kernel: str | None,
     executor: ExecutorChoice | None,
     device: str | None,
     arch: str | None,
-) -> tuple[Path, Target]:
-    """The source, and where to work on it; a warning where that is not what was hoped for."""
+) -> tuple[Path, Path, Target]:
+    """The source, the run's folder, and where to work on it; a warning where that is not what was
+    hoped for."""
     path, where = source_file(_path(source)), place(executor or settings.executor, device, arch)
     if where.notice is not None:
         warnings.warn(f"{where.notice}; going on with the processor", stacklevel=4)
-    return path, where
-
-
-def _folder(out: str | Path | None, settings: Settings, path: Path, kernel: str | None) -> Path:
-    return new_folder(None if out is None else Path(out), settings.runs, path, kernel)
+    folder = new_folder(None if out is None else Path(out), settings.runs, path, kernel)
+    return path, folder, where
 
 
 def _path(given: str | Path) -> Path:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cudaops.service.health import WORKER_SEEN_S
 from cudaops.service.metrics import FAMILIES, GPU_GAUGES
 from cudaops.service.problems import KINDS
+from cudaops.service.rows import WORKER_SEEN_S
 
 ROOT = Path(__file__).parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))

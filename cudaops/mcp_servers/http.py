@@ -73,11 +73,14 @@ def build_mcp_app(
     Args:
         verify: Asked for every request's bearer token; None: no token is asked for.
     """
+    return server.http_app(path=path, **_guarded(server, verify, allowed_hosts))
+
+
+def _guarded(
+    server: FastMCP, verify: Verify | None, allowed_hosts: Sequence[str]
+) -> dict[str, Any]:
+    """The server asks for its token; what it is served with keeps foreign names out."""
     server.auth = None if verify is None else Tokens(verify)
-    return server.http_app(path=path, **_guarded(allowed_hosts))
-
-
-def _guarded(allowed_hosts: Sequence[str]) -> dict[str, Any]:
     return {"host_origin_protection": True, "allowed_hosts": list(allowed_hosts)}
 
 
@@ -101,8 +104,7 @@ def serve_http(
     allowed_hosts: Sequence[str] = (),
 ) -> None:
     """Serve until interrupted."""
-    server.auth = None if verify is None else Tokens(verify)
     server.run(
         transport="http", host=host, port=port, path=path, show_banner=False,
-        **_guarded(allowed_hosts),
+        **_guarded(server, verify, allowed_hosts),
     )  # fmt: skip

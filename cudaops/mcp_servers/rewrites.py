@@ -28,11 +28,17 @@ TunedValues = Annotated[
 ]
 
 
+def problem_of(rewrite: Rewrite, bench: Workbench) -> str | None:
+    """Why no gate would let its text through: an include or an assembler directive would have the
+    compiler read files of this machine."""
+    problems = check_source(rewrite.source, allow_libraries=bench.policy.allow_libraries)
+    return problems[0] if problems else None
+
+
 def check_rewrite(rewrite: Rewrite, bench: Workbench) -> Rewrite:
-    """Itself. Raises ToolError for a text that no gate would let through: an include or an
-    assembler directive would have the compiler read files of this machine."""
-    if problems := check_source(rewrite.source, allow_libraries=bench.policy.allow_libraries):
-        raise ToolError(problems[0])
+    """Itself. Raises ToolError where it has such a problem."""
+    if problem := problem_of(rewrite, bench):
+        raise ToolError(problem)
     return rewrite
 
 

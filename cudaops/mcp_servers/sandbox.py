@@ -21,13 +21,18 @@ from cudaops.mcp_servers.opening import OpenedProgram, add_opening
 from cudaops.mcp_servers.programs import add_stripping
 from cudaops.mcp_servers.progress import log, progress
 from cudaops.mcp_servers.proposing import add_proposing
-from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
+from cudaops.mcp_servers.rewrites import (
+    SourceText,
+    TunedValues,
+    check_rewrite,
+    problem_of,
+    read_rewrite,
+)
 from cudaops.mcp_servers.runs import add_runs
 from cudaops.mcp_servers.screening import add_screening
 from cudaops.mcp_servers.session import Seat
 from cudaops.mcp_servers.tuning import Limits, TrialResult, Tuned, tune_values
 from cudaops.mcp_servers.work import in_thread
-from cudaops.program.hygiene import check_source
 
 __all__ = [
     "CompileReport",
@@ -83,9 +88,8 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
         """Compile a rewrite; a compiler error comes back with its line."""
         bench = seat.current().bench
         rewrite = read_rewrite(source, tuned=tuned)
-        if problems := check_source(source, allow_libraries=bench.policy.allow_libraries):
-            # An include or an assembler directive would read files of this machine.
-            return CompileReport(ok=False, message=problems[0])
+        if problem := problem_of(rewrite, bench):
+            return CompileReport(ok=False, message=problem)
         with tool_errors():
             return _compile_report(bench.compile(rewrite))
 

@@ -166,30 +166,31 @@ class Calls:
 
     async def take(self, targets: Sequence[str], worker: str, lease_s: float) -> Taken | None:
         """The oldest call that waits, or whose worker's lease has run out; None: there is none."""
-        async with self._pool.transaction() as cursor:
-            await cursor.execute(
-                "UPDATE calls SET status = 'running', lease = %s, worker = %s,"
-                " lease_until = now() + make_interval(secs => %s), attempts = attempts + 1,"
-                " started_at = coalesce(started_at, now())"
-                " WHERE (owner, id) = (SELECT owner, id FROM calls WHERE target = ANY(%s)"
-                " AND attempts < %s AND (status = 'queued'"
-                " OR (status = 'running' AND lease_until < now()))"
-                " ORDER BY created_at FOR UPDATE SKIP LOCKED LIMIT 1)"
-                " RETURNING owner, id, lease, attempts, request",
-                [uuid4(), worker, lease_s, list(targets), MAX_ATTEMPTS],
-            )
-            row = await cursor.fetchone()
-            if row is None:
-                return None
-            try:
-                request = CallRequest.model_validate(row["request"])
-            except ValueError:  # of another version, say: it must not stay in everybody's way
+        while True:
+            async with self._pool.transaction() as cursor:
                 await cursor.execute(
-                    f"{_END} WHERE lease = %s", [UNREADABLE.model_dump_json(), row["lease"]]
+                    "UPDATE calls SET status = 'running', lease = %s, worker = %s,"
+                    " lease_until = now() + make_interval(secs => %s), attempts = attempts + 1,"
+                    " started_at = coalesce(started_at, now())"
+                    " WHERE (owner, id) = (SELECT owner, id FROM calls WHERE target = ANY(%s)"
+                    " AND attempts < %s AND (status = 'queued'"
+                    " OR (status = 'running' AND lease_until < now()))"
+                    " ORDER BY created_at FOR UPDATE SKIP LOCKED LIMIT 1)"
+                    " RETURNING owner, id, lease, attempts, request",
+                    [uuid4(), worker, lease_s, list(targets), MAX_ATTEMPTS],
                 )
-                await tell(cursor, row["id"])
-                return await self.take(targets, worker, lease_s)
-        return Taken(row["owner"], row["id"], row["lease"], row["attempts"], request)
+                row = await cursor.fetchone()
+                if row is None:
+                    return None
+                try:
+                    request = CallRequest.model_validate(row["request"])
+                except ValueError:  # of another version, say: it must not stay in everybody's way
+                    await cursor.execute(
+                        f"{_END} WHERE lease = %s", [UNREADABLE.model_dump_json(), row["lease"]]
+                    )
+                    await tell(cursor, row["id"])
+                    continue
+            return Taken(row["owner"], row["id"], row["lease"], row["attempts"], request)
 
     async def renew(self, leases: Sequence[UUID], lease_s: float) -> None:
         """Keep these leases."""

@@ -8,10 +8,9 @@ from cudaops.domain.base import Record
 from cudaops.errors import ServiceUnavailable
 from cudaops.service.database import REMEDY
 from cudaops.service.logs import logger
+from cudaops.service.rows import WORKER_SEEN_S
 from cudaops.service.store import Store
 
-WORKER_SEEN_S = 30.0
-"""A worker that was not seen for longer counts as gone: three of its beats (worker.py)."""
 DATABASE_WAIT_S = 3.0
 """How long a probe or a scrape waits for the database: less than those who ask wait for us."""
 
@@ -36,14 +35,14 @@ async def readiness(store: Store) -> Readiness | str:
     """Ready, or what is missing and what to do."""
     try:
         async with asyncio.timeout(DATABASE_WAIT_S):
-            workers = await store.workers(WORKER_SEEN_S)
+            workers = await store.workers()
     except (ServiceUnavailable, TimeoutError) as error:
         # Everybody may ask this: where the database is stays in the log.
         logger("cudaops.service").warning("the database does not answer", why=str(error) or "slow")
         return f"the service's database does not answer; {REMEDY}"
     if not workers:
         return (
-            f"no worker was seen in the last {WORKER_SEEN_S:g} s: jobs are taken and wait; start"
+            f"no worker was seen in the last {WORKER_SEEN_S} s: jobs are taken and wait; start"
             " one with `cudaops worker`"
         )
     executors = sorted({executor for worker in workers for executor in worker.executors})

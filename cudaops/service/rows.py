@@ -28,15 +28,18 @@ from cudaops.service.records import (
     Scope,
 )
 
+WORKER_SEEN_S = 30
+"""A worker that was not seen for longer counts as gone: three of its beats (worker.py)."""
+
 SUMMARY: LiteralString = (
     "id, kind, status, filename, kernel, executor, owner, created_at, started_at, ended_at,"
     " attempts, worker, outcome, run_id, problem::text AS problem,"
     " CASE WHEN status = 'queued' AND NOT EXISTS (SELECT 1 FROM workers WHERE"
-    " seen_at > now() - interval '30 seconds' AND (jobs.executor = 'auto' OR"
+    f" seen_at > now() - make_interval(secs => {WORKER_SEEN_S}) AND (jobs.executor = 'auto' OR"
     " jobs.executor = ANY(executors))) THEN executor END AS waiting_for"
 )
 """Columns of a JobSummary, read from `jobs`. Records are read as text, which pydantic parses
-itself. The 30 seconds are health.WORKER_SEEN_S."""
+itself."""
 
 _FIELDS = tuple(JobSummary.model_fields)
 
@@ -134,7 +137,7 @@ def _missing_worker(executor: str | None) -> str | None:
     if executor is None:
         return None
     kind = "worker" if executor == "auto" else f"worker for {executor}"
-    return f"a {kind}: none was seen in the last 30 s; start one with `cudaops worker`"
+    return f"a {kind}: none was seen in the last {WORKER_SEEN_S} s; start one with `cudaops worker`"
 
 
 def request_of(kind: JobKind, text: str) -> JobRequest:

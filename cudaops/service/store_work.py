@@ -14,6 +14,7 @@ from cudaops.service.queue import Queue
 from cudaops.service.records import Artefact, JobEvent, JobStatus, Problem
 from cudaops.service.rows import (
     SUMMARY,
+    WORKER_SEEN_S,
     Claim,
     WorkerRow,
     append,
@@ -210,7 +211,7 @@ class Working:
         async with self.pool.transaction() as cursor:
             await cursor.execute("DELETE FROM workers WHERE name = %s", [name])
 
-    async def workers(self, seen_within_s: float = 30.0) -> tuple[WorkerRow, ...]:
+    async def workers(self, seen_within_s: float = WORKER_SEEN_S) -> tuple[WorkerRow, ...]:
         """Those seen lately, by name."""
         async with self.pool.transaction() as cursor:
             await cursor.execute(

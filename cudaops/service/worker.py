@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -125,8 +126,9 @@ class Worker:
             asyncio.create_task(self._deliver()),
         ]
         tasks.append(asyncio.create_task(self._repeat(self._clear, CLEAR_EVERY_S)))
-        if self._settings.keep_days is not None:
-            tasks.append(asyncio.create_task(self._repeat(self._forget, FORGET_EVERY_S)))
+        if (days := self._settings.keep_days) is not None:
+            forget = functools.partial(self._forget, days)
+            tasks.append(asyncio.create_task(self._repeat(forget, FORGET_EVERY_S)))
         calls = asyncio.create_task(self._calls())
         try:
             await self._stop.wait()
@@ -232,9 +234,9 @@ class Worker:
         device = _device(measured) if "cuda" in options.executors else None
         await self._store.beat(options.name, options.executors, device, __version__, measured)
 
-    async def _forget(self) -> None:
-        if (days := self._settings.keep_days) is not None and (n := await self._store.forget(days)):
-            log.info("removed jobs that had ended", jobs=n, days=days)
+    async def _forget(self, days: int) -> None:
+        if removed := await self._store.forget(days):
+            log.info("removed jobs that had ended", jobs=removed, days=days)
 
     async def _clear(self) -> None:
         """Remove folders of jobs that have ended; one that is to go on stays. Of processes that
