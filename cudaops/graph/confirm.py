@@ -43,7 +43,7 @@ from cudaops.graph.services import check_space, make_executor, settled, warm
 from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.executors.base import Executor
+from cudaops.sandbox.executors.base import Executor, close_executor
 from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -76,9 +76,22 @@ def confirm_run(
     Raises InputError where the author's program cannot be judged here, EnvironmentFailure where
     this machine cannot; nothing is left behind then.
     """
+    executor = make_executor(options, settings)
+    try:
+        return _confirmed(certified, options, executor, on_event, settings)
+    finally:
+        close_executor(executor)
+
+
+def _confirmed(
+    certified: Certified,
+    options: RunOptions,
+    executor: Executor,
+    on_event: OnEvent,
+    settings: Settings,
+) -> Confirmed:
     with _new_folder(certified.folder) as folder:
         events = EventLog(folder / "events.jsonl", on_event)
-        executor = make_executor(options, settings)
         bench = _bench(certified, settled(options, executor), executor, folder)
         _same_files(certified, bench)
         warm(bench)

@@ -28,9 +28,10 @@ from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.graph.build import Graph, build_graph
 from cudaops.graph.opened import beginning, open_context, resuming
 from cudaops.graph.placing import choose, new_folder, place, run_options, source_file
-from cudaops.graph.run import begin, finish, recursion_limit, reopen, services_of
+from cudaops.graph.run import Begun, begin, finish, recursion_limit, reopen, services_of
 from cudaops.graph.state import Json, State
 from cudaops.reports import markdown
+from cudaops.sandbox.executors.base import close_executor
 from cudaops.settings import Settings
 
 DEFAULT_ITERATIONS = 3
@@ -112,6 +113,8 @@ def studio_graph(
             settings = await asyncio.to_thread(load)
             options = await asyncio.to_thread(_options, state, settings, strategy, reviewed)
             begun = await asyncio.to_thread(begin, options, _silent, settings)
+            # The next node may run elsewhere, or days later: it opens the folder itself.
+            await asyncio.to_thread(close_executor, begun.bench.executor)
         return {"folder": str(begun.folder)}
 
     async def optimize(state: Served, config: RunnableConfig) -> dict[str, Any]:
@@ -141,6 +144,15 @@ async def _run(
     """The inner graph with its context, from its beginning or from its last checkpoint."""
     started, settings = time.monotonic(), await asyncio.to_thread(load)
     begun = await asyncio.to_thread(reopen, folder, _silent, settings)
+    try:
+        return await _to_its_end(graph, begun, settings, started, config)
+    finally:
+        await asyncio.to_thread(close_executor, begun.bench.executor)
+
+
+async def _to_its_end(
+    graph: Graph, begun: Begun, settings: Settings, started: float, config: RunnableConfig
+) -> RunRecord:
     before = cast(State, (await graph.aget_state(config)).values or State())
     async with services_of(begun, settings) as services:
         context, development = open_context(services, begun.intake_seconds, before)

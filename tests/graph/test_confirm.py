@@ -33,6 +33,7 @@ from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.certify.runs import certified_run, cudaops
 from tests.certify.samples import new_signer
+from tests.processes import runners
 
 pytestmark = pytest.mark.slow
 
@@ -295,6 +296,18 @@ def test_a_best_file_that_is_not_the_candidate_is_refused(run: Path, home: Path)
     with pytest.raises(InputError, match="is not the author's program with the certified"):
         confirm(run, home)
     assert not (run / "confirmations").exists()
+
+
+@pytest.mark.nvcc
+def test_no_runner_stays(run: Path, home: Path) -> None:
+    """On the stand-in of a GPU, of a rewrite that is refused before it is judged."""
+    (run / "best.cu").write_text("int main() { return 0; }\n")
+    options = load_record(run).options.model_copy(update={"executor": "cuda", "device": None})
+    settings = load_settings().model_copy(update={"gpu_driver": "standin"})
+    others = runners()
+    with pytest.raises(InputError):
+        confirm_run(open_certified(run, None), options, lambda _: None, settings)
+    assert runners() == others
 
 
 def test_a_lenient_policy_is_said(run: Path) -> None:

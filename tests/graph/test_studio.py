@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from cudaops.domain.review import ReviewRequest
 from cudaops.domain.run import RunRecord
+from tests.processes import runners
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "data" / "programs" / "gemm_header.cu"
@@ -72,6 +74,24 @@ def test_the_input_is_plain() -> None:
 def test_wrong_input_is_said(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         asyncio.run(load("optimize").ainvoke(given))
+
+
+@pytest.mark.nvcc
+@pytest.mark.slow
+def test_between_its_nodes_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the stand-in of a GPU: the next node may run elsewhere, or never."""
+    monkeypatch.setenv("CUDAOPS_GPU_DRIVER", "standin")
+    monkeypatch.setenv("CUDAOPS_RUNS", str(tmp_path / "runs"))
+    graph = load("optimize").copy(update={"checkpointer": InMemorySaver()})
+    others = runners()
+
+    async def intake_alone() -> dict[str, Any]:
+        given = {"source": str(PROGRAM), "executor": "cuda"}
+        config: RunnableConfig = {"configurable": {"thread_id": "one"}}
+        return dict(await graph.ainvoke(given, config, interrupt_before=["optimize"]))
+
+    assert Path(asyncio.run(intake_alone())["folder"], "state", "intake.json").is_file()
+    assert runners() == others
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
@@ -25,12 +24,12 @@ from cudaops.sandbox.executors.base import close_executor
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.settings import load_settings
 from tests.mcp_servers.serving import MM, TILES, hosting, server_of
+from tests.processes import runners
 
 pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
 
 OTHER = MM.replace("mm", "nn")
 BROKEN = MM.replace("mm<<<", "gone<<<")
-RUNNER = "cudaops.sandbox.gpu.runner"
 
 
 @pytest.fixture(autouse=True)
@@ -40,18 +39,6 @@ def by_counting_alone() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-def runners() -> set[int]:
-    """Runner processes under this one."""
-    found = set()
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if RUNNER in process.cmdline():
-                found.add(process.pid)
-        except psutil.Error:
-            continue
-    return found
 
 
 def buffers(folder: Path) -> list[Path]:
