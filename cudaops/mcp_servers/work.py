@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
+from fastmcp.exceptions import ToolError
 
 from cudaops.sandbox.stopping import Stop, stopping
 
@@ -20,7 +21,8 @@ def in_thread(body: Callable[Arguments, Result]) -> Callable[Arguments, Awaitabl
 
     On `notifications/cancelled`, or when the host goes away, the answer is dropped at once and the
     thread is asked to stop: its children are killed within `cudaops.sandbox.isolation.watch.LOOK_S`
-    seconds, and it ends where it next looks.
+    seconds, and it ends where it next looks. A ToolError comes out without the frames it was raised
+    in.
     """
 
     @functools.wraps(body)
@@ -29,10 +31,23 @@ def in_thread(body: Callable[Arguments, Result]) -> Callable[Arguments, Awaitabl
         try:
             with stopping(stop):
                 return await anyio.to_thread.run_sync(
-                    functools.partial(body, *args, **kwargs), abandon_on_cancel=True
+                    functools.partial(_said, body, *args, **kwargs), abandon_on_cancel=True
                 )
         except anyio.get_cancelled_exc_class():
             stop.ask()
             raise
 
     return tool
+
+
+def _said(
+    body: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """What the body gives. The error of a thread ends up in a cycle with the future that it is
+    handed over in: with its frames, an open program and its runners would live until the garbage
+    collector comes by."""
+    try:
+        return body(*args, **kwargs)
+    except ToolError as error:
+        said = str(error)
+    raise ToolError(said)

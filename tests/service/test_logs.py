@@ -27,7 +27,8 @@ def _as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:] = handlers
+    root.setLevel(level)  # which also forgets what each logger has found to be its level
     for name in logs.QUIETER:
         logging.getLogger(name).setLevel(logging.NOTSET)
     structlog.reset_defaults()
