@@ -83,7 +83,14 @@ def _why_no_gpu() -> str | None:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cache() -> Path:
     """The cache folder of this test process, shared by its tests."""
     return Path(os.environ["CUDAOPS_CACHE"])
+
+
+@pytest.fixture(scope="session")
+def kernels(cache: Path) -> Path:
+    """Where it keeps what was compiled. An empty one costs half a minute until the runtime is built
+    and the headers are compiled: only a test of the cache itself takes one of its own."""
+    return cache / "kernels"

@@ -306,6 +306,7 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cudaops", "run", str(EXAMPLES / "naive_matmul.cu")]
+    command += ["--max-iterations", "1"]
     with subprocess.Popen(
         command,
         cwd=tmp_path,

@@ -28,7 +28,8 @@ def run(source: Path, folder: Path, **options: object) -> RunRecord:
 def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
     """Other names, 1-D block, template parameter, kernel in a local header, size from argv."""
     folder = tmp_path_factory.mktemp("gemm") / "run"
-    return run(PROGRAMS / "gemm_header.cu", folder, argv=("512", "512", "512")), folder
+    size = ("512", "512", "512")
+    return run(PROGRAMS / "gemm_header.cu", folder, argv=size, max_iterations=2), folder
 
 
 @pytest.mark.slow

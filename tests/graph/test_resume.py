@@ -29,6 +29,8 @@ def kill_in(stage: str, folder: Path) -> None:
         "cudaops",
         "run",
         str(PROGRAMS / "gemm_header.cu"),
+        "--max-iterations",
+        "2",
         "--out",
         str(folder),
     ]

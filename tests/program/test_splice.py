@@ -258,10 +258,10 @@ WRONG = TILED.replace("C[r * N + c] = sum;", "C[r * N + c] = 2.0f * sum;")
     ids=["right", "wrong", "wrong but not required", "wrong but not computable"],
 )
 def test_what_a_spliced_program_prints(
-    naive: Program, text: str, requires: str, same: bool, tmp_path: Path
+    naive: Program, text: str, requires: str, same: bool, kernels: Path
 ) -> None:
     """The rewrite runs where `@requires` holds, the baseline where it fails or cannot be told."""
-    executor = CpuExecutor("A10", tmp_path)
+    executor = CpuExecutor("A10", kernels)
     before = small(naive)
     text = text.replace("// @scratch spare", f"// @requires {requires}\n// @scratch spare")
     after = splice(before, "naive_matmul", rewrite_of(text))

@@ -69,9 +69,9 @@ def test_it_is_for_the_kernel_that_its_comment_names(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_it_passes_every_gate(name: str, tmp_path: Path) -> None:
+def test_it_passes_every_gate(name: str, tmp_path: Path, kernels: Path) -> None:
     bench = open_workbench(
-        load_program(PROGRAMS / f"{name}.cu"), None, (), CpuExecutor("A10", tmp_path / "cache"),
+        load_program(PROGRAMS / f"{name}.cu"), None, (), CpuExecutor("A10", kernels),
         Policy(min_speedup=ANY_SPEED), tmp_path / "bench", sm_arch="sm_86", timeout_s=120.0,
     )  # fmt: skip
     tried = rewrite(name)

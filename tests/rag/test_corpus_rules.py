@@ -110,11 +110,13 @@ def test_code_is_device_code_and_says_where_it_needs_a_gpu(note: Note) -> None:
 @pytest.mark.parametrize(
     ("note", "around"), [("stall-membar", "HERE"), ("technique-double-buffering", BUFFERS_RUN)]
 )
-def test_taken_literally_it_passes_every_gate(note: str, around: str, tmp_path: Path) -> None:
+def test_taken_literally_it_passes_every_gate(
+    note: str, around: str, tmp_path: Path, kernels: Path
+) -> None:
     """A counter of blocks that nobody clears, or one barrier too few, would not."""
     rewrite = make_rewrite(around.replace("HERE", snippets(NOTES[note])[0]), "test", note, "a note")
     bench = open_workbench(
-        load_program(SUM), None, (), CpuExecutor("A10", tmp_path / "cache"),
+        load_program(SUM), None, (), CpuExecutor("A10", kernels),
         Policy(min_speedup=0.001), tmp_path / "bench", sm_arch="sm_86", timeout_s=120.0,
     )  # fmt: skip
     judgement = evaluate(bench, rewrite, 0.001).judged(bench.policy)

@@ -26,8 +26,8 @@ MakeProgram = Callable[..., Program]
 
 
 @pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
-    return CpuExecutor("A10", tmp_path_factory.mktemp("cache"), workers=2)
+def executor(kernels: Path) -> CpuExecutor:
+    return CpuExecutor("A10", kernels, workers=2)
 
 
 @pytest.fixture

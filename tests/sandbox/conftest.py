@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,8 @@ from cudaops.sandbox.gpu.nvrtc import Nvrtc
 
 
 @pytest.fixture(scope="session")
-def cpu_executor(tmp_path_factory: pytest.TempPathFactory) -> CpuExecutor:
-    return CpuExecutor("A10", tmp_path_factory.mktemp("kernels"), workers=2)
+def cpu_executor(kernels: Path) -> CpuExecutor:
+    return CpuExecutor("A10", kernels, workers=2)
 
 
 @pytest.fixture(scope="module")

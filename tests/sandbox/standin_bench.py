@@ -96,8 +96,8 @@ class NamesOnly:
 class Bench:
     """A driver and modules of `KERNELS` for it."""
 
-    def __init__(self, source: Program, cache: Path, environment: dict[str, str]) -> None:
-        self.source, self.platform = source, StandInPlatform(cache, NamesOnly())
+    def __init__(self, source: Program, kernels: Path, environment: dict[str, str]) -> None:
+        self.source, self.platform = source, StandInPlatform(kernels, NamesOnly())
         self.driver = StandInDriver(environment=environment)
 
     def module(self, kernel: str, *, widened: bool = False) -> tuple[Module, ModuleHandle]:
@@ -127,9 +127,9 @@ def pointer(address: int) -> bytes:
     return address.to_bytes(8, "little")
 
 
-def scripted(source: Program, cache: Path, folder: Path, script: dict[str, object]) -> Bench:
+def scripted(source: Program, kernels: Path, folder: Path, script: dict[str, object]) -> Bench:
     (folder / "times.json").write_text(json.dumps(script))
-    return Bench(source, cache, {"CUDAOPS_STANDIN_TIMES": str(folder / "times.json")})
+    return Bench(source, kernels, {"CUDAOPS_STANDIN_TIMES": str(folder / "times.json")})
 
 
 class OnStandIn:
@@ -141,7 +141,7 @@ class OnStandIn:
         return program(tmp_path_factory.mktemp("source"), KERNELS, MAIN)
 
     @pytest.fixture
-    def bench(self, source: Program, cache: Path) -> Iterator[Bench]:
-        made = Bench(source, cache, {})
+    def bench(self, source: Program, kernels: Path) -> Iterator[Bench]:
+        made = Bench(source, kernels, {})
         yield made
         made.driver.close()

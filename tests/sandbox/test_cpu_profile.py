@@ -38,8 +38,8 @@ class Case(NamedTuple):
 
 
 @pytest.fixture
-def executor(cache: Path) -> CpuExecutor:
-    return CpuExecutor("H200", cache / "cpu")
+def executor(kernels: Path) -> CpuExecutor:
+    return CpuExecutor("H200", kernels)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ Over the stand-in everything but NVIDIA's driver is real: nvcc, the runner's pro
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,15 +16,15 @@ from tests.sandbox.conformance import ConformanceSuite
 
 
 @pytest.fixture(scope="module")
-def over_standin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaExecutor]:
-    made = CudaExecutor(None, tmp_path_factory.mktemp("standin"), driver="standin")
+def over_standin(kernels: Path) -> Iterator[CudaExecutor]:
+    made = CudaExecutor(None, kernels, driver="standin")
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def over_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaExecutor]:
-    made = CudaExecutor(None, tmp_path_factory.mktemp("cuda"), driver="nvidia")
+def over_gpu(kernels: Path) -> Iterator[CudaExecutor]:
+    made = CudaExecutor(None, kernels, driver="nvidia")
     try:
         made.check_available()
     except EnvironmentFailure as problem:

@@ -294,10 +294,12 @@ class TestBoth:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", HONEST, ids=lambda p: p.stem)
-def test_honest_candidates_are_clean_at_1024(
+def test_honest_candidates_are_clean_at_512(
     cpu_executor: CpuExecutor, checker: GpuChecker, tmp_path: Path, path: Path
 ) -> None:
-    case = subject(cpu_executor, product(tmp_path, 1024), path.read_text(), tmp_path, 240.0)
+    """Sixteen times what is looked at, as the exploits' 64; the runner's part is on the processor
+    here and takes eight times as long at 1024."""
+    case = subject(cpu_executor, product(tmp_path, 512), path.read_text(), tmp_path, 240.0)
     checked = checker.check(case, "full")
     assert not checked.found, checked
     assert not checked.unchecked

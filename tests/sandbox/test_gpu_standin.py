@@ -217,12 +217,12 @@ __global__ void count(float* b) { b[0] = ++seen; b[1] = ++hidden; b[2] = inside<
 
 
 class TestBuilds(OnStandIn):
-    def test_no_memory_outlives_its_driver(self, source: Program, cache: Path) -> None:
+    def test_no_memory_outlives_its_driver(self, source: Program, kernels: Path) -> None:
         def held() -> int:
             opened = [fd.readlink() for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
             return sum("cudaops-standin" in target.name for target in opened)
 
-        before, bench = held(), Bench(source, cache, {})
+        before, bench = held(), Bench(source, kernels, {})
         bench.launch(bench.function("says"), pointer(bench.array([1], "i4")))
         assert held() > before
         bench.driver.close()

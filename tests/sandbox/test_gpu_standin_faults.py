@@ -167,7 +167,7 @@ class TestTime(OnStandIn):
     ) -> None:
         kernels = {"_Zsays": {"us": [5, 6, 7], "cold_us": 9}, "*": 2.5}
         script: dict[str, object] = {"kernels": kernels, "execute": False, "sm_clock_mhz": [1, 2]}
-        bench = scripted(source, cache, tmp_path, script)
+        bench = scripted(source, cache / "kernels", tmp_path, script)
         assert self.times(bench, "says", 5) == pytest.approx([9, 5, 6, 7, 5])
         assert self.times(bench, "says", 2, flush=True) == pytest.approx([9, 9])
         assert self.times(bench, "traps", 2) == pytest.approx([2.5, 2.5])
@@ -179,7 +179,7 @@ class TestTime(OnStandIn):
     ) -> None:
         for execute, expected in ((True, 10.0), (False, 1.0)):
             script = {"kernels": {"scale": 100.0}, "execute": execute}
-            bench = scripted(source, cache, tmp_path, script)
+            bench = scripted(source, cache / "kernels", tmp_path, script)
             a = bench.array([1])
             values = pointer(a), pointer(a), struct.pack("<i", 1), struct.pack("<f", 10)
             bench.launch(bench.function("scale"), *values)
@@ -187,7 +187,7 @@ class TestTime(OnStandIn):
 
     def test_drift_and_noise(self, source: Program, cache: Path, tmp_path: Path) -> None:
         drift = {"kernels": {"*": 100.0}, "drift_pct": 10.0, "drift_launches": 4, "execute": False}
-        bench = scripted(source, cache, tmp_path, drift)
+        bench = scripted(source, cache / "kernels", tmp_path, drift)
         assert self.times(bench, "says", 6) == pytest.approx([100, 102.5, 105, 107.5, 110, 110])
         noise = {
             "kernels": {"*": {"us": 100.0, "noise_pct": 1.0}},
@@ -196,7 +196,8 @@ class TestTime(OnStandIn):
             "execute": False,
         }
         runs = [
-            np.log(self.times(scripted(source, cache, tmp_path, noise), "says", 300)) - np.log(100)
+            np.log(self.times(scripted(source, cache / "kernels", tmp_path, noise), "says", 300))
+            - np.log(100)
             for _ in range(2)
         ]
         np.testing.assert_array_equal(*runs)
@@ -206,7 +207,9 @@ class TestTime(OnStandIn):
     def test_scripted_time_passes_on_the_hosts_clock_too(
         self, source: Program, cache: Path, tmp_path: Path
     ) -> None:
-        bench = scripted(source, cache, tmp_path, {"kernels": {"says": 1000.0}, "execute": False})
+        bench = scripted(
+            source, cache / "kernels", tmp_path, {"kernels": {"says": 1000.0}, "execute": False}
+        )
         f, b = bench.function("says"), bench.array([1], "i4")
         start = time.perf_counter()
         for _ in range(50):

@@ -69,10 +69,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 
 @pytest.fixture
-def built(cache: Path) -> Iterator[StandInPlatform]:
+def built(kernels: Path) -> Iterator[StandInPlatform]:
     """With cubins by nvcc, as they are on a GPU."""
-    builder = GpuBuilder(cache / "gpu", "sm_86")
-    yield StandInPlatform(cache, builder)
+    builder = GpuBuilder(kernels, "sm_86")
+    yield StandInPlatform(kernels, builder)
     builder.close()
 
 

@@ -255,12 +255,12 @@ def test_lines_come_from_the_modules_own_table(tmp_path: Path) -> None:
 @pytest.mark.nvcc
 @pytest.mark.parametrize("mode", ["", "permission"])
 def test_around_the_real_runner_on_its_stand_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """Executor, build, task, runner and range are real; the report is the recorded one."""
     ncu_double.install(tmp_path / "bin", mode)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    executor = CudaExecutor(None, tmp_path / "cache", driver="standin")
+    executor = CudaExecutor(None, kernels, driver="standin")
     try:
         case = vector_case(executor, tmp_path / "case", TWICE, "twice<<<8, 128>>>(a, b, n)")
         found = executor.profile(

@@ -6,6 +6,7 @@ The baseline squares a vector; a candidate is one block, so that what it keeps i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -236,7 +237,7 @@ class TestStandIn(RepeatSuite):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def executor(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaExecutor]:
-        made = CudaExecutor(None, tmp_path_factory.mktemp("standin"), driver="standin")
+    def executor(cls, kernels: Path) -> Iterator[CudaExecutor]:
+        made = CudaExecutor(None, kernels, driver="standin")
         yield made
         made.close()

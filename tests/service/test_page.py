@@ -44,7 +44,6 @@ def start(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> I
         connection.execute("CREATE DATABASE page")
     surroundings = os.environ | {
         "DATABASE_URL": make_conninfo(server.conninfo, dbname="page"),
-        "CUDAOPS_CACHE": str(folder / "cache"),
         "CUDAOPS_SERVICE_FOLDER": str(folder / "jobs"),
     }
     with ExitStack() as started:
