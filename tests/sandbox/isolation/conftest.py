@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import IsolationLevel
+from cudaops.sandbox.isolation import level as levels
 from cudaops.sandbox.isolation.level import level_of, probe
 from tests.sandbox.isolation import hostile
 from tests.sandbox.isolation.hostile import LEVELS
@@ -15,6 +16,12 @@ from tests.sandbox.isolation.hostile import LEVELS
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return hostile.build_all(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(autouse=True)
+def _as_if_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier test, whose program found no GPU, has weakened the phase for this process."""
+    monkeypatch.setattr(levels, "_IN_FORCE", levels._InForce())
 
 
 @pytest.fixture(params=LEVELS)

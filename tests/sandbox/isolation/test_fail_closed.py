@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,6 @@ from cudaops.sandbox.process import child_environment, run_bounded
 
 ROOT = os.geteuid() == 0
 NOBODY = 65533
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    at_most, notices = dict(levels._IN_FORCE.at_most), list(levels._IN_FORCE.notices)
-    yield
-    levels._IN_FORCE.at_most, levels._IN_FORCE.notices = at_most, notices
-    enforce("auto")
 
 
 def touch(folder: Path, confine: Confinement) -> None:
