@@ -23,10 +23,10 @@ help: ## Show the targets
 demo: $(VENV)/.run ## Install into .venv and optimise examples/naive_matmul.cu (no GPU, no key)
 	$(BIN)/python -m cudaops run examples/naive_matmul.cu
 
-test: $(VENV)/.dev ## Install into .venv and run every test (several minutes)
+test: $(VENV)/.dev ## Install into .venv and run every test (about an hour on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-fast: $(VENV)/.dev ## The tests that take a few seconds each, in under a minute
+test-fast: $(VENV)/.dev ## What is not marked slow (some eight minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 exploits: $(VENV)/.dev ## Every cheat and every honest kernel of tests/exploits through all gates
