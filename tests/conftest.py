@@ -93,4 +93,6 @@ def cache() -> Path:
 def kernels(cache: Path) -> Path:
     """Where it keeps what was compiled. An empty one costs half a minute until the runtime is built
     and the headers are compiled: only a test of the cache itself takes one of its own."""
-    return cache / "kernels"
+    folder = cache / "kernels"
+    folder.mkdir(exist_ok=True)
+    return folder

@@ -44,6 +44,7 @@ class Installed(NamedTuple):
         return subprocess.run(
             [str(self.python), *arguments],
             cwd=self.folder,
+            env=os.environ | {"CUDAOPS_CACHE": str(self.folder / "cache")},
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -59,7 +60,7 @@ def call(*command: str | Path, timeout: float = 600) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed() -> Iterator[Installed]:
+def installed(kernels: Path) -> Iterator[Installed]:
     with tempfile.TemporaryDirectory(prefix="cudaops-w") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the embedded database's own account must be able to walk in
@@ -67,7 +68,9 @@ def installed() -> Iterator[Installed]:
         call("env", *told, ROOT / "docker" / "install.sh", folder / "venv")  # as the Dockerfile
         (wheel,) = folder.glob("cudaops-*.whl")
         python = folder / "venv" / "bin" / "python"
-        (folder / "elsewhere").mkdir()
+        # Its own knowledge: the notes must be in the wheel. What is compiled goes by its sources.
+        (folder / "elsewhere" / "cache").mkdir(parents=True)
+        (folder / "elsewhere" / "cache" / "kernels").symlink_to(kernels)
         yield Installed(wheel, python, folder / "elsewhere")
 
 

@@ -116,7 +116,7 @@ class StandInMachine(OtherMachine):
     """The H200 above, with this machine's compilers and the stand-in GPU behind the runner."""
 
     def platform(self, cache: Path, sm_arch: str) -> Platform:
-        return StandInPlatform(cache, GpuBuilder(cache / "kernels", sm_arch))
+        return StandInPlatform(cache, GpuBuilder(cache / "gpu", sm_arch))
 
     def runner(self) -> Runner:
         return RunnerSession("standin")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def session(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Session:
     folder = tmp_path_factory.mktemp("session")
-    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+    executor = CpuExecutor("A10", kernels)
 
     def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
         return open_workbench(

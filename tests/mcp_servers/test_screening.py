@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+def bench(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:
     return open_workbench(
         load_program(EXPLOITS / "mm.cu"),
         None,
         (),
-        CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels"),
+        CpuExecutor("A10", kernels),
         Policy(min_speedup=0.001, seed=11),
         tmp_path_factory.mktemp("bench"),
         sm_arch="sm_86",

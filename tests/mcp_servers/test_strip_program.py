@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,9 @@ TILED = (EXPLOITS / "honest" / "shared_tiles.cu").read_text()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> FastMCP:
+def server(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> FastMCP:
     folder = tmp_path_factory.mktemp("strip")
-    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+    executor = CpuExecutor("A10", kernels)
     bench = bench_of(executor, MM, folder, Policy(min_speedup=0.001, seed=3))
     bench.timeout_s = 15.0
     return sandbox.build_server(Session(bench=bench))
@@ -145,10 +144,12 @@ def test_a_strangers_host_code_sees_no_file_of_the_users(
     assert call(server, "strip_program", text="#include <cstdio>\n" + program)["source"]
 
 
-def test_a_strangers_host_code_does_not_run_where_nothing_confines_it(tmp_path: Path) -> None:
+def test_a_strangers_host_code_does_not_run_where_nothing_confines_it(
+    tmp_path: Path, kernels: Path
+) -> None:
     enforce("S1")
     try:
-        executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+        executor = CpuExecutor("A10", kernels)
         bench = bench_of(executor, MM, tmp_path, Policy(min_speedup=0.001, seed=3))
         weak = sandbox.build_server(Session(bench=bench))
         with pytest.raises(ToolError, match="S2 or S3"):

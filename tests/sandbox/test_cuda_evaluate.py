@@ -6,7 +6,6 @@ checker of the GPU path.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,9 +41,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[CudaExecutor]:
-    cache = Path(os.environ["CUDAOPS_CACHE"]) / "kernels"
-    executor = CudaExecutor(None, cache, driver="standin")
+def executor(kernels: Path) -> Iterator[CudaExecutor]:
+    executor = CudaExecutor(None, kernels, driver="standin")
     yield executor
     executor.close()
 

@@ -3,7 +3,6 @@ gate: `tests/exploits/test_suite.py`."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+def bench(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:
     folder = tmp_path_factory.mktemp("bench")
-    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+    executor = CpuExecutor("A10", kernels)
     return open_workbench(
         load_program(EXPLOITS / "mm.cu"),
         None,

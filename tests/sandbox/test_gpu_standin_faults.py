@@ -163,11 +163,11 @@ class TestTime(OnStandIn):
         return found
 
     def test_a_script_says_how_long_launches_take(
-        self, source: Program, cache: Path, tmp_path: Path
+        self, source: Program, kernels: Path, tmp_path: Path
     ) -> None:
-        kernels = {"_Zsays": {"us": [5, 6, 7], "cold_us": 9}, "*": 2.5}
-        script: dict[str, object] = {"kernels": kernels, "execute": False, "sm_clock_mhz": [1, 2]}
-        bench = scripted(source, cache / "kernels", tmp_path, script)
+        times = {"_Zsays": {"us": [5, 6, 7], "cold_us": 9}, "*": 2.5}
+        script: dict[str, object] = {"kernels": times, "execute": False, "sm_clock_mhz": [1, 2]}
+        bench = scripted(source, kernels, tmp_path, script)
         assert self.times(bench, "says", 5) == pytest.approx([9, 5, 6, 7, 5])
         assert self.times(bench, "says", 2, flush=True) == pytest.approx([9, 9])
         assert self.times(bench, "traps", 2) == pytest.approx([2.5, 2.5])
@@ -175,19 +175,19 @@ class TestTime(OnStandIn):
         assert bench.driver.temperature_c() is None
 
     def test_scripted_launches_run_all_the_same_unless_told(
-        self, source: Program, cache: Path, tmp_path: Path
+        self, source: Program, kernels: Path, tmp_path: Path
     ) -> None:
         for execute, expected in ((True, 10.0), (False, 1.0)):
             script = {"kernels": {"scale": 100.0}, "execute": execute}
-            bench = scripted(source, cache / "kernels", tmp_path, script)
+            bench = scripted(source, kernels, tmp_path, script)
             a = bench.array([1])
             values = pointer(a), pointer(a), struct.pack("<i", 1), struct.pack("<f", 10)
             bench.launch(bench.function("scale"), *values)
             assert bench.floats(a, 1) == [expected]
 
-    def test_drift_and_noise(self, source: Program, cache: Path, tmp_path: Path) -> None:
+    def test_drift_and_noise(self, source: Program, kernels: Path, tmp_path: Path) -> None:
         drift = {"kernels": {"*": 100.0}, "drift_pct": 10.0, "drift_launches": 4, "execute": False}
-        bench = scripted(source, cache / "kernels", tmp_path, drift)
+        bench = scripted(source, kernels, tmp_path, drift)
         assert self.times(bench, "says", 6) == pytest.approx([100, 102.5, 105, 107.5, 110, 110])
         noise = {
             "kernels": {"*": {"us": 100.0, "noise_pct": 1.0}},
@@ -196,7 +196,7 @@ class TestTime(OnStandIn):
             "execute": False,
         }
         runs = [
-            np.log(self.times(scripted(source, cache / "kernels", tmp_path, noise), "says", 300))
+            np.log(self.times(scripted(source, kernels, tmp_path, noise), "says", 300))
             - np.log(100)
             for _ in range(2)
         ]
@@ -205,11 +205,9 @@ class TestTime(OnStandIn):
         assert 0.15 < np.std(runs[0][200:]) < 0.25
 
     def test_scripted_time_passes_on_the_hosts_clock_too(
-        self, source: Program, cache: Path, tmp_path: Path
+        self, source: Program, kernels: Path, tmp_path: Path
     ) -> None:
-        bench = scripted(
-            source, cache / "kernels", tmp_path, {"kernels": {"says": 1000.0}, "execute": False}
-        )
+        bench = scripted(source, kernels, tmp_path, {"kernels": {"says": 1000.0}, "execute": False})
         f, b = bench.function("says"), bench.array([1], "i4")
         start = time.perf_counter()
         for _ in range(50):

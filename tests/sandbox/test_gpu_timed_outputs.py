@@ -6,7 +6,6 @@ look at.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -95,9 +94,8 @@ class Bench(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[CudaExecutor]:
-    cache = Path(os.environ["CUDAOPS_CACHE"]) / "kernels"
-    executor = CudaExecutor(None, cache, driver="standin")
+def executor(kernels: Path) -> Iterator[CudaExecutor]:
+    executor = CudaExecutor(None, kernels, driver="standin")
     yield executor
     executor.close()
 

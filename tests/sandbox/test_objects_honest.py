@@ -5,7 +5,6 @@ The `cuda` executor works over the stand-in GPU: what is looked at is nvcc's and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,12 +30,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    cache = Path(os.environ["CUDAOPS_CACHE"]) / "kernels"
+def executor(request: pytest.FixtureRequest, kernels: Path) -> Iterator[Executor]:
     if request.param == "cpu":
-        yield CpuExecutor("A10", cache)
+        yield CpuExecutor("A10", kernels)
         return
-    over_stand_in = CudaExecutor(None, cache, driver="standin", sm_arch="sm_86")
+    over_stand_in = CudaExecutor(None, kernels, driver="standin", sm_arch="sm_86")
     yield over_stand_in
     over_stand_in.close()
 
