@@ -32,6 +32,7 @@ from tests.service.workers import (
     HEADERS,
     MATMUL,
     service_folder,
+    until_cleared,
     until_ended,
     until_said,
     worker_process,
@@ -94,7 +95,7 @@ async def test_every_kind_of_job(store: Store, conninfo: str) -> None:
         }  # fmt: skip
         for job in jobs:
             await _names_no_folder(store, job, folder)
-        assert {path.name for path in folder.iterdir()} <= {"calls"}
+        await until_cleared(folder)
 
 
 async def _names_no_folder(store: Store, job: Job, folder: Path) -> None:

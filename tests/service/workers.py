@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from uuid import UUID
 
 from cudaops.service.records import Job
 from cudaops.service.store import Store
+from cudaops.service.worker import CALLS_FOLDER
 
 DEADLINE_S = 600.0
 """For whatever is waited for, on a loaded machine."""
@@ -110,6 +112,14 @@ async def until_ended(store: Store, id: UUID) -> Job:
                 return job
             assert time.monotonic() < deadline, f"{job.kind} is still {job.status}"
     raise AssertionError("nobody watches any more")
+
+
+async def until_cleared(folder: Path) -> None:
+    """Until no job has a folder there any more: it goes once the job's end is written."""
+    deadline = time.monotonic() + DEADLINE_S
+    while left := {path.name for path in folder.iterdir()} - {CALLS_FOLDER}:
+        assert time.monotonic() < deadline, f"{sorted(left)} are left"
+        await asyncio.sleep(0.05)
 
 
 async def until_said(store: Store, id: UUID, stage: str, kind: str, after: int = 0) -> int:
