@@ -3,7 +3,8 @@ the remote executor.
 
     python benchmarks/gpu_service.py SOURCE.cu FOLDER
 
-Two jobs at once must both end, one measurement at a time; what comes back is printed.
+Two jobs at once, or one a GPU where there are more, must all end, with one measurement at a time on
+each GPU; what comes back is printed.
 """
 
 from __future__ import annotations
@@ -26,10 +27,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.gpu_locks import watched
+
 ROOT = Path(__file__).resolve().parents[1]
 STANDIN = os.environ.get("CUDAOPS_GPU_DRIVER") == "standin"
 JOBS_S = 300.0
-"""Two jobs of some 45 s each, and their compilers."""
+"""Two jobs of some 45 s each on one GPU, and their compilers."""
+
+
+def gpus() -> int:
+    """How many `cudaops serve` would see."""
+    from cudaops.service.gpu_choice import gpus_here
+
+    return len(gpus_here(os.environ))
 
 
 def interpreter(folder: Path) -> str:
@@ -56,9 +68,12 @@ def interpreter(folder: Path) -> str:
 
 
 @contextmanager
-def service(python: str, folder: Path) -> Iterator[str]:
-    """A service with two workers, so that two jobs want the GPU at once; its address."""
-    command = [python, "-m", "cudaops", "serve", "--port", "0", "--workers", "2"]
+def service(python: str, folder: Path, workers: int | None) -> Iterator[str]:
+    """A service with two workers on one GPU, so that two jobs want it at once, or with as many as
+    it chooses; its address."""
+    command = [python, "-m", "cudaops", "serve", "--port", "0"]
+    if workers is not None:
+        command += ["--workers", str(workers)]
     with (folder / "serve.err").open("w") as log:
         child = subprocess.Popen(
             [*command, "--executor", "cuda"], stdout=subprocess.PIPE, stderr=log, text=True
@@ -84,11 +99,11 @@ def ask(address: str, what: dict[str, Any] | None = None) -> Any:
         return json.load(got)
 
 
-def jobs(address: str, source: str, folder: Path) -> None:
-    """Two times the main job, at once."""
+def jobs(address: str, source: str, folder: Path, count: int) -> None:
+    """The main job, `count` times at once."""
     started = time.monotonic()
     request = {"source": source, "executor": "cuda", "max_iterations": 1, "optimizer": "recipes"}
-    ids = [ask(f"{address}/optimize", request)["id"] for _ in range(2)]
+    ids = [ask(f"{address}/optimize", request)["id"] for _ in range(count)]
     open_jobs = set(ids)
     while open_jobs and time.monotonic() - started < JOBS_S:
         time.sleep(1)
@@ -98,6 +113,7 @@ def jobs(address: str, source: str, folder: Path) -> None:
                 open_jobs.remove(id)
                 after = time.monotonic() - started
                 print(f"      job {job['status']} after {after:.1f} s, {_came_to(job)}")
+                print(f"          on {job['worker']}")
                 (folder / f"job-{len(open_jobs)}.json").write_text(json.dumps(job), "utf-8")
                 with urllib.request.urlopen(f"{address}/jobs/{id}/events", timeout=60) as got:
                     (folder / f"events-{len(open_jobs)}.txt").write_bytes(got.read())
@@ -140,8 +156,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gpu-service-") as name:
         Path(name).chmod(0o755)  # programs run as other accounts
         python = interpreter(Path(name) / "python")
-        with service(python, folder) as address:
-            jobs(address, source.read_text("utf-8"), folder)
+        found = gpus()
+        print(f"      GPUs: {found}")
+        # On several GPUs the service chooses how many workers there are.
+        with service(python, folder, 2 if found < 2 else None) as address:
+            with watched() as locks:
+                jobs(address, source.read_text("utf-8"), folder, max(2, found))
+            locks.write(folder / "locks.txt")
+            print(
+                f"      locks: {len(locks.seen)} changes, {locks.broken()} with another beside one"
+                f" who was alone; {locks.alone_s(1):.1f} s measured alone on a GPU,"
+                f" {locks.alone_s(2):.1f} s of them on two at once"
+            )
             remote(python, address, source, folder)
             with urllib.request.urlopen(f"{address}/metrics", timeout=30) as got:
                 (folder / "metrics.txt").write_bytes(got.read())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -36,8 +37,13 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8080,
     workers: Annotated[
-        int, typer.Option(min=0, max=64, help="Worker processes to keep beside it; 0: none.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Worker processes to keep beside it; 0: none [default: one a GPU, at least one].",
+        ),
+    ] = None,
     executor: Annotated[
         Literal["cpu", "cuda", "all"] | None,
         typer.Option(help="Which jobs these workers take [default: what this machine can]."),
@@ -71,13 +77,29 @@ def serve(
     )
     logs.configure(settings.log, secrets=logs.secrets_of(settings))
     tracing.configure(settings.otlp_endpoint, "cudaops-serve")
+    commands = worker_commands(workers, executor, settings)
+    try:
+        asyncio.run(serve_until_stopped(settings, place, options, commands, typer.echo))
+    finally:
+        tracing.close()
+
+
+def worker_commands(
+    count: int | None, executor: Literal["cpu", "cuda", "all"] | None, settings: Settings
+) -> list[list[str]]:
+    """Command lines of the workers: where there are several GPUs they go round them."""
+    from cudaops.cli_worker import what_works_here
+    from cudaops.service.gpu_choice import gpus_here
+
     command = [sys.executable, "-m", "cudaops", "worker"]
     if executor is not None:
         command += ["--executor", executor]
-    try:
-        asyncio.run(serve_until_stopped(settings, place, options, [command] * workers, typer.echo))
-    finally:
-        tracing.close()
+    uses_gpu = (executor or what_works_here(settings)) != "cpu"
+    gpus = len(gpus_here(os.environ)) if uses_gpu else 0
+    wanted = max(1, gpus) if count is None else count
+    return [
+        [*command, "--gpu", str(number % gpus)] if gpus > 1 else command for number in range(wanted)
+    ]
 
 
 @token_app.command("add")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cudaops.errors import InputError
 from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ def worker(
         typer.Option(help="What jobs run on here [default: all that is there]."),
     ] = None,
     gpu: Annotated[
-        int | None, typer.Option(min=0, help="Index of the GPU to use [default: the first].")
+        int | None,
+        typer.Option(
+            min=0, help="The GPU to use, counted from 0 as CUDA counts [default: the first]."
+        ),
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Jobs at once.")] = 1,
     name: Annotated[
@@ -36,17 +40,20 @@ def worker(
     """Take the service's jobs from its database and work them off, until stopped."""
     from cudaops.service import logs, tracing
     from cudaops.service import worker as service
+    from cudaops.service.gpu_choice import use_gpu
 
     settings = load_settings()
     service.check_settings(settings)
     logs.configure(settings.log, secrets=logs.secrets_of(settings))
     tracing.configure(settings.otlp_endpoint, service="cudaops-worker")
     if gpu is not None:
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        if executor == "cpu":
+            raise InputError("--gpu chooses a GPU, and --executor cpu uses none; leave one out")
+        use_gpu(gpu, os.environ)
     options = service.WorkerOptions(
         name=name or service.default_name(),
-        executors=service.executors_of(executor or _there(settings)),
+        executors=service.executors_of(executor or what_works_here(settings)),
+        all_must_work=executor is not None,
         folder=service.service_folder(settings),
         concurrency=concurrency,
         lease_s=lease,
@@ -70,7 +77,7 @@ async def _work(settings: Settings, options: WorkerOptions) -> None:
         await store.close()
 
 
-def _there(settings: Settings) -> Literal["cpu", "cuda", "all"]:
+def what_works_here(settings: Settings) -> Literal["cpu", "cuda", "all"]:
     """What this machine can run on, where neither `--executor` nor a setting says it."""
     if settings.executor in ("cpu", "cuda"):
         return settings.executor

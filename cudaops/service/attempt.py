@@ -15,9 +15,10 @@ from cudaops.errors import ServiceUnavailable
 from cudaops.graph.events import utc_now
 from cudaops.service.artefacts import collect
 from cudaops.service.job_folder import JobFolder, Scrub, Task
-from cudaops.service.job_process import Ended, JobProcess, job_event
+from cudaops.service.job_process import ENVIRONMENT, Ended, JobProcess, job_event
 from cudaops.service.records import JobEvent, Problem
 from cudaops.service.store import Claim, Store
+from cudaops.service.store_work import MAX_ATTEMPTS
 from cudaops.settings import Settings
 
 LEASE_S = 30.0
@@ -33,6 +34,9 @@ END_PATIENCE_S = 300.0
 STOP_HEARD_S = 0.5
 """Within which both a worker and its children have heard that they are to end."""
 
+BROKEN = "its worker's machine cannot do it any longer"
+"""Why a job goes on elsewhere that failed through no fault of its own."""
+
 Why = Literal["died", "cancelled", "lost", "stopped", "too long"]
 """Why an attempt ended without a word from its process."""
 
@@ -47,6 +51,8 @@ class Place(NamedTuple):
     executors: tuple[str, ...]
     stop: asyncio.Event
     """Set when the worker is to end."""
+    still_works: Callable[[], Awaitable[bool]]
+    """Asked where a job failed for what this machine lacks: another may yet do it."""
     lease_s: float = LEASE_S
     limit_s: float = JOB_LIMIT_S
 
@@ -81,7 +87,10 @@ class Attempt:
             ended = await self._follow(child, keep)
         finally:
             await asyncio.to_thread(child.kill)
-        if isinstance(ended, Ended):
+        if isinstance(ended, Ended) and await self._is_for_another(ended):
+            job.warning("job goes back to the queue", why=BROKEN)
+            await self._give_back(lost=True, why=BROKEN)
+        elif isinstance(ended, Ended):
             problem = ended.problem
             status = "succeeded" if problem is None else "failed"
             job.info("job ended", status=status, problem=problem.detail if problem else None)
@@ -94,6 +103,15 @@ class Attempt:
         else:
             job.warning("job ended", why=ended, how=child.how_it_died)
             await self._end(Ended(None, _problem(ended, child, place.limit_s)), ended)
+
+    async def _is_for_another(self, ended: Ended) -> bool:
+        """Whether it failed for what is broken on this machine, and may be tried on another."""
+        return (
+            ended.problem is not None
+            and ended.problem.type == ENVIRONMENT
+            and self._claim.losses + 1 < MAX_ATTEMPTS
+            and not await self._place.still_works()
+        )
 
     async def _follow(self, child: JobProcess, keep: asyncio.Task[Why]) -> Ended | Why:
         """Until it has ended, or must."""
@@ -204,13 +222,13 @@ class Attempt:
         if written:
             await asyncio.to_thread(folder.remove)
 
-    async def _give_back(self, *, lost: bool) -> None:
+    async def _give_back(self, *, lost: bool, why: str | None = None) -> None:
         id, lease = self._claim.job.id, self._claim.lease
         if self._pending:
             with suppress(ServiceUnavailable):
                 await self._store.add_events(id, lease, self._pending)
         with suppress(ServiceUnavailable):  # then the lease runs out, and a sweep does the same
-            await self._store.release(id, lease, lost=lost)
+            await self._store.release(id, lease, lost=lost, why=why)
 
     async def _persist(self, say: Callable[[], Awaitable[bool]]) -> bool:
         """Go on saying it to a database that is away: what a run has found is worth waiting for,

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import os
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import structlog
@@ -21,13 +19,11 @@ import structlog
 import cudaops
 from cudaops import __version__
 from cudaops.errors import ServiceUnavailable
-from cudaops.sandbox.process import child_environment, python_path
 from cudaops.sandbox.wire import (
     REPLY,
     CallProblem,
     MeasurePair,
     OnWorkload,
-    Place,
     Reply,
     Run,
     RunSeries,
@@ -37,10 +33,11 @@ from cudaops.sandbox.wire_files import contents_of, swap_inputs, swap_reply
 from cudaops.service import tracing
 from cudaops.service.blobs import NoRoom
 from cudaops.service.executor_files import GoneContents, LocalFiles
-from cudaops.service.executor_host import Answer, Hello, HostOptions, Task
+from cudaops.service.executor_host import HostOptions, Task
+from cudaops.service.executor_process import HostDied, HostProcess
 from cudaops.service.executor_queue import ABANDONED, LOST, MAX_ATTEMPTS, WORK, Calls, Taken
+from cudaops.service.self_check import SelfCheck
 from cudaops.service.store import Store
-from cudaops.service.temporary import remove_left
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -54,12 +51,6 @@ RETRY_S = 2.0
 """Between attempts where the database or the host is away."""
 STOP_GRACE_S = 10.0
 """How long running calls get when the worker is told to stop; then they are another's."""
-HELLO_S = 300.0
-"""A first start imports everything and may open a GPU, on a loaded machine."""
-MAX_CALL_S = 3600.0
-"""A host that takes longer over one call hangs: no limit within a call is longer than 10 min."""
-MAX_LINE_BYTES = 256 << 20
-PASSED_ON = ("LD_LIBRARY_PATH", "HOME", "TMPDIR")
 
 NO_ROOM = CallProblem(
     kind="sandbox",
@@ -68,88 +59,12 @@ NO_ROOM = CallProblem(
 )
 
 
-class HostDied(Exception):
-    """The child process ended while it was at work on this."""
+class Means(NamedTuple):
+    """With what calls are done."""
 
-
-class HostProcess:
-    """The child and the tasks that it is at work on."""
-
-    def __init__(self, process: asyncio.subprocess.Process, places: tuple[Place, ...]) -> None:
-        self.places = places
-        self._process = process
-        self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._reader = asyncio.create_task(self._read(), name="executor host")
-
-    @classmethod
-    async def start(cls, options: HostOptions) -> HostProcess:
-        """Raises HostDied where it does not come up."""
-        env = child_environment(
-            {n: v for n, v in os.environ.items() if n.startswith("CUDA_") or n in PASSED_ON}
-        )
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "cudaops.service.executor_host", options.model_dump_json()),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**env, "PYTHONPATH": python_path()},
-            limit=MAX_LINE_BYTES,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(HELLO_S):
-                hello = Hello.model_validate_json(await process.stdout.readline())
-        except (ValueError, TimeoutError):
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            raise HostDied from None
-        for name, problem in hello.problems.items():
-            log.warning("executor is not offered", executor=name, problem=problem)
-        return cls(process, hello.places)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it takes tasks."""
-        return not self._reader.done()
-
-    async def do(self, task: Task) -> Answer:
-        """Raises HostDied."""
-        if not self.is_alive or self._process.stdin is None:
-            raise HostDied
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[task.id] = future
-        try:
-            self._process.stdin.write(task.model_dump_json().encode() + b"\n")
-            await self._process.stdin.drain()
-            async with asyncio.timeout(MAX_CALL_S):
-                return await future
-        except (OSError, TimeoutError):
-            await self.close()
-            raise HostDied from None
-        finally:
-            self._waiting.pop(task.id, None)
-
-    async def close(self) -> None:
-        """End it with everything that it runs."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
-        await asyncio.gather(self._reader, return_exceptions=True)
-        await asyncio.to_thread(remove_left)
-
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        try:
-            async for line in self._process.stdout:
-                answer = Answer.model_validate_json(line)
-                future = self._waiting.get(answer.id)
-                if future is not None and not future.done():
-                    future.set_result(answer)
-        finally:
-            for future in self._waiting.values():
-                if not future.done():
-                    future.set_exception(HostDied())
+    host: HostProcess
+    check: SelfCheck
+    """Asked where a call failed for what this machine lacks: another may yet do it."""
 
 
 async def serve(
@@ -159,28 +74,32 @@ async def serve(
     stop: asyncio.Event,
     *,
     name: str,
+    means: Means,
     lease_s: float = LEASE_S,
 ) -> None:
     """Do calls until `stop` is set, in a folder of this worker's own below `folder`.
 
-    Database trouble is waited out: calls whose lease runs out meanwhile are another worker's.
+    The host is closed with them; where it dies earlier, another is started. Database trouble is
+    waited out: calls whose lease runs out meanwhile are another worker's.
     """
-    worker = _Worker(Calls(store), options, LocalFiles(Calls(store).blobs, folder), name, lease_s)
-    await worker.run(stop)
+    files = LocalFiles(Calls(store).blobs, folder)
+    await _Worker(Calls(store), options, files, name, means, lease_s).run(stop)
 
 
 class _Worker:
     def __init__(
-        self, calls: Calls, options: HostOptions, files: LocalFiles, name: str, lease_s: float
-    ) -> None:
+        self, calls: Calls, options: HostOptions, files: LocalFiles, name: str, means: Means,
+        lease_s: float,
+    ) -> None:  # fmt: skip
         self._calls = calls
         self._options = options
         self._files = files
         self._name = name
         self._lease_s = lease_s
-        self._host: HostProcess | None = None
+        self._host, self._check = means
         self._running: dict[UUID, asyncio.Task[None]] = {}
         self._look = asyncio.Event()
+        self._look.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         chores = [
@@ -214,9 +133,8 @@ class _Worker:
             await asyncio.sleep(seconds)
 
     async def _keep_host(self) -> None:
-        if self._host is None or not self._host.is_alive:
-            if self._host is not None:  # its answers could not be read, but it may live
-                await self._host.close()
+        if not self._host.is_alive:
+            await self._host.close()  # its answers could not be read, but it may live
             self._host = await HostProcess.start(self._options)
             await self._beat()
             self._look.set()
@@ -231,7 +149,7 @@ class _Worker:
             await self._calls.renew(list(self._running), self._lease_s)
 
     async def _beat(self) -> None:
-        if self._host is not None and self._host.is_alive:
+        if self._host.is_alive:
             await self._calls.beat(self._name, self._host.places, __version__)
 
     async def _take(self) -> None:
@@ -239,7 +157,7 @@ class _Worker:
         await self._look.wait()
         self._look.clear()
         host = self._host
-        while host is not None and host.is_alive:
+        while host.is_alive:
             if len(self._running) >= self._options.concurrency:
                 return
             targets = [place.target for place in host.places]
@@ -278,7 +196,15 @@ class _Worker:
         except Exception as fault:
             log.exception("a call failed", call=str(taken.id))
             outcome = CallProblem(kind="fault", problem=f"{type(fault).__name__}: {fault}"[:1000])
+        if await self._is_for_another(taken, outcome):
+            await self._patiently(lambda: self._calls.put_back(taken, counts=True))
+            return
         await self._patiently(lambda: self._calls.end(taken, outcome))
+
+    async def _is_for_another(self, taken: Taken, outcome: Reply | CallProblem) -> bool:
+        """Whether it failed for what is broken on this machine, and may be tried on another."""
+        failed = isinstance(outcome, CallProblem) and outcome.kind in ("prerequisite", "sandbox")
+        return failed and taken.attempt < MAX_ATTEMPTS and not await self._check.passes()
 
     async def _patiently(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """A result is worth waiting for the database, as long as the lease may last."""
@@ -352,8 +278,7 @@ class _Worker:
         if self._running:
             await asyncio.wait(list(self._running.values()), timeout=STOP_GRACE_S)
         await _cancelled(list(self._running.values()))
-        if self._host is not None:
-            await self._host.close()
+        await self._host.close()
         await asyncio.to_thread(self._files.remove)
         with contextlib.suppress(ServiceUnavailable):
             await self._calls.retire(self._name)

@@ -72,7 +72,7 @@ class Hello(Record):
 
     kind: Literal["hello"] = "hello"
     places: tuple[Place, ...]
-    problems: dict[str, str] = Field(default_factory=dict)
+    lacks: dict[Machinery, CallProblem] = Field(default_factory=dict)
     """Executors that were asked for and do not work here, with why."""
 
 
@@ -105,17 +105,19 @@ class ExecutorHost:
 
     def hello(self) -> Hello:
         """Look what works here."""
-        places, problems = [], {}
+        places, lacks = [], {}
         for name in self._options.executors:
             try:
                 places.append(self._place(name))
-            except (EnvironmentFailure, InputError) as problem:
-                problems[name] = str(problem)
+            except EnvironmentFailure as failure:
+                lacks[name] = _lack(failure)
+            except InputError as problem:
+                lacks[name] = CallProblem(kind="input", problem=str(problem))
         self._cache.mkdir(parents=True, exist_ok=True)
         prune(self._cache)
         if (ptx := Path(self._options.cache) / "ptx").is_dir():
             prune(ptx)
-        return Hello(places=tuple(places), problems=problems)
+        return Hello(places=tuple(places), lacks=lacks)
 
     def answer(self, task: Task) -> Answer:
         """Do a task; whatever goes wrong becomes a problem."""
@@ -127,9 +129,7 @@ class ExecutorHost:
         except ValueError as problem:
             return _problem(task, "value", str(problem)[:1000])
         except EnvironmentFailure as failure:
-            lacks = isinstance(failure, PrerequisiteError)
-            kind: ProblemKind = "prerequisite" if lacks else "sandbox"
-            return _problem(task, kind, failure.problem, failure.remedy)
+            return Answer(id=task.id, problem=_lack(failure))
         except Exception as fault:  # noqa: BLE001  one call's fault must not end the others
             return _problem(task, "fault", f"{type(fault).__name__}: {fault}"[:1000])
         return Answer(id=task.id, reply=reply)
@@ -193,8 +193,13 @@ class ExecutorHost:
             return self._gpus[key]
 
 
-def _problem(task: Task, kind: ProblemKind, problem: str, remedy: str = "") -> Answer:
-    return Answer(id=task.id, problem=CallProblem(kind=kind, problem=problem, remedy=remedy))
+def _problem(task: Task, kind: ProblemKind, problem: str) -> Answer:
+    return Answer(id=task.id, problem=CallProblem(kind=kind, problem=problem))
+
+
+def _lack(failure: EnvironmentFailure) -> CallProblem:
+    kind: ProblemKind = "prerequisite" if isinstance(failure, PrerequisiteError) else "sandbox"
+    return CallProblem(kind=kind, problem=failure.problem, remedy=failure.remedy)
 
 
 def _answer(host: ExecutorHost, line: bytes, say: Callable[[Record], None]) -> None:

@@ -39,6 +39,9 @@ from cudaops.service.temporary import remove_left, remove_own, take_own
 PRELOAD = ("cudaops.service.job_process", "cudaops.service.perform")
 """Imported once in the fork server: all that a job needs."""
 
+ENVIRONMENT = "urn:cudaops:problem:environment"
+"""Type of the problem of a job that failed for what the worker's machine lacks."""
+
 SEND_LIMIT_BYTES = 256 * 2**20
 """Longest message taken from a job's process. A record of 50 attempts has some MB."""
 
@@ -213,7 +216,7 @@ def wrong_input(detail: str) -> Problem:
 def cannot(problem: str, remedy: str) -> Problem:
     """The machine that took the job cannot do it."""
     return Problem(
-        type="urn:cudaops:problem:environment",
+        type=ENVIRONMENT,
         title="The worker's machine cannot do it",
         status=503,
         detail=f"{problem}; {remedy}",

@@ -125,14 +125,16 @@ class Working:
             await finish(cursor, id, row["attempts"], status, actor, result=result, problem=problem)
         return True
 
-    async def release(self, id: UUID, lease: UUID, *, lost: bool = False) -> bool:
-        """Put a job back into the queue: its worker shuts down, or its child died (`lost`). One
-        that was to be cancelled is cancelled."""
+    async def release(
+        self, id: UUID, lease: UUID, *, lost: bool = False, why: str | None = None
+    ) -> bool:
+        """Put a job back into the queue: its worker shuts down, or its child died (`lost`), or
+        `why`. One that was to be cancelled is cancelled."""
         async with self.pool.transaction() as cursor:
             row = await _held(cursor, id, lease)
             if row is None:
                 return False
-            await self._requeue(cursor, row, int(lost), f"worker {row['worker']}")
+            await self._requeue(cursor, row, int(lost), f"worker {row['worker']}", why)
         return True
 
     async def sweep(self, max_attempts: int = MAX_ATTEMPTS) -> int:
@@ -173,7 +175,9 @@ class Working:
             )
             return max(0, cursor.rowcount)
 
-    async def _requeue(self, cursor: Cursor, row: dict[str, Any], losses: int, actor: str) -> None:
+    async def _requeue(
+        self, cursor: Cursor, row: dict[str, Any], losses: int, actor: str, why: str | None = None
+    ) -> None:
         id, attempt = row["id"], row["attempts"]
         if row["cancel_requested"]:
             await finish(cursor, id, attempt, "cancelled", actor)
@@ -183,7 +187,9 @@ class Working:
             " losses = losses + %s WHERE id = %s",
             [losses, id],
         )
-        why = "its worker or the process at it died" if losses else "its worker was shut down"
+        why = why or (
+            "its worker or the process at it died" if losses else "its worker was shut down"
+        )
         await status_event(cursor, id, attempt, "queued", {"why": why})
         await note(cursor, actor, "queued again", id, {"attempt": attempt, "lost": bool(losses)})
         await self._queue.put(cursor, id, row["executor"])

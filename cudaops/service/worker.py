@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -22,15 +22,19 @@ from procrastinate.exceptions import ProcrastinateException
 
 from cudaops import __version__
 from cudaops.domain.run import Event
-from cudaops.errors import InputError, ServiceUnavailable
+from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
+from cudaops.sandbox.wire import Machinery
 from cudaops.service import executor_calls, gauges, tracing
 from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
 from cudaops.service.executor_host import HostOptions
+from cudaops.service.executor_process import HostProcess
+from cudaops.service.gpu_choice import gpu_name
 from cudaops.service.job_folder import JobFolder
 from cudaops.service.job_process import fault, job_event, start_server
 from cudaops.service.logs import bound
 from cudaops.service.queue import WORKER_POLL_S, build_app, queue_of
 from cudaops.service.records import ENDED
+from cudaops.service.self_check import SelfCheck, first_host
 from cudaops.service.store import Claim, Store
 from cudaops.service.store_work import MAX_ATTEMPTS
 from cudaops.service.temporary import remove_left
@@ -55,9 +59,11 @@ class WorkerOptions(NamedTuple):
     """What a worker takes, and how."""
 
     name: str
-    executors: tuple[str, ...]
+    executors: tuple[Machinery, ...]
     folder: Path
     """In which every job has a folder, absolute."""
+    all_must_work: bool = True
+    """Whether an executor that does not work ends it, or is left out."""
     concurrency: int = 1
     """Jobs at once."""
     lease_s: float = LEASE_S
@@ -69,7 +75,7 @@ def default_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def executors_of(choice: WorkerExecutor) -> tuple[str, ...]:
+def executors_of(choice: WorkerExecutor) -> tuple[Machinery, ...]:
     """What a worker started for `choice` runs on."""
     return ("cpu", "cuda") if choice == "all" else (choice,)
 
@@ -77,14 +83,6 @@ def executors_of(choice: WorkerExecutor) -> tuple[str, ...]:
 def service_folder(settings: Settings) -> Path:
     """Where workers of these settings keep what they are working on, absolute."""
     return (settings.service_folder or settings.cache / "service").absolute()
-
-
-def _device(measured: dict[str, Any]) -> str | None:
-    """Name of the GPU that this process uses; None where NVML knows none."""
-    gpus = measured.get("gpus") or []
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    index = int(first) if first.isdigit() else 0
-    return gpus[index].get("name") if index < len(gpus) else None
 
 
 def check_settings(settings: Settings) -> None:
@@ -101,7 +99,10 @@ class Worker:
 
     def __init__(self, store: Store, settings: Settings, options: WorkerOptions) -> None:
         self._store, self._settings, self._options = store, settings, options
+        self._executors = options.executors
+        self._failure: EnvironmentFailure | None = None
         self._stop = asyncio.Event()
+        self._check = SelfCheck(self._host_options, self._fail)
 
     def stop(self) -> None:
         """End orderly: what is being worked on goes back to the queue."""
@@ -111,14 +112,18 @@ class Worker:
         """Work until `stop`. `ready` is called once jobs can be taken.
 
         Raises ServiceUnavailable where the database is not there at the beginning; later it is
-        waited for.
+        waited for. Raises SandboxUnavailable where its executors do not work, then or later.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        await asyncio.to_thread(start_server)
-        await self._beat()
-        log.info("worker ready", name=self._options.name, executors=self._options.executors)
+        host = await self._open()
+        try:
+            await self._beat()
+        except ServiceUnavailable:
+            await host.close()
+            raise
+        log.info("worker ready", name=self._options.name, executors=self._executors)
         ready()
         tasks = [
             asyncio.create_task(self._repeat(self._store.sweep, SWEEP_EVERY_S)),
@@ -129,7 +134,7 @@ class Worker:
         if (days := self._settings.keep_days) is not None:
             forget = functools.partial(self._forget, days)
             tasks.append(asyncio.create_task(self._repeat(forget, FORGET_EVERY_S)))
-        calls = asyncio.create_task(self._calls())
+        calls = asyncio.create_task(self._calls(host))
         try:
             await self._stop.wait()
         finally:
@@ -140,12 +145,30 @@ class Worker:
             with contextlib.suppress(ServiceUnavailable):
                 await self._store.retire(self._options.name)
             log.info("worker stopped", name=self._options.name)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _open(self) -> HostProcess:
+        """Start what jobs and calls are done with. Raises SandboxUnavailable."""
+        starting = asyncio.create_task(asyncio.to_thread(start_server))
+        try:
+            host = await first_host(self._host_options(), all_must_work=self._options.all_must_work)
+        finally:
+            await starting
+        self._executors = tuple(name for name in self._executors if name not in host.lacks)
+        return host
+
+    def _fail(self, failure: EnvironmentFailure) -> None:
+        """End orderly, and say why: others do what cannot be done here."""
+        self._failure = failure
+        log.error("worker ends", problem=failure.problem, remedy=failure.remedy)
+        self.stop()
 
     async def _deliver(self) -> None:
         """Have procrastinate bring jobs, and bring it back where the database threw it out."""
         app = build_app(self._store.pool, self._take)
         await app.open_async(self._store.pool.connections)
-        queues = ["any", *(queue_of(executor) for executor in self._options.executors)]
+        queues = ["any", *(queue_of(executor) for executor in self._executors)]
         while True:
             try:
                 await app.run_worker_async(
@@ -162,17 +185,21 @@ class Worker:
                 log.exception("deliveries failed")
             await asyncio.sleep(AGAIN_S)
 
-    async def _calls(self) -> None:
+    async def _calls(self, host: HostProcess) -> None:
         """Answer the calls of remote executors, beside the jobs."""
-        settings, options = self._settings, self._options
-        host = HostOptions(
-            executors=options.executors,
-            cache=str(settings.cache.absolute()),
-            driver=settings.gpu_driver,
-            isolation=settings.isolation,
+        means = executor_calls.Means(host, self._check)
+        folder, name = self._options.folder / CALLS_FOLDER, self._options.name
+        await executor_calls.serve(
+            self._store, self._host_options(), folder, self._stop, name=name, means=means
         )
-        folder = options.folder / CALLS_FOLDER
-        await executor_calls.serve(self._store, host, folder, self._stop, name=options.name)
+
+    def _host_options(self) -> HostOptions:
+        return HostOptions(
+            executors=self._executors,
+            cache=str(self._settings.cache.absolute()),
+            driver=self._settings.gpu_driver,
+            isolation=self._settings.isolation,
+        )
 
     async def _take(self, id: UUID) -> None:
         """A delivery: the job is claimed, or it was somebody else's."""
@@ -191,8 +218,9 @@ class Worker:
         place = Place(
             settings=self._settings,
             folder=JobFolder(self._options.folder / str(claim.job.id)),
-            executors=self._options.executors,
+            executors=self._executors,
             stop=self._stop,
+            still_works=self._check.passes,
             lease_s=self._options.lease_s,
             limit_s=self._options.job_limit_s,
         )
@@ -231,8 +259,8 @@ class Worker:
 
     async def _beat(self) -> None:
         options, measured = self._options, await asyncio.to_thread(gauges.sample)
-        device = _device(measured) if "cuda" in options.executors else None
-        await self._store.beat(options.name, options.executors, device, __version__, measured)
+        device = gpu_name(measured, os.environ) if "cuda" in self._executors else None
+        await self._store.beat(options.name, self._executors, device, __version__, measured)
 
     async def _forget(self, days: int) -> None:
         if removed := await self._store.forget(days):

@@ -231,7 +231,7 @@ def test_the_installed_one_says_why_it_cannot_look_here(look: Look) -> None:
         pytest.skip("compute-sanitizer is not installed")
     real = Sanitizer(program)
     assert real.version
-    assert "--initcheck-address-space" in real.options
+    assert "--racecheck-report" in real.options
     assert "before first instrumented" in refused(look(under(), tool_itself=real)).problem
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -51,8 +51,8 @@ class RemoteService:
         assert found, (said, (self.folder / "api.log").read_text())
         self.port = int(found[1])
 
-    def start_worker(self) -> None:
-        self._start("worker", "worker", "--executor", self._executor)
+    def start_worker(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return self._start("worker", "worker", "--executor", self._executor, env=env)
 
     def wait_for_places(self) -> None:
         wait_for(lambda: bool(httpx.get(f"{self.address}/executor").json()["places"]))
@@ -97,9 +97,12 @@ class RemoteService:
             ).fetchall()
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
-    def _start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
+    def _start(
+        self, name: str, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         env = {
             **os.environ,
+            **(env or {}),
             "DATABASE_URL": self.conninfo,
             "CUDAOPS_CACHE": str(self.cache),
             "CUDAOPS_GPU_DRIVER": "standin",

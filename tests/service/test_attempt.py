@@ -40,11 +40,14 @@ async def claim(store: Store, request: JobRequest = ENDLESS_RUN, lease_s: float 
 
 def attempt(
     store: Store, claimed: Claim, folder: Path, stop: asyncio.Event | None = None,
-    lease_s: float = 30.0, limit_s: float = 7200.0,
+    lease_s: float = 30.0, limit_s: float = 7200.0, *, works: bool = True,
 ) -> asyncio.Task[None]:  # fmt: skip
+    async def still_works() -> bool:
+        return works
+
     place = Place(
         load_settings(folder), JobFolder(folder / str(claimed.job.id)), ("cpu",),
-        stop or asyncio.Event(), lease_s, limit_s,
+        stop or asyncio.Event(), still_works, lease_s, limit_s,
     )  # fmt: skip
     return asyncio.create_task(Attempt(store, claimed, place, lambda _event: None).run())
 

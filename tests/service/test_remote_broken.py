@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -11,6 +13,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from cudaops.cli_boundary import EXIT_ENVIRONMENT
 from cudaops.domain.execution import Misbehaved
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.program.plans import baseline_plan, resolve
@@ -19,6 +22,7 @@ from tests.sandbox.cases import Case, array, before, compiled, ran, run, vector_
 from tests.sandbox.conformance import SCALE, SCALE_LAUNCH, rewrite
 from tests.service.cutting_proxy import CuttingProxy
 from tests.service.remote_service import RemoteService, wait_for
+from tests.service.workers import removable_programs
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +99,35 @@ def _reached(executor: RemoteExecutor) -> bool:
     except SandboxUnavailable:
         return False
     return True
+
+
+def test_a_worker_that_breaks_leaves_its_call_to_others(
+    remote_service: RemoteService, executor: RemoteExecutor, tmp_path: Path
+) -> None:
+    """Its compiler is removed while it runs."""
+    case = vector_case(executor, tmp_path, SCALE, SCALE_LAUNCH)
+    programs = removable_programs(tmp_path / "bin")
+    remote_service.kill("worker")
+    path = f"{Path(sys.executable).parent}:{programs}"
+    broken = remote_service.start_worker({"PATH": path})
+    wait_for(lambda: broken.pid in workers_of(remote_service))
+    (programs / "g++").unlink()
+    earlier = len(remote_service.calls())
+    with ThreadPoolExecutor(1) as pool:
+        compiling = pool.submit(compiled, executor, case, rewrite("b[i] = a[i] + 20261122.0f;"))
+        assert broken.wait(600) == EXIT_ENVIRONMENT
+        remote_service.kill("worker")  # it has ended
+        remote_service.start_worker()
+        compiling.result(600)
+    (made,) = remote_service.calls()[earlier:]
+    assert made[:3] == ("compile", "ended", 2)
+
+
+def workers_of(service: RemoteService) -> set[int]:
+    """Processes that take jobs now, by the names that they give themselves."""
+    with psycopg.connect(service.conninfo) as connection:
+        rows = connection.execute("SELECT name FROM cudaops_service.workers").fetchall()
+    return {int(name.rpartition("-")[2]) for (name,) in rows}
 
 
 def test_a_service_that_is_killed_in_the_middle_of_a_call(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.cli_boundary import EXIT_ENVIRONMENT
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.service.records import (
     BenchmarkRequest,
@@ -31,10 +32,12 @@ from tests.service.workers import (
     DEADLINE_S,
     HEADERS,
     MATMUL,
+    removable_programs,
     service_folder,
     until_cleared,
     until_ended,
     until_said,
+    until_works,
     worker_process,
 )
 
@@ -156,3 +159,41 @@ async def test_a_worker_refuses_to_run_strangers_unconfined(conninfo: str) -> No
     )  # fmt: skip
     assert ran.returncode == 2
     assert "CUDAOPS_ISOLATION=off" in ran.stderr
+
+
+async def test_a_worker_whose_executor_does_not_work_takes_no_job(conninfo: str) -> None:
+    """`cuda`, where no GPU can be seen."""
+    with service_folder() as folder:
+        environment = {"DATABASE_URL": conninfo, "CUDA_VISIBLE_DEVICES": ""}
+        ran = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "cudaops", "worker", "--executor", "cuda"],
+            env={**os.environ, **environment, "CUDAOPS_SERVICE_FOLDER": str(folder)},
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+    assert ran.returncode == EXIT_ENVIRONMENT
+    assert "worker ready" not in ran.stderr
+    assert "this worker's executors do not work here: cuda: " in ran.stderr
+    assert "or start it with --executor cpu" in ran.stderr
+
+
+async def test_a_worker_that_breaks_leaves_its_job_to_others(
+    store: Store, conninfo: str, tmp_path: Path
+) -> None:
+    """Its compiler is removed while it runs."""
+    programs = removable_programs(tmp_path / "bin")
+    with service_folder() as folder:
+        path = {"PATH": f"{Path(sys.executable).parent}:{programs}"}
+        with worker_process(conninfo, folder, "--name", "first", env=path) as first:
+            await until_works(store, "first")
+            (programs / "g++").unlink()
+            id = (await store.submit("run", RunRequest.model_validate(PROGRAM), "ann", None)).job.id
+            assert await asyncio.to_thread(first.wait, DEADLINE_S) == EXIT_ENVIRONMENT
+        job = await store.summary(id)
+        assert job is not None
+        assert (job.status, job.attempts) == ("queued", 1)
+        told = [e.data.get("why") for e in await store.events(id, 0) if e.message == "queued"]
+        assert told[-1] == "its worker's machine cannot do it any longer"
+        with worker_process(conninfo, folder, "--name", "second"):
+            done = await until_ended(store, id)
+    assert (done.status, done.attempts, done.worker) == ("succeeded", 2, "second")

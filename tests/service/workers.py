@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from uuid import UUID
@@ -85,13 +85,14 @@ def service_folder() -> Iterator[Path]:
 
 @contextmanager
 def worker_process(
-    conninfo: str, folder: Path, *arguments: str
+    conninfo: str, folder: Path, *arguments: str, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`cudaops worker` on the cpu; ended orderly, where it still runs then."""
     environment = {
         **os.environ,
         "DATABASE_URL": conninfo,
         "CUDAOPS_SERVICE_FOLDER": str(folder),
+        **(env or {}),
     }
     command = [sys.executable, "-m", "cudaops", "worker", "--executor", "cpu", *arguments]
     with subprocess.Popen(command, env=environment) as process:
@@ -112,6 +113,22 @@ async def until_ended(store: Store, id: UUID) -> Job:
                 return job
             assert time.monotonic() < deadline, f"{job.kind} is still {job.status}"
     raise AssertionError("nobody watches any more")
+
+
+def removable_programs(folder: Path) -> Path:
+    """A folder for PATH with this machine's programs as links, so that one can be taken away."""
+    folder.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        (folder / program.name).symlink_to(program)
+    return folder
+
+
+async def until_works(store: Store, name: str) -> None:
+    """Until this worker takes jobs."""
+    deadline = time.monotonic() + DEADLINE_S
+    while name not in {worker.name for worker in await store.workers()}:
+        assert time.monotonic() < deadline, f"{name} does not come up"
+        await asyncio.sleep(0.1)
 
 
 async def until_cleared(folder: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _lock = threading.Lock()
 
@@ -15,6 +17,17 @@ def gpu_gauges() -> list[dict[str, str | float]]:
 
     What NVML does not say is missing, never 0. Empty without NVML or GPU.
     """
+    return _each(_gauges)
+
+
+def whole_gpus() -> list[str]:
+    """UUIDs of the GPUs that are not cut into slices (MIG), in the order of the bus, which is
+    nvidia-smi's. Empty without NVML or GPU."""
+    return [uuid for uuid in _each(_whole) if uuid is not None]
+
+
+def _each(ask: Callable[[Any, int], T]) -> list[T]:
+    """`ask(nvml, index)` for every GPU that NVML shows to this process."""
     try:
         import pynvml
     except ImportError:
@@ -25,14 +38,25 @@ def gpu_gauges() -> list[dict[str, str | float]]:
         except pynvml.NVMLError:
             return []
         try:
-            return [_one(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+            return [ask(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
         except pynvml.NVMLError:
             return []
         finally:
             pynvml.nvmlShutdown()
 
 
-def _one(nvml: Any, index: int) -> dict[str, str | float]:
+def _whole(nvml: Any, index: int) -> str | None:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        sliced, _pending = nvml.nvmlDeviceGetMigMode(handle)
+    except nvml.NVMLError:  # most GPUs cannot be cut at all
+        sliced = nvml.NVML_DEVICE_MIG_DISABLE
+    if sliced != nvml.NVML_DEVICE_MIG_DISABLE:
+        return None
+    return _name(nvml.nvmlDeviceGetUUID(handle))
+
+
+def _gauges(nvml: Any, index: int) -> dict[str, str | float]:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     asked: dict[str, Callable[[], str | float]] = {
         "uuid": lambda: _name(nvml.nvmlDeviceGetUUID(handle)),
