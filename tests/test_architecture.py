@@ -157,3 +157,15 @@ def test_importing_loads_nothing_heavy(statement: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert ran.stdout.split() == []
+
+
+def test_an_mcp_server_comes_up_without_the_graph() -> None:
+    """Hosts wait for it, some five seconds only."""
+    code = (
+        "import sys, cudaops.graph.hosted, cudaops.mcp_servers.together as t;"
+        "print(*sorted({'langgraph', 'langchain_core', 'langsmith'} & set(sys.modules)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert ran.stdout.split() == []

@@ -149,6 +149,7 @@ def test_report_of_a_broken_record(tmp_path: Path) -> None:
     assert "is not a run record: run_id: Field required" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_unwritable_place_is_exit_3_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file, not a folder")
     done = cudaops("run", EXAMPLES / "naive_matmul.cu", cwd=tmp_path)
@@ -177,6 +178,7 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert "--min-speedup" in cudaops("run", "--help", cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["details.csv", "raw.csv", "ncu-rep"])
 def test_profile_of_what_ncu_measured(tmp_path: Path, form: str) -> None:
     done = cudaops("profile", "--from", NCU / f"h200_naive_matmul_1024.{form}", cwd=tmp_path)
@@ -188,6 +190,7 @@ def test_profile_of_what_ncu_measured(tmp_path: Path, form: str) -> None:
     assert "modelled" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["details.csv", "raw.csv"])
 def test_another_capture_gets_another_verdict(tmp_path: Path, form: str) -> None:
     done = cudaops("profile", NCU / f"h200_regtiled_matmul_1024.{form}", "--json", cwd=tmp_path)
@@ -197,6 +200,7 @@ def test_another_capture_gets_another_verdict(tmp_path: Path, form: str) -> None
     assert summary["baseline"]["device"] == "H200"
 
 
+@pytest.mark.slow
 def test_profile_of_a_report_that_does_not_hold_what_was_asked(tmp_path: Path) -> None:
     details = NCU / "h200_naive_matmul_1024.details.csv"
     other = cudaops("profile", details, "--kernel", "gemm", cwd=tmp_path)

@@ -16,6 +16,8 @@ from cudaops.domain.certificate import CERTIFICATE_FORMAT
 from tests.certify.runs import ROOT, certified_run, cudaops
 from tests.certify.samples import certificate, made, new_signer, sealed
 
+pytestmark = pytest.mark.slow
+
 
 def write(folder: Path, data: bytes) -> Path:
     path = folder / "certificate.json"

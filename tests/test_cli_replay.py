@@ -17,6 +17,8 @@ import pytest
 from cudaops.domain.model_use import ModelCall
 from tests.reports import recordings
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "recorded" / "naive_matmul"
 H200 = ROOT / "benchmarks" / "results" / "2026-11-20-h200" / "cold"

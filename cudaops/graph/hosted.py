@@ -1,5 +1,9 @@
 """What the MCP servers are handed for another agent host: how to open a program, run the whole
-loop, and keep what was accepted as a run."""
+loop, and keep what was accepted as a run.
+
+The graph is imported by the first call that needs it: a host waits for a server to come up, some
+for five seconds only, and the graph is two fifths of what is read.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from cudaops.agents.verify import attempt_of
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Event, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
-from cudaops.graph.certificate import CERTIFICATE_NAME
 from cudaops.graph.placing import Proposing, Target, choose, new_folder, place, run_options
-from cudaops.graph.run import Begun, begin, finish, start
-from cudaops.graph.verify_files import decided_state
 from cudaops.mcp_servers.accepting import WrittenRun
 from cudaops.mcp_servers.optimize import OptimizeRequest
 from cudaops.mcp_servers.session import Decision, Session
-from cudaops.models.host import lending
 from cudaops.program.given import check_arguments
 from cudaops.sandbox.executors.base import Executor, close_executor
 from cudaops.sandbox.isolation.level import level_of
@@ -35,6 +34,7 @@ from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
 if TYPE_CHECKING:
+    from cudaops.graph.run import Begun
     from cudaops.models.host import HostModel
 
 
@@ -89,6 +89,9 @@ class Hosting:
 
         Raises what `graph.run.start` does, and Stopped.
         """
+        from cudaops.graph.run import start
+        from cudaops.models.host import lending
+
         if model is None:
             proposing = choose(request.optimizer, None, self.settings)
         else:
@@ -121,6 +124,11 @@ class Hosting:
 
     def write_run(self, bench: Workbench, decision: Decision) -> WrittenRun:
         """Keep an accepted rewrite as a run in the bench's folder, with its certificate."""
+        from cudaops.agents.verify import attempt_of
+        from cudaops.graph.certificate import CERTIFICATE_NAME
+        from cudaops.graph.run import finish
+        from cudaops.graph.verify_files import decided_state
+
         started = time.monotonic()
         begun = self._begun[bench](bench)
         evaluation, judgement = decision
@@ -134,6 +142,8 @@ class Hosting:
         self, runs: Path, opened: _Opened
     ) -> Callable[[Path, str | None, tuple[str, ...]], Workbench]:
         def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
+            from cudaops.graph.run import begin
+
             options = self._options(path, runs, kernel, argv, where=self.where, policy=self.policy)
             begun = begin(options, lambda _: None, self.settings)
             self._begun[begun.bench] = _but_its_bench(begun)
@@ -238,7 +248,8 @@ def _end(executor: Executor, folder: Path, only_read: bool) -> None:
 def _but_its_bench(begun: Begun) -> Callable[[Workbench], Begun]:
     """`begun` for whoever has its bench: kept as it is, it would keep that for ever."""
     options, _, events, date, seconds = begun
-    return lambda bench: Begun(options, bench, events, date, seconds)
+    of = type(begun)
+    return lambda bench: of(options, bench, events, date, seconds)
 
 
 def _tidy(folder: Path, *, only_read: bool) -> None:

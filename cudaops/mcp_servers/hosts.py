@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from cudaops.errors import InputError
@@ -22,6 +23,10 @@ System = Literal["linux", "darwin", "windows"]
 
 ENTRY = "cudaops"
 """What the server is called in a host's file."""
+LONGEST_CALL_S = 7200
+"""How long a host is to wait for one call: as long as a job of the service may take."""
+START_S = 60
+"""How long for the server to come up: it reads some 2,000 modules first, which takes seconds."""
 
 
 class Home(NamedTuple):
@@ -46,6 +51,8 @@ class Client(NamedTuple):
     typed: bool = False
     """The entry says `"type": "stdio"`."""
     toml: bool = False
+    patience: Mapping[str, int] = MappingProxyType({})
+    """Settings of the entry, where this host would else give up before a run has ended."""
 
 
 def _below_home(path: str) -> Callable[[Home], Path | None]:
@@ -78,10 +85,19 @@ CLIENTS: Mapping[ClientName, Client] = {
     ),
     "zed": Client("Zed", "context_servers", _zed, ".zed/settings.json"),
     "gemini": Client(
-        "Gemini CLI", "mcpServers", _below_home(".gemini/settings.json"), ".gemini/settings.json"
+        "Gemini CLI",
+        "mcpServers",
+        _below_home(".gemini/settings.json"),
+        ".gemini/settings.json",
+        patience={"timeout": LONGEST_CALL_S * 1000},
     ),
     "codex": Client(
-        "Codex", "mcp_servers", _below_home(".codex/config.toml"), ".codex/config.toml", toml=True
+        "Codex",
+        "mcp_servers",
+        _below_home(".codex/config.toml"),
+        ".codex/config.toml",
+        toml=True,
+        patience={"startup_timeout_sec": START_S, "tool_timeout_sec": LONGEST_CALL_S},
     ),
 }
 
@@ -116,7 +132,7 @@ def snippet(client: ClientName, command: Sequence[str], env: Mapping[str, str]) 
     """What to add by hand: the smallest file that has the entry."""
     row = CLIENTS[client]
     if row.toml:
-        return _toml_entry(command, env)
+        return _toml_entry(row, command, env)
     return _dumped({row.key: {ENTRY: _entry(row, command, env)}}, 2)
 
 
@@ -129,7 +145,7 @@ def add_entry(
     """
     row, before = CLIENTS[client], _read(path)
     if row.toml:
-        after = _toml_with(path, before, _toml_entry(command, env))
+        after = _toml_with(path, before, _toml_entry(row, command, env))
         return Change(path, before, after)
     document = _parsed(path, before, snippet(client, command, env))
     servers = document.setdefault(row.key, {})
@@ -159,7 +175,7 @@ def remove_entry(client: ClientName, path: Path) -> Change:
 
 def _entry(row: Client, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "stdio"} if row.typed else {}
-    entry |= {"command": command[0], "args": list(command[1:])}
+    entry |= {"command": command[0], "args": list(command[1:]), **row.patience}
     return entry | ({"env": dict(env)} if env else {})
 
 
@@ -205,13 +221,14 @@ def _indent(text: str | None) -> int | str:
     return found[1] if found else 2
 
 
-def _toml_entry(command: Sequence[str], env: Mapping[str, str]) -> str:
+def _toml_entry(row: Client, command: Sequence[str], env: Mapping[str, str]) -> str:
     # A JSON string is a TOML basic string: both escape alike.
     words = ", ".join(json.dumps(word) for word in command[1:])
     lines = [
         f"[mcp_servers.{ENTRY}]",
         f"command = {json.dumps(command[0])}",
         f"args = [{words}]",
+        *(f"{name} = {value}" for name, value in row.patience.items()),
     ]
     if env:
         lines += ["", f"[mcp_servers.{ENTRY}.env]"]

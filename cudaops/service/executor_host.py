@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -226,7 +226,8 @@ def main() -> None:
             answers.write(record.model_dump_json() + "\n")
             answers.flush()
 
-    say(host.hello())
+    with suppress(BrokenPipeError):  # the worker has ended meanwhile
+        say(host.hello())
     pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="call")
     for line in sys.stdin.buffer:
         pool.submit(_answer, host, line, say)

@@ -57,9 +57,11 @@ class HostProcess:
         try:
             async with asyncio.timeout(HELLO_S):
                 hello = Hello.model_validate_json(await process.stdout.readline())
-        except (ValueError, TimeoutError):
+        except (ValueError, TimeoutError, asyncio.CancelledError) as problem:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            if isinstance(problem, asyncio.CancelledError):
+                raise
             await process.wait()
             raise HostDied from None
         for name, lack in hello.lacks.items():

@@ -114,10 +114,10 @@ class Worker:
         Raises ServiceUnavailable where the database is not there at the beginning; later it is
         waited for. Raises SandboxUnavailable where its executors do not work, then or later.
         """
+        host = await self._open()  # a driver may hang: until it has answered a signal ends us
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        host = await self._open()
         try:
             await self._beat()
         except ServiceUnavailable:
@@ -128,9 +128,9 @@ class Worker:
         tasks = [
             asyncio.create_task(self._repeat(self._store.sweep, SWEEP_EVERY_S)),
             asyncio.create_task(self._repeat(self._beat, BEAT_EVERY_S)),
+            asyncio.create_task(self._repeat(self._clear, CLEAR_EVERY_S)),
             asyncio.create_task(self._deliver()),
         ]
-        tasks.append(asyncio.create_task(self._repeat(self._clear, CLEAR_EVERY_S)))
         if (days := self._settings.keep_days) is not None:
             forget = functools.partial(self._forget, days)
             tasks.append(asyncio.create_task(self._repeat(forget, FORGET_EVERY_S)))

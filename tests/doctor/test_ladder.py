@@ -125,6 +125,7 @@ def shown(examination: Examination) -> str:
     return capture.get()
 
 
+@pytest.mark.slow
 def test_a_table_without_a_gpu_is_short(tmp_path: Path) -> None:
     machine = OtherMachine(
         programs=("nvcc", "nvdisasm"),

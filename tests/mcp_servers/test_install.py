@@ -13,6 +13,8 @@ from cudaops.cli_boundary import EXIT_INPUT, run_command
 from cudaops.errors import InputError
 from cudaops.mcp_servers.hosts import (
     CLIENTS,
+    LONGEST_CALL_S,
+    START_S,
     ClientName,
     Home,
     add_entry,
@@ -109,7 +111,13 @@ def test_codex_keeps_every_letter_of_its_toml(home: Home) -> None:
     change = add_entry("codex", path, COMMAND, {"A": 'b"c'})
     assert change.after.startswith(TOML)
     entry = tomllib.loads(change.after)["mcp_servers"]["cudaops"]
-    assert entry == {"command": "/opt/python", "args": list(COMMAND[1:]), "env": {"A": 'b"c'}}
+    assert entry == {
+        "command": "/opt/python",
+        "args": list(COMMAND[1:]),
+        "startup_timeout_sec": START_S,
+        "tool_timeout_sec": LONGEST_CALL_S,
+        "env": {"A": 'b"c'},
+    }
     path.write_text(change.after, "utf-8")
     assert not add_entry("codex", path, COMMAND, {"A": 'b"c'}).changes
     renewed = add_entry("codex", path, ("/new", "-m", "cudaops"), {})

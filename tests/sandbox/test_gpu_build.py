@@ -29,7 +29,7 @@ from tests.sandbox.gpu_builds import (
     unit_of,
 )
 
-pytestmark = pytest.mark.nvcc
+pytestmark = [pytest.mark.nvcc, pytest.mark.slow]
 
 
 def test_a_rewrite_and_its_baseline_are_told_apart(builder: GpuBuilder) -> None:

@@ -27,6 +27,8 @@ from tests.sandbox.gpu_programs import (
     recorded_bytes,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def nvcc_build(
     program: Program, folder: Path, runtime: Path | None = None

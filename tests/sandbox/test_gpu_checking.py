@@ -29,6 +29,8 @@ from tests.sandbox.gpu_checks import (
     under,
 )
 
+pytestmark = pytest.mark.slow
+
 HONEST = sorted((EXPLOITS / "honest").glob("*.cu"))
 HEAD = """// @launch fast grid=(ceil_div(N, 16), ceil_div(N, 16)) block=(16, 16) args=(A, B, C, N)
 __global__ void fast(const float* A, const float* B, float* C, int N) {

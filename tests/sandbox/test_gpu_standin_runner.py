@@ -37,7 +37,7 @@ from cudaops.sandbox.gpu.session import RunnerSession
 from cudaops.sandbox.gpu.standin import StandInPlatform
 from tests.sandbox.cases import program
 
-pytestmark = pytest.mark.nvcc
+pytestmark = [pytest.mark.nvcc, pytest.mark.slow]
 
 KERNELS = """
 __constant__ float weights[4] = {1, 2, 3, 4};

@@ -46,6 +46,8 @@ from cudaops.sandbox.gpu.protocol import (
 from tests.sandbox import ncu_double
 from tests.sandbox.cases import compiled, vector_case
 
+pytestmark = pytest.mark.slow
+
 NAIVE = Path(__file__).parents[1] / "data" / "calibration" / "naive_matmul.cu"
 SYMBOL = "_Z12naive_matmulPKfS0_Pfi"
 TWICE = """
