@@ -26,7 +26,7 @@ demo: $(VENV)/.run ## Install into .venv and optimise examples/naive_matmul.cu (
 test: $(VENV)/.dev ## Install into .venv and run every test (about an hour on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-fast: $(VENV)/.dev ## What is not marked slow (some eight minutes on two cores)
+test-fast: $(VENV)/.dev ## What is not marked slow (some four minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 exploits: $(VENV)/.dev ## Every cheat and every honest kernel of tests/exploits through all gates
