@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -27,6 +31,9 @@ from cudaops.settings import load_settings
 
 if TYPE_CHECKING:
     from cudaops.mcp_servers.session import Session
+
+LEAVE_WITHIN_S = 5.0
+"""A folder that cannot be removed keeps no process alive for longer."""
 
 ServerName = Literal["profiler", "knowledge", "sandbox", "all"]
 TransportOption = Annotated[
@@ -132,9 +139,26 @@ def serve(
 
 
 def _on_stdio(run: Callable[..., None], session: Session) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, functools.partial(_end, session))
     try:
         run(transport="stdio", show_banner=False)
     finally:
         session.close()
         if sys.stdout.closed:  # by the transport; whoever called us flushes it
             sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
+def _end(session: Session, number: int, _frame: FrameType | None) -> None:
+    """Hosts end a server by a signal, some half a second before they kill it. Its thread that reads
+    stdin cannot be woken, so another one tidies up and ends the process."""
+
+    def leave() -> None:
+        threading.Timer(LEAVE_WITHIN_S, os._exit, (128 + number,)).start()
+        try:
+            session.close()
+            atexit._run_exitfuncs()
+        finally:
+            os._exit(128 + number)
+
+    threading.Thread(target=leave, daemon=True).start()

@@ -22,7 +22,6 @@ from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Event, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.graph.placing import Proposing, Target, choose, new_folder, place, run_options
-from cudaops.mcp_servers.accepting import WrittenRun
 from cudaops.mcp_servers.optimize import OptimizeRequest
 from cudaops.mcp_servers.session import Decision, Session
 from cudaops.program.given import check_arguments
@@ -122,10 +121,9 @@ class Hosting:
             if request.runs != self._users_runs:
                 _tidy(Path(options.out), only_read=True)
 
-    def write_run(self, bench: Workbench, decision: Decision) -> WrittenRun:
+    def write_run(self, bench: Workbench, decision: Decision) -> RunRecord:
         """Keep an accepted rewrite as a run in the bench's folder, with its certificate."""
         from cudaops.agents.verify import attempt_of
-        from cudaops.graph.certificate import CERTIFICATE_NAME
         from cudaops.graph.run import finish
         from cudaops.graph.verify_files import decided_state
 
@@ -134,9 +132,7 @@ class Hosting:
         evaluation, judgement = decision
         attempt = attempt_of(evaluation, judgement, 1)
         state = decided_state(bench, evaluation, judgement, attempt, 0.0)
-        record = finish(begun, state, started, self.settings.signing_key, goes_on=True)
-        certificate = bench.folder / CERTIFICATE_NAME
-        return WrittenRun(record, certificate.read_text("utf-8") if certificate.is_file() else None)
+        return finish(begun, state, started, self.settings.signing_key, goes_on=True)
 
     def _opener(
         self, runs: Path, opened: _Opened

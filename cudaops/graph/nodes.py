@@ -154,10 +154,12 @@ async def evaluate(state: State, context: Context) -> tuple[State, str]:
         "proposer": rewrite.proposer,
         "title": rewrite.title,
         "why": rewrite.why,
+        "everything": True,
     }
     iteration = len(state.get("attempts", [])) + 1
     say = context.announce("sandbox", "sandbox", title=rewrite.title, iteration=iteration)
     judged = await context.toolbox.call("sandbox", "judge_rewrite", Judged, arguments, say)
+    assert judged.evaluation is not None
     update: State = {
         "evaluation": judged.evaluation.model_dump(mode="json"),
         "judgement": judged.judgement.model_dump(mode="json"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
@@ -15,7 +15,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord
 from cudaops.mcp_servers.annotations import replaces, works
 from cudaops.mcp_servers.failures import tool_errors
-from cudaops.mcp_servers.judging import Judged, MinSpeedup, judged
+from cudaops.mcp_servers.judging import Everything, Judged, MinSpeedup, judged
 from cudaops.mcp_servers.opening import KernelName, ProgramArguments
 from cudaops.mcp_servers.progress import log, progress
 from cudaops.mcp_servers.rewrites import read_rewrite
@@ -29,15 +29,7 @@ from cudaops.sandbox.workbench import Workbench
 WholeText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 
 
-class WrittenRun(NamedTuple):
-    """A decision kept as a run."""
-
-    record: RunRecord
-    certificate: str | None
-    """Text of `certificate.json`."""
-
-
-WriteRun = Callable[[Workbench, Decision], WrittenRun]
+WriteRun = Callable[[Workbench, Decision], RunRecord]
 """Keeps an accepted rewrite of a bench as a finished run."""
 
 
@@ -59,9 +51,7 @@ class Accepted(Record):
     patch: str
     """The same as a unified diff."""
     run_id: str | None = None
-    """Of the run kept with it: `read_run`, `run://RUN_ID/record`; null where none is kept."""
-    certificate: str | None = None
-    """`certificate.json`, to be checked elsewhere by `cudaops certify check`."""
+    """Of the run kept with it: `read_run(run_id, part="certificate")`; null where none is kept."""
     notices: tuple[str, ...] = ()
 
 
@@ -76,7 +66,8 @@ def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> No
         ],
     ) -> Accepted:
         """Put a rewrite that judge_rewrite found accepted or provisional into the author's
-        program: the whole new file, a patch and a certificate. Writes nothing of the user's."""
+        program: the whole new file, a patch, a run with its certificate. Writes nothing of the
+        user's."""
         opened = seat.current().opened
         decision = _accepted(opened.decided, rewrite_id)
         with tool_errors():
@@ -97,6 +88,7 @@ def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> No
         arguments: ProgramArguments = (),
         files: HeaderTexts = {},  # noqa: B006
         min_speedup: MinSpeedup = None,
+        everything: Everything = False,
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Judged:
         """Judge one program's kernel against another's: same function, same precision, faster.
@@ -106,7 +98,8 @@ def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> No
         opened = session.open_text(texts, kernel, arguments)
         with tool_errors():
             rewrite = _candidate(opened.bench, candidate)
-            return judged(opened, rewrite, min_speedup, progress(context), log(context))
+            say, note = progress(context), log(context)
+            return judged(opened, rewrite, min_speedup, say, note, everything=everything)
 
 
 def _accepted(decided: Mapping[str, Decision], rewrite_id: str) -> Decision:
@@ -132,7 +125,7 @@ def _candidate(bench: Workbench, text: str) -> Rewrite:
     return strip(bench, program_of(text), strangers=True).rewrite
 
 
-def _handed_back(bench: Workbench, decision: Decision, kept: WrittenRun | None) -> Accepted:
+def _handed_back(bench: Workbench, decision: Decision, kept: RunRecord | None) -> Accepted:
     rewrite, judgement = decision.evaluation.rewrite, decision.judgement
     assert judgement.outcome != "rejected"
     spliced = bench.spliced(rewrite)
@@ -150,7 +143,6 @@ def _handed_back(bench: Workbench, decision: Decision, kept: WrittenRun | None) 
         best=best,
         headers=changed,
         patch=unified_patch(bench.program, spliced),
-        run_id=None if kept is None else kept.record.run_id,
-        certificate=None if kept is None else kept.certificate,
-        notices=() if kept is None else kept.record.notices,
+        run_id=None if kept is None else kept.run_id,
+        notices=() if kept is None else kept.notices,
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cudaops.domain.base import Record
+from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judgement import Judgement
 from cudaops.domain.rewrite import Rewrite
 from cudaops.mcp_servers.progress import Level
@@ -20,13 +21,31 @@ MinSpeedup = Annotated[
 ]
 
 
-class Judged(Record):
-    """Evaluation and the judgement drawn from it."""
+Everything = Annotated[
+    bool,
+    Field(
+        description="Also every sample, the candidate's profile and all the gates saw: up to some "
+        "hundred thousand characters, more than a host shows its model."
+    ),
+]
 
-    rewrite_id: str = ""
+
+class Judged(Record):
+    """The decision about a rewrite and what it rests on."""
+
+    rewrite_id: str
     """What `accept_rewrite` knows the rewrite by, with these tune values."""
-    evaluation: Evaluation
     judgement: Judgement
+    baseline_us: float | None = None
+    """Median time of the author's kernel on its most expensive workload; None: none was taken."""
+    candidate_us: float | None = None
+    """The rewrite's on the same."""
+    provenance: str = ""
+    """What must stand behind each time: ` (modelled for A10)`."""
+    failure: CompileFailed | Misbehaved | None = None
+    """What the rewrite did wrong, where a gate failed because of it."""
+    evaluation: Evaluation | None = None
+    """All of it, where `everything` was asked for."""
 
 
 def judged(
@@ -35,6 +54,8 @@ def judged(
     min_speedup: float | None,
     say: Say,
     note: Callable[[Level, str], None],
+    *,
+    everything: bool,
 ) -> Judged:
     """Evaluate and decide, and keep the decision. The bar can be raised by a client, never
     lowered."""
@@ -48,4 +69,13 @@ def judged(
     judgement = evaluation.judged(unreviewed)
     decided[rewrite.id] = Decision(evaluation, judgement)
     note("info", f"{rewrite.title}: {judgement.outcome}, {judgement.reason}")
-    return Judged(rewrite_id=rewrite.id, evaluation=evaluation, judgement=judgement)
+    timed = next(iter(evaluation.decisive), None)
+    return Judged(
+        rewrite_id=rewrite.id,
+        judgement=judgement,
+        baseline_us=timed.baseline.median_us if timed else None,
+        candidate_us=timed.candidate.median_us if timed else None,
+        provenance=timed.candidate.provenance if timed else "",
+        failure=evaluation.failure,
+        evaluation=evaluation if everything else None,
+    )

@@ -33,10 +33,10 @@ EveryMetric = Annotated[
 
 
 class Diagnosis(Record):
-    """Metrics of one launch and the verdict drawn from them."""
+    """The verdict on one launch and the metrics that it is drawn from."""
 
-    profile: Profile
     verdict: Verdict
+    profile: Profile
 
 
 def build_server(seat: Seat) -> FastMCP:

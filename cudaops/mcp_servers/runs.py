@@ -35,16 +35,21 @@ MEDIA_TYPES: dict[RunPart, str] = {
 }
 MAX_CHARS = 2_000_000
 """Longest text that is handed out; a record of many candidates is a tenth of it."""
+PAGE_CHARS = 30_000
+"""What one answer of the tool holds: hosts show their models some 40,000 characters of an answer
+and cut or set aside what is longer (Claude Code 2.1.197, seen on 2026-11-22)."""
 MOST_LISTED = 50
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,199}")
 
 
 class RunText(Record):
-    """One file of a finished run."""
+    """One file of a finished run, or a piece of it."""
 
     run_id: str
     part: RunPart
+    next_offset: int | None = None
+    """Where the rest begins; null: there is none."""
     text: str
 
 
@@ -55,12 +60,22 @@ def add_runs(server: FastMCP, seat: Seat) -> None:
     def read_run(
         run_id: Annotated[str, Field(min_length=1, description="`run_id` of a finished run.")],
         part: Annotated[RunPart, Field(description="Which of its files.")] = "report",
+        offset: Annotated[
+            int, Field(ge=0, description="`next_offset` of the answer before, for a long file.")
+        ] = 0,
     ) -> RunText:
         """Read a finished run: its record, report, best program, patch, certificate or events."""
         try:
-            return RunText(run_id=run_id, part=part, text=_text(seat.current(), run_id, part))
+            text = _text(seat.current(), run_id, part)
         except LookupError as error:
             raise ToolError(str(error)) from error
+        end = offset + PAGE_CHARS
+        return RunText(
+            run_id=run_id,
+            part=part,
+            next_offset=end if end < len(text) else None,
+            text=text[offset:end],
+        )
 
     @server.resource("cudaops://runs", mime_type="application/json", title="Finished runs")
     def runs() -> dict[str, str]:

@@ -16,7 +16,7 @@ from cudaops.mcp_servers.annotations import works
 from cudaops.mcp_servers.dialogues import add_reviewing
 from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.guidance import Guide
-from cudaops.mcp_servers.judging import Judged, MinSpeedup, judged
+from cudaops.mcp_servers.judging import Everything, Judged, MinSpeedup, judged
 from cudaops.mcp_servers.opening import OpenedProgram, add_opening
 from cudaops.mcp_servers.programs import add_stripping
 from cudaops.mcp_servers.progress import log, progress
@@ -121,13 +121,15 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
         proposer: str = "mcp:client",
         title: str = "rewrite",
         why: str = "",
+        everything: Everything = False,
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Judged:
         """Compile, verify and time a rewrite through every gate, and decide."""
         opened = seat.current().opened
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
         with tool_errors():
-            return judged(opened, rewrite, min_speedup, progress(context), log(context))
+            say, note = progress(context), log(context)
+            return judged(opened, rewrite, min_speedup, say, note, everything=everything)
 
 
 def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:

@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,3 +93,16 @@ def over_http(server: FastMCP, verify: Verify | None = None) -> Iterator[Address
         running.should_exit = running.force_exit = True
         thread.join(60)
         listening.close()
+
+
+async def text_of_run(
+    call: Callable[..., Awaitable[dict[str, Any]]], run_id: str, part: str
+) -> str:
+    """One of a run's files, read piece by piece. `call` is given the tool's name and arguments."""
+    pieces: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        piece = await call("read_run", run_id=run_id, part=part, offset=offset)
+        pieces.append(piece["text"])
+        offset = piece["next_offset"]
+    return "".join(pieces)

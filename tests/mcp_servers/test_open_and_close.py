@@ -7,6 +7,7 @@ import atexit
 import gc
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 
+from cudaops.certify.envelope import open_envelope
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
@@ -23,7 +25,7 @@ from cudaops.mcp_servers.session import Session
 from cudaops.sandbox.executors.base import close_executor
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.settings import load_settings
-from tests.mcp_servers.serving import MM, TILES, hosting, server_of
+from tests.mcp_servers.serving import MM, TILES, hosting, server_of, text_of_run
 from tests.processes import runners
 
 pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
@@ -117,7 +119,7 @@ def test_optimising_leaves_no_runner_and_no_buffer(tmp_path: Path) -> None:
             assert runners() == others
             assert session.runs is not None
             assert not buffers(session.runs)
-            text = (await call(client, "read_run", run_id=told["run_id"], part="record"))["text"]
+            text = await text_of_run(partial(call, client), told["run_id"], "record")
             assert RunRecord.model_validate_json(text).run_id == told["run_id"]
             with pytest.raises(ToolError):
                 await call(client, "optimize_kernel", source=BROKEN)
@@ -139,8 +141,8 @@ def test_an_accepted_run_stays_readable(seat: int, tmp_path: Path) -> None:
             kept = await call(client, "accept_rewrite", rewrite_id=judged["rewrite_id"])
             folder = folder_of(session)
             await call(client, "open_program", source=OTHER)
-            part = await call(client, "read_run", run_id=kept["run_id"], part="certificate")
-            assert part["text"] == kept["certificate"]
+            text = await text_of_run(partial(call, client), kept["run_id"], "certificate")
+            assert open_envelope(text.encode(), "certificate.json")
             assert not (folder / "work").exists()
             return folder
 
