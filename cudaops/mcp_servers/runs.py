@@ -36,8 +36,8 @@ MEDIA_TYPES: dict[RunPart, str] = {
 MAX_CHARS = 2_000_000
 """Longest text that is handed out; a record of many candidates is a tenth of it."""
 PAGE_CHARS = 30_000
-"""What one answer of the tool holds: hosts show their models some 40,000 characters of an answer
-and cut or set aside what is longer (Claude Code 2.1.197, seen on 2026-11-22)."""
+"""What one answer of the tool holds: hosts cut what is long. Claude Code 2.1.197 showed its model
+49,928 characters whole, and of 76,100 the first 2,000 (2026-11-22)."""
 MOST_LISTED = 50
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,199}")
