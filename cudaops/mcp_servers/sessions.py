@@ -87,19 +87,14 @@ class SessionPool:
     def sweep(self) -> None:
         """Close what is idle, or whose host has gone."""
         with self._lock:
-            while self._gone:
-                self._close(self._gone.popleft(), "its host has gone")
-            now = self._clock()
-            for key, held in list(self._held.items()):
-                if key not in self._calls and now - held.used_at > self._idle_s:
-                    minutes = round(self._idle_s / 60)
-                    self._close(key, f"your program was closed after {minutes} idle minutes")
+            over = self._over()
+        _close(over)
 
     def close(self) -> None:
         """Close every session."""
         with self._lock:
-            for key in list(self._held):
-                self._close(key, "the server has ended")
+            over = [self._take(key, "the server has ended") for key in list(self._held)]
+        _close(over)
 
     @asynccontextmanager
     async def lifespan(self, _: FastMCP) -> AsyncIterator[None]:
@@ -108,7 +103,7 @@ class SessionPool:
         async def sweep() -> None:
             while True:
                 await asyncio.sleep(SWEEP_S)
-                self.sweep()
+                await asyncio.to_thread(self.sweep)
 
         sweeping = asyncio.create_task(sweep())
         try:
@@ -118,38 +113,62 @@ class SessionPool:
             self.close()
 
     def _hold(self, key: Key) -> _Held:
+        over: list[Session | None] = []
         with self._lock:
             held = self._held.get(key)
             if held is None:
-                self.sweep()
-                self._make_room()
+                over = [*self._over(), self._make_room()]
                 held = _Held(self._new(self._closed.pop(key, None)), self._clock())
                 self._held[key] = held
                 with suppress(RuntimeError):
                     weakref.finalize(get_context().session, self._gone.append, key)
             held.used_at = self._clock()
-            return held
+        _close(over)
+        return held
 
-    def _make_room(self) -> None:
-        while len(self._held) >= self._most:
-            idle = [key for key in self._held if key not in self._calls]
-            if not idle:
-                raise ToolError(
-                    f"{self._most} other hosts are at work on this server, which is all it takes: "
-                    "call again in a minute"
-                )
-            oldest = min(idle, key=lambda key: self._held[key].used_at)
-            self._close(oldest, "your program was closed to make room for another host's")
+    def _over(self) -> list[Session | None]:
+        """Take out what is idle, or whose host has gone."""
+        over = []
+        while self._gone:
+            over.append(self._take(self._gone.popleft(), "its host has gone"))
+        now, minutes = self._clock(), round(self._idle_s / 60)
+        for key, held in list(self._held.items()):
+            if key not in self._calls and now - held.used_at > self._idle_s:
+                why = f"your program was closed after {minutes} idle minutes"
+                over.append(self._take(key, why))
+        return over
 
-    def _close(self, key: Key, why: str) -> None:
+    def _make_room(self) -> Session | None:
+        """Take out the one that was used least lately, where there is no room for another."""
+        if len(self._held) < self._most:
+            return None
+        idle = [key for key in self._held if key not in self._calls]
+        if not idle:
+            raise ToolError(
+                f"{self._most} other hosts are at work on this server, which is all it takes: "
+                "call again in a minute"
+            )
+        oldest = min(idle, key=lambda key: self._held[key].used_at)
+        return self._take(oldest, "your program was closed to make room for another host's")
+
+    def _take(self, key: Key, why: str) -> Session | None:
+        """Out of what is held; whoever holds the lock closes it after."""
         held = self._held.pop(key, None)
-        if held is not None:
-            held.session.close()
-            self._closed[key] = why
-            while len(self._closed) > 100 * self._most:
-                self._closed.pop(next(iter(self._closed)))
+        if held is None:
+            return None
+        self._closed[key] = why
+        while len(self._closed) > 100 * self._most:
+            self._closed.pop(next(iter(self._closed)))
+        return held.session
 
     @staticmethod
     def _key() -> Key:
         token = get_access_token()
         return (token.client_id if token else "anyone", get_context().session_id)
+
+
+def _close(sessions: list[Session | None]) -> None:
+    """Folders and runners take a moment to go: not while others wait for the pool."""
+    for session in sessions:
+        if session is not None:
+            session.close()
