@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from cudaops.sandbox.gpu.gpu_lock import LOCK_FOLDER
+
 EVERY_S = 0.05
-LOCKS = Path("/tmp")
-"""Where cudaops keeps them (sandbox/gpu/gpu_lock.py)."""
 
 
 class Held(NamedTuple):
@@ -75,7 +75,7 @@ def watched() -> Iterator[LockWatch]:
 
 
 def _held() -> frozenset[Held]:
-    gpus = {path.stat().st_ino: path.stem[-8:] for path in LOCKS.glob("cudaops-GPU-*.lock")}
+    gpus = {path.stat().st_ino: path.stem[-8:] for path in LOCK_FOLDER.glob("cudaops-GPU-*.lock")}
     found = set()
     for line in Path("/proc/locks").read_text("utf-8").splitlines():
         words = line.split()

@@ -19,7 +19,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -173,8 +172,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cudaops-host-") as name:
         home = Path(name)
         program = home / "naive_matmul.cu"
-        text = (ROOT / "examples" / "naive_matmul.cu").read_text("utf-8")
-        program.write_text(re.sub(r"= 1024\b", "= 256", text), "utf-8")
+        example = (ROOT / "examples" / "naive_matmul.cu").read_text("utf-8")
+        text = re.sub(r"= 1024\b", "= 256", example)
+        program.write_text(text, "utf-8")
         script = Script(program)
         server = serve(script)
         environment = {
@@ -201,9 +201,8 @@ def main() -> None:
         for tool, chars, seconds, start in script.shown:
             print(f"{tool:18} {chars:7,} characters {seconds:6.1f} s  {start}")
         print(f"{time.monotonic() - started:.1f} s in all; the program is unchanged: ", end="")
-        print(program.read_text("utf-8") == re.sub(r"= 1024\b", "= 256", text))
-        with suppress(OSError):
-            server.shutdown()
+        print(program.read_text("utf-8") == text)
+        server.shutdown()
 
 
 if __name__ == "__main__":

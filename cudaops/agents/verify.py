@@ -17,7 +17,7 @@ def attempt_of(
 ) -> Attempt:
     """The attempt as it is kept: anti-context for the next one. `iteration` counts from 1."""
     rewrite = evaluation.rewrite
-    timed = evaluation.decisive[0] if evaluation.decisive else None
+    timed = evaluation.timed
     return Attempt(
         iteration=iteration,
         rewrite_id=rewrite.id,

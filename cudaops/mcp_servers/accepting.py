@@ -132,13 +132,13 @@ def _handed_back(bench: Workbench, decision: Decision, kept: RunRecord | None) -
     before = {file.path: file.text for file in bench.program.files}
     changed = {f.path: f.text for f in spliced.files if before.get(f.path) != f.text}
     best = changed.pop(spliced.main_path, spliced.main.text)
-    times = decision.evaluation.decisive
+    timed = decision.evaluation.timed
     return Accepted(
         rewrite_id=rewrite.id,
         outcome=judgement.outcome,
         title=rewrite.title,
         speedup=judgement.speedup,
-        provenance=times[0].candidate.provenance if times else "",
+        provenance=timed.candidate.provenance if timed else "",
         filename=spliced.main_path,
         best=best,
         headers=changed,

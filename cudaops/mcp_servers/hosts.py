@@ -222,14 +222,10 @@ def _indent(text: str | None) -> int | str:
 
 
 def _toml_entry(row: Client, command: Sequence[str], env: Mapping[str, str]) -> str:
-    # A JSON string is a TOML basic string: both escape alike.
-    words = ", ".join(json.dumps(word) for word in command[1:])
-    lines = [
-        f"[mcp_servers.{ENTRY}]",
-        f"command = {json.dumps(command[0])}",
-        f"args = [{words}]",
-        *(f"{name} = {value}" for name, value in row.patience.items()),
-    ]
+    # Strings, numbers and lists of JSON are TOML's too: both escape alike.
+    entry = _entry(row, command, {})
+    lines = [f"[mcp_servers.{ENTRY}]"]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in entry.items()]
     if env:
         lines += ["", f"[mcp_servers.{ENTRY}.env]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in env.items()]

@@ -69,7 +69,7 @@ def judged(
     judgement = evaluation.judged(unreviewed)
     decided[rewrite.id] = Decision(evaluation, judgement)
     note("info", f"{rewrite.title}: {judgement.outcome}, {judgement.reason}")
-    timed = next(iter(evaluation.decisive), None)
+    timed = evaluation.timed
     return Judged(
         rewrite_id=rewrite.id,
         judgement=judgement,

@@ -36,6 +36,11 @@ class Evaluation(Record):
         """The times that a judgement rests on: the fresh ones where there are any."""
         return self.fresh or self.comparisons
 
+    @property
+    def timed(self) -> Comparison | None:
+        """Of those the one on the most expensive workload; None where no time was taken."""
+        return next(iter(self.decisive), None)
+
     def judged(self, policy: Policy, *, released: bool = False) -> Judgement:
         """What `judge` says of it. `released`: as if a person had released what is quarantined."""
         return judge(

@@ -10,7 +10,6 @@ import sys
 import structlog
 
 from cudaops.sandbox.process import child_environment, python_path
-from cudaops.sandbox.wire import CallProblem, Machinery
 from cudaops.service.executor_host import Answer, Hello, HostOptions, Task
 from cudaops.service.temporary import remove_left
 
@@ -111,13 +110,3 @@ class HostProcess:
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(HostDied())
-
-
-async def look(options: HostOptions) -> dict[Machinery, CallProblem]:
-    """What does not work here of what these options name, tried in a process of its own.
-
-    Raises HostDied where that does not come up.
-    """
-    host = await HostProcess.start(options)
-    await host.close()
-    return host.lacks

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from cudaops.errors import EnvironmentFailure, SandboxUnavailable
 from cudaops.sandbox.wire import CallProblem, Machinery
 from cudaops.service.executor_host import HostOptions
-from cudaops.service.executor_process import HostDied, HostProcess, look
+from cudaops.service.executor_process import HostDied, HostProcess
 
 HOLDS_S = 60.0
 """What was found to work is believed for this long: a check takes seconds."""
@@ -39,41 +39,35 @@ class SelfCheck:
                 return True
             self._passed_at = None
             try:
-                lacks = await look(self._options())
-            except HostDied:
-                self._on_failure(did_not_start())
+                host = await tried_host(self._options(), all_must_work=True)
+            except SandboxUnavailable as failure:
+                self._on_failure(failure)
                 return False
-            if lacks:
-                self._on_failure(cannot_work(lacks))
-                return False
+            await host.close()
             self._passed_at = time.monotonic()
             return True
 
 
-async def first_host(options: HostOptions, *, all_must_work: bool) -> HostProcess:
-    """The process of a worker's executors, started; it has tried each of them.
+async def tried_host(options: HostOptions, *, all_must_work: bool) -> HostProcess:
+    """A process of a worker's executors, started; it has tried each of them.
 
     Raises SandboxUnavailable where it does not come up, where no executor works, or one that must.
     """
     try:
         host = await HostProcess.start(options)
     except HostDied:
-        raise did_not_start() from None
+        raise SandboxUnavailable(
+            "the process of this worker's executors does not start",
+            "see what it has written above; a machine without memory for it needs more, or fewer"
+            " jobs",
+        ) from None
     if host.lacks and (all_must_work or not host.places):
         await host.close()
-        raise cannot_work(host.lacks)
+        raise _cannot_work(host.lacks)
     return host
 
 
-def did_not_start() -> SandboxUnavailable:
-    """For a process that said nothing."""
-    return SandboxUnavailable(
-        "the process of this worker's executors does not start",
-        "see what it has written above; a machine without memory for it needs more, or fewer jobs",
-    )
-
-
-def cannot_work(lacks: Mapping[Machinery, CallProblem]) -> SandboxUnavailable:
+def _cannot_work(lacks: Mapping[Machinery, CallProblem]) -> SandboxUnavailable:
     """For executors that do not work; the remedy is that of the first."""
     told = "; ".join(f"{name}: {lack.problem}" for name, lack in lacks.items())
     first = next(iter(lacks.values()))

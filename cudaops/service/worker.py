@@ -34,7 +34,7 @@ from cudaops.service.job_process import fault, job_event, start_server
 from cudaops.service.logs import bound
 from cudaops.service.queue import WORKER_POLL_S, build_app, queue_of
 from cudaops.service.records import ENDED
-from cudaops.service.self_check import SelfCheck, first_host
+from cudaops.service.self_check import SelfCheck, tried_host
 from cudaops.service.store import Claim, Store
 from cudaops.service.store_work import MAX_ATTEMPTS
 from cudaops.service.temporary import remove_left
@@ -152,7 +152,7 @@ class Worker:
         """Start what jobs and calls are done with. Raises SandboxUnavailable."""
         starting = asyncio.create_task(asyncio.to_thread(start_server))
         try:
-            host = await first_host(self._host_options(), all_must_work=self._options.all_must_work)
+            host = await tried_host(self._host_options(), all_must_work=self._options.all_must_work)
         finally:
             await starting
         self._executors = tuple(name for name in self._executors if name not in host.lacks)

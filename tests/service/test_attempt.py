@@ -40,10 +40,10 @@ async def claim(store: Store, request: JobRequest = ENDLESS_RUN, lease_s: float 
 
 def attempt(
     store: Store, claimed: Claim, folder: Path, stop: asyncio.Event | None = None,
-    lease_s: float = 30.0, limit_s: float = 7200.0, *, works: bool = True,
+    lease_s: float = 30.0, limit_s: float = 7200.0,
 ) -> asyncio.Task[None]:  # fmt: skip
     async def still_works() -> bool:
-        return works
+        return True
 
     place = Place(
         load_settings(folder), JobFolder(folder / str(claimed.job.id)), ("cpu",),
