@@ -34,7 +34,14 @@ class Settings(BaseSettings):
     )
 
     cache: Path = Field(default_factory=default_cache, validation_alias="CUDAOPS_CACHE")
-    """Folder for compiled kernels and the embedded database's data; may be deleted at any time."""
+    """Folder for compiled code and the embedded database's data; may be deleted at any time."""
+
+    builds: Path | None = Field(default=None, validation_alias="CUDAOPS_BUILDS")
+    """Folder for what compilers made, where several users of one account or a test suite share it.
+    Not set: `builds` under the cache."""
+
+    builds_gib: float = Field(default=4.0, gt=0, validation_alias="CUDAOPS_BUILDS_GIB")
+    """Size in GiB that this folder keeps to; what was unused for longest goes first."""
 
     runs: Path = Field(default=Path("runs"), validation_alias="CUDAOPS_RUNS")
     """Folder under which every run gets a folder of its own, relative to the working folder."""
@@ -112,6 +119,16 @@ class Settings(BaseSettings):
     signing_key: Path | None = Field(default=None, validation_alias="CUDAOPS_SIGNING_KEY")
     """Private key (Ed25519, PEM) that signs certificates, made there on first use. Not set:
     `signing.key` in the user's configuration folder for cudaops."""
+
+    @property
+    def builds_folder(self) -> Path:
+        """Where what compilers made is kept, absolute."""
+        return (self.builds or self.cache / "builds").absolute()
+
+    @property
+    def builds_bytes(self) -> int:
+        """The size it keeps to."""
+        return int(self.builds_gib * 1024**3)
 
     @property
     def memory_folder(self) -> Path | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.settings import load_settings
 
 _FOREIGN = (
     "DATABASE_URL",
@@ -28,20 +29,24 @@ _FOREIGN = (
 """Variables of the person who runs the tests that would change what is tested."""
 
 _CACHE = pytest.StashKey[Path]()
+_BUILDS = "CUDAOPS_BUILDS"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Scrub the environment and put the cache into a folder of this process.
+    """Scrub the environment and put the cache into a folder of this process, all but compiled code:
+    that is shared by all tests and by what this account runs otherwise.
 
     Not under pytest's own temporary folder, which it closes to other accounts: the embedded
     PostgreSQL server gives up root for one of those. `cudaops-t` stays short for Unix sockets.
     """
+    builds = load_settings(Path(tempfile.gettempdir())).builds_folder
     for name in [*_FOREIGN, *(n for n in os.environ if n.startswith(("CUDAOPS_", "POSTGRES_")))]:
         os.environ.pop(name, None)
     cache = Path(tempfile.mkdtemp(prefix="cudaops-t"))
     cache.chmod(0o755)
     config.stash[_CACHE] = cache
     os.environ["CUDAOPS_CACHE"] = str(cache)
+    os.environ[_BUILDS] = str(builds)
     os.environ["CUDAOPS_SIGNING_KEY"] = str(cache / "key" / "signing.key")
     # What one test's run learns must not order another's recipes.
     os.environ["CUDAOPS_MEMORY"] = "off"
@@ -56,7 +61,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine cannot run."""
-    reasons = {"nvcc": _why_no_nvcc(), "gpu": _why_no_gpu()}
+    reasons = {"nvcc": _why_no_nvcc(), "gpu": _why_no_gpu(), "bubblewrap": _why_no_bubblewrap()}
     for item in items:
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
@@ -67,6 +72,10 @@ def _why_no_nvcc() -> str | None:
     if find_nvcc() is None:
         return "nvcc not found on PATH, in CUDA_HOME or in the toolkit extra"
     return None
+
+
+def _why_no_bubblewrap() -> str | None:
+    return None if shutil.which("bwrap") else "bwrap not found on PATH"
 
 
 def _why_no_gpu() -> str | None:
@@ -85,14 +94,12 @@ def _why_no_gpu() -> str | None:
 
 @pytest.fixture(scope="session")
 def cache() -> Path:
-    """The cache folder of this test process, shared by its tests."""
+    """The cache folder of this test process, shared by its tests: all but compiled code."""
     return Path(os.environ["CUDAOPS_CACHE"])
 
 
 @pytest.fixture(scope="session")
-def kernels(cache: Path) -> Path:
-    """Where it keeps what was compiled. An empty one costs half a minute until the runtime is built
-    and the headers are compiled: only a test of the cache itself takes one of its own."""
-    folder = cache / "kernels"
-    folder.mkdir(exist_ok=True)
-    return folder
+def kernels() -> Path:
+    """Where compiled code is kept, for good. An empty cache costs half a minute until the runtime
+    is built and the headers are compiled: only a test of the cache itself takes one of its own."""
+    return Path(os.environ[_BUILDS])

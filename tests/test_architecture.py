@@ -16,7 +16,8 @@ MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 LAYERS = ["errors", "domain", "cuda", "program", "library", "serving", "graph", "api", "entry"]
 """Left to right: a module imports only from its own layer or further left."""
 LAYER_OF = {
-    "errors": "errors", "domain": "domain", "cuda": "cuda", "program": "program",
+    "errors": "errors", "storage": "errors",
+    "domain": "domain", "cuda": "cuda", "program": "program",
     "recipes": "library", "prompts": "library", "rag": "library", "sandbox": "library",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
     "search": "library", "mcp_servers": "serving", "agents": "serving",

@@ -60,7 +60,7 @@ def call(*command: str | Path, timeout: float = 600) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(kernels: Path) -> Iterator[Installed]:
+def installed() -> Iterator[Installed]:
     with tempfile.TemporaryDirectory(prefix="cudaops-w") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the embedded database's own account must be able to walk in
@@ -70,7 +70,6 @@ def installed(kernels: Path) -> Iterator[Installed]:
         python = folder / "venv" / "bin" / "python"
         # Its own knowledge: the notes must be in the wheel. What is compiled goes by its sources.
         (folder / "elsewhere" / "cache").mkdir(parents=True)
-        (folder / "elsewhere" / "cache" / "kernels").symlink_to(kernels)
         yield Installed(wheel, python, folder / "elsewhere")
 
 

@@ -51,7 +51,7 @@ def compiler(site: Site) -> Finding:
     from cudaops.sandbox.executors.cpu import CpuExecutor
     from cudaops.sandbox.executors.cpu_toolchain import find_toolchain
 
-    CpuExecutor("A10", site.settings.cache / "kernels").check_available()
+    CpuExecutor("A10", site.settings.builds_folder).check_available()
     toolchain = find_toolchain()
     (site.folder / "hello.cpp").write_text(HELLO, encoding="utf-8")
     command = [
@@ -74,12 +74,23 @@ def runtime(site: Site) -> Finding:
     version. The `cuda` executor's checker runs on it too."""
     from cudaops.sandbox.executors.cpu_toolchain import around
 
-    cache = site.settings.cache.absolute() / "kernels"
+    cache = site.settings.builds_folder
     objects = {
         *around(cache, "plain", "unit.o", runner=True),
         *around(cache, "checked", "unit.o", runner=True),
     }
     return ok(f"g++ built {len(objects) - 1} objects of the runtime that runs kernels")
+
+
+def builds(site: Site) -> Finding:
+    """How much of the cache of compiled code is in use, and where it is."""
+    from cudaops.storage import usage
+
+    found = usage(site.settings.builds_folder)
+    used, limit = found.size_bytes / 1024**3, site.settings.builds_gib
+    return ok(
+        f"{found.entries} entries, {used:.2f} of {limit:g} GiB in {site.settings.builds_folder}"
+    )
 
 
 def isolation() -> Finding:
@@ -142,6 +153,7 @@ STEPS = (
         lambda site: folder(site.settings.cache, "CUDAOPS_CACHE"),
         ("cpu", "cuda"),
     ),
+    Step("compiled code", builds, ("cpu", "cuda"), stands_on=("cache folder",)),
     Step("runs folder", lambda site: folder(site.settings.runs, "CUDAOPS_RUNS"), ("cpu", "cuda")),
     Step("cpu runtime", runtime, ("cpu", "cuda"), stands_on=("g++", "cache folder"), bound_s=60.0),
     Step("isolation", lambda site: isolation(), ("cpu", "cuda"), bound_s=60.0),

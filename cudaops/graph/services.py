@@ -19,13 +19,13 @@ from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.server import open_database
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_cache import prune
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.executors.remote import RemoteExecutor
 from cudaops.sandbox.isolation.level import enforce
 from cudaops.sandbox.wire import MAX_TIMEOUT_S
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
+from cudaops.storage import sweep
 
 MIN_FREE_BYTES = 512 * 1024 * 1024
 """A 1024x1024 float32 product keeps about 150 MB of captured and compared buffers at its peak."""
@@ -44,7 +44,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     enforce(settings.isolation)
     if options.executor == "remote":
         return _remote_executor(options, settings)
-    cache, where = settings.cache / "kernels", Path(options.working_folder).absolute()
+    cache, where = settings.builds_folder, Path(options.working_folder).absolute()
     executor: CpuExecutor | CudaExecutor
     if options.executor == "cpu":
         microarchitecture(device(options.device).compute_capability)
@@ -59,9 +59,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             clock_control=options.ncu_clock_control,
         )
     executor.check_available()
-    prune(cache.absolute())
-    if isinstance(executor, CudaExecutor):
-        prune(executor.host.cubins)
+    sweep(cache, settings.builds_bytes)
     return executor
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import resource
 import selectors
@@ -23,6 +22,7 @@ from cudaops.sandbox.isolation.start import Confined
 from cudaops.sandbox.isolation.watch import DISK, LOOK_S, Watch
 from cudaops.sandbox.ledger import LEDGER, tool_of
 from cudaops.sandbox.stopping import raise_if_stopped
+from cudaops.storage import raise_for_space
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
 """Kept of stdout and of stderr; a child that writes twice as much is ended."""
@@ -35,8 +35,6 @@ CLEARING_S = 10.0
 
 INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 """What a child sees of our environment: no keys, no tokens."""
-
-SPACE_REMEDY = "free some disk space, or point CUDAOPS_CACHE and TMPDIR at a larger disk"
 
 
 class Finished(NamedTuple):
@@ -119,12 +117,6 @@ def run_bounded(
         flooded=collected.flooded,
         exceeded=collected.exceeded,
     )
-
-
-def raise_for_space(problem: OSError, what: str) -> None:
-    """Turn a full disk or quota into SandboxUnavailable; do nothing for any other OSError."""
-    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        raise SandboxUnavailable(f"no space left while {what}", SPACE_REMEDY) from problem
 
 
 def _start(

@@ -22,7 +22,7 @@ from cudaops.sandbox.executors.cpu_report import MOST_MESSAGE, Names, Report, ba
 from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.isolation.view import hint_for
 from cudaops.sandbox.left_files import NotLeft
-from cudaops.sandbox.process import Finished, raise_for_space
+from cudaops.sandbox.process import Finished
 from cudaops.sandbox.recorded_report import (
     Configuration,
     Malformed,
@@ -32,6 +32,7 @@ from cudaops.sandbox.recorded_report import (
     recorded,
 )
 from cudaops.sandbox.recorded_workloads import Source, WorkloadReader
+from cudaops.storage import raise_for_space
 
 CAPTURE_BYTES = 2 * 1024**3
 """Contents kept while no target is known; one that does not fit is recorded in a second run."""

@@ -12,10 +12,11 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.isolation.phases import Confinement
-from cudaops.sandbox.process import run_bounded
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
+from cudaops.sandbox.process import Finished, run_bounded
+from cudaops.sandbox.toolchain import find_nvcc, nvcc_command, nvcc_version
 from cudaops.sandbox.verification.printed import compare_printed
 from cudaops.sandbox.workbench import Workbench
+from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
 NVCC_TIMEOUT_S = 180.0
 """A small program takes 0.7-1.1 s, one with thrust or cub up to 8 s on 2 slow cores."""
@@ -84,16 +85,28 @@ def write_program(program: Program, folder: Path) -> Path:
 def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
     """Compile the spliced program as its user will."""
     started = time.monotonic()
-    folder = bench.folder / "work" / "nvcc"
-    main = write_program(spliced, folder)
-    command = nvcc_command(nvcc, main, folder / "program", bench.sm_arch)
-    confine = Confinement("compile", writes=(folder,))
-    done = run_bounded(command, cwd=folder, timeout_s=NVCC_TIMEOUT_S, confine=confine)
-    bench.discard("nvcc")
-    passed = done.exit_code == 0
+    files = {f.path: f.text for f in spliced.files}
+    command = nvcc_command(nvcc, Path(spliced.main_path), Path("program"), bench.sm_arch)
+    content = (nvcc_version(nvcc), command[1:], sorted(files.items()))
+    entry = entry_of(bench.executor.cache, "nvcc", *content)
+
+    def make(folder: Path) -> Facts | Finished:
+        confine = Confinement("compile", writes=(folder,))
+        done = run_bounded(command, cwd=folder, timeout_s=NVCC_TIMEOUT_S, confine=confine)
+        if done.exit_code != 0:
+            raise_if_full(done.stderr, folder)
+            return done
+        (folder / "program").unlink()  # that nvcc takes it is all that is asked
+        return {}
+
+    made = make_once(entry, files, make)
     summary = f"nvcc -O3 -arch={bench.sm_arch}"
-    if not passed:
-        errors = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
-        summary += f" refuses it: {errors[0] if errors else f'exit code {done.exit_code}'}"
-    seconds = time.monotonic() - started
-    return Gate(name="nvcc_compile", passed=passed, summary=summary, seconds=seconds)
+    if isinstance(made, Finished):
+        errors = [line for line in (made.stderr + made.stdout).splitlines() if "error" in line]
+        summary += f" refuses it: {errors[0] if errors else f'exit code {made.exit_code}'}"
+    return Gate(
+        name="nvcc_compile",
+        passed=not isinstance(made, Finished),
+        summary=summary,
+        seconds=time.monotonic() - started,
+    )

@@ -267,7 +267,7 @@ class _Worker:
         text = swap_reply(reply, kept.__getitem__).model_dump_json()
         for path, shown in (
             (str(folder), "<call>"),
-            (self._options.cache, "<cache>"),
+            (self._options.builds, "<cache>"),
             (str(Path(cudaops.__file__).parent), "<cudaops>"),
         ):
             text = text.replace(path, shown)

@@ -27,12 +27,12 @@ from cudaops.domain.base import Record
 from cudaops.domain.run import IsolationChoice
 from cudaops.errors import EnvironmentFailure, InputError, PrerequisiteError
 from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_cache import prune
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.isolation.level import enforce
 from cudaops.sandbox.wire import Call, CallProblem, Machinery, Place, ProblemKind, Reply
 from cudaops.service.executor_methods import Callee, perform
 from cudaops.service.temporary import remove_own, take_own
+from cudaops.storage import sweep
 
 MOST_GPU_OWNERS = 2
 """Owners whose runners stay on the GPU at once; each owner has processes of its own there."""
@@ -43,8 +43,10 @@ class HostOptions(Record):
 
     executors: tuple[Machinery, ...] = ("cpu",)
     """Those that work here are offered, the others are left out."""
-    cache: str
-    """Folder for builds, absolute."""
+    builds: str
+    """Folder for what compilers make, absolute."""
+    builds_bytes: int
+    """Size it keeps to."""
     driver: Literal["nvidia", "standin"] = "nvidia"
     isolation: IsolationChoice = "auto"
     """Never `off`: what comes from elsewhere is nobody's to vouch for."""
@@ -99,7 +101,7 @@ class ExecutorHost:
             raise InputError("a service confines what it runs: leave CUDAOPS_ISOLATION=off out")
         enforce(options.isolation)
         self._options = options
-        self._cache = Path(options.cache) / "kernels"
+        self._cache = Path(options.builds)
         self._gpus: OrderedDict[tuple[str, str], _Gpu] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -114,9 +116,7 @@ class ExecutorHost:
             except InputError as problem:
                 lacks[name] = CallProblem(kind="input", problem=str(problem))
         self._cache.mkdir(parents=True, exist_ok=True)
-        prune(self._cache)
-        if (ptx := Path(self._options.cache) / "ptx").is_dir():
-            prune(ptx)
+        sweep(self._cache, self._options.builds_bytes)
         return Hello(places=tuple(places), lacks=lacks)
 
     def answer(self, task: Task) -> Answer:
@@ -135,8 +135,7 @@ class ExecutorHost:
         return Answer(id=task.id, reply=reply)
 
     def _callee(self, executor: CpuExecutor | CudaExecutor, task: Task) -> Callee:
-        ptx = Path(self._options.cache) / "ptx"
-        return Callee(executor, task.documents, Path(task.folder), ptx)
+        return Callee(executor, task.documents, Path(task.folder))
 
     def _place(self, name: Machinery) -> Place:
         if name == "cpu":

@@ -13,7 +13,7 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_build import EXECUTABLE
 from cudaops.sandbox.executors.cuda import CudaExecutor
-from cudaops.sandbox.executors.elsewhere import NotPreprocessed, PreprocessorRefused, machinery
+from cudaops.sandbox.executors.elsewhere import NotPreprocessed, PreprocessorRefused
 from cudaops.sandbox.gpu.build import IMAGE
 from cudaops.sandbox.verification.objects import CANNOT_LOOK, looks_of
 from cudaops.sandbox.verification.preprocessed import views_of
@@ -54,8 +54,6 @@ class Callee(NamedTuple):
     """Reference to file."""
     folder: Path
     """Of the call."""
-    ptx: Path
-    """Cache of what nvcc made for looks at device code."""
 
     @property
     def out(self) -> Path:
@@ -172,19 +170,16 @@ def _built(outcome: Compiled | CompileFailed) -> Built | CompileFailed:
 
 def _texts(callee: Callee, call: Texts) -> Seen | NotSeen:
     try:
-        return Seen(
-            texts=tuple(views_of(machinery(callee.executor), callee.unit(call.unit), call.sm_arch))
-        )
+        return Seen(texts=tuple(views_of(callee.executor, callee.unit(call.unit), call.sm_arch)))
     except NotPreprocessed as problem:
         return NotSeen(problem=str(problem), refused=isinstance(problem, PreprocessorRefused))
 
 
 def _objects(callee: Callee, call: ObjectLooks) -> Seen | NotSeen:
-    by = machinery(callee.executor)
     compiled = callee.compiled(call.unit, call.draft)
     baseline = callee.compiled(call.baseline, draft=False)
     try:
-        found = looks_of(by, compiled, baseline, call.sm_arch, callee.ptx, call.allowed)
+        found = looks_of(callee.executor, compiled, baseline, call.sm_arch, call.allowed)
         return Seen(objects=tuple(found))
     except CANNOT_LOOK as problem:
         return NotSeen(problem=str(problem))

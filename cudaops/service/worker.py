@@ -196,7 +196,8 @@ class Worker:
     def _host_options(self) -> HostOptions:
         return HostOptions(
             executors=self._executors,
-            cache=str(self._settings.cache.absolute()),
+            builds=str(self._settings.builds_folder),
+            builds_bytes=self._settings.builds_bytes,
             driver=self._settings.gpu_driver,
             isolation=self._settings.isolation,
         )

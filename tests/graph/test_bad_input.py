@@ -119,12 +119,11 @@ def test_a_database_that_refuses_is_exit_3_with_a_remedy(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_embedded_database_that_cannot_start_is_a_notice(tmp_path: Path, kernels: Path) -> None:
+def test_an_embedded_database_that_cannot_start_is_a_notice(tmp_path: Path) -> None:
     """A file stands where the cache wants its folder for the database: the run goes on without."""
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "knowledge").write_text("not a folder")
-    (cache / "kernels").symlink_to(kernels)
     done = cudaops(
         "run", PROGRAMS / "vector_add.cu", "--json", cwd=tmp_path, CUDAOPS_CACHE=str(cache)
     )

@@ -92,13 +92,13 @@ def sign_again(run: Path, signer: Signer | NoKey, **changed: Any) -> None:
     (run / "certificate.json").write_bytes(seal(CERTIFICATE_FORMAT, certificate, signer))
 
 
-def bench_of(run: Path, cache: Path) -> Workbench:
+def bench_of(run: Path) -> Workbench:
     certificate = certificate_of(run)
-    executor = CpuExecutor("A10", cache / "kernels")
+    executor = CpuExecutor("A10", load_settings().builds_folder)
     return Workbench.load(run, executor, certificate.policy, sm_arch="sm_86", timeout_s=120.0)
 
 
-def replace_rewrite(run: Path, cache: Path, old: str, new: str, proposer: str = "user") -> None:
+def replace_rewrite(run: Path, old: str, new: str, proposer: str = "user") -> None:
     """Put another candidate into the folder, with every hash and the signature made to fit."""
     certificate = certificate_of(run)
     path = run / "iterations" / "01" / "candidate.cu"
@@ -106,7 +106,7 @@ def replace_rewrite(run: Path, cache: Path, old: str, new: str, proposer: str = 
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
     rewrite = make_rewrite(path.read_text("utf-8"), proposer, certificate.candidate.title, "")
-    bench = bench_of(run, cache)
+    bench = bench_of(run)
     spliced = bench.spliced(rewrite)
     texts = {**best_texts(spliced), "best.patch": unified_patch(bench.program, spliced)}
     for name, content in texts.items():
@@ -171,9 +171,9 @@ def test_a_memory_that_takes_nothing_costs_one_notice(
 
 
 def test_a_wrong_rewrite_signed_by_somebody_else_fails(
-    run: Path, home: Path, cache: Path, tmp_path: Path
+    run: Path, home: Path, tmp_path: Path
 ) -> None:
-    replace_rewrite(run, cache, "k < 32", "k < 31", proposer="recipe:matmul")
+    replace_rewrite(run, "k < 32", "k < 31", proposer="recipe:matmul")
     confirmation = confirm(run, home, tmp_path / "memory")
     (entry,) = remembered(tmp_path / "memory")
     assert (entry.outcome, entry.gate) == ("rejected", "correctness_captured")
@@ -184,18 +184,20 @@ def test_a_wrong_rewrite_signed_by_somebody_else_fails(
     assert not list(run.glob("confirmations/*/certificate.json"))
 
 
-def test_a_slower_rewrite_signed_by_somebody_else_fails(run: Path, home: Path, cache: Path) -> None:
+def test_a_slower_rewrite_signed_by_somebody_else_fails(run: Path, home: Path) -> None:
     replace_rewrite(
-        run, cache, "blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * gridDim.x + blockIdx.x"
+        run,
+        "blockIdx.x * blockDim.x + threadIdx.x",
+        "threadIdx.x * gridDim.x + blockIdx.x",
     )
     confirmation = confirm(run, home)
     assert confirmation.result == "fails"
     assert "against a bar of 1.10x" in confirmation.reason
 
 
-def test_a_baseline_compiled_otherwise_has_drifted(run: Path, home: Path, cache: Path) -> None:
+def test_a_baseline_compiled_otherwise_has_drifted(run: Path, home: Path) -> None:
     """Anchors recorded where products are rounded before they are summed."""
-    bench = bench_of(run, cache)
+    bench = bench_of(run)
     text = '#pragma GCC optimize("fp-contract=off")\n' + bench.program.main.text
     main = bench.program.main.model_copy(update={"text": text})
     other = bench.program.model_copy(update={"files": (main,)})

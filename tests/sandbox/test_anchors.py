@@ -35,9 +35,9 @@ int main() {{
 """
 
 
-def anchors(program: Path, folder: Path, cache: Path) -> tuple[Anchor, ...]:
+def anchors(program: Path, folder: Path, kernels: Path) -> tuple[Anchor, ...]:
     """Of a program as it would be captured."""
-    executor = CpuExecutor("A10", cache / "kernels")
+    executor = CpuExecutor("A10", kernels)
     parsed = load_program(program)
     captured = executor.capture(parsed, None, (), folder / "workloads", 120.0)
     assert isinstance(captured, Captured), captured
@@ -94,25 +94,25 @@ def test_inputs_fill_what_is_floating_and_leave_the_rest(tmp_path: Path, element
 
 
 @pytest.mark.slow
-def test_two_runs_give_the_same_anchors(tmp_path: Path, cache: Path) -> None:
-    first = anchors(STRIDED, tmp_path / "one", cache)
-    assert first == anchors(STRIDED, tmp_path / "two", cache)
+def test_two_runs_give_the_same_anchors(tmp_path: Path, kernels: Path) -> None:
+    first = anchors(STRIDED, tmp_path / "one", kernels)
+    assert first == anchors(STRIDED, tmp_path / "two", kernels)
     signed, exact = first
     assert (signed.outputs[0].exact, exact.outputs[0].exact) == (False, True)
     assert signed.inputs_sha256 != exact.inputs_sha256
 
 
 @pytest.mark.slow
-def test_what_differs_from_run_to_run_has_no_hash(tmp_path: Path, cache: Path) -> None:
+def test_what_differs_from_run_to_run_has_no_hash(tmp_path: Path, kernels: Path) -> None:
     program = write(tmp_path, "float", "y[i] = x[i] + 1e-9f * (float)(clock64() % 100000007);")
-    signed, _ = anchors(program, tmp_path, cache)
+    signed, _ = anchors(program, tmp_path, kernels)
     assert signed.problem is None
     assert [o.sha256 for o in signed.outputs] == [None]
 
 
 @pytest.mark.slow
-def test_integers_are_probed_with_what_was_captured(tmp_path: Path, cache: Path) -> None:
-    (only,) = anchors(write(tmp_path, "int", "y[i] = x[i] / 3;"), tmp_path, cache)
+def test_integers_are_probed_with_what_was_captured(tmp_path: Path, kernels: Path) -> None:
+    (only,) = anchors(write(tmp_path, "int", "y[i] = x[i] / 3;"), tmp_path, kernels)
     assert only.probe == "captured"
     assert only.outputs[0].exact
     assert only.outputs[0].sha256
@@ -120,18 +120,18 @@ def test_integers_are_probed_with_what_was_captured(tmp_path: Path, cache: Path)
 
 @pytest.mark.slow
 def test_a_baseline_that_misbehaves_on_a_probe_has_an_anchor_that_says_so(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, kernels: Path
 ) -> None:
     """Values used as an index leave the buffer on inputs that the program never had."""
     program = write(tmp_path, "float", "y[(int)(x[i] < 0 ? 1e8f : x[i])] = 1.0f;")
-    signed, exact = anchors(program, tmp_path, cache)
+    signed, exact = anchors(program, tmp_path, kernels)
     for anchor in (signed, exact):
         assert anchor.outputs == ()
         assert anchor.problem
 
 
 @pytest.mark.slow
-def test_a_kernel_that_changes_nothing_says_so(tmp_path: Path, cache: Path) -> None:
+def test_a_kernel_that_changes_nothing_says_so(tmp_path: Path, kernels: Path) -> None:
     program = write(tmp_path, "float", "if (x[i] == y[i]) __syncwarp();")
     program.write_text(program.read_text().replace("float* y, int n", "const float* y, int n"))
-    assert {a.problem for a in anchors(program, tmp_path, cache)} == {NOTHING_CHANGED}
+    assert {a.problem for a in anchors(program, tmp_path, kernels)} == {NOTHING_CHANGED}

@@ -50,7 +50,7 @@ __global__ void g(const float* a, float* b, int n) {
 def opened(folder: Path, body: str) -> Workbench:
     source = folder / "f.cu"
     source.write_text(PROGRAM.replace("BODY", body))
-    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_BUILDS"]))
     return open_workbench(
         load_program(source),
         None,

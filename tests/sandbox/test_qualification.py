@@ -239,7 +239,7 @@ def test_a_baseline_that_refuses_itself_is_said(tmp_path: Path) -> None:
 
 
 def opened(folder: Path, source: Path) -> Workbench:
-    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_CACHE"]) / "kernels")
+    executor = CpuExecutor("A10", Path(os.environ["CUDAOPS_BUILDS"]))
     return open_workbench(
         load_program(source), None, (), executor, POLICY, folder / "run",
         sm_arch="sm_86", timeout_s=60.0,

@@ -60,6 +60,10 @@ class Executor(Protocol):
     """Where whole programs run and find their files; None: the working folder."""
 
     @property
+    def cache(self) -> Path:
+        """The cache (`cudaops.storage`) of what is compiled here."""
+
+    @property
     def name(self) -> Literal["cpu", "cuda", "remote"]:
         """Which one it is."""
 

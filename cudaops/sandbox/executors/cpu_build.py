@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
 from cudaops.domain.program import Program
-from cudaops.errors import SandboxUnavailable
-from cudaops.sandbox.executors.cpu_cache import used
 from cudaops.sandbox.executors.cpu_messages import read_failure
 from cudaops.sandbox.executors.cpu_source import MAIN, Source, program_source, unit_source
 from cudaops.sandbox.executors.cpu_symbols import shared_memory
@@ -22,20 +16,20 @@ from cudaops.sandbox.executors.cpu_toolchain import (
     COMPILE_TIMEOUT_S,
     Build,
     around,
+    code_flags,
     compile_command,
-    compile_flags,
     compiling,
     find_toolchain,
     link_command,
     precompiled_header,
     source_digest,
 )
-from cudaops.sandbox.process import SPACE_REMEDY, Finished, raise_for_space, run_bounded
+from cudaops.sandbox.process import Finished, run_bounded
+from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
 
 EXECUTABLE = "unit"
 OBJECT = "unit.o"
-FACTS = "build.json"
-_FACTS_FORMAT = 2
+_FORMAT = 3
 """Part of every key: raised when what stands in the facts changes."""
 STATIC_SHARED_LIMIT = 48 * 1024
 """ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
@@ -95,8 +89,8 @@ def build_unit(
 
 def shared_guards(executable: Path) -> tuple[int, ...]:
     """`SharedMemory.guards` of a build, as noted when it was linked."""
-    facts = json.loads((executable.parent / FACTS).read_text("utf-8"))
-    return tuple(facts["guards"])
+    note = json.loads((executable.parent / NOTE).read_text("utf-8"))
+    return tuple(note["facts"]["guards"])
 
 
 def as_compiled(built: Built, unit: Unit) -> Compiled:
@@ -123,54 +117,44 @@ def _build(
     *,
     runner: bool,
 ) -> Built | CompileFailed:
-    flags = (compile_flags(build), tuple(compile_extra), tuple(link_extra), runner)
-    text = repr(
-        (_FACTS_FORMAT, source_digest(), flags, sorted(source.files.items()), source.includes)
+    flags = (code_flags(build), tuple(compile_extra), tuple(link_extra), runner)
+    entry = entry_of(
+        cache,
+        "unit",
+        _FORMAT,
+        source_digest(),
+        flags,
+        sorted(source.files.items()),
+        source.includes,
     )
-    key = hashlib.sha256(text.encode()).hexdigest()[:24]
-    folder = cache / key
-    started = time.monotonic()
-    if (folder / FACTS).is_file():
-        used(folder)
-        facts = json.loads((folder / FACTS).read_text("utf-8"))
-        return Built(
-            key,
-            folder,
-            facts["command"],
-            time.monotonic() - started,
-            True,
-            facts["log"],
-            facts["shared"],
-        )
-    header = precompiled_header(cache, build, source.includes)
-    objects = around(cache, build, OBJECT, runner=runner)
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix=f"{key}.") as name:
-            work = Path(name)
-            _write(work, source.files)
-            command = compile_command(build, MAIN, OBJECT, _placed(work, header, compile_extra))
-            done = _step(command, work, [header.parent] if header else [])
-            if done.exit_code == 0:
-                log = done.stderr
-                linked = [Path(p) for p in (*objects, *link_extra) if Path(p).is_absolute()]
-                done = _step(link_command(build, objects, EXECUTABLE, link_extra), work, linked)
-            if done.exit_code != 0:
-                return _refused(done, program)
-            shared = shared_memory(work / EXECUTABLE)
-            shown = " ".join(command).replace(str(work), ".")
-            facts = {
-                "command": shown,
-                "log": log[:4096],
-                "shared": max(shared.bytes_of.values(), default=0),
-                "guards": shared.guards,
-            }
-            (work / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-            _publish(work, folder)
-    except OSError as problem:
-        raise_for_space(problem, f"compiling in {cache}")
-        raise
-    return Built(key, folder, shown, time.monotonic() - started, False, log[:4096], facts["shared"])
+
+    def make(folder: Path) -> Facts | CompileFailed:
+        header = precompiled_header(cache, build, source.includes)
+        objects = around(cache, build, OBJECT, runner=runner)
+        command = compile_command(build, MAIN, OBJECT, _placed(folder, header, compile_extra))
+        done = _step(command, folder, [header.parent] if header else [])
+        if done.exit_code == 0:
+            log = done.stderr
+            linked = [Path(p) for p in (*objects, *link_extra) if Path(p).is_absolute()]
+            done = _step(link_command(build, objects, EXECUTABLE, link_extra), folder, linked)
+        if done.exit_code != 0:
+            return _refused(done, program)
+        shared = shared_memory(folder / EXECUTABLE)
+        return {
+            "command": " ".join(command).replace(str(folder), "."),
+            "log": log[:4096],
+            "shared": max(shared.bytes_of.values(), default=0),
+            "guards": shared.guards,
+        }
+
+    made = make_once(entry, source.files, make)
+    if isinstance(made, CompileFailed):
+        return made
+    facts = made.facts
+    return Built(
+        entry.key, entry.folder, facts["command"], made.seconds, made.cached, facts["log"],
+        facts["shared"],
+    )  # fmt: skip
 
 
 def _placed(work: Path, header: Path | None, extra: Sequence[str]) -> list[str]:
@@ -183,18 +167,11 @@ def _placed(work: Path, header: Path | None, extra: Sequence[str]) -> list[str]:
     return [f"-ffile-prefix-map={work}=.", *prelude, *extra]
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
-    for path, text in files.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8", newline="")
-
-
 def _step(command: list[str], folder: Path, reads: Sequence[Path]) -> Finished:
     confine = compiling(folder, reads)
     done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
-    if done.exit_code != 0 and "No space left on device" in done.stderr:
-        raise SandboxUnavailable(f"no space left while compiling in {folder.parent}", SPACE_REMEDY)
+    if done.exit_code != 0:
+        raise_if_full(done.stderr, folder)
     return done
 
 
@@ -203,14 +180,3 @@ def _refused(done: Finished, program: Program) -> CompileFailed:
         text = f"g++ did not finish within {COMPILE_TIMEOUT_S:g} s"
         return CompileFailed(message=text, log=done.stderr[:4096])
     return read_failure(done.stderr, [f.path for f in program.files])
-
-
-def _publish(work: Path, folder: Path) -> None:
-    """Move a finished build into place; a process that was faster has the same."""
-    try:
-        shutil.copytree(work, part := work.with_name(work.name + ".done"))
-        part.rename(folder)
-    except OSError:
-        shutil.rmtree(part, ignore_errors=True)
-        if not (folder / FACTS).is_file():
-            raise

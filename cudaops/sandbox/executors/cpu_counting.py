@@ -6,6 +6,7 @@ looked at once costs nothing again.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,16 @@ from cudaops.sandbox.executors.cpu_toolchain import (
     precompiled_header,
 )
 from cudaops.sandbox.left_files import NotLeft, copy_left, temporary_folder
-from cudaops.sandbox.process import raise_for_space, run_bounded
+from cudaops.sandbox.process import run_bounded
+from cudaops.storage import (
+    LOCK,
+    NOTE,
+    Facts,
+    entry_of,
+    make_once,
+    raise_for_space,
+    raise_if_full,
+)
 
 if TYPE_CHECKING:
     from cudaops.sandbox.executors.cpu import CpuExecutor
@@ -125,7 +135,7 @@ def _counted(
         copy_left(folder, name, kept := folder.with_name(f"{folder.name}.gcda"), 0, _MOST_COUNTERS)
     except NotLeft as wrong:
         return bad_report(f"counters: {wrong}")
-    text = _dump(executor, unit, Path(built.folder), kept, folder.with_name("il"))
+    text = _dump(executor, unit, Path(built.folder), kept)
     return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
 
 
@@ -138,10 +148,24 @@ def _built(outcome: Compiled | CompileFailed) -> Compiled:
     return outcome
 
 
-def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path, work: Path) -> str:
-    """The unit compiled again with its counters at hand, up to the last IL g++ prints."""
-    shutil.copytree(sources, work, ignore=shutil.ignore_patterns("*.o", "unit"))
-    shutil.copy(counters, work / f"{_BASE}.gcda")
+def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path) -> str:
+    """The unit compiled again with its counters at hand, up to the last IL g++ prints. The same
+    counters of the same build give the same text."""
+    counted = counters.read_bytes()
+    entry = entry_of(executor.cache, "il", sources.name, hashlib.sha256(counted).hexdigest())
+
+    def make(folder: Path) -> Facts:
+        skipped = shutil.ignore_patterns("*.o", "unit", NOTE, LOCK)
+        shutil.copytree(sources, folder, ignore=skipped, dirs_exist_ok=True)
+        (folder / f"{_BASE}.gcda").write_bytes(counted)
+        return {"il": _dump_in(executor, unit, folder)}
+
+    name = make_once(entry, {}, make).facts["il"]
+    return (entry.folder / str(name)).read_text("utf-8", errors="replace")
+
+
+def _dump_in(executor: CpuExecutor, unit: Unit, work: Path) -> str:
+    """Name of the file with the IL of the sources and counters in this folder."""
     header = precompiled_header(executor.cache, "plain", unit_source(unit).includes)
     prelude = [str(header)] if header else ["cudaops/cuda.h", "cudaops/entry.h"]
     extra = [
@@ -158,8 +182,9 @@ def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path, work
     done = run_bounded(command, cwd=work, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
     dumps = sorted(work.glob(f"{_BASE}.*.optimized"))
     if done.exit_code != 0 or not dumps:
+        raise_if_full(done.stderr, work)
         first = (done.stderr.strip() or "no message").splitlines()[0]
         raise SandboxUnavailable(
             f"g++ wrote no IL for the time model: {first}", "use g++ 11 or newer"
         )
-    return dumps[0].read_text("utf-8", errors="replace")
+    return dumps[0].name

@@ -8,21 +8,19 @@ contracted. Baseline, candidate and widened baseline are always built with the s
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
 import platform
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
-from cudaops.sandbox.executors.cpu_cache import used
 from cudaops.sandbox.isolation.phases import Confinement
-from cudaops.sandbox.process import raise_for_space, run_bounded
+from cudaops.sandbox.process import run_bounded
+from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
 Build = Literal["plain", "checked", "traced"]
 """`plain`: as fast as it gets. `checked`: every access of a kernel goes through the checker.
@@ -32,6 +30,8 @@ CPU_FOLDER = Path(__file__).parent.parent / "cpu"
 INCLUDE = CPU_FOLDER / "include"
 SOURCE = CPU_FOLDER / "src"
 
+HEADER = "prelude.h"
+"""What is precompiled."""
 COMPILE_TIMEOUT_S = 120.0
 
 INSTALL_GXX = (
@@ -98,14 +98,20 @@ def _machine_flags() -> tuple[str, ...]:
     return ("-ffp-contract=off", "-fcf-protection=none")
 
 
-def compile_flags(build: Build) -> tuple[str, ...]:
-    """Every flag of a compile but input and output; the same for baseline and candidate."""
+def code_flags(build: Build) -> tuple[str, ...]:
+    """Every flag of a compile that the code depends on; the same for baseline and candidate. Where
+    this checkout lies is none of them: what is compiled in one serves all."""
     kinds: dict[Build, tuple[str, ...]] = {
         "plain": ("-g1", "-gdwarf-4"),
         "checked": (*INSTRUMENTED_FLAGS, *ALIGNMENT_FLAGS),
         "traced": INSTRUMENTED_FLAGS,
     }
-    return (*find_toolchain().flags, "-O2", *kinds[build], f"-I{INCLUDE}")
+    return (*find_toolchain().flags, "-O2", *kinds[build])
+
+
+def compile_flags(build: Build) -> tuple[str, ...]:
+    """The same with the folder of our headers: every flag but input and output."""
+    return (*code_flags(build), f"-I{INCLUDE}")
 
 
 def compile_command(build: Build, source: str, output: str, extra: Sequence[str] = ()) -> list[str]:
@@ -140,23 +146,6 @@ def source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time builds in `folder`, which is created."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-    except OSError as problem:
-        raise_for_space(problem, f"writing to {folder}")
-        if isinstance(problem, PermissionError):
-            raise SandboxUnavailable(
-                f"cannot write to {folder}", "choose another cache folder"
-            ) from problem
-        raise
-
-
 def around(cache: Path, build: Build, unit_object: str, *, runner: bool) -> list[str]:
     """Objects of an executable in link order, the runtime's built on first use.
 
@@ -168,26 +157,22 @@ def around(cache: Path, build: Build, unit_object: str, *, runner: bool) -> list
 
 
 def _runtime_object(cache: Path, build: Build, name: str) -> Path:
-    folder = cache / f"runtime-{source_digest()}"
-    made = folder / f"{name}-{build}.o"
-    if made.is_file():
-        used(folder)
-        return made
-    with locked(folder):
-        if not made.is_file():
-            _compile_runtime(folder, build, name, made)
-    return made
-
-
-def _compile_runtime(folder: Path, build: Build, name: str, made: Path) -> None:
+    """One of the runtime's objects. Without line tables: they would be most of every executable,
+    and no line of ours is ever shown."""
     toolchain = find_toolchain()
     defines = {"plain": (), "checked": _CHECKED, "traced": (*_CHECKED, "-DCUDAOPS_TRACE")}[build]
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        part = Path(work) / made.name
-        source = SOURCE / f"{name}.cpp"
-        flags = [*toolchain.flags, "-O2", "-g1", *defines, f"-I{INCLUDE}", f"-I{SOURCE}"]
-        _must([toolchain.gxx, *flags, "-c", str(source), "-o", str(part)], folder)
-        part.replace(made)
+    flags = (*toolchain.flags, "-O2", *defines)
+    entry = entry_of(cache, "runtime", source_digest(), flags, name)
+    found = (f"-I{INCLUDE}", f"-I{SOURCE}")
+    output = f"{name}.o"
+
+    def make(folder: Path) -> Facts:
+        source = str(SOURCE / f"{name}.cpp")
+        _must([toolchain.gxx, *flags, *found, "-c", source, "-o", output], folder)
+        return {}
+
+    make_once(entry, {}, make)
+    return entry.folder / output
 
 
 def precompiled_header(cache: Path, build: Build, includes: Sequence[str]) -> Path | None:
@@ -198,34 +183,25 @@ def precompiled_header(cache: Path, build: Build, includes: Sequence[str]) -> Pa
     """
     text = "".join(f"#if __has_include(<{i}>)\n#include <{i}>\n#endif\n" for i in includes)
     text += "#include <cudaops/cuda.h>\n#include <cudaops/entry.h>\n"
-    key = hashlib.sha256(repr((source_digest(), compile_flags(build), text)).encode()).hexdigest()[
-        :16
-    ]
-    folder = cache / f"pch-{key}"
-    header, made, refused = folder / "prelude.h", folder / "prelude.h.gch", folder / "refused"
-    if not made.is_file() and not refused.is_file():
-        with locked(folder):
-            if not made.is_file():
-                header.write_text(text, encoding="utf-8")
-                _precompile(build, folder, refused)
-    used(folder)
-    return header if made.is_file() else None
+    entry = entry_of(cache, "header", source_digest(), code_flags(build), text)
+
+    def make(folder: Path) -> Facts:
+        made = f"{HEADER}.gch"
+        flags = (*compile_flags(build), "-x", "c++-header", HEADER, "-o", made)
+        command = [find_toolchain().gxx, *flags]
+        confine = compiling(folder)
+        done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
+        if done.exit_code != 0:
+            raise_if_full(done.stderr, folder)
+        return {"refused": done.stderr[:4096]} if done.exit_code != 0 else {}
+
+    made = make_once(entry, {HEADER: text}, make)
+    return None if "refused" in made.facts else entry.folder / HEADER
 
 
 def compiling(folder: Path, reads: Sequence[Path] = ()) -> Confinement:
     """What g++ and what looks at its output may touch: this folder, and our own headers."""
     return Confinement("compile", (CPU_FOLDER, *reads), (folder,))
-
-
-def _precompile(build: Build, folder: Path, refused: Path) -> None:
-    command = [find_toolchain().gxx, *compile_flags(build), "-x", "c++-header", "prelude.h", "-o"]
-    command.append("prelude.part")
-    confine = compiling(folder)
-    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
-    if done.exit_code == 0:
-        (folder / "prelude.part").replace(folder / "prelude.h.gch")
-    else:
-        refused.write_text(done.stderr[:4096], encoding="utf-8")
 
 
 def _must(command: list[str], folder: Path) -> None:
@@ -234,8 +210,7 @@ def _must(command: list[str], folder: Path) -> None:
     if done.exit_code != 0:
         text = (done.stderr.strip() or "no message").splitlines()
         first = next((line for line in text if "error" in line), text[0])
-        if "No space left" in done.stderr:
-            raise SandboxUnavailable("no space left for compiled code", "free some disk space")
+        raise_if_full(done.stderr, folder)
         raise SandboxUnavailable(
             f"g++ cannot build the cpu executor's runtime: {first}", "install g++ 11 or newer"
         )

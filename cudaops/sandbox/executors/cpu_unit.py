@@ -27,7 +27,8 @@ from cudaops.sandbox.executors.cpu_report import (
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
 from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.left_files import NotLeft, discard, size_left, write_fresh
-from cudaops.sandbox.process import raise_for_space, run_bounded
+from cudaops.sandbox.process import run_bounded
+from cudaops.storage import raise_for_space
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
 """Bytes of a double per byte of the element it stands for."""

@@ -75,6 +75,11 @@ class CudaExecutor:
         self._lock = threading.Lock()
 
     @property
+    def cache(self) -> Path:
+        """See `Executor.cache`."""
+        return self.host.cache
+
+    @property
     def device(self) -> str:
         """Name of the GPU in `cudaops.cuda.devices`."""
         return self.host.device.name

@@ -79,7 +79,7 @@ class RemoteExecutor:
         self.transport = Transport(server, token, patience_s)
         self.program_folder = program_folder
         self._calls = RemoteCalls(self.transport)
-        self._cache = cache_folder.absolute()
+        self.cache = cache_folder.absolute()
         self._wanted_device = device or None
         self._wanted_arch = sm_arch or ""
         self._wanted = behind
@@ -353,7 +353,7 @@ class RemoteExecutor:
         }
 
     def _compiled(self, unit: Unit, built: wire.Built) -> Compiled:
-        folder = self._cache / hashlib.sha256(built.key.encode()).hexdigest()[:24]
+        folder = self.cache / hashlib.sha256(built.key.encode()).hexdigest()[:24]
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FACTS).write_text(built.model_dump_json(), encoding="utf-8")
         image = None

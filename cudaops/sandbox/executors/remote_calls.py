@@ -22,10 +22,10 @@ from cudaops.sandbox.executors.remote_transport import (
     Transport,
 )
 from cudaops.sandbox.ledger import LEDGER
-from cudaops.sandbox.process import raise_for_space
 from cudaops.sandbox.stopping import current_stop, raise_if_stopped
 from cudaops.sandbox.wire import Call, CallProblem, CallRequest, CallState, Place, Reply
 from cudaops.sandbox.wire_files import Swap, swap_inputs, swap_measurement, swap_workload
+from cudaops.storage import raise_for_space
 
 MOST_TRIES = 4
 """A call whose contents or results the service forgot meanwhile is made anew; its database crashed

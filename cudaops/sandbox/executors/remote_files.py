@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.executors.remote_transport import Transport
-from cudaops.sandbox.process import raise_for_space
 from cudaops.sandbox.wire import MAX_REFERENCES, Missing, Question
 from cudaops.sandbox.wire_files import sha256_of
+from cudaops.storage import raise_for_space
 
 SETTLED_NS = 100_000_000
 """A file younger than this may be written again without a new time (file systems count in steps

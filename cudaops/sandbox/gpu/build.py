@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from cudaops.cuda.ptxas import PtxasLogError, parse_ptxas
 from cudaops.domain.execution import CompileFailed, KernelResources, Unit
@@ -29,7 +28,6 @@ from cudaops.sandbox.gpu.source import (
     unit_source,
     unit_texts,
 )
-from cudaops.sandbox.gpu.store import TEMPORARY, Entry, building, entry_of
 from cudaops.sandbox.gpu.symbols import (
     Image,
     UnknownEntry,
@@ -39,7 +37,7 @@ from cudaops.sandbox.gpu.symbols import (
     read_image,
 )
 from cudaops.sandbox.isolation.phases import Confinement
-from cudaops.sandbox.process import SPACE_REMEDY, Finished, run_bounded
+from cudaops.sandbox.process import Finished, run_bounded
 from cudaops.sandbox.toolchain import (
     cuda_includes,
     library_flags,
@@ -47,6 +45,7 @@ from cudaops.sandbox.toolchain import (
     nvcc_version,
     require_nvcc,
 )
+from cudaops.storage import TEMPORARY, Entry, Facts, Made, entry_of, make_once, raise_if_full
 
 IMAGE = "unit.cubin"
 PROGRAM = "program"
@@ -64,15 +63,8 @@ DRAFT_FLAGS = ("-std=c++17", "-default-device", "-w", "--ptxas-options=-v")
 registers without a spill where nvcc 13.0.88 makes 128 with one (tests/data/calibration/reg128.cu,
 sm_86, 2026-11-20). A draft's time is a hint."""
 CLEAN_REMEDY = "install a CUDA toolkit of a version that cudaops knows (docs/gpu.md)"
-FORMAT = 1
+FORMAT = 2
 """Of what is noted beside a build; a change makes old builds unknown."""
-
-
-class _Made(NamedTuple):
-    """A cubin that was compiled just now."""
-
-    log: str
-    command: str
 
 
 class GpuBuilder:
@@ -103,16 +95,17 @@ class GpuBuilder:
         arch = target_arch(unit_texts(unit), self.sm_arch)
         source = unit_source(unit)
         flags = (*FINAL_FLAGS, f"-arch={arch}", *(WIDENED_FLAGS if unit.widened else ()))
-        entry = entry_of(self._cache, FORMAT, compiler, flags, sorted(source.files.items()))
+        files = sorted(source.files.items())
+        entry = entry_of(self._cache, "cubin", FORMAT, compiler, flags, files)
 
-        def make() -> _Made | CompileFailed:
+        def make(folder: Path) -> Facts | CompileFailed:
             command = [str(nvcc), *flags, "-o", IMAGE, source.main]
-            done = _run(command, entry)
+            done = _run(command, folder)
             if done.exit_code != 0:
-                return _refused(done, unit.program, unit, entry)
-            return _Made(done.stderr, " ".join(["nvcc", *command[1:]]))
+                return _refused(done, unit.program, unit, folder)
+            return _described(folder, unit, done.stderr, " ".join(["nvcc", *command[1:]]))
 
-        return _module(entry, unit, arch, compiler, source.files, make)
+        return _module(entry, compiler, make_once(entry, source.files, make))
 
     def _draft(self, unit: Unit) -> Module | None:
         """NVRTC's cubin; None where it made none, for whatever reason."""
@@ -124,21 +117,19 @@ class GpuBuilder:
         arch = target_arch(unit_texts(unit), self.sm_arch)
         text = nvrtc_text(unit)
         flags = (*DRAFT_FLAGS, f"-arch={arch}")
-        entry = entry_of(self._cache, FORMAT, compiler, flags, _nvrtc_headers(), text)
+        entry = entry_of(self._cache, "draft", FORMAT, compiler, flags, _nvrtc_headers(), text)
 
-        def make() -> _Made | CompileFailed:
+        def make(folder: Path) -> Facts | CompileFailed:
             paths = (f"-I{path}" for path in cuda_includes(nvcc))
-            made = self._nvrtc.compile(
-                text, (*flags, f"-I{NVRTC_INCLUDE}", *paths), entry.folder / IMAGE
-            )
+            made = self._nvrtc.compile(text, (*flags, f"-I{NVRTC_INCLUDE}", *paths), folder / IMAGE)
             if made.ok:
-                return _Made(made.log, " ".join(["nvrtc", *flags]))
+                return _described(folder, unit, made.log, " ".join(["nvrtc", *flags]))
             if made.final:
-                entry.finish({"refused": made.log[:MAX_LOG]})
+                return {"refused": made.log[:MAX_LOG]}
             return CompileFailed(message=f"{compiler} refuses it", log=made.log[:MAX_LOG])
 
         try:
-            module = _module(entry, unit, arch, compiler, {"unit.cu": text}, make)
+            module = _module(entry, compiler, make_once(entry, {"unit.cu": text}, make))
         except CudaOpsError:
             return None  # what is wrong with this machine will be wrong for nvcc as well
         return module if isinstance(module, Module) else None
@@ -160,23 +151,20 @@ class GpuBuilder:
             files, extra = made.files, (*made.flags, *extra)
         command = nvcc_command(nvcc, Path(sources[0]), Path(PROGRAM), arch, (*sources[1:], *extra))
         compiler = f"nvcc {nvcc_version(nvcc)}"
-        entry = entry_of(self._cache, FORMAT, compiler, command[1:], sorted(files.items()))
-        started = time.monotonic()
-        cached = True
-        facts = entry.facts()
-        if facts is None:
-            with building(entry, files):
-                facts = entry.facts()
-                if facts is None:
-                    cached = False
-                    done = _run(command, entry)
-                    if done.exit_code != 0:
-                        return _refused(done, program, None, entry)
-                    facts = {"command": " ".join(["nvcc", *command[1:]])}
-                    entry.finish(facts)
-        return Executable(
-            entry.folder / PROGRAM, str(facts["command"]), time.monotonic() - started, cached
-        )
+        content = sorted(files.items())
+        entry = entry_of(self._cache, "program", FORMAT, compiler, command[1:], content)
+
+        def make(folder: Path) -> Facts | CompileFailed:
+            done = _run(command, folder)
+            if done.exit_code != 0:
+                return _refused(done, program, None, folder)
+            return {"command": " ".join(["nvcc", *command[1:]])}
+
+        built = make_once(entry, files, make)
+        if isinstance(built, CompileFailed):
+            return built
+        command_line = str(built.facts["command"])
+        return Executable(entry.folder / PROGRAM, command_line, built.seconds, built.cached)
 
 
 def recorder_object(cache: Path) -> Path | None:
@@ -189,41 +177,20 @@ def recorder_object(cache: Path) -> Path | None:
     files = recorder_files()
     command = [str(nvcc), "-O3", "-c", "-o", RECORDER_OBJECT, RECORDER, *NVCC_FLAGS]
     compiler = f"nvcc {nvcc_version(nvcc)}"
-    entry = entry_of(cache.absolute(), FORMAT, compiler, command[1:], sorted(files.items()))
-    if entry.facts() is None:
-        with building(entry, files):
-            if entry.facts() is None:
-                if _run(command, entry).exit_code != 0:
-                    return None
-                entry.finish({"command": " ".join(["nvcc", *command[1:]])})
-    return entry.folder / RECORDER_OBJECT
+    content = sorted(files.items())
+    entry = entry_of(cache.absolute(), "recorder", FORMAT, compiler, command[1:], content)
+
+    def make(folder: Path) -> Facts | None:
+        return {} if _run(command, folder).exit_code == 0 else None
+
+    return entry.folder / RECORDER_OBJECT if make_once(entry, files, make) is not None else None
 
 
-def _module(
-    entry: Entry,
-    unit: Unit,
-    arch: str,
-    compiler: str,
-    files: dict[str, str],
-    make: Callable[[], _Made | CompileFailed],
-) -> Module | CompileFailed:
-    """The finished build, made now where there is none."""
-    started = time.monotonic()
-    cached = True
-    facts = entry.facts()
-    if facts is None:
-        with building(entry, files):
-            facts = entry.facts()
-            if facts is None:
-                cached = False
-                made = make()
-                if isinstance(made, CompileFailed):
-                    return made
-                described = _described(entry, unit, arch, made)
-                if isinstance(described, CompileFailed):
-                    return described
-                facts = described
-                entry.finish(facts)
+def _module(entry: Entry, compiler: str, made: Made | CompileFailed) -> Module | CompileFailed:
+    """What was noted of a build, as a record."""
+    if isinstance(made, CompileFailed):
+        return made
+    facts = made.facts
     if "refused" in facts:
         return CompileFailed(message=f"{compiler} refuses it", log=str(facts["refused"]))
     return Module(
@@ -235,26 +202,26 @@ def _module(
         resources=tuple(KernelResources.model_validate(x) for x in facts["resources"]),
         command=str(facts["command"]),
         compiler=compiler,
-        seconds=time.monotonic() - started,
-        cached=cached,
+        seconds=made.seconds,
+        cached=made.cached,
         log=str(facts["log"]),
     )
 
 
-def _described(entry: Entry, unit: Unit, arch: str, made: _Made) -> dict[str, Any] | CompileFailed:
+def _described(folder: Path, unit: Unit, log: str, command: str) -> Facts | CompileFailed:
     """What is noted beside a cubin: entries, variables, what each kernel takes."""
-    image = read_image(entry.folder / IMAGE)
+    image = read_image(folder / IMAGE)
     try:
         launchables = find_launchables(image, shown_entries(unit))
     except UnknownEntry as problem:
-        return CompileFailed(message=str(problem), log=made.log[:MAX_LOG])
-    resources = _resources(launchables, image, made.log)
+        return CompileFailed(message=str(problem), log=log[:MAX_LOG])
+    resources = _resources(launchables, image, log)
     return {
         "launchables": [one.model_dump() for one in launchables],
         "variables": find_variables(image, unit.program),
         "resources": [one.model_dump() for one in resources],
-        "command": made.command,
-        "log": made.log[:MAX_LOG],
+        "command": command,
+        "log": log[:MAX_LOG],
     }
 
 
@@ -302,25 +269,23 @@ def _nvrtc_headers() -> str:
     return repr([(p.name, p.read_text("utf-8")) for p in sorted(NVRTC_INCLUDE.iterdir())])
 
 
-def _run(command: list[str], entry: Entry) -> Finished:
-    temporary = {"TMPDIR": str(entry.folder / TEMPORARY)}
+def _run(command: list[str], folder: Path) -> Finished:
+    temporary = {"TMPDIR": str(folder / TEMPORARY)}
     named = tuple(Path(word) for word in command[1:] if Path(word).is_absolute())
     done = run_bounded(
         command,
-        cwd=entry.folder,
+        cwd=folder,
         timeout_s=COMPILE_TIMEOUT_S,
         env=temporary,
-        confine=Confinement("compile", named, (entry.folder,)),
+        confine=Confinement("compile", named, (folder,)),
     )
-    if done.exit_code != 0 and "No space left on device" in done.stderr:
-        raise SandboxUnavailable(
-            f"no space left while compiling in {entry.folder.parent}", SPACE_REMEDY
-        )
+    if done.exit_code != 0:
+        raise_if_full(done.stderr, folder)
     return done
 
 
-def _refused(done: Finished, program: Program, unit: Unit | None, entry: Entry) -> CompileFailed:
+def _refused(done: Finished, program: Program, unit: Unit | None, folder: Path) -> CompileFailed:
     if done.timed_out:
         text = f"nvcc did not finish within {COMPILE_TIMEOUT_S:g} s"
         return CompileFailed(message=text, log=done.stderr[:MAX_LOG])
-    return read_nvcc_failure(done, program, unit, lambda s: demangled([s], entry.folder)[s])
+    return read_nvcc_failure(done, program, unit, lambda s: demangled([s], folder)[s])

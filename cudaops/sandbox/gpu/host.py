@@ -52,8 +52,6 @@ class GpuHost:
     ) -> None:
         self.driver: DriverName = driver
         self.cache = cache
-        self.cubins = cache.parent / "cubins"
-        """Builds for the GPU, beside those for the processor: each folder is pruned by itself."""
         self.clock_control: ClockControl = clock_control
         self._wanted_device = device
         self._wanted_arch = sm_arch
@@ -84,7 +82,7 @@ class GpuHost:
 
     @cached_property
     def _builder(self) -> GpuBuilder:
-        return GpuBuilder(self.cubins, self._arch())
+        return GpuBuilder(self.cache, self._arch())
 
     @cached_property
     def checker(self) -> GpuChecker:
@@ -122,7 +120,7 @@ class GpuHost:
         try:
             require_nvcc()
             if self.driver == "nvidia" and any(Path("/dev").glob("nvidia[0-9]*")):
-                in_background(lambda: recorder_object(self.cubins))  # while the GPU is opened
+                in_background(lambda: recorder_object(self.cache))  # while the GPU is opened
             _ = self.device
         except BaseException:
             self.close()

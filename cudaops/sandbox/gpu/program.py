@@ -14,7 +14,7 @@ from cudaops.sandbox.gpu.platform import Platform
 from cudaops.sandbox.isolation.phases import Confinement, Phase
 from cudaops.sandbox.isolation.view import View
 from cudaops.sandbox.left_files import discard, temporary_folder
-from cudaops.sandbox.process import SPACE_REMEDY, run_bounded
+from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.recorded_program import (
     Child,
     Recording,
@@ -22,6 +22,7 @@ from cudaops.sandbox.recorded_program import (
     exit_fault,
     program_ran,
 )
+from cudaops.storage import SPACE_REMEDY
 
 REPORT = "report.tsv"
 RUNTIME_REPORT = "runtime.tsv"

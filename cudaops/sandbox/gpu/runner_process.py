@@ -20,8 +20,9 @@ from cudaops.sandbox.isolation.level import level_of
 from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.isolation.start import Confined
 from cudaops.sandbox.isolation.watch import LOOK_S
-from cudaops.sandbox.process import child_environment, python_path, raise_for_space
+from cudaops.sandbox.process import child_environment, python_path
 from cudaops.sandbox.stopping import current_stop
+from cudaops.storage import raise_for_space
 
 MAX_LOG_BYTES = 64 * 1024
 """Kept of what the kernels print, the end of it."""

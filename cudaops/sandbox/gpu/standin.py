@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Literal
 
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
 from cudaops.sandbox.executors.cpu_build import Built, build_unit
-from cudaops.sandbox.executors.cpu_cache import used
 from cudaops.sandbox.gpu.platform import Executable, Module, Platform
 from cudaops.sandbox.gpu.standin_unit import IMAGE, write_image
-from cudaops.sandbox.process import raise_for_space
+from cudaops.storage import Facts, entry_of, make_once
 
 HEADER = Path(__file__).with_name("standin.h")
 
@@ -61,29 +57,16 @@ class StandInPlatform:
 
     def _image(self, unit: Unit, real: Module, built: Built) -> Path:
         """The file that the driver loads, written once for this pair of builds."""
-        key = hashlib.sha256(f"{real.key} {built.key}".encode()).hexdigest()[:24]
-        folder = self._cache / f"standin-{key}"
-        if not (folder / IMAGE).is_file():
-            try:
-                with tempfile.TemporaryDirectory(dir=self._cache, prefix=f"{key}.") as name:
-                    write_image(Path(name), unit, real, built)
-                    _publish(Path(name), folder)
-            except OSError as problem:
-                raise_for_space(problem, f"writing to {self._cache}")
-                raise
-        used(folder)
-        return folder / IMAGE
+        entry = entry_of(self._cache, "standin", str(self._cache), real.key, built.key)
+
+        def make(folder: Path) -> Facts:
+            write_image(folder, unit, real, built)
+            return {}
+
+        make_once(entry, {}, make)
+        return entry.folder / IMAGE
 
 
 @functools.cache
 def _header_digest() -> str:
     return hashlib.sha256(HEADER.read_bytes()).hexdigest()[:16]
-
-
-def _publish(work: Path, folder: Path) -> None:
-    """Put a finished folder into place; one that another process put there is the same."""
-    part = work.with_name(work.name + ".done")
-    shutil.copytree(work, part)
-    with contextlib.suppress(OSError):
-        part.rename(folder)
-    shutil.rmtree(part, ignore_errors=True)

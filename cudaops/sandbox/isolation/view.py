@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cudaops.sandbox.isolation.places import is_everybodys
 from cudaops.sandbox.isolation.removing import remove
-from cudaops.sandbox.process import raise_for_space
+from cudaops.storage import raise_for_space
 
 MOST_ENTRIES = 2_000
 """Files and folders; a link and its rule take 0.1 ms each."""

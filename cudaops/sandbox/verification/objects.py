@@ -24,10 +24,10 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
 from cudaops.program.hygiene_facts import text_facts
 from cudaops.program.reroute import device_view_files
+from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.elsewhere import (
     CannotLook,
     LooksElsewhere,
-    Machinery,
     NotPreprocessed,
     ObjectLook,
     machinery,
@@ -42,10 +42,6 @@ from cudaops.sandbox.verification.objects_elf import ElfError
 from cudaops.sandbox.verification.objects_host import look_at_object
 from cudaops.sandbox.verification.preprocessed import text_by_gxx
 from cudaops.sandbox.workbench import Workbench
-
-CACHE = "ptx"
-"""Folder under `work/` with the PTX of baseline and candidates, by content."""
-
 
 CANNOT_LOOK = (
     CannotLook, NotCompiled, NotPreprocessed, ElfError, PtxError, EnvironmentFailure,
@@ -79,28 +75,25 @@ def _looks(bench: Workbench, compiled: Compiled) -> tuple[ObjectLook, ...]:
     executor, allowed = bench.executor, bench.policy.allow_precision
     if isinstance(executor, LooksElsewhere):
         return executor.object_looks(compiled, baseline, bench.sm_arch, allowed)
-    cache = bench.folder / "work" / CACHE
-    by = machinery(executor)
-    return tuple(looks_of(by, compiled, baseline, bench.sm_arch, cache, allowed))
+    return tuple(looks_of(executor, compiled, baseline, bench.sm_arch, allowed))
 
 
 def looks_of(
-    by: Machinery,
+    executor: Executor,
     compiled: Compiled,
     baseline: Compiled,
     sm_arch: str,
-    cache: Path,
     allowed: Precision | None,
 ) -> Iterator[ObjectLook]:
     """Every look that applies to a rewrite's unit where it was built. Raises `CANNOT_LOOK`."""
-    rewrite = compiled.unit.rewrite
+    by, cache, rewrite = machinery(executor), executor.cache, compiled.unit.rewrite
     if rewrite is None:
         raise CannotLook("it is the baseline itself")
     if by == "cpu":
         host = look_at_object(compiled, baseline, rewrite)
         yield ObjectLook(Findings(host.refused, (), ()), host.numbers)
     if by == "cpu" and find_nvcc() is None:
-        yield _look_at_words(rewrite, compiled, allowed)
+        yield _look_at_words(rewrite, compiled, cache, allowed)
         return
     yield _look_at_ptx(compiled, baseline, sm_arch, cache, allowed)
     if by == "cuda":
@@ -117,9 +110,11 @@ def _look_at_ptx(
     return ObjectLook(look.findings, look.numbers, said)
 
 
-def _look_at_words(rewrite: Rewrite, compiled: Compiled, allowed: Precision | None) -> ObjectLook:
+def _look_at_words(
+    rewrite: Rewrite, compiled: Compiled, cache: Path, allowed: Precision | None
+) -> ObjectLook:
     # As written too: on a processor `__sinf` is a macro for sinf.
-    candidate = text_facts([text_by_gxx(compiled.unit, rewrite).text, rewrite.source])
+    candidate = text_facts([text_by_gxx(compiled.unit, rewrite, cache).text, rewrite.source])
     authors = text_facts(device_view_files(compiled.unit.program, dialect="cuda").values())
     found = findings(candidate, authors, allowed)
     said = "no nvcc here: device code was not looked at, its words were"

@@ -11,7 +11,6 @@ from cudaops.cuda.ptx_findings import Findings, findings
 from cudaops.cuda.ptx_module import PtxModule, read_ptx
 from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.judgement import Precision
-from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import NAMESPACE
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
 from cudaops.sandbox.executors.cpu_toolchain import compiling
@@ -24,12 +23,13 @@ from cudaops.sandbox.gpu.source import (
     unit_source,
     unit_texts,
 )
-from cudaops.sandbox.gpu.store import TEMPORARY, Entry, building, entry_of
 from cudaops.sandbox.gpu.symbols import Image, UnknownEntry, demangled, find_launchables
-from cudaops.sandbox.process import SPACE_REMEDY, run_bounded
+from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import nvcc_version, require_nvcc
 from cudaops.sandbox.verification.objects_elf import FUNCTION, OBJECT, ElfFile, read_elf
 from cudaops.sandbox.verification.preprocessed import CODE_FLAGS
+from cudaops.storage import TEMPORARY, entry_of, make_once, raise_if_full
+from cudaops.storage import Facts as Noted
 
 FORMAT = 1
 """Of what is noted beside a PTX text."""
@@ -129,17 +129,16 @@ def _ptx(unit: Unit, sm_arch: str, cache: Path) -> _Ptx:
     arch = target_arch(unit_texts(unit), sm_arch)
     source = unit_source(unit)
     flags = (*CODE_FLAGS, f"-arch={arch}", "-ptx")
-    entry = entry_of(cache, FORMAT, compiler, flags, sorted(source.files.items()))
-    if (facts := entry.facts()) is None:
-        with building(entry, source.files):
-            if (facts := entry.facts()) is None:
-                _compile([str(nvcc), *flags, "-o", PTX, source.main], unit, entry)
-                module = read_ptx((entry.folder / PTX).read_text("utf-8"))
-                names = demangled([*module.entries, *module.variables], entry.folder)
-                facts = {"compiler": compiler, "names": names}
-                entry.finish(facts)
+    entry = entry_of(cache, "ptx", FORMAT, compiler, flags, sorted(source.files.items()))
+
+    def make(folder: Path) -> Noted:
+        _compile([str(nvcc), *flags, "-o", PTX, source.main], unit, folder)
+        module = read_ptx((folder / PTX).read_text("utf-8"))
+        return {"names": demangled([*module.entries, *module.variables], folder)}
+
+    made = make_once(entry, source.files, make)
     module = read_ptx((entry.folder / PTX).read_text("utf-8"))
-    names = {str(symbol): str(name) for symbol, name in facts["names"].items()}
+    names = {str(symbol): str(name) for symbol, name in made.facts["names"].items()}
     image = Image(module.entries, (), {}, {symbol: names[symbol] for symbol in module.entries})
     try:
         found = find_launchables(image, shown_entries(unit))
@@ -148,16 +147,15 @@ def _ptx(unit: Unit, sm_arch: str, cache: Path) -> _Ptx:
     return _Ptx(module, {one.entry: one.symbol for one in found}, names)
 
 
-def _compile(command: list[str], unit: Unit, entry: Entry) -> None:
+def _compile(command: list[str], unit: Unit, folder: Path) -> None:
     done = run_bounded(
         command,
-        cwd=entry.folder,
+        cwd=folder,
         timeout_s=TIMEOUT_S,
-        env={"TMPDIR": str(entry.folder / TEMPORARY)},
-        confine=compiling(entry.folder),
+        env={"TMPDIR": str(folder / TEMPORARY)},
+        confine=compiling(folder),
     )
-    if "No space left on device" in done.stderr:
-        raise SandboxUnavailable("no space left while compiling", SPACE_REMEDY)
+    raise_if_full(done.stderr, folder)
     if done.timed_out:
         raise NotCompiled(f"nvcc -ptx did not finish within {TIMEOUT_S:g} s")
     if done.exit_code != 0:

@@ -13,9 +13,8 @@ to see in the PTX; where there is no nvcc, nobody sees it, and the candidate is 
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,15 +33,17 @@ from cudaops.program.hygiene_preprocessed import (
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.reroute import device_view_files
 from cudaops.sandbox.executors import cpu_source
+from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu_toolchain import (
     Build,
+    code_flags,
     compile_flags,
     compiling,
     find_toolchain,
+    source_digest,
 )
 from cudaops.sandbox.executors.elsewhere import (
     LooksElsewhere,
-    Machinery,
     NotPreprocessed,
     PreprocessorRefused,
     TextView,
@@ -50,9 +51,12 @@ from cudaops.sandbox.executors.elsewhere import (
 )
 from cudaops.sandbox.gpu import source as gpu_source
 from cudaops.sandbox.process import run_bounded
-from cudaops.sandbox.toolchain import find_nvcc, require_nvcc
+from cudaops.sandbox.toolchain import find_nvcc, nvcc_version, require_nvcc
 from cudaops.sandbox.workbench import Workbench
+from cudaops.storage import TEMPORARY, Facts, entry_of, make_once, raise_if_full
 
+FORMAT = 1
+"""Of what is kept of a text."""
 TIMEOUT_S = 60.0
 """0.04 s by g++, 0.08 to 0.2 s by nvcc (13.0.88, 2 cores, 2026-11-20)."""
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
@@ -91,21 +95,21 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
     )
 
 
-def text_by_gxx(unit: Unit, rewrite: Rewrite) -> CandidateText:
+def text_by_gxx(unit: Unit, rewrite: Rewrite, cache: Path) -> CandidateText:
     """The candidate's lines as g++ compiles them.
 
     Raises NotPreprocessed, PrerequisiteError, SandboxUnavailable.
     """
-    return _text(lambda folder: _gxx(unit, "plain", folder), rewrite)
+    return _text(_by_gxx(unit, "plain"), rewrite, cache)
 
 
 def _views(bench: Workbench, unit: Unit) -> list[TextView]:
     if isinstance(bench.executor, LooksElsewhere):
         return bench.executor.texts(unit, bench.sm_arch)
-    return views_of(machinery(bench.executor), unit, bench.sm_arch)
+    return views_of(bench.executor, unit, bench.sm_arch)
 
 
-def views_of(by: Machinery, unit: Unit, sm_arch: str) -> list[TextView]:
+def views_of(executor: Executor, unit: Unit, sm_arch: str) -> list[TextView]:
     """First by the compiler of what is judged, then by the others that build it.
 
     Raises NotPreprocessed, PrerequisiteError, SandboxUnavailable.
@@ -115,12 +119,12 @@ def views_of(by: Machinery, unit: Unit, sm_arch: str) -> list[TextView]:
         raise NotPreprocessed("it is the baseline itself")
 
     def by_gxx(build: Build) -> CandidateText:
-        return _text(lambda folder: _gxx(unit, build, folder), rewrite)
+        return _text(_by_gxx(unit, build), rewrite, executor.cache)
 
     def by_nvcc() -> CandidateText:
-        return _text(lambda folder: _nvcc(unit, sm_arch, folder), rewrite)
+        return _text(_by_nvcc(unit, sm_arch), rewrite, executor.cache)
 
-    if by == "cuda":
+    if machinery(executor) == "cuda":
         views = [TextView("nvcc", by_nvcc())]
         try:  # the checker on the processor builds it too, where the processor has its headers
             return [
@@ -134,37 +138,53 @@ def views_of(by: Machinery, unit: Unit, sm_arch: str) -> list[TextView]:
     return views if find_nvcc() is None else [*views, TextView("nvcc", by_nvcc())]
 
 
-def _text(preprocess: Callable[[Path], str], rewrite: Rewrite) -> CandidateText:
-    with tempfile.TemporaryDirectory(prefix="cudaops-pre-") as name:
-        output = preprocess(Path(name))
-    try:
-        return candidate_part(output, cpu_source.CANDIDATE, rewrite.source)
-    except NotTheCandidate as problem:
-        raise NotPreprocessed(str(problem)) from problem
+class _Preprocessing(NamedTuple):
+    """What one compiler is asked for."""
+
+    compiler: str
+    version: str
+    """Of everything that is not in `files`: the compiler and its headers, or ours."""
+    flags: tuple[str, ...]
+    """Of the command, those that change the text."""
+    command: tuple[str, ...]
+    files: dict[str, str]
 
 
-def _gxx(unit: Unit, build: Build, folder: Path) -> str:
-    source = cpu_source.unit_source(unit)
-    _write(folder, source.files)
+def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText:
+    """The candidate's lines of the output, made once for the same text and tools."""
+    files = {
+        path: with_plain_words(text) if path == cpu_source.CANDIDATE else text
+        for path, text in asked.files.items()
+    }
+    content = (asked.version, asked.flags, sorted(files.items()), rewrite.source)
+    entry = entry_of(cache, "text", FORMAT, *content)
+
+    def make(folder: Path) -> Facts:
+        output = _run(asked.command, folder, asked.compiler)
+        try:
+            found = candidate_part(output, cpu_source.CANDIDATE, rewrite.source)
+        except NotTheCandidate as problem:
+            raise NotPreprocessed(str(problem)) from problem
+        return found._asdict()
+
+    facts = make_once(entry, files, make).facts
+    return CandidateText(str(facts["text"]), tuple(int(line) for line in facts["lines"]))
+
+
+def _by_gxx(unit: Unit, build: Build) -> _Preprocessing:
+    files = cpu_source.unit_source(unit).files
     ours = ("-include", "cudaops/cuda.h", "-include", "cudaops/entry.h")
-    command = [find_toolchain().gxx, *compile_flags(build), *ours, "-x", "c++"]
-    return _run([*command, "-E", cpu_source.MAIN], folder, "g++")
+    language = (*ours, "-x", "c++", "-E", cpu_source.MAIN)
+    command = (find_toolchain().gxx, *compile_flags(build), *language)
+    flags = (*code_flags(build), *language)
+    return _Preprocessing("g++", source_digest(), flags, command, files)
 
 
-def _nvcc(unit: Unit, sm_arch: str, folder: Path) -> str:
-    source = gpu_source.unit_source(unit)
-    _write(folder, source.files)
+def _by_nvcc(unit: Unit, sm_arch: str) -> _Preprocessing:
+    source, nvcc = gpu_source.unit_source(unit), require_nvcc()
     arch = gpu_source.target_arch(gpu_source.unit_texts(unit), sm_arch)
-    command = [str(require_nvcc()), *CODE_FLAGS, f"-arch={arch}", "-E", source.main]
-    return _run(command, folder, "nvcc")
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    for path, text in files.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shown = with_plain_words(text) if path == cpu_source.CANDIDATE else text
-        target.write_text(shown, encoding="utf-8", newline="")
+    flags = (*CODE_FLAGS, f"-arch={arch}", "-E", source.main)
+    return _Preprocessing("nvcc", nvcc_version(nvcc), flags, (str(nvcc), *flags), source.files)
 
 
 def _run(command: Sequence[str], folder: Path, compiler: str) -> str:
@@ -173,13 +193,14 @@ def _run(command: Sequence[str], folder: Path, compiler: str) -> str:
         command,
         cwd=folder,
         timeout_s=TIMEOUT_S,
-        env={"TMPDIR": str(folder)},
+        env={"TMPDIR": str(folder / TEMPORARY)},
         max_output_bytes=MAX_OUTPUT_BYTES,
         confine=compiling(folder),
     )
     if done.timed_out or done.flooded or len(done.stdout) >= MAX_OUTPUT_BYTES:
         raise NotPreprocessed(f"{compiler} -E does not come to an end")
     if done.exit_code != 0:
+        raise_if_full(done.stderr, folder)
         lines = done.stderr.splitlines()
         first = next((line for line in lines if "error" in line), f"exit code {done.exit_code}")
         raise PreprocessorRefused(f"{compiler} -E refuses it: {first.strip()[:300]}")
