@@ -14,7 +14,13 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test test-fast exploits lint format wheel clean system
+# A file of tests at a time, longest first (tests/lanes.py).
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+WORKERS ?= $(shell nproc)
+EIGHTH ?= 0
+LANE ?= test
+
+.PHONY: help demo test test-fast test-deep test-eighth durations coverage turn exploits lint format wheel clean system
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -23,11 +29,26 @@ help: ## Show the targets
 demo: $(VENV)/.run ## Install into .venv and optimise examples/naive_matmul.cu (no GPU, no key)
 	$(BIN)/python -m cudaops run examples/naive_matmul.cu
 
-test: $(VENV)/.dev ## Install into .venv and run every test (about an hour on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: $(VENV)/.dev ## Install into .venv and run the tests that CI runs
+	$(PYTEST) --lane test $(PYTEST_OPTIONS)
 
-test-fast: $(VENV)/.dev ## What is not marked slow (some four minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+test-fast: $(VENV)/.dev ## Those that take less than a second each
+	$(PYTEST) --lane fast $(PYTEST_OPTIONS)
+
+test-deep: $(VENV)/.dev ## Everything: all exploits on all executors, hypothesis in thousands of examples
+	$(PYTEST) --lane all $(PYTEST_OPTIONS)
+
+test-eighth: $(VENV)/.dev ## What only test-deep runs, the part EIGHTH=0 to 7 of it
+	$(PYTEST) --lane deep --eighth $(EIGHTH) $(PYTEST_OPTIONS)
+
+durations: $(VENV)/.dev ## Run everything once and record how long each test takes
+	$(PYTEST) --record
+
+coverage: $(VENV)/.dev ## Lines that `make test` reaches, and those that everything does
+	$(BIN)/python -m tests.coverage_of $(LANE)
+
+turn: ## Move to the next eighth of the deep lane: once in every submission
+	@echo $$(($$(cat .ci/turn) + 1)) > .ci/turn
 
 exploits: $(VENV)/.dev ## Every cheat and every honest kernel of tests/exploits through all gates
 	$(BIN)/python -m tests.exploits.suite

@@ -12,6 +12,7 @@ import pytest
 
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.settings import load_settings
+from tests import lanes
 
 _FOREIGN = (
     "DATABASE_URL",
@@ -32,6 +33,11 @@ _CACHE = pytest.StashKey[Path]()
 _BUILDS = "CUDAOPS_BUILDS"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of the lanes."""
+    lanes.add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Scrub the environment and put the cache into a folder of this process, all but compiled code:
     that is shared by all tests and by what this account runs otherwise.
@@ -39,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Not under pytest's own temporary folder, which it closes to other accounts: the embedded
     PostgreSQL server gives up root for one of those. `cudaops-t` stays short for Unix sockets.
     """
+    lanes.configure(config)
     builds = load_settings(Path(tempfile.gettempdir())).builds_folder
     for name in [*_FOREIGN, *(n for n in os.environ if n.startswith(("CUDAOPS_", "POSTGRES_")))]:
         os.environ.pop(name, None)
@@ -59,8 +66,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[_CACHE], ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what this machine cannot run."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep those of the lane; skip, with the reason, what this machine cannot run."""
+    lanes.choose(config, items)
     reasons = {"nvcc": _why_no_nvcc(), "gpu": _why_no_gpu(), "bubblewrap": _why_no_bubblewrap()}
     for item in items:
         for marker, reason in reasons.items():

@@ -80,7 +80,6 @@ def test_resuming_what_is_no_run(tmp_path: Path) -> None:
         cudaops.resume(tmp_path)
 
 
-@pytest.mark.slow
 def test_it_works_in_a_running_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told: list[Event] = []
@@ -93,7 +92,6 @@ def test_it_works_in_a_running_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [(e.stage, e.kind) for e in told][-1] == ("profiler", "finished")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_cancelled_run_leaves_no_child_and_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
@@ -135,7 +133,6 @@ def _programs() -> set[psutil.Process]:
     return {c for c in children if c.is_running() and not c.name().startswith("postgres")}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_documents_examples_run(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "python.md").read_text("utf-8")

@@ -149,7 +149,6 @@ def test_report_of_a_broken_record(tmp_path: Path) -> None:
     assert "is not a run record: run_id: Field required" in done.stderr
 
 
-@pytest.mark.slow
 def test_an_unwritable_place_is_exit_3_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file, not a folder")
     done = cudaops("run", EXAMPLES / "naive_matmul.cu", cwd=tmp_path)
@@ -178,7 +177,6 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert "--min-speedup" in cudaops("run", "--help", cwd=tmp_path).stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["details.csv", "raw.csv", "ncu-rep"])
 def test_profile_of_what_ncu_measured(tmp_path: Path, form: str) -> None:
     done = cudaops("profile", "--from", NCU / f"h200_naive_matmul_1024.{form}", cwd=tmp_path)
@@ -190,7 +188,6 @@ def test_profile_of_what_ncu_measured(tmp_path: Path, form: str) -> None:
     assert "modelled" not in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["details.csv", "raw.csv"])
 def test_another_capture_gets_another_verdict(tmp_path: Path, form: str) -> None:
     done = cudaops("profile", NCU / f"h200_regtiled_matmul_1024.{form}", "--json", cwd=tmp_path)
@@ -200,7 +197,6 @@ def test_another_capture_gets_another_verdict(tmp_path: Path, form: str) -> None
     assert summary["baseline"]["device"] == "H200"
 
 
-@pytest.mark.slow
 def test_profile_of_a_report_that_does_not_hold_what_was_asked(tmp_path: Path) -> None:
     details = NCU / "h200_naive_matmul_1024.details.csv"
     other = cudaops("profile", details, "--kernel", "gemm", cwd=tmp_path)
@@ -248,7 +244,6 @@ def test_find_folder(tmp_path: Path) -> None:
         cli_runs.find_folder("20261120T000000Z", runs)
 
 
-@pytest.mark.slow
 def test_knowledge_add_search_status(tmp_path: Path) -> None:
     note = tmp_path / "zebra.md"
     note.write_text("# Zebra stripes\n\nA zebra stride makes bank conflicts of a peculiar kind.\n")
@@ -265,7 +260,6 @@ def test_knowledge_add_search_status(tmp_path: Path) -> None:
     assert str(note) in status["origins"]
 
 
-@pytest.mark.slow
 def test_knowledge_without_its_database_is_exit_3_with_a_remedy(tmp_path: Path) -> None:
     url = "postgresql://someone:hunter2@127.0.0.1:9/none"
     done = cudaops("knowledge", "status", cwd=tmp_path, DATABASE_URL=url)
@@ -275,7 +269,6 @@ def test_knowledge_without_its_database_is_exit_3_with_a_remedy(tmp_path: Path) 
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 def test_mcp_offers_all_tools_on_stdio(tmp_path: Path) -> None:
     async def ask() -> set[str]:
         command = StdioTransport(
@@ -289,7 +282,6 @@ def test_mcp_offers_all_tools_on_stdio(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
 def test_doctor_names_what_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
     done = cudaops("doctor", "--json", cwd=tmp_path, NVIDIA_API_KEY="nvapi-hunter2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -307,7 +299,6 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
     assert "Not ready" in crippled.stdout
 
 
-@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cudaops", "run", str(EXAMPLES / "naive_matmul.cu")]
     command += ["--max-iterations", "1"]

@@ -16,8 +16,6 @@ from cudaops.domain.certificate import CERTIFICATE_FORMAT
 from tests.certify.runs import ROOT, certified_run, cudaops
 from tests.certify.samples import certificate, made, new_signer, sealed
 
-pytestmark = pytest.mark.slow
-
 
 def write(folder: Path, data: bytes) -> Path:
     path = folder / "certificate.json"
@@ -131,7 +129,6 @@ def test_the_key_in_the_default_place_is_this_machines(
     assert "this machine's key" in done.stdout
 
 
-@pytest.mark.slow
 def test_the_files_of_a_real_run(tmp_path: Path) -> None:
     key = key_of(tmp_path)
     run = certified_run(tmp_path / "run", key)

@@ -16,8 +16,6 @@ from cudaops.domain.memory import KernelKey
 from cudaops.memory.store import Memory
 from tests.memory.made import KEY, entry
 
-pytestmark = pytest.mark.slow
-
 OTHER = KernelKey(structure="fedcba9876543210", device_class="sm_90", name="transpose")
 
 

@@ -17,8 +17,6 @@ import pytest
 from cudaops.domain.model_use import ModelCall
 from tests.reports import recordings
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "recorded" / "naive_matmul"
 H200 = ROOT / "benchmarks" / "results" / "2026-11-20-h200" / "cold"
@@ -164,7 +162,6 @@ def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 2
 
 
-@pytest.mark.slow
 def test_a_real_run_killed_and_resumed(tmp_path: Path) -> None:
     from tests.graph.test_resume import kill_in  # the whole graph: for this test alone
 

@@ -134,7 +134,6 @@ def test_constraints_are_what_the_tests_run_with() -> None:
             assert version(name) == pin
 
 
-@pytest.mark.slow
 def test_wheel_carries_everything_that_is_not_python(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as archive:
         names = set(archive.namelist())
@@ -149,7 +148,6 @@ def test_wheel_carries_everything_that_is_not_python(installed: Installed) -> No
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-@pytest.mark.slow
 def test_installed_program_starts_from_another_folder(installed: Installed) -> None:
     helped = installed.run("-m", "cudaops", "--help")
     assert helped.returncode == 0, helped.stderr
@@ -161,7 +159,6 @@ def test_installed_program_starts_from_another_folder(installed: Installed) -> N
     assert told.stdout == f"cudaops {PROJECT['version']}\n"
 
 
-@pytest.mark.slow
 def test_installed_doctor_finds_what_the_main_job_needs(installed: Installed) -> None:
     done = installed.run("-m", "cudaops", "doctor", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -171,7 +168,6 @@ def test_installed_doctor_finds_what_the_main_job_needs(installed: Installed) ->
     assert rungs["knowledge"]["status"] == "ok", rungs["knowledge"]
 
 
-@pytest.mark.slow
 def test_demo_from_the_wheel(installed: Installed) -> None:
     source = installed.folder / "naive_matmul.cu"
     source.write_bytes((ROOT / "examples" / "naive_matmul.cu").read_bytes())
@@ -203,7 +199,6 @@ def test_demo_from_the_wheel(installed: Installed) -> None:
         assert (folder / name).is_file(), name
 
 
-@pytest.mark.slow
 def test_the_containers_commands_and_health_checks_do_a_job(installed: Installed) -> None:
     deployed = Deployed(installed)
     try:

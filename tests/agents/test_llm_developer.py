@@ -17,8 +17,6 @@ from tests.agents.model_bench import Heard, Opened, develop, opened
 from tests.nim import Nim, Reply
 from tests.nim import nim as nim
 
-pytestmark = pytest.mark.slow
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GOOD = read_script(EXAMPLES / "scripts" / "naive_matmul.json").answers[-2].text
 CODE = GOOD.partition("```cuda\n")[2].partition("```")[0]

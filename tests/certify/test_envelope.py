@@ -16,8 +16,6 @@ from cudaops.domain.judgement import Gate
 from cudaops.errors import InputError
 from tests.certify.samples import certificate, new_signer, sealed
 
-pytestmark = pytest.mark.slow
-
 
 def opened(data: bytes) -> Envelope | None:
     """None where the bytes are refused outright."""

@@ -17,6 +17,7 @@ from cudaops.cuda.ncu_launch import NcuLaunch
 from cudaops.cuda.ncu_problem import REMEDIES, classify_ncu_failure
 from cudaops.domain.profile import Profile
 from cudaops.errors import InputError
+from tests.lanes import examples
 
 DATA = Path(__file__).parents[1] / "data" / "ncu"
 TEXTS = {
@@ -33,7 +34,7 @@ NASTY = st.sampled_from(
 rows = st.integers(0, 400)
 columns = st.integers(0, 2400)
 pages = st.sampled_from(["details", "raw"])
-fast = settings(max_examples=150, deadline=None)
+fast = settings(max_examples=examples(150), deadline=None)
 
 
 def written(table: list[list[str]]) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudaops.cuda.ptxas import PtxasKernel, PtxasLogError, parse_ptxas
+from tests.lanes import examples
 
 _DATA = Path(__file__).parents[1] / "data" / "ptxas"
 LOGS = {path.stem: path.read_text("utf-8") for path in sorted(_DATA.glob("*.txt"))}
@@ -132,7 +133,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, str]:
     return name, log
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(damaged())
 def test_a_damaged_log_gives_no_wrong_number(case: tuple[str, str]) -> None:
     """A line that is whole is read right; a number without such a line is of a damaged one."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudaops.cuda.sanitizer_report import Finding, Nearest, Place, Report, parse_report
+from tests.lanes import examples
 
 DATA = Path(__file__).parents[1] / "data" / "sanitizer"
 LOGS = {path.stem: path.read_text() for path in sorted(DATA.glob("*.log"))}
@@ -172,7 +173,7 @@ def facts(read: Report) -> set[tuple[object, ...]]:
     return told
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(sorted(LOGS)), st.integers(0, 4000))
 def test_a_text_cut_anywhere_tells_nothing_new(name: str, length: int) -> None:
     cut = parse_report(LOGS[name][:length])
@@ -181,7 +182,7 @@ def test_a_text_cut_anywhere_tells_nothing_new(name: str, length: int) -> None:
     assert not cut.clean or (length >= len(whole) and report(name).clean)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(sorted(LOGS)), st.integers(0, 60))
 def test_a_lost_line_ties_nothing_together_that_was_apart(name: str, number: int) -> None:
     lines = LOGS[name].splitlines(keepends=True)
@@ -192,7 +193,7 @@ def test_a_lost_line_ties_nothing_together_that_was_apart(name: str, number: int
     assert not read.clean or report(name).clean
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(sorted(LOGS)), st.lists(st.integers(0, 60), max_size=6))
 def test_shuffled_and_doubled_lines_never_look_clean(name: str, doubled: list[int]) -> None:
     lines = LOGS[name].splitlines(keepends=True)
@@ -202,7 +203,7 @@ def test_shuffled_and_doubled_lines_never_look_clean(name: str, doubled: list[in
     assert not read.clean or report(name).clean
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=400))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     marked = "".join(f"========= {line}\n" for line in text.splitlines())
@@ -210,7 +211,7 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
         assert isinstance(read, Report)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(sorted(LOGS)), st.binary(max_size=40), st.integers(0, 3000))
 def test_garbage_between_raises_nothing(name: str, garbage: bytes, at: int) -> None:
     text = LOGS[name].encode()

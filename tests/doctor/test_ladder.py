@@ -95,7 +95,6 @@ def here() -> Examination:
     return examine(Settings(cache=Path(os.environ["CUDAOPS_CACHE"]), runs=Path("runs")))
 
 
-@pytest.mark.slow
 def test_this_machine(here: Examination) -> None:
     assert here.ready
     assert "cpu" in here.executors
@@ -113,7 +112,6 @@ def test_this_machine(here: Examination) -> None:
         assert here.executors == ("cpu",)
 
 
-@pytest.mark.slow
 def test_json_holds_all_of_it(here: Examination) -> None:
     assert Examination.model_validate_json(here.model_dump_json()) == here
 
@@ -125,7 +123,6 @@ def shown(examination: Examination) -> str:
     return capture.get()
 
 
-@pytest.mark.slow
 def test_a_table_without_a_gpu_is_short(tmp_path: Path) -> None:
     machine = OtherMachine(
         programs=("nvcc", "nvdisasm"),

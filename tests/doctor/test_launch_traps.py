@@ -122,7 +122,6 @@ class StandInMachine(OtherMachine):
         return RunnerSession("standin")
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 def test_a_kernel_goes_all_the_way_through_a_real_runner(tmp_path: Path) -> None:
     found = climbed(StandInMachine(), settings(tmp_path), "events")

@@ -20,6 +20,7 @@ from cudaops.domain.judge import (
 )
 from cudaops.domain.judge import judge as judge_once
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
+from tests.lanes import examples
 
 PASSED = tuple(Gate(name=name, passed=True, summary="ok") for name in REQUIRED_MEASURED_GATES)
 POLICY = Policy(min_speedup=1.2)
@@ -78,7 +79,7 @@ def test_a_modelled_speedup_is_never_more_than_provisional() -> None:
 
 
 @given(baseline=st.floats(1e-3, 1e9), candidate=st.floats(1e-3, 1e9), samples=st.integers(1, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_no_modelled_time_whatever_it_is_gets_accepted(
     baseline: float, candidate: float, samples: int
 ) -> None:
@@ -156,14 +157,10 @@ def _noise(kind: str, generator: random.Random) -> float:
     return generator.gauss(1, float(kind))
 
 
-_SLOW = [
-    pytest.param(kind, drift, marks=pytest.mark.slow)
-    for kind in ("0.003", "0.03", "heavy", "bimodal")
-    for drift in (0.0, 0.05)
-]
+_OTHERS = [(kind, drift) for kind in ("0.003", "0.03", "heavy", "bimodal") for drift in (0.0, 0.05)]
 
 
-@pytest.mark.parametrize(("kind", "drift"), [("0.01", 0.0), ("0.01", 0.05), *_SLOW])
+@pytest.mark.parametrize(("kind", "drift"), [("0.01", 0.0), ("0.01", 0.05), *_OTHERS])
 def test_equal_kernels_are_hardly_ever_accepted(kind: str, drift: float) -> None:
     """A/A: 200 judgements of one kernel against itself at the lowest bar there is."""
     accepted = 0
@@ -197,7 +194,6 @@ def _recorded(recording: Recording, start: int, drift: float, faster: float = 1.
     return comparison(a, [sample / faster for sample in b])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("drift", [0.0, 0.05])
 @pytest.mark.parametrize("recording", [H200, H200_COLD, STANDIN], ids=["h200", "cold", "standin"])
 def test_recorded_samples_of_equal_kernels_are_hardly_ever_accepted(
@@ -227,7 +223,7 @@ def test_recorded_samples_of_a_faster_kernel_are_accepted(
     ratio=st.floats(0.9, 1.5),
     bars=st.lists(st.floats(1.0, 2.0), min_size=2, max_size=2).map(sorted),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_higher_bar_accepts_nothing_that_a_lower_one_does_not(
     seed: int, ratio: float, bars: list[float]
 ) -> None:

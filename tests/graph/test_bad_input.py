@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # real compiles and whole runs
-
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 
 

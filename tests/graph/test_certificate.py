@@ -14,8 +14,6 @@ from cudaops.domain.contradictions import contradictions
 from cudaops.domain.run import RunRecord
 from tests.certify.runs import BASELINE, CANDIDATE, certified_run, cudaops
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:

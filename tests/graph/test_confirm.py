@@ -35,8 +35,6 @@ from tests.certify.runs import certified_run, cudaops
 from tests.certify.samples import new_signer
 from tests.processes import runners
 
-pytestmark = pytest.mark.slow
-
 Bend = Callable[[Certificate], dict[str, Any]]
 
 

@@ -21,7 +21,7 @@ from tests.sandbox import ncu_double
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,6 @@ def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
     return run(PROGRAMS / "gemm_header.cu", folder, argv=size, max_iterations=2), folder
 
 
-@pytest.mark.slow
 def test_a_program_of_another_shape_is_optimised(gemm: tuple[RunRecord, Path]) -> None:
     record, _ = gemm
     assert record.outcome == "provisional", record.reason
@@ -47,7 +46,6 @@ def test_a_program_of_another_shape_is_optimised(gemm: tuple[RunRecord, Path]) -
     assert record.research.citations, record.notices
 
 
-@pytest.mark.slow
 def test_the_run_folder_is_complete(gemm: tuple[RunRecord, Path]) -> None:
     record, folder = gemm
     for name in (
@@ -68,7 +66,6 @@ def test_the_run_folder_is_complete(gemm: tuple[RunRecord, Path]) -> None:
     assert not (folder / "work").exists()
 
 
-@pytest.mark.slow
 def test_events_carry_the_numbers_that_their_lines_say(gemm: tuple[RunRecord, Path]) -> None:
     record, folder = gemm
     events = read_events(folder / "events.jsonl")
@@ -92,7 +89,6 @@ def test_events_carry_the_numbers_that_their_lines_say(gemm: tuple[RunRecord, Pa
     assert {round(t, 1) for t in timed} <= {t["time_us"] for t in tried}
 
 
-@pytest.mark.slow
 def test_the_patch_gives_the_best_file(gemm: tuple[RunRecord, Path], tmp_path: Path) -> None:
     _, folder = gemm
     for name in ("gemm_header.cu", "gemm_kernel.cuh"):
@@ -102,7 +98,6 @@ def test_the_patch_gives_the_best_file(gemm: tuple[RunRecord, Path], tmp_path: P
     assert (tmp_path / "gemm_header.cu").read_text() == (folder / "best.cu").read_text()
 
 
-@pytest.mark.slow
 def test_every_stage_is_announced_and_ended(gemm: tuple[RunRecord, Path]) -> None:
     _, folder = gemm
     events = read_events(folder / "events.jsonl")
@@ -124,7 +119,6 @@ def _kinds(events: list[Event], stage: str, kind: str) -> int:
     return sum(e.stage == stage and e.kind == kind for e in events)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "argv"),
     [
@@ -140,7 +134,6 @@ def test_other_kernels_that_recipes_know(tmp_path: Path, name: str, argv: tuple[
     assert record.verify.correctness == "match", record.reason
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stencil.cu", "tiled_good.cu"])
 def test_what_no_recipe_improves_says_how_far_it_is_from_the_roofline(
     tmp_path: Path, name: str
@@ -154,7 +147,6 @@ def test_what_no_recipe_improves_says_how_far_it_is_from_the_roofline(
     assert "roofline" in (tmp_path / "run" / "report.md").read_text().lower()
 
 
-@pytest.mark.slow
 def test_failed_attempts_are_kept_and_not_repeated(tmp_path: Path) -> None:
     """A bar nothing can clear: every attempt is rejected for its speed and another follows."""
     record = run(PROGRAMS / "transpose.cu", tmp_path / "run", policy=Policy(min_speedup=1000.0))
@@ -165,7 +157,6 @@ def test_failed_attempts_are_kept_and_not_repeated(tmp_path: Path) -> None:
     assert all(a.judgement.outcome == "rejected" and a.lesson for a in record.attempts)
 
 
-@pytest.mark.slow
 def test_the_more_expensive_of_two_kernels_is_chosen(tmp_path: Path) -> None:
     options = run_options(PROGRAMS / "two_kernels.cu", tmp_path / "p", target("A10", None))
     summary = profile_only(options, lambda _: None, load_settings())
@@ -190,7 +181,6 @@ def _cheap_kernel(chosen: str) -> str:
     return next(n for n in names if n not in chosen)
 
 
-@pytest.mark.slow
 def test_verify_judges_a_whole_program_written_by_somebody_else(tmp_path: Path) -> None:
     calibration = PROGRAMS.parent / "calibration"
     smaller = tmp_path / "programs"

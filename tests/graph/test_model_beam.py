@@ -48,7 +48,7 @@ from tests.graph.beam_dialogue import (
 from tests.graph.search_runs import announced, kept_branches
 from tests.nim import Asked, Nim, Reply, Usage
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
 THREE = (WRONG, BROKEN, TWO)

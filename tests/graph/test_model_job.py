@@ -22,8 +22,6 @@ from cudaops.rag.embedding import EMBEDDING_MODEL
 from cudaops.settings import load_settings
 from tests.nim import Nim, Reply
 
-pytestmark = pytest.mark.slow
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = EXAMPLES / "scripts" / "naive_matmul.json"
 ROLES = (

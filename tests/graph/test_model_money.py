@@ -21,8 +21,6 @@ from cudaops.models.script import read_script
 from cudaops.settings import load_settings
 from tests.nim import Asked, Nim, Reply, Usage
 
-pytestmark = pytest.mark.slow
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANSWERS = read_script(EXAMPLES / "scripts" / "naive_matmul.json").answers
 PLAN, WINNER = ANSWERS[0].text, ANSWERS[-2].text

@@ -19,8 +19,6 @@ from cudaops.models.journal import Journal
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 
-pytestmark = pytest.mark.slow
-
 MM = Path(__file__).parents[1] / "exploits" / "mm.cu"
 
 

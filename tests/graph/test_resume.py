@@ -53,7 +53,6 @@ def kill_in(stage: str, folder: Path) -> None:
     process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["optimizer", "sandbox"])
 def test_resume_after_a_kill(tmp_path: Path, stage: str) -> None:
     folder = tmp_path / "run"

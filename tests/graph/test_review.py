@@ -29,7 +29,6 @@ def cudaops(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 def test_a_run_waits_and_goes_on_with_the_answer(tmp_path: Path) -> None:
     """No, then yes: the refused candidate is an attempt like any other, the next one is asked for
     again. Without a terminal the run ends each time, and nothing that was done is lost."""
@@ -68,7 +67,6 @@ def test_a_run_waits_and_goes_on_with_the_answer(tmp_path: Path) -> None:
     assert not [e for e in events if e.kind == "failed"], "waiting is no failure"
 
 
-@pytest.mark.slow
 def test_a_yes_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ("--review", "--max-iterations", "1", "--out", str(folder))

@@ -29,8 +29,6 @@ from tests.graph.search_runs import (
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -77,7 +77,6 @@ def test_wrong_input_is_said(given: dict[str, Any], says: str) -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.slow
 def test_between_its_nodes_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the stand-in of a GPU: the next node may run elsewhere, or never."""
     monkeypatch.setenv("CUDAOPS_GPU_DRIVER", "standin")
@@ -94,7 +93,6 @@ def test_between_its_nodes_nothing_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert runners() == others
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_stops_before_acceptance_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,8 +15,6 @@ import pytest
 
 from tests.mcp_servers.serving import MM
 
-pytestmark = pytest.mark.slow
-
 GENEROUS_S = 120.0
 HELLO = {
     "protocolVersion": "2025-06-18",

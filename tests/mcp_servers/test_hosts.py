@@ -21,8 +21,6 @@ from cudaops.mcp_servers.guidance import EXAMPLES
 from cudaops.mcp_servers.sessions import SessionPool
 from tests.mcp_servers.serving import SERVERS, hosting, on_stdio, over_http, server_of, text_of_run
 
-pytestmark = pytest.mark.slow
-
 MOST_A_HOST_SHOWS = 45_000
 """Characters of one answer (docs/mcp.md): 49,928 were seen to be shown whole."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"

@@ -21,8 +21,6 @@ from cudaops.mcp_servers.sessions import SessionPool
 from cudaops.mcp_servers.sources import ProgramTexts, write_texts
 from tests.mcp_servers.serving import MM, Address, hosting, over_http, server_of
 
-pytestmark = pytest.mark.slow
-
 TOKEN = "a-token-of-twenty-characters"
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 HELLO = {

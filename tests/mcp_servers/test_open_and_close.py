@@ -28,7 +28,7 @@ from cudaops.settings import load_settings
 from tests.mcp_servers.serving import MM, TILES, hosting, server_of, text_of_run
 from tests.processes import runners
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 OTHER = MM.replace("mm", "nn")
 BROKEN = MM.replace("mm<<<", "gone<<<")

@@ -20,8 +20,6 @@ from cudaops.domain.run import RunRecord
 from cudaops.mcp_servers.sessions import SessionPool
 from tests.mcp_servers.serving import ENDLESS, MM, TILES, hosting, over_http, server_of
 
-pytestmark = pytest.mark.slow
-
 PLAN = """```json
 [{"family": "tiling", "title": "tiles of both operands", "why": "every operand is read again",
   "steps": ["load a tile of each into shared memory"], "expected_speedup": 1.1}]

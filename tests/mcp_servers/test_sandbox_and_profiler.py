@@ -20,8 +20,6 @@ from cudaops.sandbox.workbench import Workbench, open_workbench
 EXPLOITS = Path(__file__).parents[1] / "exploits"
 TILES = (EXPLOITS / "honest" / "shared_tiles.cu").read_text()
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Session:

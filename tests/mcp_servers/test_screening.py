@@ -23,8 +23,6 @@ from cudaops.sandbox.workbench import Workbench, open_workbench
 EXPLOITS = Path(__file__).parents[1] / "exploits"
 SCREENED = ["hygiene", "preprocessed", "compile", "object", "checker", "correctness_captured"]
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:

@@ -18,8 +18,6 @@ from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.isolation.level import enforce
 from tests.sandbox.gate_bench import EXPLOITS, MM, bench_of
 
-pytestmark = pytest.mark.slow
-
 AUTHOR = MM.read_text()
 TILED = (EXPLOITS / "honest" / "shared_tiles.cu").read_text()
 

@@ -15,8 +15,6 @@ from mcp.types import TextContent
 
 from tests.mcp_servers.serving import MM, TILES, hosting, server_of
 
-pytestmark = pytest.mark.slow
-
 BROKEN = TILES.replace("grid=(N / 16, N / 16)", "grid=(M / 16, N / 16)")
 NO_KERNEL = "int main() { return 0; }\n"
 

@@ -84,12 +84,11 @@ def test_an_address_that_is_none_is_the_users_mistake() -> None:
     ("text", "package", "address", "attribute"),
     [
         ("openai:gpt-6-sol", "langchain_openai", OFFICIAL_URLS["openai"], "openai_api_base"),
-        pytest.param(
+        (
             "anthropic:claude-sonnet-5-5",
             "langchain_anthropic",
             OFFICIAL_URLS["anthropic"],
             "anthropic_api_url",
-            marks=pytest.mark.slow,  # its import
         ),
     ],
 )

@@ -183,7 +183,6 @@ def test_a_message_is_short() -> None:
     assert len(one_line("word " * 500)) == LONGEST_MESSAGE
 
 
-@pytest.mark.slow  # its import
 def test_anthropics_client() -> None:
     pytest.importorskip("langchain_anthropic")
     import anthropic

@@ -19,6 +19,7 @@ from cudaops.program.reroute import (
     device_view_files,
     rerouted_files,
 )
+from tests.lanes import examples
 
 CheckCpp = Callable[[dict[str, str], str], str]
 DATA = Path(__file__).parent.parent / "data"
@@ -262,7 +263,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.sampled_from(SEEDS), st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_broken_text_never_crashes_and_keeps_its_lines(text: str, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))

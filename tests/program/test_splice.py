@@ -103,14 +103,12 @@ def test_program_is_a_program_again(name: str, check_cpp: CheckCpp) -> None:
     assert headers == {f.path: f.text for f in after.files[1:]}
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 @pytest.mark.parametrize("name", KERNELS)
 def test_nvcc_takes_it(name: str, tmp_path: Path) -> None:
     assert nvcc(spliced(name)[1], tmp_path) == ""
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 def test_nvcc_takes_scratch_tune_and_opt_in(naive: Program, tmp_path: Path) -> None:
     after = splice(naive, "naive_matmul", rewrite_of(TILED).tuned_with({"TILE": 32}))
@@ -118,7 +116,6 @@ def test_nvcc_takes_scratch_tune_and_opt_in(naive: Program, tmp_path: Path) -> N
     assert nvcc(after, tmp_path) == ""
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 @pytest.mark.parametrize("path", sorted((DATA / "programs").glob("*.cu")), ids=lambda p: p.stem)
 def test_nvcc_takes_the_programs_themselves(path: Path, tmp_path: Path) -> None:
@@ -145,7 +142,6 @@ def test_deduced_template_guards_the_captured_instance(check_cpp: CheckCpp) -> N
     assert check_cpp(rerouted_files(after), after.main_path) == ""
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 def test_nvcc_takes_the_guard(tmp_path: Path) -> None:
     program = load_program(DATA / "programs" / "namespace_template.cu")
@@ -246,7 +242,6 @@ def small(program: Program) -> Program:
 WRONG = TILED.replace("C[r * N + c] = sum;", "C[r * N + c] = 2.0f * sum;")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "requires", "same"),
     [

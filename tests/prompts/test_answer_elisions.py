@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudaops.prompts.answer_elisions import elision
+from tests.lanes import examples
 from tests.prompts.answer_texts import CODE, EXPLOITS, TILES, accepted, refused
 
 SAID = [
@@ -39,7 +40,7 @@ def test_every_phrase_is_seen(said: str) -> None:
     assert elision(text.replace("// " + said, "/* " + said + " */")) is not None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.sampled_from(SAID), st.sampled_from(DRESSES), st.sampled_from(PLACES),
     st.integers(0, 6), st.sampled_from([str, str.upper, str.title]), st.booleans(),

@@ -19,6 +19,7 @@ from cudaops.prompts.answers import (
     read_hypotheses,
     read_lesson,
 )
+from tests.lanes import examples
 from tests.prompts.answer_texts import TILES, read
 
 PIECES = [
@@ -57,13 +58,13 @@ def test_a_letter_whose_last_byte_looks_like_a_space_stays(letter: str) -> None:
     check(f"```cuda\n// @launch k grid=(1) block=(1) args=(A){letter};\n// grid={letter}\n```\n")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(GARBAGE)
 def test_garbage_is_read(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.integers(0, len(TILES)), st.integers(0, 60), GARBAGE,
     st.sampled_from(["{}", "```cuda\n{}```", "Yes.\n```\n{}", "{}\n```\nmore\n```"]), st.booleans(),
@@ -82,7 +83,6 @@ REPEATED = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unit", REPEATED)
 def test_a_megabyte_of_anything_takes_seconds(unit: str) -> None:
     """At most 3.9 s on a core of the development machine, 2026-11-20."""

@@ -67,7 +67,6 @@ def test_it_is_for_the_kernel_that_its_comment_names(name: str) -> None:
     assert f"{kernel.name}({parameters})" in " ".join(comment.replace("//", " ").split())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_passes_every_gate(name: str, tmp_path: Path, kernels: Path) -> None:
     bench = open_workbench(
@@ -82,7 +81,6 @@ def test_it_passes_every_gate(name: str, tmp_path: Path, kernels: Path) -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_nvcc_compiles_it(name: str, tmp_path: Path, run_nvcc: Callable[[Path], str]) -> None:
     source = tmp_path / "candidate.cu"

@@ -106,7 +106,6 @@ def test_code_is_device_code_and_says_where_it_needs_a_gpu(note: Note) -> None:
             assert on_cpu or "the `cpu` executor" in note.body
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("note", "around"), [("stall-membar", "HERE"), ("technique-double-buffering", BUFFERS_RUN)]
 )
@@ -124,7 +123,6 @@ def test_taken_literally_it_passes_every_gate(
 
 
 @pytest.mark.nvcc
-@pytest.mark.slow
 def test_code_that_needs_a_gpu_compiles_for_one(tmp_path: Path) -> None:
     code = snippets(NOTES["technique-double-buffering"])[1]
     declared = code.replace("template", "__device__ void compute(const float4*) {}\ntemplate", 1)

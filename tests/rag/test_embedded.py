@@ -74,7 +74,6 @@ def test_the_process_that_started_it_stops_it_at_its_end(open_folder: Path) -> N
     assert postmaster(open_folder) is None
 
 
-@pytest.mark.slow
 def test_two_processes_share_and_the_last_one_stops_it(open_folder: Path) -> None:
     first = hold(open_folder)
     second = hold(open_folder)
@@ -85,7 +84,6 @@ def test_two_processes_share_and_the_last_one_stops_it(open_folder: Path) -> Non
     assert postmaster(open_folder) is None
 
 
-@pytest.mark.slow
 def test_an_owner_killed_with_9_leaves_a_server_to_attach_to(open_folder: Path) -> None:
     owner = hold(open_folder)
     owner.kill()
@@ -99,7 +97,6 @@ def test_an_owner_killed_with_9_leaves_a_server_to_attach_to(open_folder: Path) 
     assert postmaster(open_folder) is None
 
 
-@pytest.mark.slow
 def test_a_killed_server_with_a_stale_pid_file_starts_again(open_folder: Path) -> None:
     owner = hold(open_folder)
     process = postmaster(open_folder)
@@ -113,7 +110,6 @@ def test_a_killed_server_with_a_stale_pid_file_starts_again(open_folder: Path) -
     server.close()
 
 
-@pytest.mark.slow
 def test_a_pid_that_another_program_has_now_does_not_count(open_folder: Path) -> None:
     release(hold(open_folder))
     (pgdata,) = open_folder.glob("pgdata-*")
@@ -123,7 +119,6 @@ def test_a_pid_that_another_program_has_now_does_not_count(open_folder: Path) ->
     server.close()
 
 
-@pytest.mark.slow
 def test_a_start_cut_short_leaves_no_half_made_data(open_folder: Path) -> None:
     half = open_folder / "pgdata-18.new"
     half.mkdir()
@@ -133,7 +128,6 @@ def test_a_start_cut_short_leaves_no_half_made_data(open_folder: Path) -> None:
     server.close()
 
 
-@pytest.mark.slow
 def test_close_twice_and_start_again(open_folder: Path) -> None:
     server = EmbeddedServer.start(open_folder)
     server.close()
@@ -169,7 +163,6 @@ def test_root_is_told_that_a_closed_folder_will_not_do(open_folder: Path) -> Non
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root needs an open copy of a closed wheel")
 def test_a_copy_of_the_programs_starts_and_one_without_pgvector_is_named(open_folder: Path) -> None:
     from cudaops.rag import postgres_programs
@@ -191,7 +184,6 @@ def test_a_copy_of_the_programs_starts_and_one_without_pgvector_is_named(open_fo
     assert postmaster(open_folder) is None
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root needs an open copy of a closed wheel")
 def test_a_wheel_in_a_closed_folder_is_copied_and_the_folder_stays_closed(
     open_folder: Path,
@@ -242,7 +234,6 @@ def test_too_little_space(open_folder: Path) -> None:
     assert "free some space" in caught.value.remedy
 
 
-@pytest.mark.slow
 def test_a_damaged_data_folder_is_said_with_the_servers_own_words(open_folder: Path) -> None:
     release(hold(open_folder))
     (pgdata,) = open_folder.glob("pgdata-*")
@@ -261,7 +252,6 @@ def test_default_folder_is_outside_home_for_root() -> None:
     assert embedded.socket_path_fits(folder)
 
 
-@pytest.mark.slow
 def test_programs_say_nothing_on_the_terminal(open_folder: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from cudaops.rag.embedded import EmbeddedServer\n"

@@ -17,7 +17,7 @@ from cudaops.sandbox.toolchain import find_nvcc
 
 MakeProgram = Callable[..., Program]
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 _MATMUL = """
 __global__ void mm(const {t}* A, const {t}* B, {t}* C, int M, int N, int K) {{

@@ -20,8 +20,6 @@ from cudaops.recipes.transpose import TransposeRecipe
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.recipes.bench import Arguments, Array, Bench, workload_of
 
-pytestmark = pytest.mark.slow  # real compiles and whole runs
-
 MakeProgram = Callable[..., Program]
 
 
@@ -51,12 +49,11 @@ __global__ void mm(const {t}* A, const {t}* B, {t}* C, int M, int N, int K{more}
 }}"""
 _A = {"N": "row * K + k", "T": "k * M + row"}
 _B = {"N": "k * N + col", "T": "col * K + k"}
-_SLOW = pytest.mark.slow
 _CASES = [
     *(pytest.param(layout, (37, 53, 29), id=layout) for layout in ("NN", "NT", "TN", "TT")),
     pytest.param("NN", (64, 128, 32), id="NN-whole"),
     *(
-        pytest.param(layout, size, id=f"{layout}-{size}", marks=_SLOW)
+        pytest.param(layout, size, id=f"{layout}-{size}")
         for layout in ("NN", "NT", "TN", "TT")
         for size in ((64, 64, 32), (128, 68, 20), (1, 5, 100), (65, 4, 3))
     ),
@@ -152,7 +149,6 @@ def test_matmul_with_bias_and_activation(bench_of: MakeBench) -> None:
     np.testing.assert_allclose(found["C"], expected, rtol=0, atol=1e-5)
 
 
-@_SLOW
 @pytest.mark.parametrize("seed", range(7))
 def test_every_seed_computes_the_same(bench_of: MakeBench, seed: int) -> None:
     M, N, K = 130, 100, 36
@@ -196,7 +192,7 @@ __global__ void tr(const {t}* in, {t}* out, int w, int h) {{
      ("unsigned char", "uint8", 1), ("float4", "float32", 4)],
     ids=["float", "double", "short", "byte", "float4"],
 )  # fmt: skip
-@pytest.mark.parametrize("rows", [8, *(pytest.param(rows, marks=_SLOW) for rows in (4, 16, 32))])
+@pytest.mark.parametrize("rows", [8, 4, 16, 32])
 def test_transpose(bench_of: MakeBench, kind: str, dtype: str, words: int, rows: int) -> None:
     h, w = 45, 71
     rng = np.random.default_rng(2)

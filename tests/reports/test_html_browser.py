@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tests.browser import OpenPage
 
 pytest_plugins = ["tests.browser"]
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "examples" / "recorded"
 HOSTILE = (

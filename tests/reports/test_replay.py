@@ -20,6 +20,7 @@ from cudaops.reports.recording import Recording, read_recording
 from cudaops.reports.replay import Step, iterations_in, of_iteration, paced, steps_of
 from cudaops.reports.replay_json import json_line
 from cudaops.reports.replay_terminal import Shown
+from tests.lanes import examples
 from tests.reports import recordings
 
 ASKED = ["model_call", "tool_result", "model_call"]
@@ -240,7 +241,7 @@ def test_no_recorded_text_acts_on_a_terminal(tmp_path: Path) -> None:
     assert "[red]" in text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_no_damage_stops_a_replay(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

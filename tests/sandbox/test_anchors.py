@@ -93,7 +93,6 @@ def test_inputs_fill_what_is_floating_and_leave_the_rest(tmp_path: Path, element
         assert set(integers) == {-3, -2, -1, 0, 1, 2, 3}
 
 
-@pytest.mark.slow
 def test_two_runs_give_the_same_anchors(tmp_path: Path, kernels: Path) -> None:
     first = anchors(STRIDED, tmp_path / "one", kernels)
     assert first == anchors(STRIDED, tmp_path / "two", kernels)
@@ -102,7 +101,6 @@ def test_two_runs_give_the_same_anchors(tmp_path: Path, kernels: Path) -> None:
     assert signed.inputs_sha256 != exact.inputs_sha256
 
 
-@pytest.mark.slow
 def test_what_differs_from_run_to_run_has_no_hash(tmp_path: Path, kernels: Path) -> None:
     program = write(tmp_path, "float", "y[i] = x[i] + 1e-9f * (float)(clock64() % 100000007);")
     signed, _ = anchors(program, tmp_path, kernels)
@@ -110,7 +108,6 @@ def test_what_differs_from_run_to_run_has_no_hash(tmp_path: Path, kernels: Path)
     assert [o.sha256 for o in signed.outputs] == [None]
 
 
-@pytest.mark.slow
 def test_integers_are_probed_with_what_was_captured(tmp_path: Path, kernels: Path) -> None:
     (only,) = anchors(write(tmp_path, "int", "y[i] = x[i] / 3;"), tmp_path, kernels)
     assert only.probe == "captured"
@@ -118,7 +115,6 @@ def test_integers_are_probed_with_what_was_captured(tmp_path: Path, kernels: Pat
     assert only.outputs[0].sha256
 
 
-@pytest.mark.slow
 def test_a_baseline_that_misbehaves_on_a_probe_has_an_anchor_that_says_so(
     tmp_path: Path, kernels: Path
 ) -> None:
@@ -130,7 +126,6 @@ def test_a_baseline_that_misbehaves_on_a_probe_has_an_anchor_that_says_so(
         assert anchor.problem
 
 
-@pytest.mark.slow
 def test_a_kernel_that_changes_nothing_says_so(tmp_path: Path, kernels: Path) -> None:
     program = write(tmp_path, "float", "if (x[i] == y[i]) __syncwarp();")
     program.write_text(program.read_text().replace("float* y, int n", "const float* y, int n"))

@@ -18,8 +18,6 @@ from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_symbols import callee_of
 from tests.sandbox.cases import Case, array, before, captured_case, program, ran
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def executor(cpu_executor: CpuExecutor) -> CpuExecutor:

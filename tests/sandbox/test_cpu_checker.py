@@ -12,8 +12,6 @@ from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.sandbox.cases import Case, array, ran, run, vector_case, went_wrong
 from tests.sandbox.conformance import SCALE, SCALE_LAUNCH, rewrite
 
-pytestmark = pytest.mark.slow  # real compiles and runs
-
 HALF = "#include <cuda_fp16.h>\n"
 TYPES = """
 struct Pair { double x, y; };

@@ -7,8 +7,6 @@ import pytest
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.sandbox.conformance import ConformanceSuite
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def executor(cpu_executor: CpuExecutor) -> CpuExecutor:

@@ -11,8 +11,6 @@ from cudaops.program.parse import load_program
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_build import Built, build_program, build_unit
 
-pytestmark = pytest.mark.slow  # real compiles and whole runs
-
 DATA = Path(__file__).parents[1] / "data" / "cpu"
 
 

@@ -25,8 +25,6 @@ from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
 from cudaops.sandbox.executors.cpu import CpuExecutor
 
-pytestmark = pytest.mark.slow  # real compiles and whole runs
-
 DATA = Path(__file__).parent.parent / "data"
 
 

@@ -34,7 +34,6 @@ def over_gpu(kernels: Path) -> Iterator[CudaExecutor]:
     made.close()
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 class TestStandIn(ConformanceSuite):
     """See `conformance.py`."""
@@ -47,7 +46,6 @@ class TestStandIn(ConformanceSuite):
         assert executor.time_source == "standin"
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 @pytest.mark.gpu
 class TestGpu(ConformanceSuite):

@@ -37,7 +37,7 @@ judged on the `cpu` executor."""
 HONEST = EXPLOITS / "honest"
 ANY_SPEED = Policy(min_speedup=0.001, seed=11)
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 
 @pytest.fixture(scope="module")

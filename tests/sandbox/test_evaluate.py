@@ -19,8 +19,6 @@ EXPLOITS = Path(__file__).parents[1] / "exploits"
 ANY_SPEED = Policy(min_speedup=0.001, seed=11)
 """A bar that stops nothing, so that the gate under test has to."""
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:

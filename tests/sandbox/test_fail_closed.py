@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HONEST = ROOT / "tests" / "exploits" / "honest" / "shared_tiles.cu"
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 
 def judged(folder: Path, tool: str = "", when: str = "", how: str = "") -> dict[str, Any]:

@@ -29,7 +29,7 @@ from tests.sandbox.gpu_builds import (
     unit_of,
 )
 
-pytestmark = [pytest.mark.nvcc, pytest.mark.slow]
+pytestmark = [pytest.mark.nvcc]
 
 
 def test_a_rewrite_and_its_baseline_are_told_apart(builder: GpuBuilder) -> None:
@@ -207,7 +207,6 @@ def test_the_arch_with_a_is_asked_for_by_its_instructions() -> None:
     assert target_arch([asks], "sm_90a") == "sm_90a"
 
 
-@pytest.mark.slow
 def test_a_program_that_needs_sm_90a_gets_it(tmp_path: Path) -> None:
     asks = COPY.replace("{", '{ asm volatile("setmaxnreg.inc.sync.aligned.u32 64;");', 1)
     on_90 = GpuBuilder(tmp_path, "sm_90")
@@ -238,7 +237,6 @@ def test_a_draft_names_the_same_kernels(builder: GpuBuilder, nvrtc: str) -> None
     assert built(builder.unit(unit, draft=True)).cached
 
 
-@pytest.mark.slow
 def test_what_nvrtc_cannot_take_goes_to_nvcc(builder: GpuBuilder, nvrtc: str) -> None:
     host = "#include <vector>\nstatic std::vector<float> table = {1.0f};\n"
     unit = unit_of(f"{host}__device__ std::vector<float>* never;\n{COPY}", "copy")
@@ -268,7 +266,6 @@ def test_a_compile_that_takes_too_long_costs_one_worker(nvrtc: str, tmp_path: Pa
     compiler.close()
 
 
-@pytest.mark.slow
 def test_a_worker_that_always_dies_is_given_up(nvrtc: str, tmp_path: Path) -> None:
     compiler = Nvrtc()
     for _ in range(MAX_DEATHS):
@@ -278,7 +275,6 @@ def test_a_worker_that_always_dies_is_given_up(nvrtc: str, tmp_path: Path) -> No
     assert not compiler.compile(COPY, ("-arch=sm_86",), tmp_path / "late").ok
 
 
-@pytest.mark.slow
 def test_builders_at_once_build_it_once(tmp_path: Path) -> None:
     builders = [GpuBuilder(tmp_path, "sm_86") for _ in range(4)]
     found: list[Module] = []
@@ -295,7 +291,6 @@ def test_builders_at_once_build_it_once(tmp_path: Path) -> None:
     assert sum(not m.cached for m in found) == 1
 
 
-@pytest.mark.slow
 def test_a_build_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     unit = unit_of(COPY, "copy")
     first = built(GpuBuilder(tmp_path, "sm_86").unit(unit, draft=False))

@@ -50,7 +50,6 @@ def baselines(path: Path) -> list[Unit]:
 ALL = sorted(p for p in PROGRAMS.glob("*.cu") if p.stem not in ("no_kernel", "no_main"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", [*ALL, EXAMPLE], ids=lambda p: p.stem)
 def test_every_program_compiles(path: Path, builder: GpuBuilder) -> None:
     for unit in baselines(path):
@@ -68,7 +67,6 @@ def test_every_program_compiles(path: Path, builder: GpuBuilder) -> None:
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", sorted((TESTS / "data" / "calibration").glob("*.cu")), ids=lambda p: p.stem
 )
@@ -80,7 +78,6 @@ def test_on_sm_90_nothing_is_missing(path: Path, tmp_path: Path) -> None:
     assert module.resources[0].constant_bytes > 500
 
 
-@pytest.mark.slow
 def test_whole_programs(builder: GpuBuilder) -> None:
     program = load_program(PROGRAMS / "gemm_header.cu")
     for recorded in (False, True):
@@ -122,7 +119,6 @@ __global__ void half_sum(const half* a, half2* b, __nv_bfloat16* c, float4* d, i
 }"""
 
 
-@pytest.mark.slow
 def test_the_recorder_is_compiled_once(tmp_path: Path) -> None:
     made = recorder_object(tmp_path)
     assert made is not None
@@ -136,7 +132,6 @@ def test_the_recorder_is_compiled_once(tmp_path: Path) -> None:
     assert made.stat().st_mtime_ns == compiled
 
 
-@pytest.mark.slow
 def test_half_and_its_intrinsics_widened(builder: GpuBuilder) -> None:
     unit = unit_of(HALF, "half_sum", widened=True)
     module = built(builder.unit(unit, draft=False))
@@ -145,7 +140,6 @@ def test_half_and_its_intrinsics_widened(builder: GpuBuilder) -> None:
     built(builder.unit(unit.model_copy(update={"widened": False}), draft=False))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("statement", ['asm("");', "__pipeline_memcpy_async(b, a, 16);"])
 def test_what_copies_by_bytes_is_not_widened(builder: GpuBuilder, statement: str) -> None:
     """It would copy half of what is meant, and the yardstick would be wrong."""
@@ -159,7 +153,6 @@ def test_what_copies_by_bytes_is_not_widened(builder: GpuBuilder, statement: str
 REWRITES = sorted((TESTS / "data" / "rewrites").glob("*.cu"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", REWRITES, ids=lambda p: p.stem)
 def test_every_recorded_rewrite_compiles(path: Path, builder: GpuBuilder) -> None:
     rewrite = make_rewrite(path.read_text(), "user", "t", "w")
@@ -184,7 +177,6 @@ HONEST = sorted((TESTS / "exploits" / "honest").glob("*.cu"))
 """Of mm.cu. What becomes of every other file there, `make exploits` says (nvcc_compile, object)."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", [*HONEST, *REFUSED], ids=lambda p: p.stem)
 def test_rewrites_compile_or_are_refused_with_a_place(path: Path, builder: GpuBuilder) -> None:
     case = load_case(path)
@@ -199,7 +191,6 @@ def test_rewrites_compile_or_are_refused_with_a_place(path: Path, builder: GpuBu
         built(made)
 
 
-@pytest.mark.slow
 def test_every_seed_of_the_recipes_compiles(builder: GpuBuilder) -> None:
     matmul = """
     __global__ void mm(const float* A, const float* B, float* C, int M, int N, int K) {

@@ -21,8 +21,6 @@ from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.sandbox.cases import program
 from tests.sandbox.gpu_programs import PROGRAMS, REFUSED, StandInPrograms, on_gpu, recorded_bytes
 
-pytestmark = pytest.mark.slow
-
 MISBEHAVE = {"exits_nonzero", "never_ends", "out_of_bounds"}
 
 

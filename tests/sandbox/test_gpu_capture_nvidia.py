@@ -27,8 +27,6 @@ from tests.sandbox.gpu_programs import (
     recorded_bytes,
 )
 
-pytestmark = pytest.mark.slow
-
 
 def nvcc_build(
     program: Program, folder: Path, runtime: Path | None = None
@@ -145,13 +143,12 @@ COMPILED = [
     ROOT / "examples" / "naive_matmul.cu",
     *sorted((DATA / "calibration").glob("*.cu")),
 ]
-QUICK = {"stencil", "indirect"}
 
 
 @pytest.mark.nvcc
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(p, marks=() if p.stem in QUICK else pytest.mark.slow) for p in COMPILED],
+    COMPILED,
     ids=lambda p: f"{p.parent.name}-{p.stem}",
 )
 def test_nvcc_builds_the_recorded_form(tmp_path: Path, path: Path) -> None:

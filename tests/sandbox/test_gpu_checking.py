@@ -29,8 +29,6 @@ from tests.sandbox.gpu_checks import (
     under,
 )
 
-pytestmark = pytest.mark.slow
-
 HONEST = sorted((EXPLOITS / "honest").glob("*.cu"))
 HEAD = """// @launch fast grid=(ceil_div(N, 16), ceil_div(N, 16)) block=(16, 16) args=(A, B, C, N)
 __global__ void fast(const float* A, const float* B, float* C, int N) {
@@ -294,7 +292,6 @@ class TestBoth:
         assert str(fault_of(checker.check(stray, "full")).location) == "candidate.cu:4"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", HONEST, ids=lambda p: p.stem)
 def test_honest_candidates_are_clean_at_512(
     cpu_executor: CpuExecutor, checker: GpuChecker, tmp_path: Path, path: Path
@@ -307,7 +304,6 @@ def test_honest_candidates_are_clean_at_512(
     assert not checked.unchecked
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "what"),
     [

@@ -40,8 +40,6 @@ from cudaops.sandbox.gpu.runner.tracing import ActivityMissing
 from cudaops.sandbox.gpu.session import RunnerSession
 from tests.sandbox.gpu_tasks import INPUT, measure_task, planned, profile_task, run_task, side
 
-pytestmark = pytest.mark.slow
-
 driver = pytest.importorskip("cuda.bindings.driver")
 
 CUBIN = """fake cubin

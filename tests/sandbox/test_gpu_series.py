@@ -21,8 +21,6 @@ from cudaops.sandbox.gpu.runner.server import perform
 from tests.sandbox.gpu_tasks import COUNT, buffers, planned, side
 from tests.sandbox.scripted_gpu import ScriptedGpu, kernel
 
-pytestmark = pytest.mark.slow
-
 SCRATCH = (Scratch(name="tmp", size_bytes=64, fill=0xA5),)
 
 

@@ -35,8 +35,6 @@ from cudaops.sandbox.process import run_bounded
 from tests.sandbox.gpu_tasks import INPUT, QUICK, measure_task, run_task
 from tests.sandbox.scripted_gpu import BROKEN
 
-pytestmark = pytest.mark.slow
-
 ROOT = str(Path(__file__).resolve().parents[2])
 SCRIPTED = "tests.sandbox.scripted_gpu:ScriptedGpu"
 BREAKABLE = "tests.sandbox.scripted_gpu:BreakableGpu"

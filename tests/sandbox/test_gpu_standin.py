@@ -18,8 +18,6 @@ from cudaops.sandbox.gpu.runner.driver import DriverError, DriverMissing
 from cudaops.sandbox.gpu.runner.standin import StandInDriver
 from tests.sandbox.standin_bench import Bench, OnStandIn, pointer
 
-pytestmark = pytest.mark.slow
-
 
 class TestMemory(OnStandIn):
     def test_what_is_written_is_read(self, bench: Bench) -> None:

@@ -18,8 +18,6 @@ from cudaops.sandbox.gpu.runner.driver import DriverError, DriverMissing
 from cudaops.sandbox.gpu.runner.standin import StandInDriver
 from tests.sandbox.standin_bench import Bench, OnStandIn, pointer, scripted
 
-pytestmark = pytest.mark.slow
-
 
 class TestFaults(OnStandIn):
     @pytest.mark.parametrize(

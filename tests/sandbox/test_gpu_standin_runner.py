@@ -37,7 +37,7 @@ from cudaops.sandbox.gpu.session import RunnerSession
 from cudaops.sandbox.gpu.standin import StandInPlatform
 from tests.sandbox.cases import program
 
-pytestmark = [pytest.mark.nvcc, pytest.mark.slow]
+pytestmark = [pytest.mark.nvcc]
 
 KERNELS = """
 __constant__ float weights[4] = {1, 2, 3, 4};
@@ -227,7 +227,6 @@ class TestThroughARunner:
 NOISY = [{"first": 40, "last": 90, "noise_pct": 15.0}]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "disturbance",
     [

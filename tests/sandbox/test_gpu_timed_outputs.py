@@ -24,7 +24,7 @@ from cudaops.sandbox.timed_outputs import timed_outputs_gate, timed_references
 from cudaops.sandbox.verification.reference import Oracle, Reference
 from tests.sandbox.cases import Case, before, compiled, ran, run, vector_case
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 TWICE = "__global__ void twice(const float* a, float* b, int n) {\n"
 TWICE += "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) b[i] = 2 * a[i];\n}\n"

@@ -14,8 +14,6 @@ from cudaops.sandbox.gpu.runner.tracing import KernelTime, seen_kernels
 from tests.sandbox.gpu_tasks import QUICK, measure_task
 from tests.sandbox.scripted_gpu import ScriptedGpu
 
-pytestmark = pytest.mark.slow
-
 
 def sample(*symbols: str) -> tuple[KernelTime, ...]:
     return tuple(KernelTime(s, 5.0) for s in symbols)

@@ -25,8 +25,6 @@ from cudaops.sandbox.gpu.runner.watching import LARGE_BYTES, LEAST_APART, Watche
 from tests.sandbox.gpu_tasks import COUNT, INPUT, QUICK, measure_task, planned, side
 from tests.sandbox.scripted_gpu import ScriptedGpu, kernel
 
-pytestmark = pytest.mark.slow
-
 OTHER = np.linspace(-1.0, 1.0, COUNT, dtype=np.float32)
 MANY = QUICK.model_copy(update={"samples": 40, "samples_a_block": 8})
 

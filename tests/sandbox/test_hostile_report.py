@@ -28,8 +28,6 @@ from cudaops.sandbox.recorded_program import kernel_ms
 from tests.sandbox.cases import before, captured_case, compiled, program, went_wrong
 from tests.sandbox.gpu_programs import StandInPrograms, on_gpu
 
-pytestmark = pytest.mark.slow
-
 SECRET = b"root:$6$do-not-show"
 NAME = "0" * 32
 FORGE = r"""

@@ -16,8 +16,6 @@ from cudaops.sandbox.workbench import Workbench, open_workbench
 
 POLICY = Policy(min_speedup=0.001, seed=5)
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = """
 #include <cstdio>
 #include <cuda_runtime.h>

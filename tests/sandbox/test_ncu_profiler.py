@@ -46,8 +46,6 @@ from cudaops.sandbox.gpu.protocol import (
 from tests.sandbox import ncu_double
 from tests.sandbox.cases import compiled, vector_case
 
-pytestmark = pytest.mark.slow
-
 NAIVE = Path(__file__).parents[1] / "data" / "calibration" / "naive_matmul.cu"
 SYMBOL = "_Z12naive_matmulPKfS0_Pfi"
 TWICE = """
@@ -253,7 +251,6 @@ def test_lines_come_from_the_modules_own_table(tmp_path: Path) -> None:
     assert hot.note == "global load, 2.0 sectors a request, 42 % of its stalls lg throttle"
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 @pytest.mark.parametrize("mode", ["", "permission"])
 def test_around_the_real_runner_on_its_stand_in(

@@ -14,8 +14,6 @@ from cudaops.sandbox.verification.objects import object_gate
 from cudaops.sandbox.workbench import Workbench
 from tests.sandbox.gate_bench import MM, bench_of, compiled, product
 
-pytestmark = pytest.mark.slow
-
 SYSTEM_PATH = "/usr/bin:/bin"
 """g++ and binutils, and on most machines no nvcc."""
 

@@ -26,7 +26,7 @@ RECIPE_PROGRAMS = [MM, EXPLOITS / "transpose" / "transpose.cu", EXPLOITS / "saxp
 
 BenchFor = Callable[[Path], Workbench]
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])

@@ -162,7 +162,6 @@ def test_few_sets_are_said(tmp_path: Path) -> None:
     assert "touched (the same as another set); reversed (fails)" in said.summary
 
 
-@pytest.mark.slow
 class TestBaselines:
     """What the author's kernel bears decides which sets there are."""
 

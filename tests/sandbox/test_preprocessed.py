@@ -17,8 +17,6 @@ from cudaops.sandbox.verification.preprocessed import CODE_FLAGS, preprocessed_g
 from cudaops.sandbox.workbench import Workbench
 from tests.sandbox.gate_bench import EXPLOITS, MM, bench_of, product, rewrite_of
 
-pytestmark = pytest.mark.slow
-
 HONEST = sorted((EXPLOITS / "honest").glob("*.cu"))
 
 

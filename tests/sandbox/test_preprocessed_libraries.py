@@ -82,7 +82,6 @@ def test_a_library_that_g_plus_plus_alone_has_seen_is_quarantined(
 
 
 @pytest.mark.nvcc
-@pytest.mark.slow
 def test_what_a_library_hides_is_seen_in_the_ptx(tmp_path: Path) -> None:
     program = load_program(EXPLOITS / "sum" / "sum.cu")
 

@@ -257,7 +257,6 @@ def qualified(bench: Workbench, folder: Path) -> Qualification:
     return qualify(oracles, POLICY, Rerun(folder / "rerun", run))
 
 
-@pytest.mark.slow
 def test_the_product_of_the_exploits_has_a_strong_oracle(tmp_path: Path) -> None:
     source = Path(__file__).parents[1] / "exploits" / "mm.cu"
     found = qualified(opened(tmp_path, source), tmp_path)
@@ -265,7 +264,6 @@ def test_the_product_of_the_exploits_has_a_strong_oracle(tmp_path: Path) -> None
     assert outcome(found, "operands_tf32", "C") == "caught"
 
 
-@pytest.mark.slow
 def test_a_program_whose_output_is_constant_has_a_weak_one(tmp_path: Path) -> None:
     kernels = """
         __global__ void k(const float* a, float* b, int n) {

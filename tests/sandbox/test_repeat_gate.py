@@ -213,7 +213,6 @@ class RepeatSuite:
         assert all(g.passed for g in gates), [g.line for g in gates]
 
 
-@pytest.mark.slow
 class TestCpu(RepeatSuite):
     """On the processor, where addresses within a series are as the gate wants them."""
 
@@ -230,7 +229,6 @@ class TestCpu(RepeatSuite):
         assert (gate.name, gate.passed) == ("repeat", False), gate.line
 
 
-@pytest.mark.slow
 @pytest.mark.nvcc
 class TestStandIn(RepeatSuite):
     """Through the runner. There every launch has other addresses, whatever the gate wants."""

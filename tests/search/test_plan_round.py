@@ -14,6 +14,7 @@ from cudaops.search.beam import Round, plan_round
 from cudaops.search.draft import Seed, Supply
 from cudaops.search.families import retired
 from cudaops.search.selection import SAME, champion, kept, ranking, reference_us
+from tests.lanes import examples
 
 NAMES = ("tiling", "coalescing", "unrolling", "fusion", "other")
 
@@ -73,7 +74,7 @@ def check(
     assert all(count <= options.branching for count in children.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.data(),
     st.builds(

@@ -20,7 +20,7 @@ from cudaops.service.store import Claim, Store
 from cudaops.settings import load_settings
 from tests.service.workers import DEADLINE_S, ENDLESS, service_folder, until_said
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
 
 ENDLESS_RUN = RunRequest(source=ENDLESS, executor="cpu", timeout_seconds=600)
 

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from cudaops.service import logs
 from cudaops.service.masking import MASK, Mask, secrets_of
 from cudaops.settings import Settings
+from tests.lanes import examples
 
 TOKEN = "cudaops_" + "aB3-_" * 8 + "xyz"
 
@@ -241,7 +242,7 @@ def _texts(value: object) -> Iterator[str]:
         yield str(value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     # The first characters keep a secret from being part of what a line says anyway.
     secret=st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=40).map(

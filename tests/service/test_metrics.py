@@ -183,7 +183,6 @@ async def test_names_units_and_labels_follow_the_conventions(store: Store) -> No
     }
 
 
-@pytest.mark.slow
 async def test_without_a_database_the_rest_is_still_there(store: Store, conninfo: str) -> None:
     metrics = Metrics(store, "0")
     metrics.request("GET", "/jobs", 200, 0.1)

@@ -122,7 +122,6 @@ def test_nothing_is_written_into_the_page_that_its_policy_forbids() -> None:
         assert "https://" not in text, path.name
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_is_watched_from_start_to_end(address: str, open_page: OpenPage) -> None:
     opened = open_page(address)
@@ -213,7 +212,6 @@ def _the_way_back_and_forth(opened: Opened) -> None:
     assert unexpected(opened) == []
 
 
-@pytest.mark.slow
 def test_list_and_form_are_accessible_and_errors_lose_nothing(
     address: str, open_page: OpenPage
 ) -> None:
@@ -246,7 +244,6 @@ def test_list_and_form_are_accessible_and_errors_lose_nothing(
     assert page.inner_text("#theme-button") == "Theme: light"
 
 
-@pytest.mark.slow
 def test_a_job_is_cancelled_by_keyboard(address: str, open_page: OpenPage) -> None:
     id = submit(address, "run", "never_ends.cu", executor="cpu", timeout_seconds=600)
     opened = open_page(f"{address}/#/jobs/{id}")
@@ -260,7 +257,6 @@ def test_a_job_is_cancelled_by_keyboard(address: str, open_page: OpenPage) -> No
     assert unexpected(opened) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "source", "shown"),
     [
@@ -283,7 +279,6 @@ def test_what_came_of_a_smaller_job_is_read(
     assert unexpected(opened) == []
 
 
-@pytest.mark.slow
 def test_a_token_is_asked_for_and_kept_in_the_tab_alone(
     address: str, start: Start, open_page: OpenPage
 ) -> None:

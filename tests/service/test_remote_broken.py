@@ -24,8 +24,6 @@ from tests.service.cutting_proxy import CuttingProxy
 from tests.service.remote_service import RemoteService, wait_for
 from tests.service.workers import removable_programs
 
-pytestmark = pytest.mark.slow
-
 ENDLESS = "while (*(const volatile float*)a == 0.0f) b[0] = i;"
 
 

@@ -20,6 +20,5 @@ def executor(remote_service: RemoteService, cache: Path) -> Iterator[RemoteExecu
     made.close()
 
 
-@pytest.mark.slow
 class TestRemote(ConformanceSuite):
     """See `conformance.py`."""

@@ -14,7 +14,7 @@ from tests.service.remote_service import RemoteService, wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.timeout(1800)]
 
 
 def command(service: RemoteService, folder: Path, *arguments: str) -> subprocess.Popen[str]:

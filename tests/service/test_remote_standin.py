@@ -16,7 +16,7 @@ from tests.sandbox.cases import array, compiled, ran, run, vector_case
 from tests.sandbox.conformance import SCALE, SCALE_LAUNCH, rewrite
 from tests.service.remote_service import RemoteService
 
-pytestmark = [pytest.mark.slow, pytest.mark.nvcc]
+pytestmark = [pytest.mark.nvcc]
 
 
 @pytest.fixture

@@ -85,14 +85,12 @@ def examine(api: Api, folder: Path, body: str, *options: str) -> int:
     return int(found[1])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_fault_and_no_breach_of_the_schema(api: Api, tmp_path: Path) -> None:
     """All checks of every operation: examples, coverage, fuzzing and chains of requests."""
     assert examine(api, tmp_path, "application/json", "--max-examples", "3") >= 17
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_forms_make_no_fault_either(api: Api, tmp_path: Path) -> None:
     """Every answer is one of the document; what is taken is the same code for all six."""

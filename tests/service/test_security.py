@@ -78,7 +78,6 @@ def test_pages_and_probes_need_no_token(closed: Api) -> None:
         assert closed.http.get(path).status_code == 200
 
 
-@pytest.mark.slow
 def test_a_service_that_asked_for_none_asks_once_there_is_one(conninfo: str) -> None:
     with running(conninfo) as api:
         api.submit()

@@ -68,7 +68,6 @@ def serving(conninfo: str, *options: str, env: Mapping[str, str] | None = None) 
         process.stdout.close()
 
 
-@pytest.mark.slow
 def test_it_says_where_it_is_and_ends_well(conninfo: str) -> None:
     with serving(conninfo, "--workers", "0") as served:
         assert "asks for no token" in served.said
@@ -119,7 +118,6 @@ def test_tokens_are_added_listed_and_removed(
     assert run_command(["token", "remove", "ci"]) == 2
 
 
-@pytest.mark.slow
 def test_the_admin_token_of_the_environment_opens_it_to_others(conninfo: str) -> None:
     token = "t" * 40
     with serving(
@@ -132,7 +130,6 @@ def test_the_admin_token_of_the_environment_opens_it_to_others(conninfo: str) ->
         assert httpx.get(f"{address}/jobs", headers=bearer).json() == []
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_example_of_the_page_runs_and_a_dead_worker_is_replaced(
     conninfo: str, tmp_path: Path

@@ -41,7 +41,7 @@ from tests.service.workers import (
     worker_process,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
 
 PROGRAM = {"source": MATMUL, "files": HEADERS, "filename": "m.cu", "executor": "auto"}
 WRONG = COALESCED.replace("sum +=", "summ +=")

@@ -17,8 +17,6 @@ from cudaops.sandbox.isolation.phases import Confinement, Limits, Phase, limits_
 from cudaops.sandbox.process import run_bounded
 from tests.sandbox.isolation.hostile import LEVELS, PHASES, outcomes, ran
 
-pytestmark = pytest.mark.slow
-
 SMALL = Limits(
     file_bytes=8 << 20, disk_bytes=64 << 20, disk_entries=500, tasks=40, share_of_memory=0.02
 )

@@ -1,0 +1,177 @@
+"""Which tests run, in which order, and what may be left out: the lanes of the Makefile.
+
+| lane | what |
+|---|---|
+| `fast` | what takes less than `SLOW_S`, by `durations.json`; a test not in it yet is fast |
+| `test` | all but what is marked `deep`: README's `make test`, and CI |
+| `deep` | what is marked `deep`, and hypothesis in thousands of examples; `--eighth N`: of these |
+| `all` | everything, hypothesis likewise: `make test-deep` |
+
+Files go longest first, so that no worker ends long after the others. `--record` writes what was
+measured into `durations.json`. Skips are listed at the end by reason; `--no-holes` makes any but a
+missing GPU a failure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+DURATIONS = Path(__file__).with_name("durations.json")
+"""Seconds by file and test, those of `RECORDED_S` and more; renewed by `make durations`."""
+RECORDED_S = 0.2
+SLOW_S = 1.0
+DEEP_EXAMPLES = 2000
+"""Of hypothesis in the deep lanes, and at least this many times `examples` there."""
+DEEP_FACTOR = 20
+EIGHTHS = 8
+_deep = False
+
+NO_GPU = "no NVIDIA GPU"
+"""How the one reason begins that CI accepts."""
+INSTALLED_BY = {
+    "bwrap": "apt-get install bubblewrap",
+    "this machine reaches": "apt-get install bubblewrap",
+    "Chromium": "apt-get install chromium",
+    "docker compose": "apt-get install docker-compose",
+    "nvcc not found": "python -m pip install -e '.[toolkit]'",
+    "cuobjdump": "python -m pip install -e '.[dev]'",
+    "nvdisasm": "python -m pip install -e '.[dev]'",
+    "NVRTC": "python -m pip install -e '.[dev]'",
+    "compute-sanitizer": "python -m pip install -e '.[dev]'",
+    "could not import": "python -m pip install -e '.[dev]'",
+}
+
+Durations = dict[str, dict[str, float]]
+
+
+def read_durations() -> Durations:
+    """What was recorded; nothing where nothing was."""
+    try:
+        found: Durations = json.loads(DURATIONS.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def examples(usually: int) -> int:
+    """How many examples hypothesis tries, where its default of 100 is not right."""
+    return max(DEEP_EXAMPLES, DEEP_FACTOR * usually) if _deep else usually
+
+
+def eighth_of(nodeid: str) -> int:
+    """Which of the `EIGHTHS` parts of the deep lane a test belongs to, from 0."""
+    return hashlib.sha256(nodeid.encode()).digest()[0] % EIGHTHS
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """The options of this module."""
+    group = parser.getgroup("lanes")
+    group.addoption("--lane", choices=("fast", "test", "deep", "all"))
+    group.addoption("--eighth", type=int, default=None, metavar="N", help="of the deep lane")
+    group.addoption("--record", action="store_true", help=f"write {DURATIONS.name}")
+    group.addoption("--no-holes", action="store_true", help="only a missing GPU excuses a skip")
+
+
+def configure(config: pytest.Config) -> None:
+    """Examples of hypothesis by lane, and the recorder of durations."""
+    global _deep  # modules of tests ask for `examples` while they are imported
+    _deep = config.getoption("lane") in ("deep", "all")
+    if _deep:
+        hypothesis.settings.register_profile("deep", max_examples=DEEP_EXAMPLES, deadline=None)
+        hypothesis.settings.load_profile("deep")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Recorder(config), "lanes-recorder")
+
+
+def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not of the lane; put files with most work first."""
+    durations = read_durations()
+    lane, eighth = config.getoption("lane"), config.getoption("eighth")
+
+    def seconds(item: pytest.Item) -> float:
+        file, _, test = item.nodeid.partition("::")
+        return durations.get(file, {}).get(test, 0.0)
+
+    def belongs(item: pytest.Item) -> bool:
+        if lane not in ("fast", "test", "deep"):
+            return True
+        deep = item.get_closest_marker("deep") is not None
+        if lane == "deep":
+            of_it = deep or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+            return of_it and (eighth is None or eighth_of(item.nodeid) == eighth)
+        return not deep and (lane == "test" or seconds(item) < SLOW_S)
+
+    left_out = [item for item in items if not belongs(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    kept = [item for item in items if belongs(item)]
+    costs: Counter[str] = Counter()
+    for item in kept:
+        costs[item.nodeid.partition("::")[0]] += seconds(item)  # type: ignore[assignment]
+    items[:] = sorted(kept, key=lambda i: (-costs[i.nodeid.partition("::")[0]], i.path))
+
+
+class _Recorder:
+    """What the process that reports sees: durations and skips."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._skips: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self._skips[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._config.getoption("record"):
+            write_durations(self._seconds, whole=self._config.getoption("lane") is None)
+        if self._config.getoption("no_holes") and self._holes():
+            session.exitstatus = max(int(session.exitstatus), 1)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self._skips:
+            return
+        terminalreporter.section("left out")
+        for reason, count in sorted(self._skips.items()):
+            terminalreporter.write_line(f"{count:4}  {reason}")
+        for command in sorted({c for r in self._holes() if (c := remedy(r))}):
+            terminalreporter.write_line(f"      to run them too:  {command}", yellow=True)
+        if self._config.getoption("no_holes") and (holes := self._holes()):
+            text = f"{sum(self._skips[r] for r in holes)} tests were left out for no missing GPU"
+            terminalreporter.write_line(text, red=True)
+
+    def _holes(self) -> list[str]:
+        return [reason for reason in self._skips if not reason.startswith(NO_GPU)]
+
+
+def remedy(reason: str) -> str | None:
+    """The command that installs what a skip lacks."""
+    return next((command for part, command in INSTALLED_BY.items() if part in reason), None)
+
+
+def write_durations(seconds: dict[str, float], *, whole: bool) -> None:
+    """Put what was measured in the place of what was known of the same tests; `whole`: of all."""
+    known: Durations = {} if whole else read_durations()
+    for nodeid, spent in seconds.items():
+        file, _, test = nodeid.partition("::")
+        tests = known.setdefault(file, {})
+        tests.pop(test, None)
+        if spent >= RECORDED_S:
+            tests[test] = round(spent, 1)
+    text = json.dumps(_sorted(known.items()), indent=0, ensure_ascii=False)
+    DURATIONS.write_text(text + "\n", encoding="utf-8")
+
+
+def _sorted(files: Iterable[tuple[str, dict[str, float]]]) -> Durations:
+    return {file: dict(sorted(tests.items())) for file, tests in sorted(files) if tests}
