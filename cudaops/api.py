@@ -150,6 +150,7 @@ def optimize(
     max_iterations: Annotated[int, Field(ge=1, le=50)] = 3,
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None,
     max_tokens: Annotated[int, Field(ge=1)] | None = None,
+    max_trials: Annotated[int, Field(ge=1)] = 10,
     budget_minutes: Annotated[float, Field(ge=0)] | None = None,
     min_speedup: Bar = 1.2,
     device: str | None = None,
@@ -184,6 +185,7 @@ def optimize(
         search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
         max_cost_usd=max_cost_usd,
         max_tokens=max_tokens,
+        max_trials=max_trials,
         budget_minutes=budget_minutes,
         use_memory=use_memory,
     )

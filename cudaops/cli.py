@@ -54,6 +54,7 @@ from cudaops.cli_options import (
     StrategyOption,
     TimeoutOption,
     TokensOption,
+    TrialsOption,
     TrustOption,
     WidthOption,
 )
@@ -123,6 +124,7 @@ def run(
     max_iterations: IterationsOption = 3,
     max_cost: CostOption = None,
     max_tokens: TokensOption = None,
+    max_trials: TrialsOption = 10,
     budget_minutes: MinutesOption = None,
     min_speedup: SpeedupOption = 1.2,
     arch: ArchOption = None,
@@ -150,6 +152,7 @@ def run(
             search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
             max_cost_usd=max_cost,
             max_tokens=max_tokens,
+            max_trials=max_trials,
             budget_minutes=budget_minutes,
             use_memory=not no_memory,
         ),

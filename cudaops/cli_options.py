@@ -53,6 +53,9 @@ CostOption = Annotated[
 TokensOption = Annotated[
     int | None, typer.Option(min=1, help="Tokens after which the model is not asked.")
 ]
+TrialsOption = Annotated[
+    int, typer.Option(min=1, help="Settings of one rewrite that the tuner measures at most.")
+]
 MinutesOption = Annotated[
     float | None, typer.Option(min=0.0, help="Minutes after which nothing further is tried.")
 ]

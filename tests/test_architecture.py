@@ -130,14 +130,16 @@ def test_only_entry_points_make_settings() -> None:
 
 
 def test_sizes() -> None:
+    """A file tells one story, a function fits on a screen."""
     wrong = []
     for path in MODULES:
         text = path.read_text("utf-8")
-        if (lines := len(text.splitlines())) > 400:
-            wrong.append(f"{path.relative_to(PACKAGE)}: {lines} lines, at most 400")
+        if (lines := len(text.splitlines())) > 600:
+            wrong.append(f"{path.relative_to(PACKAGE)}: {lines} lines, at most 600")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                # Without the signature: an option more makes nothing harder to read.
+                length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
                 if length > 60:
                     wrong.append(
                         f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}: {length} lines"

@@ -56,6 +56,8 @@ class RunOptions(Record):
     """No call to the model begins once this is spent; None: no limit."""
     max_tokens: int | None = None
     """The same for tokens, input and output together."""
+    max_trials: int = 10
+    """Settings of a rewrite's tune names that the tuner measures at most."""
     budget_minutes: float | None = None
     """Minutes after the start at which nothing further is tried; None: no limit."""
     use_memory: bool = True

@@ -32,8 +32,6 @@ class Context:
     """By `time.monotonic`: nothing further begins after it. Infinite without a budget."""
     interrupted: Callable[[], bool] = lambda: False
     """Whether the run was asked to stop: no further stage begins then."""
-    max_trials: int = 10
-    """Configurations the tuner may try for one rewrite."""
     max_tune_seconds: float = 30.0
     """Time the tuner may take for one rewrite."""
 

@@ -151,8 +151,9 @@ async def _tuned_and_screened(
     trials: tuple[TrialResult, ...] = ()
     if rewrite.plan.tune:
         must_beat = incumbent_us(state) if incumbent_of(state) is not None else None
+        most, seconds = context.options.max_trials, context.max_tune_seconds
         tuned = await optimizer.tune_rewrite(
-            context.toolbox, rewrite, context.max_trials, context.max_tune_seconds, say, must_beat
+            context.toolbox, rewrite, most, seconds, say, must_beat
         )
         trials = tuned.trials
         if tuned.best is None:

@@ -110,6 +110,7 @@ class Hosting:
             max_iterations=request.max_iterations,
             proposing=proposing._replace(
                 search=proposing.search.model_copy(update={"strategy": request.strategy}),
+                max_trials=request.max_trials,
                 budget_minutes=request.budget_minutes,
                 use_memory=not self.strangers,
             ),

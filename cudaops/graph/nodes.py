@@ -113,7 +113,7 @@ async def _tuned(
     tuned = await optimizer.tune_rewrite(
         context.toolbox,
         proposal,
-        context.max_trials,
+        context.options.max_trials,
         context.max_tune_seconds,
         context.announce("optimizer", "optimizer", title=proposal.title),
         kept_us(state),

@@ -144,6 +144,7 @@ class Proposing(NamedTuple):
     search: SearchOptions = SearchOptions()
     max_cost_usd: float | None = None
     max_tokens: int | None = None
+    max_trials: int = 10
     budget_minutes: float | None = None
     use_memory: bool = True
     no_model: str | None = None

@@ -54,6 +54,7 @@ Bar = Annotated[
 StrategyName = Annotated[
     Strategy, Field(description="How candidates are looked for before one is judged.")
 ]
+Trials = Annotated[int, Field(ge=1, le=1000, description="Most that the tuner measures a rewrite.")]
 Minutes = Annotated[
     float | None, Field(gt=0, le=1440, description="After which nothing more is tried.")
 ]
@@ -78,6 +79,7 @@ class OptimizeRequest(NamedTuple):
     max_iterations: int
     min_speedup: float | None
     """None: the server's; it can only be raised."""
+    max_trials: int
     budget_minutes: float | None
     no_model: str | None = None
     """Why recipes alone propose although the host's model was asked for."""
@@ -143,6 +145,7 @@ def add_optimizing(server: FastMCP, seat: Seat, optimize: OptimizeKernel) -> Non
         max_iterations: Iterations = 3,
         min_speedup: Bar = None,
         strategy: StrategyName = "greedy",
+        max_trials: Trials = 10,
         budget_minutes: Minutes = None,
         device: ModelledDevice = None,
         arguments: ProgramArguments = (),
@@ -168,6 +171,7 @@ def add_optimizing(server: FastMCP, seat: Seat, optimize: OptimizeKernel) -> Non
             strategy=strategy,
             max_iterations=max_iterations,
             min_speedup=min_speedup,
+            max_trials=max_trials,
             budget_minutes=budget_minutes,
             no_model=no_model,
         )

@@ -130,6 +130,7 @@ def _options(task: Task, source: Path) -> RunOptions:
             ),
             max_cost_usd=request.max_cost_usd,
             max_tokens=request.max_tokens,
+            max_trials=request.max_trials,
             budget_minutes=request.budget_minutes,
         )
     if isinstance(request, OptimizeRequest | VerifyRequest):

@@ -137,6 +137,8 @@ class OptimizeRequest(ProgramRequest, _Bar):
     max_cost_usd: Annotated[float, Field(ge=0, le=1000)] | None = None
     """No question goes to the model once this is spent."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    max_trials: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Settings of one rewrite that the tuner measures at most."""
     budget_minutes: Annotated[float, Field(ge=0, le=720)] | None = None
     """Minutes after which nothing further is tried."""
 

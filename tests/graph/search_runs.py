@@ -190,6 +190,8 @@ def run(options: RunOptions, developer: Developer | None = None) -> Ran:
 
 async def _run(options: RunOptions, bench: Workbench, developer: Developer | None) -> Ran:
     folder = Path(options.out)
+    # With a developer it is his texts that are looked at; recipes only keep him company.
+    options = options.model_copy(update={"max_trials": 1 if developer else 6})
     events = EventLog(folder / "events.jsonl", lambda _: None)
     config: Any = {"configurable": {"thread_id": "run"}, "recursion_limit": 100}
     async with (
@@ -202,8 +204,6 @@ async def _run(options: RunOptions, bench: Workbench, developer: Developer | Non
             toolbox=toolbox,
             events=events,
             developer=developer,
-            # With a developer it is his texts that are looked at; recipes only keep him company.
-            max_trials=1 if developer else 6,
         )
         graph = build_graph(options.max_iterations, saver, strategy=options.search.strategy)
         begun = await saver.aget_tuple(config) is not None

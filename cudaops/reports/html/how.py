@@ -78,6 +78,7 @@ def _options(record: RunRecord) -> list[tuple[str, str]]:
         ("model", options.model or options.no_model or "none"),
         ("search", f"{search.strategy}, width {search.width}, rounds {search.rounds}"),
         ("candidates at most", options.max_iterations),
+        ("trials of the tuner", f"{options.max_trials} a rewrite"),
         ("bar", f"{policy.min_speedup:g}×"),
         ("confidence", f"{significant(100 * policy.confidence)} % of a whole run"),
         ("error allowed", f"{policy.max_error_factor:g} times the baseline's own"),

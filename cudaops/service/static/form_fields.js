@@ -5,7 +5,7 @@ export const KINDS = {
   optimize: {
     about: "Profile the kernel, say what limits it, rewrite it, and keep a rewrite only if every gate passes.",
     options: ["kernel", "executor", "optimizer", "max_iterations", "min_speedup", "strategy", "device",
-      "arguments", "timeout_seconds", "budget_minutes", "allow_precision", "allow_libraries"],
+      "arguments", "timeout_seconds", "max_trials", "budget_minutes", "allow_precision", "allow_libraries"],
   },
   profile: {
     about: "Say what limits the kernel, and stop there.",
@@ -47,6 +47,7 @@ export const OPTIONS = {
   arch: { label: "nvcc target", placeholder: "the device’s, e.g. sm_86" },
   arguments: { label: "Program’s arguments", placeholder: "512 512", note: "Separated by spaces." },
   timeout_seconds: { label: "Limit for one run, s", type: "number", min: 1, max: 600, placeholder: "120" },
+  max_trials: { label: "Trials of the tuner", type: "number", min: 1, max: 1000, placeholder: "10" },
   budget_minutes: { label: "Budget, min", type: "number", min: 0, max: 720, placeholder: "none" },
   allow_precision: { label: "Less exact arithmetic", values: ["none", "tf32", "fp16", "bf16"] },
   allow_libraries: { label: "Candidates may include CUB, libcu++, CUTLASS", type: "checkbox" },
