@@ -36,7 +36,9 @@ def wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[Rule]) -> list
     read = {r.path for r in apart if any(r.path.is_relative_to(f) for f in _EMPTIED)}
     if any(cwd.is_relative_to(folder) for folder in _EMPTIED):
         line += ["--dir", str(cwd)]
-    for path in sorted(read - written):
+    # What lies in a folder that is bound comes with it. bwrap cannot bind onto a link, such as the
+    # `python` of a virtual environment under /tmp.
+    for path in sorted(p for p in read - written if read.isdisjoint(p.parents)):
         line += ["--ro-bind-try", str(path), str(path)]
     for path in sorted(written):
         line += ["--bind", str(path), str(path)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from cudaops.domain.judgement import IsolationLevel
 from cudaops.sandbox.isolation import credentials
 from cudaops.sandbox.isolation.level import level_of, probe
 from cudaops.sandbox.isolation.phases import Confinement, Limits, Phase, limits_of
-from cudaops.sandbox.process import run_bounded
+from cudaops.sandbox.process import python_path, run_bounded
 from tests.sandbox.isolation.hostile import LEVELS, PHASES, outcomes, ran
 
 SMALL = Limits(
@@ -201,3 +203,19 @@ def test_no_secret_of_ours_reaches_a_child(
     assert "LC_ALL=" in done.stdout
     assert "PATH=/" in done.stdout
     assert "secret-of-ours" not in done.stdout
+
+
+@pytest.mark.bubblewrap
+def test_a_virtual_environment_under_tmp_is_confined_as_well(tmp_path: Path) -> None:
+    """Its `python` is a link; namespaces empty /tmp and bind back what a child needs of it."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    asked = "from cudaops.sandbox.isolation.level import probe; print(probe())"
+    done = subprocess.run(
+        [str(tmp_path / "venv" / "bin" / "python"), "-c", asked],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == str(probe())
