@@ -103,7 +103,8 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     def belongs(item: pytest.Item) -> bool:
         if lane not in ("fast", "test", "deep"):
             return True
-        deep = item.get_closest_marker("deep") is not None
+        marks = {mark.name for mark in item.iter_markers()}
+        deep = "deep" in marks and "essential" not in marks
         if lane == "deep":
             of_it = deep or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
             return of_it and (eighth is None or eighth_of(item.nodeid) == eighth)

@@ -300,8 +300,11 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cudaops", "run", str(EXAMPLES / "naive_matmul.cu")]
-    command += ["--max-iterations", "1"]
+    program = tmp_path / "naive_matmul.cu"
+    text = (EXAMPLES / "naive_matmul.cu").read_text("utf-8")
+    program.write_text(text.replace("const int N = 1024", "const int N = 256"))
+    command = [sys.executable, "-m", "cudaops", "run", str(program)]
+    command += ["--max-iterations", "1", "--max-trials", "2"]
     with subprocess.Popen(
         command,
         cwd=tmp_path,

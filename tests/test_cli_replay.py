@@ -162,6 +162,7 @@ def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 2
 
 
+@pytest.mark.deep
 def test_a_real_run_killed_and_resumed(tmp_path: Path) -> None:
     from tests.graph.test_resume import kill_in  # the whole graph: for this test alone
 

@@ -159,6 +159,7 @@ def test_installed_program_starts_from_another_folder(installed: Installed) -> N
     assert told.stdout == f"cudaops {PROJECT['version']}\n"
 
 
+@pytest.mark.deep
 def test_installed_doctor_finds_what_the_main_job_needs(installed: Installed) -> None:
     done = installed.run("-m", "cudaops", "doctor", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -168,6 +169,7 @@ def test_installed_doctor_finds_what_the_main_job_needs(installed: Installed) ->
     assert rungs["knowledge"]["status"] == "ok", rungs["knowledge"]
 
 
+@pytest.mark.deep
 def test_demo_from_the_wheel(installed: Installed) -> None:
     source = installed.folder / "naive_matmul.cu"
     source.write_bytes((ROOT / "examples" / "naive_matmul.cu").read_bytes())
@@ -199,6 +201,7 @@ def test_demo_from_the_wheel(installed: Installed) -> None:
         assert (folder / name).is_file(), name
 
 
+@pytest.mark.deep
 def test_the_containers_commands_and_health_checks_do_a_job(installed: Installed) -> None:
     deployed = Deployed(installed)
     try:

@@ -205,7 +205,8 @@ class Attempt:
         problem = ended.problem
         if why == "cancelled":
             status, problem = "cancelled", None
-        scrub = Scrub(folder, self._place.settings.cache)
+        settings = self._place.settings
+        scrub = Scrub(folder, settings.cache, settings.builds_folder)
         found = await asyncio.to_thread(collect, folder.run, scrub)
         events = [*self._pending, *(_notice(line, claim.attempt) for line in found.left_out)]
         written = await self._persist(

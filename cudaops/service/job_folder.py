@@ -131,7 +131,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 class Scrub:
     """Takes the names of this machine's folders out of texts that a client will see."""
 
-    def __init__(self, folder: JobFolder, cache: Path) -> None:
+    def __init__(self, folder: JobFolder, cache: Path, builds: Path) -> None:
         # Not `/tmp` or `/usr`: an author may name those, and a source comes back as it was.
         places = {
             str(folder.run): "run",
@@ -139,6 +139,7 @@ class Scrub:
             str(folder.root): ".",
             str(folder.root.parent): "<service>",
             str(cache.absolute()): "<cache>",
+            str(builds): "<cache>",
             str(Path(cudaops.__file__).parent): "<cudaops>",
             sys.prefix: "<python>",
         }

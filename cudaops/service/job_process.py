@@ -146,7 +146,7 @@ def _main(channel: Connection, kind: JobKind, task: Task) -> None:
     # The fork server has imported it; the worker itself has no need of it.
     from cudaops.service.perform import perform, write_report
 
-    scrub = Scrub(task.folder, task.settings.cache)
+    scrub = Scrub(task.folder, task.settings.cache, task.settings.builds_folder)
 
     def told(event: Event) -> None:
         _send(channel, "event", json.loads(scrub(event.model_dump_json())))

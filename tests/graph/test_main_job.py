@@ -127,6 +127,7 @@ def _kinds(events: list[Event], stage: str, kind: str) -> int:
         ("transpose.cu", ("2048", "2000")),
     ],
 )
+@pytest.mark.deep
 def test_other_kernels_that_recipes_know(tmp_path: Path, name: str, argv: tuple[str, ...]) -> None:
     low = Policy(min_speedup=0.5)
     record = run(PROGRAMS / name, tmp_path / "run", argv=argv, max_iterations=1, policy=low)
@@ -147,6 +148,7 @@ def test_what_no_recipe_improves_says_how_far_it_is_from_the_roofline(
     assert "roofline" in (tmp_path / "run" / "report.md").read_text().lower()
 
 
+@pytest.mark.deep
 def test_failed_attempts_are_kept_and_not_repeated(tmp_path: Path) -> None:
     """A bar nothing can clear: every attempt is rejected for its speed and another follows."""
     record = run(PROGRAMS / "transpose.cu", tmp_path / "run", policy=Policy(min_speedup=1000.0))

@@ -163,6 +163,7 @@ def test_recipes_and_a_model_in_one_round(tmp_path: Path, nim: Nim) -> None:
     _told(ran)
 
 
+@pytest.mark.deep
 def test_a_beam_improves_and_joins_and_does_the_same_twice(tmp_path: Path, nim: Nim) -> None:
     source = program(tmp_path, ROTATED)
     ran: list[Ran] = []
@@ -220,6 +221,7 @@ def _parents_are_shown(chats: list[Asked]) -> None:
     assert not any("void two_columns(" in chat.prompt for chat in firsts)
 
 
+@pytest.mark.deep
 def test_money_ends_within_one_question_of_a_fan_out(tmp_path: Path, nim: Nim) -> None:
     dialogue = Dialogue(THREE, together=2, usage=lambda _: Usage(8_000, 0))
     nim.answer_with(dialogue)
@@ -246,6 +248,7 @@ def test_money_ends_within_one_question_of_a_fan_out(tmp_path: Path, nim: Nim) -
     assert attempt.judgement.outcome == ran.record.outcome == "provisional"
 
 
+@pytest.mark.deep
 def test_a_fan_out_that_is_killed_goes_on_where_it_was(tmp_path: Path, nim: Nim) -> None:
     source = program(tmp_path, ROTATED)
     # The coder's answer was heard and compiled before the kill, the fixer's was not.
@@ -291,6 +294,7 @@ def test_a_fan_out_that_is_killed_goes_on_where_it_was(tmp_path: Path, nim: Nim)
     _judged(ran, proposer="llm:test/chat", family="vector_loads", title="four columns")
 
 
+@pytest.mark.deep
 def test_recipes_go_on_where_the_model_vanishes(tmp_path: Path, nim: Nim) -> None:
     dialogue = Dialogue((TWO,))
 

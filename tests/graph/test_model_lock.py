@@ -35,6 +35,7 @@ def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.deep
 def test_resumed_without_its_key_a_run_says_so_and_keeps_its_accounts(source: Path) -> None:
     with Nim() as nim:
         environment = killed_at(nim, 2, source, "--min-speedup", "100")

@@ -67,6 +67,7 @@ def record_of(source: Path) -> RunRecord:
     return RunRecord.model_validate_json((source.parent / "run" / "run.json").read_text("utf-8"))
 
 
+@pytest.mark.deep
 def test_the_money_stop_holds_to_within_one_call(source: Path, nim: Nim) -> None:
     words, environment = command(
         source, nim, "--max-cost", "15", "--max-iterations", "4", "--min-speedup", "100"
@@ -135,7 +136,7 @@ def test_a_killed_run_pays_for_no_call_twice(source: Path, nim: Nim) -> None:
 
 def test_with_no_key_one_line_says_so_and_recipes_run(source: Path) -> None:
     words = [sys.executable, "-m", "cudaops", "run", str(source), "--max-iterations", "1"]
-    words += ["--min-speedup", "1.0"]
+    words += ["--min-speedup", "1.0", "--max-trials", "1"]
     codes = []
     for name, more in (("auto", ()), ("llm", ("--optimizer", "llm"))):
         out = source.parent / name

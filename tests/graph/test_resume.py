@@ -31,6 +31,8 @@ def kill_in(stage: str, folder: Path) -> None:
         str(PROGRAMS / "gemm_header.cu"),
         "--max-iterations",
         "2",
+        "--max-trials",
+        "3",
         "--out",
         str(folder),
     ]
@@ -53,7 +55,7 @@ def kill_in(stage: str, folder: Path) -> None:
     process.wait()
 
 
-@pytest.mark.parametrize("stage", ["optimizer", "sandbox"])
+@pytest.mark.parametrize("stage", [pytest.param("optimizer", marks=pytest.mark.deep), "sandbox"])
 def test_resume_after_a_kill(tmp_path: Path, stage: str) -> None:
     folder = tmp_path / "run"
     kill_in(stage, folder)

@@ -35,7 +35,16 @@ def test_a_run_waits_and_goes_on_with_the_answer(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     size = ("--", "256", "256", "256")
     asked = cudaops(
-        "run", str(PROGRAM), "--review", "--max-iterations", "2", "--out", str(folder), *size
+        "run",
+        str(PROGRAM),
+        "--review",
+        "--max-iterations",
+        "2",
+        "--max-trials",
+        "2",
+        "--out",
+        str(folder),
+        *size,
     )
     assert asked.returncode == WAITING, asked.stderr
     assert "+++" in asked.stderr, "the patch is shown"
@@ -69,7 +78,7 @@ def test_a_run_waits_and_goes_on_with_the_answer(tmp_path: Path) -> None:
 
 def test_a_yes_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    options = ("--review", "--max-iterations", "1", "--out", str(folder))
+    options = ("--review", "--max-iterations", "1", "--max-trials", "2", "--out", str(folder))
     assert cudaops("run", str(PROGRAM), *options, "--", "256", "256", "256").returncode == WAITING
     yes = cudaops("resume", str(folder), "--yes", "--json")
     assert yes.returncode == 0, yes.stderr

@@ -39,6 +39,7 @@ def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.deep
 def test_recipes_alone_do_as_well_as_greedy(smaller: Path, tmp_path: Path) -> None:
     """No model: two recipes explored, the better one judged and kept."""
     found = {}
@@ -59,6 +60,7 @@ def test_recipes_alone_do_as_well_as_greedy(smaller: Path, tmp_path: Path) -> No
         assert ran.state["seconds_by_stage"]["explore"] > 0
 
 
+@pytest.mark.deep
 def test_a_fast_and_wrong_branch_does_not_lead(tmp_path: Path) -> None:
     developer = Shelf(FIRST)
     search = SearchOptions(strategy="branch", width=6)
@@ -88,6 +90,7 @@ def test_after_a_rejection_the_next_best_is_judged(tmp_path: Path) -> None:
     assert ran.state["search"]["number"] == 1
 
 
+@pytest.mark.deep
 def test_a_new_search_begins_where_no_other_branch_beats_the_bar(tmp_path: Path) -> None:
     ideas = (Idea("other", "periodic"), Idea("reduction", "honest/pairwise_sum"))
     more = (Idea("unrolling", "honest/two_accumulators"),)
@@ -125,6 +128,7 @@ def test_a_beam_breeds_what_beats_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone_after", [0, 1])
+@pytest.mark.deep
 def test_recipes_go_on_where_the_model_is_gone(tmp_path: Path, gone_after: int) -> None:
     developer = Shelf(FIRST, gone_after=gone_after)
     search = SearchOptions(strategy="beam", width=4)
@@ -140,6 +144,7 @@ def test_recipes_go_on_where_the_model_is_gone(tmp_path: Path, gone_after: int) 
         assert failed[0].failure == "nobody answers; ask again later"
 
 
+@pytest.mark.deep
 def test_a_beam_whose_model_is_gone_judges_what_it_has(tmp_path: Path) -> None:
     """Two are written; nobody can be asked how to improve the better one."""
     first = (Idea("reduction", "honest/pairwise_sum"), Idea("tiling", "honest/shared_tiles"))

@@ -108,6 +108,7 @@ def test_of_a_replaced_program_no_runner_and_no_buffer_stays(seat: int, tmp_path
         _ = session.bench
 
 
+@pytest.mark.deep
 def test_optimising_leaves_no_runner_and_no_buffer(tmp_path: Path) -> None:
     others = runners()
     host = on_stand_in(tmp_path / "runs")

@@ -74,7 +74,7 @@ def test_the_hosts_own_model_proposes(server: FastMCP, runs: Path) -> None:
 
     async def talk() -> dict[str, Any]:
         async with Client(server, sampling_handler=scripted) as client:
-            arguments = {"source": MM, "optimizer": "host", "max_iterations": 1}
+            arguments = {"source": MM, "optimizer": "host", "max_iterations": 1, "max_trials": 2}
             answer = await client.call_tool("optimize_kernel", arguments, progress_handler=listen)
             (page,) = await client.read_resource(answer.structured_content["resources"][0])
             record = RunRecord.model_validate_json(page.text)
@@ -101,7 +101,7 @@ def test_the_hosts_own_model_proposes(server: FastMCP, runs: Path) -> None:
 def test_a_host_that_refuses_is_said_and_recipes_go_on(server: FastMCP) -> None:
     async def talk() -> dict[str, Any]:
         async with Client(server, sampling_handler=ScriptedHost(None)) as client:
-            arguments = {"source": MM, "optimizer": "host", "max_iterations": 1}
+            arguments = {"source": MM, "optimizer": "host", "max_iterations": 1, "max_trials": 2}
             answer = await client.call_tool("optimize_kernel", arguments)
             return dict(answer.structured_content or {})
 
@@ -110,10 +110,11 @@ def test_a_host_that_refuses_is_said_and_recipes_go_on(server: FastMCP) -> None:
     assert any("the host refused to ask its model: the user declined" in n for n in told["notices"])
 
 
+@pytest.mark.deep
 def test_a_host_that_cannot_sample_is_said_and_recipes_go_on(server: FastMCP) -> None:
     async def talk() -> dict[str, Any]:
         async with Client(server) as client:
-            arguments = {"source": MM, "optimizer": "host", "max_iterations": 1}
+            arguments = {"source": MM, "optimizer": "host", "max_iterations": 1, "max_trials": 2}
             answer = await client.call_tool("optimize_kernel", arguments)
             return dict(answer.structured_content or {})
 

@@ -57,6 +57,7 @@ class ConformanceSuite(SeriesSuite):
     def scale(self, executor: Executor, tmp_path: Path) -> Case:
         return vector_case(executor, tmp_path, SCALE, SCALE_LAUNCH)
 
+    @pytest.mark.essential
     def test_a_captured_launch_holds_geometry_scalars_and_contents(self, scale: Case) -> None:
         w = scale.workload
         assert (w.kernel, w.callee, str(w.grid), str(w.block)) == (
@@ -78,6 +79,7 @@ class ConformanceSuite(SeriesSuite):
         np.testing.assert_array_equal(array(folder / w.allocations[1].before), np.zeros(1000))
         np.testing.assert_array_equal(array(folder / w.allocations[1].after), 1.5 * np.arange(1000))
 
+    @pytest.mark.essential
     def test_a_run_gives_what_numpy_gives(self, executor: Executor, scale: Case) -> None:
         outcome = ran(run(executor, scale))
         np.testing.assert_array_equal(array(outcome.outputs[1]), 1.5 * np.arange(1000))
@@ -96,10 +98,12 @@ class ConformanceSuite(SeriesSuite):
         assert second.cached
         assert first.key == second.key
 
+    @pytest.mark.essential
     def test_a_rewrite_runs_by_its_plan(self, executor: Executor, scale: Case) -> None:
         outcome = ran(run(executor, scale, rewrite("if (i < n) b[i] = a[i] * by;")))
         np.testing.assert_array_equal(array(outcome.outputs[1]), 1.5 * np.arange(1000))
 
+    @pytest.mark.essential
     def test_several_launches_and_scratch(self, executor: Executor, scale: Case) -> None:
         text = """
         // @launch first grid=(1) block=(256) args=(a, half, n)
@@ -124,6 +128,7 @@ class ConformanceSuite(SeriesSuite):
         outcome = ran(run(executor, scale, rewrite("if (i < n) b[i] = -1;", text)))
         np.testing.assert_array_equal(array(outcome.outputs[1]), 1.5 * np.arange(1000))
 
+    @pytest.mark.essential
     def test_a_compile_error_names_the_candidates_line(
         self, executor: Executor, scale: Case
     ) -> None:
@@ -148,6 +153,7 @@ class ConformanceSuite(SeriesSuite):
         # Where the semicolon is missing, or where the compiler misses it.
         assert (outcome.location.file, outcome.location.line) in (("k.cu", 5), ("k.cu", 6))
 
+    @pytest.mark.essential
     def test_a_write_past_the_end_is_named_with_its_line(
         self, executor: Executor, scale: Case
     ) -> None:
@@ -178,6 +184,7 @@ class ConformanceSuite(SeriesSuite):
         assert outcome.what in ("out_of_bounds", "guard_overwritten")
         assert "before the start of allocation b" in outcome.message
 
+    @pytest.mark.essential
     def test_a_kernel_that_never_ends_is_stopped(self, executor: Executor, scale: Case) -> None:
         # Memory, not a local variable: nvcc keeps that in a register, volatile or not, and the
         # loop then ends (seen on an H200, CUDA 13.0). a[0] is 0.
@@ -207,6 +214,7 @@ class ConformanceSuite(SeriesSuite):
         outcome = executor.run(unit, scale.workload, plan, before(scale), scale.folder / "refused")
         assert went_wrong(outcome).what == "launch_refused"
 
+    @pytest.mark.essential
     def test_a_race_on_shared_memory_names_both_lines(
         self, executor: Executor, scale: Case
     ) -> None:
@@ -234,6 +242,7 @@ class ConformanceSuite(SeriesSuite):
         )
         assert ran(run(executor, scale, good, check="full")).warnings == ()
 
+    @pytest.mark.essential
     def test_a_divergent_barrier_names_its_line(self, executor: Executor, scale: Case) -> None:
         bad = rewrite("if (threadIdx.x < 40)\n    __syncthreads();\n  if (i < n) b[i] = a[i];")
         found = ran(run(executor, scale, bad, check="full")).warnings

@@ -69,6 +69,7 @@ class SeriesSuite:
     def scale_case(self, executor: Executor, tmp_path: Path) -> Case:
         return vector_case(executor, tmp_path, SCALE, SCALE_LAUNCH)
 
+    @pytest.mark.essential
     def test_every_launch_of_a_series_has_its_own_inputs_and_outputs(
         self, executor: Executor, scale_case: Case, tmp_path: Path
     ) -> None:
@@ -87,6 +88,7 @@ class SeriesSuite:
             np.testing.assert_array_equal(array(made.outputs[0]), value)
             assert Path(made.outputs[1]).parent == folder / f"launch_{number:02d}"
 
+    @pytest.mark.essential
     def test_a_kernels_own_variables_stay_and_memory_does_not(
         self, executor: Executor, scale_case: Case
     ) -> None:
@@ -174,6 +176,7 @@ class SeriesSuite:
             assert at[3] == at[4]
             assert len({at[0], at[2], at[3]}) == 3
 
+    @pytest.mark.essential
     def test_a_fault_says_in_which_launch(self, executor: Executor, scale_case: Case) -> None:
         bad = one_thread("if (++calls == 3) b[n] = 1; b[0] = 1;")
         outcome = went_wrong(series(executor, scale_case, [before(scale_case)] * 4, bad))

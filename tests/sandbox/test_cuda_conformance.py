@@ -34,6 +34,7 @@ def over_gpu(kernels: Path) -> Iterator[CudaExecutor]:
     made.close()
 
 
+@pytest.mark.deep
 @pytest.mark.nvcc
 class TestStandIn(ConformanceSuite):
     """See `conformance.py`."""

@@ -44,6 +44,7 @@ def judged(folder: Path, tool: str = "", when: str = "", how: str = "") -> dict[
     return found
 
 
+@pytest.mark.deep
 def test_with_whole_tools_it_passes(tmp_path: Path) -> None:
     found = judged(tmp_path)
     assert found["outcome"] == "provisional", found
@@ -57,12 +58,12 @@ KILLED = "kill -9 $$"
     ("gate", "tool", "when", "how"),
     [
         ("preprocessed", "g++", "*' -E '*", KILLED),
-        ("preprocessed", "nvcc", "*' -E '*", "exit 1"),
+        pytest.param("preprocessed", "nvcc", "*' -E '*", "exit 1", marks=pytest.mark.deep),
         ("compile", "g++", "*' -c '*CANDIDATE", KILLED),
         ("object", "nvcc", "*' -ptx '*", KILLED),
         ("checker", "g++", "*'-fsanitize=thread'**' -c '*CANDIDATE", "exit 1"),
-        ("nvcc_compile", "nvcc", "*'-cudart'*", KILLED),
-        ("nvcc_compile", "nvcc", "*'-cudart'*", "exit 3"),
+        pytest.param("nvcc_compile", "nvcc", "*'-cudart'*", KILLED, marks=pytest.mark.deep),
+        pytest.param("nvcc_compile", "nvcc", "*'-cudart'*", "exit 3", marks=pytest.mark.deep),
     ],
 )
 def test_a_tool_that_dies_fails_its_gate(

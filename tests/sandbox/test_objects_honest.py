@@ -61,6 +61,7 @@ def check_clean(bench: Workbench, rewrite: Rewrite) -> None:
 
 @pytest.mark.parametrize("executor", ["cuda"], indirect=True)  # `make exploits` has them on `cpu`
 @pytest.mark.parametrize("case", HONEST, ids=lambda c: c.name)
+@pytest.mark.deep
 def test_honest_rewrites_are_clean(bench_for: BenchFor, case: Case) -> None:
     check_clean(bench_for(case.baseline), rewrite_of(case.source))
 

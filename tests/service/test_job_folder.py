@@ -80,7 +80,7 @@ def test_arguments_name_no_file_of_this_machine(word: str) -> None:
 
 
 def test_no_folder_of_this_machine_leaves_it(folder: JobFolder, tmp_path: Path) -> None:
-    scrub = Scrub(folder, tmp_path / "cache")
+    scrub = Scrub(folder, tmp_path / "cache", tmp_path / "builds")
     package = Path(cudaops.__file__).parent
     text = (
         f"{folder.program}/m.cu:3: {folder.run}/best.cu {folder.run} {folder.root}/x"
@@ -105,7 +105,7 @@ def test_artefacts_are_bounded_and_no_links(folder: JobFolder, tmp_path: Path) -
     (run / "iterations" / "01" / "attempt.json.part").write_text("half")
     (run / "link.cu").symlink_to("/etc/passwd")
     (run / "large.md").write_bytes(b"x" * (artefacts.MAX_FILE_BYTES + 1))
-    found = collect(run, Scrub(folder, tmp_path))
+    found = collect(run, Scrub(folder, tmp_path, tmp_path / "builds"))
     assert {kept.name: content for kept, content in found.files} == {
         "run.json": b'{"out": "run"}',
         "best.cu": f"// {run}".encode(),
@@ -115,7 +115,7 @@ def test_artefacts_are_bounded_and_no_links(folder: JobFolder, tmp_path: Path) -
     assert [kept.media_type for kept, _ in found.files][:2] == ["application/json", "text/plain"]
     assert len(found.left_out) == 1
     assert "large.md" in found.left_out[0]
-    assert collect(tmp_path / "none", Scrub(folder, tmp_path)).files == []
+    assert collect(tmp_path / "none", Scrub(folder, tmp_path, tmp_path / "builds")).files == []
 
 
 def test_a_run_that_had_finished_is_not_run_again(folder: JobFolder) -> None:

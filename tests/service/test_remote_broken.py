@@ -63,6 +63,7 @@ def runs_now(service: RemoteService) -> bool:
     return any(method == "run" and status == "running" for method, status, *_ in service.calls())
 
 
+@pytest.mark.deep
 def test_connections_that_are_cut_lose_and_repeat_nothing(
     remote_service: RemoteService, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def _reached(executor: RemoteExecutor) -> bool:
     return True
 
 
+@pytest.mark.deep
 def test_a_worker_that_breaks_leaves_its_call_to_others(
     remote_service: RemoteService, executor: RemoteExecutor, tmp_path: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_call(
     assert [(status, attempts) for _, status, attempts, _ in made] == [("ended", 2)]
 
 
+@pytest.mark.deep
 def test_a_host_that_is_killed_in_the_middle_of_a_call(
     remote_service: RemoteService, executor: RemoteExecutor, tmp_path: Path
 ) -> None:

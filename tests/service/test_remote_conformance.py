@@ -20,5 +20,6 @@ def executor(remote_service: RemoteService, cache: Path) -> Iterator[RemoteExecu
     made.close()
 
 
+@pytest.mark.deep
 class TestRemote(ConformanceSuite):
     """See `conformance.py`."""

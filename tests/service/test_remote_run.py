@@ -28,6 +28,7 @@ def command(service: RemoteService, folder: Path, *arguments: str) -> subprocess
     )
 
 
+@pytest.mark.deep
 def test_a_run_outlasts_a_killed_service_and_is_confirmed_there(
     remote_service: RemoteService, tmp_path: Path
 ) -> None:

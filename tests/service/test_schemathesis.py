@@ -86,6 +86,7 @@ def examine(api: Api, folder: Path, body: str, *options: str) -> int:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.deep
 def test_no_fault_and_no_breach_of_the_schema(api: Api, tmp_path: Path) -> None:
     """All checks of every operation: examples, coverage, fuzzing and chains of requests."""
     assert examine(api, tmp_path, "application/json", "--max-examples", "3") >= 17

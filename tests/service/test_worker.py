@@ -54,7 +54,7 @@ REQUESTS: list[tuple[JobKind, JobRequest]] = [
     ("benchmark", BenchmarkRequest.model_validate(PROGRAM)),
     ("benchmark", BenchmarkRequest.model_validate({**PROGRAM, "candidate": COALESCED})),
     ("benchmark", BenchmarkRequest.model_validate({**PROGRAM, "candidate": WRONG})),
-    ("optimize", OptimizeRequest.model_validate({**PROGRAM, "max_iterations": 1})),
+    ("optimize", OptimizeRequest.model_validate({**PROGRAM, "max_iterations": 1, "max_trials": 3})),
 ]
 
 
@@ -110,7 +110,8 @@ async def _names_no_folder(store: Store, job: Job, folder: Path) -> None:
         found = await store.artefact(job.id, artefact.name)
         assert found is not None
         texts[artefact.name] = found[1].decode()
-    places = (str(folder), os.environ["CUDAOPS_CACHE"], str(Path(__file__).parents[2]), sys.prefix)
+    caches = (os.environ["CUDAOPS_CACHE"], os.environ["CUDAOPS_BUILDS"])
+    places = (str(folder), *caches, str(Path(__file__).parents[2]), sys.prefix)
     for name, content in texts.items():
         for place in places:
             assert place not in content, f"{job.kind}: {name} names {place}"
@@ -118,7 +119,7 @@ async def _names_no_folder(store: Store, job: Job, folder: Path) -> None:
 
 async def test_a_job_outlives_its_workers(store: Store, conninfo: str) -> None:
     """Asked to stop, killed, and done by a third: it ends once, and no stage ran twice for it."""
-    request = OptimizeRequest.model_validate({**PROGRAM, "max_iterations": 1})
+    request = OptimizeRequest.model_validate({**PROGRAM, "max_iterations": 1, "max_trials": 3})
     id = (await store.submit("optimize", request, "ann", None)).job.id
     lease = ("--lease", "3")
     with service_folder() as folder:
@@ -177,6 +178,7 @@ async def test_a_worker_whose_executor_does_not_work_takes_no_job(conninfo: str)
     assert "or start it with --executor cpu" in ran.stderr
 
 
+@pytest.mark.deep
 async def test_a_worker_that_breaks_leaves_its_job_to_others(
     store: Store, conninfo: str, tmp_path: Path
 ) -> None:
