@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from cudaops.storage import Facts, entry_of, make_once
+
 PROGRAMS = Path(__file__).parents[1] / "data" / "certify"
 BASELINE, CANDIDATE = PROGRAMS / "strided.cu", PROGRAMS / "coalesced.cu"
 ROOT = Path(__file__).parents[2]
@@ -36,3 +40,17 @@ def certified_run(folder: Path, key: Path) -> Path:
     done = cudaops("verify", BASELINE, CANDIDATE, "--min-speedup", "1.1", "--out", folder, key=key)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+def shared_run(factory: pytest.TempPathFactory) -> Path:
+    """A folder with `run` and `key/signing.key` of a certified run, made once for all tests of a
+    session, whichever process they are in. To be copied, not changed."""
+    base = factory.getbasetemp()
+    entry = entry_of(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base, "certified")
+
+    def make(folder: Path) -> Facts:
+        certified_run(folder / "run", folder / "key" / "signing.key")
+        return {}
+
+    make_once(entry, {}, make)
+    return entry.folder

@@ -12,13 +12,12 @@ from cudaops.certify.envelope import open_envelope
 from cudaops.domain.certificate import Certificate
 from cudaops.domain.contradictions import contradictions
 from cudaops.domain.run import RunRecord
-from tests.certify.runs import BASELINE, CANDIDATE, certified_run, cudaops
+from tests.certify.runs import BASELINE, CANDIDATE, certified_run, cudaops, shared_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("certified")
-    return certified_run(folder / "run", folder / "key" / "signing.key")
+    return shared_run(tmp_path_factory) / "run"
 
 
 def certificate_of(run: Path) -> Certificate:
