@@ -77,6 +77,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--lane", choices=("fast", "test", "deep", "all"))
     group.addoption("--eighth", type=int, default=None, metavar="N", help="of the deep lane")
     group.addoption("--record", action="store_true", help=f"write {DURATIONS.name}")
+    group.addoption("--left-out", type=Path, metavar="FILE", help="append what was skipped and why")
     group.addoption("--no-holes", action="store_true", help="only a missing GPU excuses a skip")
 
 
@@ -144,8 +145,12 @@ class _Recorder:
         if not self._skips:
             return
         terminalreporter.section("left out")
-        for reason, count in sorted(self._skips.items()):
-            terminalreporter.write_line(f"{count:4}  {reason}")
+        lines = [f"{count:4}  {reason}" for reason, count in sorted(self._skips.items())]
+        for line in lines:
+            terminalreporter.write_line(line)
+        if (file := self._config.getoption("left_out")) is not None:
+            with file.open("a", encoding="utf-8") as kept:
+                kept.writelines(f"{line}\n" for line in lines)
         for command in sorted({c for r in self._holes() if (c := remedy(r))}):
             terminalreporter.write_line(f"      to run them too:  {command}", yellow=True)
         if self._config.getoption("no_holes") and (holes := self._holes()):

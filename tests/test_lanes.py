@@ -1,0 +1,123 @@
+"""The lanes themselves: who runs when, what is said of skips, and which eighth a commit has."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import lanes
+
+ROOT = Path(__file__).parents[1]
+
+CONFTEST = """
+from tests import lanes
+def pytest_addoption(parser): lanes.add_options(parser)
+def pytest_configure(config):
+    config.addinivalue_line("markers", "deep: d")
+    config.addinivalue_line("markers", "essential: e")
+    lanes.configure(config)
+def pytest_collection_modifyitems(config, items): lanes.choose(config, items)
+"""
+TESTS = """
+import pytest
+from hypothesis import given, strategies as st
+def test_quick(): pass
+@pytest.mark.deep
+class TestDeep:
+    def test_more(self): pass
+    @pytest.mark.essential
+    def test_essential(self): pass
+@given(st.integers())
+def test_property(n): pass
+@pytest.mark.skip(reason="no NVIDIA GPU: none")
+def test_gpu(): pass
+"""
+HOLE = "@pytest.mark.skip(reason='bwrap not found on PATH')\ndef test_hole(): pass\n"
+
+
+def ran(folder: Path, *options: str, more: str = "") -> subprocess.CompletedProcess[str]:
+    """pytest over a folder of its own with these lanes."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(TESTS + more)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lane", "passed"),
+    [
+        ("fast", {"quick", "essential", "property"}),
+        ("test", {"quick", "essential", "property"}),
+        ("deep", {"more", "property"}),
+        ("all", {"quick", "essential", "property", "more"}),
+    ],
+)
+def test_a_lane_runs_what_it_says(tmp_path: Path, lane: str, passed: set[str]) -> None:
+    done = ran(tmp_path, "--lane", lane)
+    lines = [line.split() for line in done.stdout.splitlines() if " PASSED" in line]
+    assert {line[0].rpartition("::test_")[2] for line in lines} == passed, done.stdout
+
+
+def test_a_missing_gpu_is_excused_and_nothing_else(tmp_path: Path) -> None:
+    left_out = tmp_path / "left out"
+    options = ("--no-holes", f"--left-out={left_out}")
+    assert ran(tmp_path, *options).returncode == 0
+    assert left_out.read_text().split(maxsplit=1) == ["1", "no NVIDIA GPU: none\n"]
+    done = ran(tmp_path, *options, more=HOLE)
+    assert done.returncode == 1
+    assert "1 tests were left out for no missing GPU" in done.stdout
+    assert "apt-get install bubblewrap" in done.stdout
+    assert ran(tmp_path, more=HOLE).returncode == 0, "make test says it, and goes on"
+
+
+def test_durations_are_renewed_test_by_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "DURATIONS", tmp_path / "durations.json")
+    lanes.write_durations({"a.py::one": 3.14, "a.py::two": 9.0, "b.py::one": 0.01}, whole=True)
+    lanes.write_durations({"a.py::two": 0.01, "c.py::one": 1.0}, whole=False)
+    assert lanes.read_durations() == {"a.py": {"one": 3.1}, "c.py": {"one": 1.0}}
+    assert json.loads(lanes.DURATIONS.read_text())["c.py"]["one"] == 1.0
+
+
+def git(folder: Path, *words: str, date: str) -> None:
+    who = {f"GIT_{x}_{y}": "a@b" for x in ("AUTHOR", "COMMITTER") for y in ("NAME", "EMAIL")}
+    dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **who, **dates}
+    subprocess.run(["git", *words], cwd=folder, env=environment, check=True, capture_output=True)
+
+
+def test_a_submission_that_moves_the_turn_has_the_next_eighth(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "eighth", tmp_path / ".ci")
+
+    def eighth() -> str:
+        command = [str(tmp_path / ".ci" / "eighth")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    git(tmp_path, "init", "-q", date="2026-11-22T10:00:00Z")
+    found = []
+    for turn in range(8):
+        (tmp_path / ".ci" / "turn").write_text(f"{turn + 13}\n")
+        git(tmp_path, "add", "-A", date="2026-11-22T10:00:00Z")
+        git(tmp_path, "commit", "-qm", f"turn {turn}", date=f"2026-11-22T1{turn}:00:00Z")
+        git(tmp_path, "commit", "-qm", "more", "--allow-empty", date=f"2026-11-22T1{turn}:50:00Z")
+        found.append(eighth())
+    assert sorted(found) == [str(n) for n in range(8)]
+    git(tmp_path, "commit", "-qm", "next", "--allow-empty", date="2026-11-23T10:00:00Z")
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=7", "HEAD"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert eighth() == str(int(head.stdout, 16) % 8), "forgotten: by the commit's name"
