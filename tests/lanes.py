@@ -26,8 +26,8 @@ import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds by file and test, those of `RECORDED_S` and more; renewed by `make durations`."""
-RECORDED_S = 0.2
-SLOW_S = 1.0
+RECORDED_S = 0.1
+SLOW_S = 0.3
 DEEP_EXAMPLES = 2000
 """Of hypothesis in the deep lanes, and at least this many times `examples` there."""
 DEEP_FACTOR = 20
@@ -174,7 +174,7 @@ def write_durations(seconds: dict[str, float], *, whole: bool) -> None:
         tests = known.setdefault(file, {})
         tests.pop(test, None)
         if spent >= RECORDED_S:
-            tests[test] = round(spent, 1)
+            tests[test] = round(spent, 2)
     text = json.dumps(_sorted(known.items()), indent=0, ensure_ascii=False)
     DURATIONS.write_text(text + "\n", encoding="utf-8")
 

@@ -88,7 +88,7 @@ def test_durations_are_renewed_test_by_test(
     monkeypatch.setattr(lanes, "DURATIONS", tmp_path / "durations.json")
     lanes.write_durations({"a.py::one": 3.14, "a.py::two": 9.0, "b.py::one": 0.01}, whole=True)
     lanes.write_durations({"a.py::two": 0.01, "c.py::one": 1.0}, whole=False)
-    assert lanes.read_durations() == {"a.py": {"one": 3.1}, "c.py": {"one": 1.0}}
+    assert lanes.read_durations() == {"a.py": {"one": 3.14}, "c.py": {"one": 1.0}}
     assert json.loads(lanes.DURATIONS.read_text())["c.py"]["one"] == 1.0
 
 
