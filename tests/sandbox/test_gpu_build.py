@@ -20,6 +20,7 @@ from cudaops.sandbox.gpu.nvrtc import MAX_DEATHS, Nvrtc
 from cudaops.sandbox.gpu.platform import Module
 from cudaops.sandbox.gpu.source import target_arch
 from cudaops.sandbox.gpu.symbols import function_parameters, split_call
+from cudaops.storage import NOTE
 from tests.sandbox.gpu_builds import (
     COPY,
     built,
@@ -294,7 +295,7 @@ def test_builders_at_once_build_it_once(tmp_path: Path) -> None:
 def test_a_build_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     unit = unit_of(COPY, "copy")
     first = built(GpuBuilder(tmp_path, "sm_86").unit(unit, draft=False))
-    (first.folder / "build.json").unlink()
+    (first.folder / NOTE).unlink()
     first.image.write_bytes(b"half of it")
     second = built(GpuBuilder(tmp_path, "sm_86").unit(unit, draft=False))
     assert not second.cached
