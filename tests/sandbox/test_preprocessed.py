@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,10 +127,12 @@ def test_an_nvcc_that_fails_fails_the_gate(
 ) -> None:
     folder = cache / "broken-nvcc"
     folder.mkdir(exist_ok=True)
-    (folder / "nvcc").write_text("#!/bin/sh\necho 'error: no licence' >&2\nexit 1\n")
+    version = f'[ "$1" = --version ] && exec {find_nvcc()} --version\n'
+    (folder / "nvcc").write_text(f"#!/bin/sh\n{version}echo 'error: no licence' >&2\nexit 1\n")
     (folder / "nvcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    found = preprocessed_gate(bench, product())
+    never_seen = product(f"// {secrets.token_hex(8)}\n")  # else the text is known already
+    found = preprocessed_gate(bench, never_seen)
     assert (found.gate.passed, found.gate.quarantined, found.sha256) == (False, False, "")
     assert "nvcc -E refuses it" in found.gate.summary
 
