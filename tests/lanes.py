@@ -66,6 +66,13 @@ def examples(usually: int) -> int:
     return max(DEEP_EXAMPLES, DEEP_FACTOR * usually) if _deep else usually
 
 
+def mostly_deep(values: Iterable[Any], quick: int) -> list[Any]:
+    """Parameters of a test: the first `quick` for `make test`, the others for the deep lane."""
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    marks = ((), (pytest.mark.deep,))
+    return [pytest.param(*row, marks=marks[n >= quick]) for n, row in enumerate(rows)]
+
+
 def eighth_of(nodeid: str) -> int:
     """Which of the `EIGHTHS` parts of the deep lane a test belongs to, from 0."""
     return hashlib.sha256(nodeid.encode()).digest()[0] % EIGHTHS

@@ -134,6 +134,7 @@ def _programs() -> set[psutil.Process]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.deep
 def test_the_documents_examples_run(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "python.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

@@ -134,6 +134,7 @@ def test_constraints_are_what_the_tests_run_with() -> None:
             assert version(name) == pin
 
 
+@pytest.mark.deep
 def test_wheel_carries_everything_that_is_not_python(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as archive:
         names = set(archive.namelist())
@@ -148,6 +149,7 @@ def test_wheel_carries_everything_that_is_not_python(installed: Installed) -> No
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.deep
 def test_installed_program_starts_from_another_folder(installed: Installed) -> None:
     helped = installed.run("-m", "cudaops", "--help")
     assert helped.returncode == 0, helped.stderr

@@ -13,6 +13,7 @@ import pytest
 from cudaops.domain.execution import Measurement
 from cudaops.domain.judge import REQUIRED_MEASURED_GATES, judge
 from cudaops.domain.judgement import Comparison, Gate, Policy
+from tests.lanes import mostly_deep
 
 TIMING = Path(__file__).parents[1] / "data" / "timing" / "h200_same.json"
 PASSED = tuple(Gate(name=name, passed=True, summary="ok") for name in REQUIRED_MEASURED_GATES)
@@ -73,7 +74,7 @@ def outcomes(generator: random.Random, noise: Noise, speedups: list[float]) -> I
         yield judge(PASSED, [first], POLICY, fresh=[fresh], judged_before=number).outcome
 
 
-@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("name", mostly_deep(NOISES, 3))
 def test_of_20_candidates_exactly_at_the_bar_hardly_any_run_accepts_one(name: str) -> None:
     """The hardest lie there is: each truly 1.2 times as fast at a bar of 1.2, which it must exceed
     to be accepted. Counted are runs that accept any; 1 % are allowed."""
@@ -84,7 +85,7 @@ def test_of_20_candidates_exactly_at_the_bar_hardly_any_run_accepts_one(name: st
     assert wrong <= RUNS // 100
 
 
-@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("name", mostly_deep(NOISES, 3))
 def test_the_luckiest_of_20_is_not_accepted_on_its_luck_alone(name: str) -> None:
     """Best of noise: 20 candidates that gain nothing, the best first measurement is picked."""
     generator = random.Random(5)

@@ -134,6 +134,7 @@ def test_a_killed_run_pays_for_no_call_twice(source: Path, nim: Nim) -> None:
     assert use.cost_usd == pytest.approx(6.0 * len(asked))
 
 
+@pytest.mark.deep
 def test_with_no_key_one_line_says_so_and_recipes_run(source: Path) -> None:
     words = [sys.executable, "-m", "cudaops", "run", str(source), "--max-iterations", "1"]
     words += ["--min-speedup", "1.0", "--max-trials", "1"]
@@ -168,6 +169,7 @@ def test_money_without_a_price_is_refused_before_anything_runs(source: Path, nim
     assert not nim.asked
 
 
+@pytest.mark.deep
 def test_minutes_end_a_run_with_what_it_has(source: Path, nim: Nim) -> None:
     words, environment = command(source, nim, "--budget-minutes", "0.001")
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)

@@ -76,6 +76,7 @@ def test_a_run_waits_and_goes_on_with_the_answer(tmp_path: Path) -> None:
     assert not [e for e in events if e.kind == "failed"], "waiting is no failure"
 
 
+@pytest.mark.deep
 def test_a_yes_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ("--review", "--max-iterations", "1", "--max-trials", "2", "--out", str(folder))

@@ -19,7 +19,7 @@ from cudaops.prompts.answers import (
     read_hypotheses,
     read_lesson,
 )
-from tests.lanes import examples
+from tests.lanes import examples, mostly_deep
 from tests.prompts.answer_texts import TILES, read
 
 PIECES = [
@@ -83,7 +83,7 @@ REPEATED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", REPEATED)
+@pytest.mark.parametrize("unit", mostly_deep(REPEATED, 2))
 def test_a_megabyte_of_anything_takes_seconds(unit: str) -> None:
     """At most 3.9 s on a core of the development machine, 2026-11-20."""
     whole = (unit * (MAX_ANSWER // len(unit)))[:MAX_ANSWER]

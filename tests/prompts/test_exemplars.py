@@ -22,6 +22,7 @@ from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.workbench import open_workbench
+from tests.lanes import mostly_deep
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = sorted({*NEAREST.values()})
@@ -67,7 +68,7 @@ def test_it_is_for_the_kernel_that_its_comment_names(name: str) -> None:
     assert f"{kernel.name}({parameters})" in " ".join(comment.replace("//", " ").split())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_deep(NAMES, 2))
 def test_it_passes_every_gate(name: str, tmp_path: Path, kernels: Path) -> None:
     bench = open_workbench(
         load_program(PROGRAMS / f"{name}.cu"), None, (), CpuExecutor("A10", kernels),

@@ -18,6 +18,7 @@ from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from tests.lanes import mostly_deep
 from tests.recipes.bench import Arguments, Array, Bench, workload_of
 
 MakeProgram = Callable[..., Program]
@@ -53,7 +54,7 @@ _CASES = [
     *(pytest.param(layout, (37, 53, 29), id=layout) for layout in ("NN", "NT", "TN", "TT")),
     pytest.param("NN", (64, 128, 32), id="NN-whole"),
     *(
-        pytest.param(layout, size, id=f"{layout}-{size}")
+        pytest.param(layout, size, id=f"{layout}-{size}", marks=pytest.mark.deep)
         for layout in ("NN", "NT", "TN", "TT")
         for size in ((64, 64, 32), (128, 68, 20), (1, 5, 100), (65, 4, 3))
     ),
@@ -149,7 +150,7 @@ def test_matmul_with_bias_and_activation(bench_of: MakeBench) -> None:
     np.testing.assert_allclose(found["C"], expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(7))
+@pytest.mark.parametrize("seed", mostly_deep(range(7), 3))
 def test_every_seed_computes_the_same(bench_of: MakeBench, seed: int) -> None:
     M, N, K = 130, 100, 36
     a, b, c = _operands(M, N, K, "NN", "float32")
@@ -192,7 +193,7 @@ __global__ void tr(const {t}* in, {t}* out, int w, int h) {{
      ("unsigned char", "uint8", 1), ("float4", "float32", 4)],
     ids=["float", "double", "short", "byte", "float4"],
 )  # fmt: skip
-@pytest.mark.parametrize("rows", [8, 4, 16, 32])
+@pytest.mark.parametrize("rows", mostly_deep((8, 4, 16, 32), 1))
 def test_transpose(bench_of: MakeBench, kind: str, dtype: str, words: int, rows: int) -> None:
     h, w = 45, 71
     rng = np.random.default_rng(2)

@@ -18,8 +18,8 @@ def cpu_executor(kernels: Path) -> CpuExecutor:
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuBuilder]:
-    made = GpuBuilder(tmp_path_factory.mktemp("gpu"), "sm_86")
+def builder(kernels: Path) -> Iterator[GpuBuilder]:
+    made = GpuBuilder(kernels, "sm_86")
     yield made
     made.close()
 

@@ -20,6 +20,7 @@ from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.exploits.cases import GATES, load_case
+from tests.lanes import mostly_deep
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"
 STOPPED = [
@@ -87,7 +88,7 @@ def test_an_honest_candidate_passes_and_the_stand_ins_time_accepts_nothing(
     assert judgement.outcome != "accepted"
 
 
-@pytest.mark.parametrize("path", STOPPED, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", mostly_deep(STOPPED, 5), ids=lambda p: p.stem)
 def test_candidates_that_are_stopped(bench: Workbench, impatient: Workbench, path: Path) -> None:
     source = path.read_text()
     judgement = judged(impatient if path.stem == "never_ends" else bench, source)

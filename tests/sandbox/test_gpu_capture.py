@@ -18,6 +18,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.program.parse import load_program
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from tests.lanes import mostly_deep
 from tests.sandbox.cases import program
 from tests.sandbox.gpu_programs import PROGRAMS, REFUSED, StandInPrograms, on_gpu, recorded_bytes
 
@@ -71,7 +72,7 @@ def or_why_not(capture: Callable[..., object], *arguments: object) -> object:
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in PROGRAMS if p.stem not in REFUSED | MISBEHAVE],
+    mostly_deep((p for p in PROGRAMS if p.stem not in REFUSED | MISBEHAVE), 8),
     ids=lambda p: str(p.stem),
 )
 def test_workloads_are_those_of_the_cpu_executor(

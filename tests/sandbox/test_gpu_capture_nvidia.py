@@ -17,6 +17,7 @@ from cudaops.sandbox.executors.cpu_symbols import function_names
 from cudaops.sandbox.gpu.capture.source import recorded_source
 from cudaops.sandbox.gpu.platform import Executable
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
+from tests.lanes import mostly_deep
 from tests.sandbox.gpu_programs import (
     DATA,
     PROGRAMS,
@@ -148,7 +149,7 @@ COMPILED = [
 @pytest.mark.nvcc
 @pytest.mark.parametrize(
     "path",
-    COMPILED,
+    mostly_deep(COMPILED, 6),
     ids=lambda p: f"{p.parent.name}-{p.stem}",
 )
 def test_nvcc_builds_the_recorded_form(tmp_path: Path, path: Path) -> None:

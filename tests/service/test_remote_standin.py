@@ -33,6 +33,7 @@ def executor(
         service.stop()
 
 
+@pytest.mark.deep
 def test_a_pair_is_timed_there_and_what_it_wrote_comes_back(
     executor: RemoteExecutor, tmp_path: Path
 ) -> None:

@@ -131,6 +131,7 @@ def test_the_admin_token_of_the_environment_opens_it_to_others(conninfo: str) ->
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.deep
 def test_every_example_of_the_page_runs_and_a_dead_worker_is_replaced(
     conninfo: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from cudaops.sandbox.isolation import places
 from cudaops.sandbox.isolation.landlock import WRITE_FILE, Rule
 from cudaops.sandbox.isolation.phases import Phase
 
@@ -33,7 +34,9 @@ def wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[Rule]) -> list
             line += ["--tmpfs", folder]
     apart = {r for r in rules if not r.path.is_relative_to("/dev") and "/proc" not in str(r.path)}
     written = {r.path for r in apart if r.access & WRITE_FILE}
-    read = {r.path for r in apart if any(r.path.is_relative_to(f) for f in _EMPTIED)}
+    # Our launcher runs in there too, whatever the child itself may read.
+    wanted = {r.path for r in (*apart, *places.python())}
+    read = {p for p in wanted if any(p.is_relative_to(f) for f in _EMPTIED)}
     if any(cwd.is_relative_to(folder) for folder in _EMPTIED):
         line += ["--dir", str(cwd)]
     # What lies in a folder that is bound comes with it. bwrap cannot bind onto a link, such as the

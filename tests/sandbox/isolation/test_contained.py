@@ -209,7 +209,15 @@ def test_no_secret_of_ours_reaches_a_child(
 def test_a_virtual_environment_under_tmp_is_confined_as_well(tmp_path: Path) -> None:
     """Its `python` is a link; namespaces empty /tmp and bind back what a child needs of it."""
     venv.create(tmp_path / "venv", symlinks=True)
-    asked = "from cudaops.sandbox.isolation.level import probe; print(probe())"
+    asked = """from pathlib import Path
+from cudaops.sandbox.isolation.level import probe
+from cudaops.sandbox.isolation.phases import Confinement
+from cudaops.sandbox.process import run_bounded
+for phase in ("compile", "kernel", "program"):
+    done = run_bounded(["true"], cwd=Path("/"), timeout_s=30, confine=Confinement(phase))
+    assert done.exit_code == 0, done
+print(probe())
+"""
     done = subprocess.run(
         [str(tmp_path / "venv" / "bin" / "python"), "-c", asked],
         env={**os.environ, "PYTHONPATH": python_path()},
