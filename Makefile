@@ -15,8 +15,8 @@ PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 py
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
 # A file of tests at a time, longest first (tests/lanes.py).
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 WORKERS ?= $(shell nproc)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 EIGHTH ?= 0
 LANE ?= test
 
