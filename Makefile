@@ -30,16 +30,16 @@ demo: $(VENV)/.run ## Install into .venv and optimise examples/naive_matmul.cu (
 	$(BIN)/python -m cudaops run examples/naive_matmul.cu
 
 test: $(VENV)/.dev ## Install into .venv and run the tests that CI runs
-	$(PYTEST) --lane test $(PYTEST_OPTIONS)
+	$(PYTEST) --lane=test $(PYTEST_OPTIONS)
 
 test-fast: $(VENV)/.dev ## Those that take less than 0.3 s each
-	$(PYTEST) --lane fast $(PYTEST_OPTIONS)
+	$(PYTEST) --lane=fast $(PYTEST_OPTIONS)
 
 test-deep: $(VENV)/.dev ## Everything: all exploits on all executors, hypothesis in thousands of examples
-	$(PYTEST) --lane all $(PYTEST_OPTIONS)
+	$(PYTEST) --lane=all $(PYTEST_OPTIONS)
 
 test-eighth: $(VENV)/.dev ## What only test-deep runs, the part EIGHTH=0 to 7 of it
-	$(PYTEST) --lane deep --eighth $(EIGHTH) $(PYTEST_OPTIONS)
+	$(PYTEST) --lane=deep --eighth=$(EIGHTH) $(PYTEST_OPTIONS)
 
 durations: $(VENV)/.dev ## Run everything once and record how long each test takes
 	$(PYTEST) --record
