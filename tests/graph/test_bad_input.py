@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lanes import mostly_deep
+
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 
 
@@ -89,11 +91,14 @@ def test_an_access_out_of_bounds_is_named_with_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("directive", "says"),
-    [
-        ("// @launch fast grid=(ceil_div(M, 256)) block=(256) args=(a, b, c, n)", "M"),
-        ("// @launch fast grid=(1 +) block=(256) args=(a, b, c, n)", "expected a value"),
-        ("// @launch fast block=(256) args=(a, b, c, n)", "grid"),
-    ],
+    mostly_deep(
+        [
+            ("// @launch fast grid=(ceil_div(M, 256)) block=(256) args=(a, b, c, n)", "M"),
+            ("// @launch fast grid=(1 +) block=(256) args=(a, b, c, n)", "expected a value"),
+            ("// @launch fast block=(256) args=(a, b, c, n)", "grid"),
+        ],
+        1,
+    ),
 )
 def test_a_bad_launch_directive_is_placed(tmp_path: Path, directive: str, says: str) -> None:
     candidate = tmp_path / "candidate.cu"

@@ -19,6 +19,7 @@ from cudaops.certify.envelope import open_envelope
 from cudaops.domain.certificate import Certificate
 from cudaops.mcp_servers.guidance import EXAMPLES
 from cudaops.mcp_servers.sessions import SessionPool
+from tests.lanes import mostly_deep
 from tests.mcp_servers.serving import SERVERS, hosting, on_stdio, over_http, server_of, text_of_run
 
 MOST_A_HOST_SHOWS = 45_000
@@ -63,7 +64,7 @@ async def by_langchain(session: ClientSession, server: str) -> None:
     assert says in str(await tools[name].ainvoke(arguments))
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", mostly_deep(reversed(SERVERS), 1))
 def test_on_stdio(server: str, tmp_path: Path) -> None:
     parameters = on_stdio(server, tmp_path / "runs")
 

@@ -19,6 +19,7 @@ from cudaops.program.plans import make_rewrite
 from cudaops.program.reroute import rerouted_files
 from cudaops.program.splice import splice
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from tests.lanes import mostly_deep
 
 CheckCpp = Callable[[dict[str, str], str], str]
 DATA = Path(__file__).parent.parent / "data"
@@ -117,7 +118,9 @@ def test_nvcc_takes_scratch_tune_and_opt_in(naive: Program, tmp_path: Path) -> N
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("path", sorted((DATA / "programs").glob("*.cu")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", mostly_deep(sorted((DATA / "programs").glob("*.cu")), 4), ids=lambda p: p.stem
+)
 def test_nvcc_takes_the_programs_themselves(path: Path, tmp_path: Path) -> None:
     if path.stem in ("no_kernel", "no_main"):
         with pytest.raises(InputError):

@@ -17,6 +17,7 @@ from cudaops.sandbox.gpu.check_launches import SAMPLE_THREADS, sampled_blocks
 from cudaops.sandbox.gpu.checking import GpuChecker
 from cudaops.sandbox.gpu.cpu_checks import Checked
 from cudaops.sandbox.gpu.sanitizer import Sanitizer
+from tests.lanes import mostly_deep
 from tests.sandbox.gpu_checks import (
     EXPLOITS,
     Product,
@@ -292,7 +293,7 @@ class TestBoth:
         assert str(fault_of(checker.check(stray, "full")).location) == "candidate.cu:4"
 
 
-@pytest.mark.parametrize("path", HONEST, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", mostly_deep(HONEST, 5), ids=lambda p: p.stem)
 def test_honest_candidates_are_clean_at_512(
     cpu_executor: CpuExecutor, checker: GpuChecker, tmp_path: Path, path: Path
 ) -> None:
@@ -312,6 +313,7 @@ def test_honest_candidates_are_clean_at_512(
         ("writes_out_of_bounds", "out_of_bounds"),
     ],
 )
+@pytest.mark.deep
 def test_exploits_are_found_at_1024(
     cpu_executor: CpuExecutor, checker: GpuChecker, tmp_path: Path, name: str, what: str
 ) -> None:

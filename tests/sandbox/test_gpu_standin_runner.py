@@ -231,7 +231,7 @@ NOISY = [{"first": 40, "last": 90, "noise_pct": 15.0}]
     "disturbance",
     [
         {},
-        {"drift_pct": 5.0, "drift_launches": 100},
+        pytest.param({"drift_pct": 5.0, "drift_launches": 100}, marks=pytest.mark.deep),
         {"drift_pct": 5.0, "drift_launches": 100, "noisy": NOISY},
     ],
     ids=["quiet", "drift", "drift and a burst of noise"],

@@ -229,6 +229,7 @@ class TestCpu(RepeatSuite):
         assert (gate.name, gate.passed) == ("repeat", False), gate.line
 
 
+@pytest.mark.deep
 @pytest.mark.nvcc
 class TestStandIn(RepeatSuite):
     """Through the runner. There every launch has other addresses, whatever the gate wants."""

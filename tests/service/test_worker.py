@@ -117,6 +117,7 @@ async def _names_no_folder(store: Store, job: Job, folder: Path) -> None:
             assert place not in content, f"{job.kind}: {name} names {place}"
 
 
+@pytest.mark.deep
 async def test_a_job_outlives_its_workers(store: Store, conninfo: str) -> None:
     """Asked to stop, killed, and done by a third: it ends once, and no stage ran twice for it."""
     request = OptimizeRequest.model_validate({**PROGRAM, "max_iterations": 1, "max_trials": 3})
