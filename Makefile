@@ -32,7 +32,7 @@ demo: $(VENV)/.run ## Install into .venv and optimise examples/naive_matmul.cu (
 test: $(VENV)/.dev ## Install into .venv and run the tests that CI runs
 	$(PYTEST) --lane=test $(PYTEST_OPTIONS)
 
-test-fast: $(VENV)/.dev ## Those that take less than 0.3 s each
+test-fast: $(VENV)/.dev ## Those that take less than 0.1 s each
 	$(PYTEST) --lane=fast $(PYTEST_OPTIONS)
 
 test-deep: $(VENV)/.dev ## Everything: all exploits on all executors, hypothesis in thousands of examples

@@ -26,8 +26,8 @@ import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds by file and test, those of `RECORDED_S` and more; renewed by `make durations`."""
-RECORDED_S = 0.1
-SLOW_S = 0.3
+RECORDED_S = 0.05
+SLOW_S = 0.1
 DEEP_EXAMPLES = 2000
 """Of hypothesis in the deep lanes, and at least this many times `examples` there."""
 DEEP_FACTOR = 20
