@@ -92,9 +92,10 @@ def configure(config: pytest.Config) -> None:
     """Examples of hypothesis by lane, and the recorder of durations."""
     global _deep  # modules of tests ask for `examples` while they are imported
     _deep = config.getoption("lane") in ("deep", "all")
-    if _deep:
-        hypothesis.settings.register_profile("deep", max_examples=DEEP_EXAMPLES, deadline=None)
-        hypothesis.settings.load_profile("deep")
+    # No deadline: a loaded machine is no fault of the code.
+    most = DEEP_EXAMPLES if _deep else hypothesis.settings.default.max_examples
+    hypothesis.settings.register_profile("lanes", max_examples=most, deadline=None)
+    hypothesis.settings.load_profile("lanes")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Recorder(config), "lanes-recorder")
 
