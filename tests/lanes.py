@@ -28,6 +28,8 @@ DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds by file and test, those of `RECORDED_S` and more; renewed by `make durations`."""
 RECORDED_S = 0.05
 SLOW_S = 0.1
+USUAL_EXAMPLES = 100
+"""As hypothesis has it by default."""
 DEEP_EXAMPLES = 2000
 """Of hypothesis in the deep lanes, and at least this many times `examples` there."""
 DEEP_FACTOR = 20
@@ -93,7 +95,7 @@ def configure(config: pytest.Config) -> None:
     global _deep  # modules of tests ask for `examples` while they are imported
     _deep = config.getoption("lane") in ("deep", "all")
     # No deadline: a loaded machine is no fault of the code.
-    most = DEEP_EXAMPLES if _deep else hypothesis.settings.default.max_examples
+    most = DEEP_EXAMPLES if _deep else USUAL_EXAMPLES
     hypothesis.settings.register_profile("lanes", max_examples=most, deadline=None)
     hypothesis.settings.load_profile("lanes")
     if not hasattr(config, "workerinput"):
