@@ -223,12 +223,16 @@ def _difference(path: Path, size: int, crc: int) -> str | None:
         return "is not there"
     if found.st_size != size:
         return f"has {found.st_size} of {size} bytes"
-    seen = (str(path), found.st_ino, found.st_size, found.st_mtime_ns)
-    if seen not in _checked:
+    if (seen := _version(path, found)) not in _checked:
         if zlib.crc32(path.read_bytes()) != crc:
             return "has other contents than were written"
         _checked.add(seen)
     return None
+
+
+def _version(path: Path, found: os.stat_result) -> tuple[str, int, int, int]:
+    """What a file that was verified is known by."""
+    return str(path), found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _finish(folder: Path, facts: Facts) -> None:
@@ -242,6 +246,7 @@ def _finish(folder: Path, facts: Facts) -> None:
         if found.st_uid != os.geteuid():
             os.chown(path, os.geteuid(), os.getegid())
         files[path.relative_to(folder).as_posix()] = (found.st_size, zlib.crc32(path.read_bytes()))
+        _checked.add(_version(path, found))  # just read: not again when it is used
     part = folder / f"{NOTE}.part"
     part.write_text(json.dumps({"facts": facts, "files": files}), encoding="utf-8")
     part.replace(folder / NOTE)

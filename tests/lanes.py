@@ -31,8 +31,9 @@ SLOW_S = 0.1
 USUAL_EXAMPLES = 100
 """As hypothesis has it by default."""
 DEEP_EXAMPLES = 2000
-"""Of hypothesis in the deep lanes, and at least this many times `examples` there."""
+"""Least number of them in the deep lanes."""
 DEEP_FACTOR = 20
+"""By which a number that a test names itself grows there."""
 EIGHTHS = 8
 _deep = False
 
