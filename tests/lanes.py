@@ -2,13 +2,14 @@
 
 | lane | what |
 |---|---|
-| `fast` | what takes less than `SLOW_S`, by `durations.json`; a test not in it yet is fast |
+| `fast` | what takes less than `SLOW_S` with its fixtures, by `durations.json`; a new test is |
 | `test` | all but what is marked `deep`: README's `make test`, and CI |
 | `deep` | what is marked `deep`, and hypothesis in thousands of examples; `--eighth N`: of these |
 | `all` | everything, hypothesis likewise: `make test-deep` |
 
 Files go longest first, so that no worker ends long after the others. `--record` writes what was
-measured into `durations.json`. Skips are listed at the end by reason; `--no-holes` makes any but a
+measured into `durations.json`: a test without the fixtures that it shares with others, and these
+by their names in brackets. Skips are listed at the end by reason; `--no-holes` makes any but a
 missing GPU a failure.
 """
 
@@ -16,8 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ import hypothesis
 import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""Seconds by file and test, those of `RECORDED_S` and more; renewed by `make durations`."""
+"""Seconds by file and test or `[fixture]`, those of `RECORDED_S` and more; `make durations`."""
 RECORDED_S = 0.05
 SLOW_S = 0.1
 USUAL_EXAMPLES = 100
@@ -101,6 +103,8 @@ def configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("lanes")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Recorder(config), "lanes-recorder")
+    if config.getoption("record"):
+        config.pluginmanager.register(_FixtureClock(), "lanes-fixtures")
 
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -108,9 +112,12 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     durations = read_durations()
     lane, eighth = config.getoption("lane"), config.getoption("eighth")
 
-    def seconds(item: pytest.Item) -> float:
+    def seconds(item: pytest.Item) -> tuple[float, float]:
+        """Of the test alone, and of the longest fixture that it shares with others."""
         file, _, test = item.nodeid.partition("::")
-        return durations.get(file, {}).get(test, 0.0)
+        known = durations.get(file, {})
+        shared = (known.get(f"[{name}]", 0.0) for name in getattr(item, "fixturenames", ()))
+        return known.get(test, 0.0), max(shared, default=0.0)
 
     def belongs(item: pytest.Item) -> bool:
         if lane not in ("fast", "test", "deep"):
@@ -120,16 +127,54 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
         if lane == "deep":
             of_it = deep or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
             return of_it and (eighth is None or eighth_of(item.nodeid) == eighth)
-        return not deep and (lane == "test" or seconds(item) < SLOW_S)
+        return not deep and (lane == "test" or max(seconds(item)) < SLOW_S)
 
     left_out = [item for item in items if not belongs(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     kept = [item for item in items if belongs(item)]
-    costs: Counter[str] = Counter()
+    costs: dict[Path, float] = defaultdict(float)
+    shared: dict[Path, float] = defaultdict(float)
     for item in kept:
-        costs[item.nodeid.partition("::")[0]] += seconds(item)  # type: ignore[assignment]
-    items[:] = sorted(kept, key=lambda i: (-costs[i.nodeid.partition("::")[0]], i.path))
+        alone, longest = seconds(item)
+        costs[item.path] += alone
+        shared[item.path] = max(shared[item.path], longest)
+    items[:] = sorted(kept, key=lambda i: (-costs[i.path] - shared[i.path], i.path))
+
+
+class _FixtureClock:
+    """Tells the process that reports how long fixtures took that several tests share: by the
+    properties of the test that happened to ask first.
+    """
+
+    def __init__(self) -> None:
+        self._running = 0.0
+        self._took: list[tuple[str, float]] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, object, object]:
+        inside, self._running = self._running, 0.0
+        started = time.monotonic()
+        try:
+            return (yield)
+        finally:
+            spent = time.monotonic() - started
+            if fixturedef.scope != "function":
+                self._took.append((fixturedef.argname, spent - self._running))
+                self._running = spent
+            self._running += inside
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        report.user_properties.extend((f"{_SHARED}{n}", s) for n, s in self._took)
+        self._took.clear()
+        return report
+
+
+_SHARED = "fixture "
 
 
 class _Recorder:
@@ -142,6 +187,11 @@ class _Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
+        file = report.nodeid.partition("::")[0]
+        for name, spent in report.user_properties:
+            if name.startswith(_SHARED):
+                self._seconds[report.nodeid] -= float(str(spent))
+                self._seconds[f"{file}::[{name.removeprefix(_SHARED)}]"] += float(str(spent))
         if report.skipped and isinstance(report.longrepr, tuple):
             self._skips[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
 

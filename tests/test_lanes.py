@@ -38,6 +38,7 @@ def test_property(n): pass
 @pytest.mark.skip(reason="no NVIDIA GPU: none")
 def test_gpu(): pass
 """
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 HOLE = "@pytest.mark.skip(reason='bwrap not found on PATH')\ndef test_hole(): pass\n"
 
 
@@ -48,7 +49,7 @@ def ran(folder: Path, *options: str, more: str = "") -> subprocess.CompletedProc
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **ALONE},
         capture_output=True,
         text=True,
         timeout=120,
@@ -90,6 +91,38 @@ def test_durations_are_renewed_test_by_test(
     lanes.write_durations({"a.py::two": 0.01, "c.py::one": 1.0}, whole=False)
     assert lanes.read_durations() == {"a.py": {"one": 3.14}, "c.py": {"one": 1.0}}
     assert json.loads(lanes.DURATIONS.read_text())["c.py"]["one"] == 1.0
+
+
+FIXTURES = """
+import time, pytest
+@pytest.fixture(scope="module")
+def inner(): time.sleep(0.3)
+@pytest.fixture(scope="module")
+def run(request):
+    request.getfixturevalue("inner")
+    time.sleep(0.2)
+def test_of_run(run): pass
+def test_of_run_too(run): pass
+"""
+
+
+def test_a_fixture_that_tests_share_is_no_tests_own(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "lanes.py", tmp_path / "lanes.py")
+    (tmp_path / "conftest.py").write_text(CONFTEST.replace("from tests ", ""))
+    (tmp_path / "test_it.py").write_text(FIXTURES)
+
+    def outcome(*options: str) -> str:
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+        environment = {**os.environ, **ALONE}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+        ).stdout
+
+    assert "2 passed" in outcome("--record", "-p", "xdist", "-n", "1")
+    durations = json.loads((tmp_path / "durations.json").read_text())["test_it.py"]
+    assert set(durations) == {"[inner]", "[run]"}
+    assert 0.2 <= durations["[run]"] < 0.3 <= durations["[inner]"]
+    assert "2 deselected" in outcome("--lane=fast")
 
 
 def git(folder: Path, *words: str, date: str) -> None:

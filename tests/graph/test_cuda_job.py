@@ -79,7 +79,8 @@ def test_a_rewrite_was_judged_by_both_regimes(job: RunRecord) -> None:
 
 def test_the_time_is_broken_down(job: RunRecord) -> None:
     spent = job.seconds_by_tool
-    assert {"nvcc", "ncu", "kernels", "program", "cudaops itself"} <= set(spent)
+    # No nvcc where another test has left everything compiled.
+    assert {"ncu", "kernels", "program", "cudaops itself"} <= set(spent)
     assert all(seconds >= 0 for seconds in spent.values())
     assert spent["cudaops itself"] <= job.loop_time_seconds + 1.0
 

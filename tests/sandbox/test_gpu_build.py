@@ -33,7 +33,8 @@ from tests.sandbox.gpu_builds import (
 pytestmark = [pytest.mark.nvcc]
 
 
-def test_a_rewrite_and_its_baseline_are_told_apart(builder: GpuBuilder) -> None:
+def test_a_rewrite_and_its_baseline_are_told_apart(tmp_path: Path) -> None:
+    builder = GpuBuilder(tmp_path, "sm_86")
     rewrite = """
     // @launch ops::copy<W> grid=(1) block=(n) args=(a, b, n)
     // @launch finish grid=(1) block=(1) args=(b)

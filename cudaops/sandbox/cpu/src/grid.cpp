@@ -38,12 +38,16 @@ struct Pool {
   std::mutex lock;
   std::condition_variable wake, done;
   const Call* call = nullptr;
-  unsigned long long blocks = 0, serial = 0;
+  unsigned long long blocks = 0, serial = 0, run = 1;
   std::atomic<unsigned long long> next{0};
   unsigned busy = 0, size = 0;
   std::vector<Worker*> workers;
 };
 static Pool* pool = nullptr;
+// A worker takes whole rows of the grid where every worker then has at least this many: workers that
+// walk along their rows in step find in the cache what the other has read. Measured with a naive
+// 1024 x 1024 matrix product, 16 x 16 threads a block, on two cores: 2.2 s by single blocks, 1.4 by rows.
+static constexpr unsigned long long rows_each = 8;
 static std::mutex launch_lock;
 
 static Worker* make_worker(int index) {
@@ -62,11 +66,14 @@ static Worker* make_worker(int index) {
   return w;
 }
 
+// In ascending order, so that the lowest block that has not ended is always on some worker: blocks
+// that wait for lower ones go on.
 static void take_blocks(Worker& w) {
   for (;;) {
-    unsigned long long i = pool->next.fetch_add(1, std::memory_order_relaxed);
+    unsigned long long i = pool->next.fetch_add(pool->run, std::memory_order_relaxed);
     if (i >= pool->blocks) return;
-    run_block(w, *pool->call, only_selected_blocks ? selected_blocks[i] : i, poison_shared_memory);
+    for (unsigned long long end = std::min(i + pool->run, pool->blocks); i < end; ++i)
+      run_block(w, *pool->call, only_selected_blocks ? selected_blocks[i] : i, poison_shared_memory);
   }
 }
 
@@ -118,6 +125,8 @@ void run_grid(const Call& call) {
     while (pool->blocks < selected_blocks.size() && selected_blocks[pool->blocks] < blocks) ++pool->blocks;
   }
   pool->next = 0;
+  bool by_rows = !only_selected_blocks && blocks / call.grid.x >= pool->size * rows_each;
+  pool->run = by_rows ? call.grid.x : 1;
   unsigned helpers = pool->blocks > 1 ? pool->size - 1 : 0;
   if (helpers) {
     std::lock_guard<std::mutex> hold(pool->lock);
