@@ -38,7 +38,11 @@ HOMES = {
     "starlette": {"service", "mcp_servers"}, "procrastinate": {"service"},
     "prometheus_client": {"service"}, "opentelemetry": {"service"}, "structlog": {"service"},
     "h11": {"service"}, "httpx": {"sandbox", "doctor"},
-    "subprocess": {"sandbox", "service", "rag/postgres_programs.py"},
+    "clang": {"program/clang_child.py", "program/clang_bodies.py"},
+    "subprocess": {
+        "sandbox", "service", "rag/postgres_programs.py", "program/front_end.py",
+        "program/clang_child.py",
+    },
     "ncu_report": {"sandbox"}, "cuda": {"sandbox", "doctor"}, "cupti": {"sandbox"},
     "pynvml": {"sandbox", "doctor"}, "requests": {"doctor"},
     "typer": {"cli"}, "cryptography": {"certify"}, "pydantic_settings": {"settings"},
@@ -48,7 +52,8 @@ HOMES = {
     "aiohttp": {"models"}, "langchain_core": {"models", "agents", "rag", "graph"},
 }  # fmt: skip
 """Third party to the parts or files that may import it. PostgreSQL's own programs are started where
-the database is at home: rag/ knows nothing of sandbox/, nor the other way round."""
+the database is at home: rag/ knows nothing of sandbox/, nor the other way round. libclang runs in a
+child of the front end alone."""
 
 
 def part(path: Path) -> str:

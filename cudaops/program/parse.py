@@ -29,12 +29,11 @@ MAX_BYTES = 5_000_000
 
 def load_program(path: Path) -> Program:
     """Read and parse a program. Raises InputError with one line that says what to do."""
-    text = _read(path)
-    if "__global__" not in text and "<<<" not in text:
-        raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     found: dict[Path, str] = {}
     external: list[str] = []
-    _collect(path.resolve(), text, found, external)
+    _collect(path.resolve(), _read(path), found, external)
+    if not any("__global__" in text or "<<<" in text for text in found.values()):
+        raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     if sum(len(t) for t in found.values()) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB with its local includes; reduce it first")
     root = Path(os.path.commonpath([p.parent for p in found]))

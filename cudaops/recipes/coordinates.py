@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.affine import (
     Atom,
     Polynomial,
@@ -22,7 +23,6 @@ from cudaops.recipes.affine import (
     of,
     symbol,
 )
-from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import (
     Apply,
     Below,

@@ -10,9 +10,8 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.geometry_proof import Freedom, prove_free
-from cudaops.recipes.reading.kernel import template_arguments
-from cudaops.recipes.reading.tokens import LINKAGE, NotUnderstood
 from cudaops.recipes.spelling import free_name, written
 
 _VALUES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
@@ -20,6 +19,8 @@ _VALUES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
     2: {"x": (32, 64, 16, 128, 256, 8), "y": (8, 4, 16, 2, 1, 32)},
     3: {"x": (32, 64, 16, 128, 8), "y": (4, 2, 8, 1), "z": (2, 1, 4)},
 }
+_LINKAGE = re.compile(r'\bextern\s*"C"\s*(?!\{)')
+"""How a function's name is spelled for the linker: says nothing about what it computes."""
 _MAX_THREADS = 1024
 _WARP = 32
 
@@ -92,7 +93,7 @@ def _source(
     callee = name + _instance(kernel, workloads)
     extents = f"grid=({', '.join(grid)}) block=({', '.join(block)})"
     lines.append(f"// @launch {callee} {extents} args=({arguments})")
-    text = LINKAGE.sub("", kernel.text)
+    text = _LINKAGE.sub("", kernel.text)
     return "\n".join([*lines, re.sub(rf"\b{kernel.name}\b", name, text), ""])
 
 
@@ -126,7 +127,7 @@ def _instance(kernel: Kernel, workloads: Sequence[Workload]) -> str:
     """Template arguments of the launch, the same at every one."""
     if not kernel.template_parameters:
         return ""
-    found = {template_arguments(w.callee) for w in workloads}
+    found = {w.callee.partition("<")[2].rpartition(">")[0] for w in workloads}
     if len(found) != 1 or not (arguments := found.pop()):
         raise NotUnderstood("template arguments that differ or are not written")
-    return f"<{', '.join(arguments)}>"
+    return f"<{arguments}>"

@@ -8,17 +8,15 @@ the same work. Where the kernel bounds a place, those above the bound do nothing
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.affine import Polynomial, Symbol, number, symbol
-from cudaops.recipes.reading import syntax as s
 from cudaops.recipes.reading.expressions import BUILTINS, MATHEMATICS, Expressions
-from cudaops.recipes.reading.kernel import KnownParameter, Scope, read_body
-from cudaops.recipes.reading.parser import Reader
-from cudaops.recipes.reading.tokens import NotUnderstood
+from cudaops.recipes.reading.kernel import form_of
 from cudaops.recipes.reading.values import (
     INTEGERS,
     Below,
@@ -53,27 +51,22 @@ def prove_free(program: Program, kernel: Kernel, workloads: Sequence[Workload]) 
     """The freedom there is. Raises NotUnderstood where it is not proven."""
     if kernel.uses_dynamic_shared or kernel.qualified_name != kernel.name:
         raise NotUnderstood("dynamic shared memory or a namespace")
-    scope = Scope(program, kernel, workloads)
-    parameters = tuple(scope.parameter(p) for p in kernel.parameters)
-    body = read_body(scope, kernel)
-    proof = _Proof(scope, program, parameters)
-    proof.check(body)
+    form = form_of(program, kernel, workloads)
+    proof = _Proof(form)
+    proof.check(form.kernel.body)
     if not proof.axes:
         raise NotUnderstood("a kernel without a place")
     axes = "".join(axis for axis in "xyz" if axis in proof.axes)
-    bounds = {} if proof.strides else _bounds(scope, parameters, body)
+    bounds = {} if proof.strides else _bounds(form.kernel)
     extents = {axis: bound for axis, bound in bounds.items() if axis in proof.axes}
-    return Freedom(axes, extents, _most_threads(scope, kernel))
+    return Freedom(axes, extents, next(iter(form.kernel.launch_bounds), None))
 
 
 class _Proof:
     """Looks at every expression of a body for other uses of the thread's numbers."""
 
-    def __init__(
-        self, scope: Scope, program: Program, parameters: Sequence[KnownParameter]
-    ) -> None:
-        self._scope = scope
-        self._functions = {f.name: f for f in program.device_functions}
+    def __init__(self, form: s.KernelForm) -> None:
+        self._functions = {f.name: f for f in form.functions}
         self._env: dict[str, Value] = {}
         self.axes: set[str] = set()
         self.strides = False
@@ -88,13 +81,15 @@ class _Proof:
         match node:
             case s.Declare(shared=True):
                 raise NotUnderstood("shared memory")
+            case s.Opaque(what):
+                raise NotUnderstood(what)
             case s.Declare(kind, name, False, (), False, value) if value is not None:
                 self._declare(kind, name, value)
             case s.Evaluate(s.Call(function, arguments)) if function in _ATOMICS:
                 for argument in arguments:
                     self._expression(argument)
             case _:
-                for child in _children(node):
+                for child in s.children(node):
                     if isinstance(child, s.Statement):
                         self._statement(child)
                     else:
@@ -118,6 +113,8 @@ class _Proof:
             self._note(found)
             return
         match node:
+            case s.Unmodelled(what):
+                raise NotUnderstood(what)
             case s.Name(text) if text in self._env or text in BUILTINS | _TALKATIVE:
                 raise NotUnderstood(f"{text} on its own")
             case s.Assign(s.Name(text), _, _) | s.Step(s.Name(text), _) if text in self._env:
@@ -127,7 +124,7 @@ class _Proof:
                 return
             case s.Call(function, _):
                 self._call(function)
-        for child in _children(node):
+        for child in s.children(node):
             if isinstance(child, s.Expression):
                 self._expression(child)
 
@@ -166,15 +163,10 @@ class _Proof:
             return
         if function not in self._functions:
             raise NotUnderstood(f"a call of {function}")
-        known = set(self._functions) | MATHEMATICS
         for name in self._reached(function):
-            tokens = self._scope.tokens(self._functions[name].text)
-            texts = [t.text for t in tokens]
-            if (BUILTINS | _TALKATIVE | {"__shared__", "static"}) & set(texts):
-                raise NotUnderstood(f"a call of {function}")
-            called = {a for a, b in pairwise(texts) if b == "("}
-            if {c for c in called if c.startswith(("__sync", "__shfl", "atomic"))} - known:
-                raise NotUnderstood(f"a call of {function}")
+            for node in s.below(self._functions[name].body):
+                if _tells_of_the_block(node):
+                    raise NotUnderstood(f"a call of {function}")
 
     def _reached(self, function: str) -> Iterator[str]:
         """The function and those of the program that it calls, directly or not."""
@@ -182,10 +174,23 @@ class _Proof:
         while waiting:
             name = waiting.pop()
             yield name
-            for token in self._scope.tokens(self._functions[name].text):
-                if token.text in self._functions and token.text not in seen:
-                    seen.add(token.text)
-                    waiting.append(token.text)
+            for node in s.below(self._functions[name].body):
+                called = node.function if isinstance(node, s.Call) else ""
+                if called in self._functions and called not in seen:
+                    seen.add(called)
+                    waiting.append(called)
+
+
+def _tells_of_the_block(node: object) -> bool:
+    """Whether it depends on how threads are grouped, or may."""
+    match node:
+        case s.Name(text):
+            return text in BUILTINS | _TALKATIVE
+        case s.Call(function):
+            return function in _TALKATIVE or function.startswith(("__sync", "__shfl", "atomic"))
+        case s.Declare(shared=True) | s.Opaque():
+            return True
+    return False
 
 
 def _as_places(found: Polynomial) -> Polynomial:
@@ -219,31 +224,20 @@ def _terms(node: s.Expression, sign: int = 1) -> Iterator[tuple[int, s.Expressio
         yield sign, node
 
 
-def _children(node: object) -> Iterator[s.Expression | s.Statement]:
-    if not is_dataclass(node):
-        return
-    for entry in fields(node):
-        value = getattr(node, entry.name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if is_dataclass(item) and not isinstance(item, type):
-                yield item  # type: ignore[misc]
-
-
 def _refuse(array: str) -> None:
     raise NotUnderstood(f"{array} is memory")
 
 
-def _bounds(
-    scope: Scope, parameters: Sequence[KnownParameter], body: tuple[s.Statement, ...]
-) -> dict[str, Polynomial]:
+def _bounds(kernel: s.Function) -> dict[str, Polynomial]:
     """Dimension to the bound that the kernel puts on everything it does."""
-    env: dict[str, Value] = dict(scope.constants)
-    for p in parameters:
-        env.pop(p.name, None)
-        if not p.is_pointer and p.type in INTEGERS:
-            env[p.name] = Whole(symbol(p.name), p.type)
+    parameters = kernel.parameters
+    env: dict[str, Value] = {
+        p.name: Whole(symbol(p.name), p.type)
+        for p in parameters
+        if not p.is_pointer and p.type in INTEGERS
+    }
     reader = Expressions(env, _refuse, {})
-    rest = list(body)
+    rest = list(kernel.body)
     try:
         while rest and isinstance(rest[0], s.Declare):
             node = rest.pop(0)
@@ -260,7 +254,7 @@ def _bounds(
     return _limits(condition, parameters) if len(rest) == 1 else {}
 
 
-def _limits(condition: Value, parameters: Sequence[KnownParameter]) -> dict[str, Polynomial]:
+def _limits(condition: Value, parameters: Sequence[s.TypedParameter]) -> dict[str, Polynomial]:
     names = {p.name for p in parameters}
     found: dict[str, Polynomial] = {}
     for test in conjuncts(condition):
@@ -273,16 +267,3 @@ def _limits(condition: Value, parameters: Sequence[KnownParameter]) -> dict[str,
             if known and limit.sure_nonnegative and axis not in found:
                 found[axis] = limit
     return found
-
-
-def _most_threads(scope: Scope, kernel: Kernel) -> int | None:
-    if kernel.launch_bounds is None:
-        return None
-    tokens = scope.tokens(f"f({kernel.launch_bounds})")
-    call = Reader(tokens).whole_expression()
-    if not isinstance(call, s.Call):
-        raise NotUnderstood("launch bounds")
-    most = Expressions(dict(scope.constants), _refuse, {}).whole(call.arguments[0]).constant
-    if most is None:
-        raise NotUnderstood("launch bounds")
-    return most

@@ -9,11 +9,11 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.matmul_form import MatmulForm, recognise
 from cudaops.recipes.matmul_source import ELEMENT_BYTES, matmul_source
 from cudaops.recipes.matmul_tiles import recognise_tiled
 from cudaops.recipes.reading.kernel import Reading, read_kernel
-from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.spelling import written
 
 _STATIC_SHARED_BYTES = 48 * 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.affine import Polynomial, Symbol, number
 from cudaops.recipes.coordinates import (
     Axis,
@@ -16,7 +17,6 @@ from cudaops.recipes.coordinates import (
 )
 from cudaops.recipes.reading.kernel import Reading
 from cudaops.recipes.reading.symbolic import Store
-from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import (
     RANK,
     Apply,

@@ -9,9 +9,8 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
 from cudaops.program.plans import make_rewrite
+from cudaops.program.syntax import NotUnderstood, TypedParameter
 from cudaops.recipes.coordinates import Space
-from cudaops.recipes.reading.kernel import KnownParameter
-from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import (
     Apply,
     Below,
@@ -126,7 +125,7 @@ def renamed_template(
 
 
 def signature(
-    parameters: Iterable[KnownParameter], written_const: Callable[[str], bool], fast: Iterable[str]
+    parameters: Iterable[TypedParameter], written_const: Callable[[str], bool], fast: Iterable[str]
 ) -> str:
     """A parameter list; pointers named in `fast` are read-only and not aliased by the output."""
     read_only = frozenset(fast)

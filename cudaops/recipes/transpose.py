@@ -11,6 +11,7 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.affine import Polynomial, number
 from cudaops.recipes.coordinates import (
     Axis,
@@ -22,7 +23,6 @@ from cudaops.recipes.coordinates import (
 )
 from cudaops.recipes.matmul_form import only_store
 from cudaops.recipes.reading.kernel import Reading, read_kernel
-from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import Load, Reduced, Value, parts
 from cudaops.recipes.spelling import Speller, bare, free_name, renamed_template, signature, written
 

@@ -11,10 +11,10 @@ import pytest
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.program.hygiene import check_source
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.matmul import MatmulRecipe, product_of
 from cudaops.recipes.matmul_form import MatmulForm
 from cudaops.recipes.reading.kernel import read_kernel
-from cudaops.recipes.reading.tokens import NotUnderstood
 
 MakeProgram = Callable[..., Program]
 MakeLaunch = Callable[..., Workload]
@@ -209,8 +209,6 @@ REFUSED: dict[str, str] = {
         "int row = blockIdx.x * blockDim.x + threadIdx.x; if (row < N) { float acc = 0;"
         "for (int k = 0; k < N; ++k) acc += A[row*N+k] * B[k]; C[row] = acc; }"),
     "unknown call": _plain("for (int k = 0; k < N; ++k) acc += mystery(A[row*N+k], B[k*N+col]);"),
-    "macro with two meanings": "#ifdef X\n#define SIZE 8\n#else\n#define SIZE 16\n#endif\n" + _plain(
-        "for (int k = 0; k < SIZE; ++k) acc += A[row*N+k] * B[k*N+col];"),
     "two sums": _plain(
         "float b = 0; for (int k = 0; k < N; ++k) { acc += A[row*N+k]*B[k*N+col]; b += A[row*N+k]; }",
         "C[row*N+col] = acc + b;"),

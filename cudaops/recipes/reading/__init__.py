@@ -1,5 +1,4 @@
-"""Reads the small part of CUDA C++ that kernels' bodies are written in, and says what they compute.
+"""Says what a kernel computes: runs the body that clang read once, with unknowns for numbers.
 
-`tokens` splits text and expands macros, `syntax` names what `parser` finds, `symbolic` runs a body
-once with unknowns in place of numbers. Each refuses (`NotUnderstood`) what it does not know.
+What is not known is refused (`NotUnderstood`), never guessed.
 """

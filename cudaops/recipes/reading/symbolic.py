@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.affine import Polynomial, Symbol, divide, number, of
-from cudaops.recipes.reading import syntax as s
 from cudaops.recipes.reading.expressions import Expressions, integer_type
-from cudaops.recipes.reading.tokens import NotUnderstood
 from cudaops.recipes.reading.values import (
     Apply,
     Below,

@@ -18,9 +18,7 @@ extern "C" {
 extern __thread char cudaops_dynamic_shared[] CUDAOPS_TLS;
 }
 
-#ifndef CUDAOPS_AST  // clang's own then
 void __syncthreads();
-#endif
 int __syncthreads_count(int predicate);
 int __syncthreads_and(int predicate);
 int __syncthreads_or(int predicate);

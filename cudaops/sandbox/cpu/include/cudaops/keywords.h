@@ -9,25 +9,15 @@
 #define CUDART_VERSION 13000
 #define CUDA_VERSION 13000
 
-#ifdef CUDAOPS_AST  // clang reads the program as CUDA, and runs nothing of it
-#define __global__ __attribute__((global))
-#define __device__ __attribute__((device))
-#define __host__ __attribute__((host))
-#define __constant__ __attribute__((constant))
-#define __managed__ __attribute__((managed))
-#define __shared__ __attribute__((shared))
-#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
-#else
 // A kernel stands alone in the compiler's dumps: never inlined, never specialised.
 #define __global__ __attribute__((noinline, noclone))
 #define __device__
 #define __host__
 #define __constant__
 #define __managed__
+#define __grid_constant__
 #define __shared__ thread_local  // static where it stands in a function; authors may write static as well
 #define __launch_bounds__(...)
-#endif
-#define __grid_constant__
 #define __maxnreg__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))

@@ -1,0 +1,420 @@
+"""Bodies of functions, from clang's cursors to `syntax` trees. Runs in `clang_child`'s process."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
+
+from cudaops.program import syntax as s
+
+ROOT = "/cudaops-program"
+"""Where the program's files seem to be; nothing is written there."""
+_DEEPEST = 400
+"""Nesting of a tree; deeper ones are generated."""
+
+_K = CursorKind
+_BINARY = {
+    3: "*", 4: "/", 5: "%", 6: "+", 7: "-", 8: "<<", 9: ">>", 11: "<", 12: ">", 13: "<=",
+    14: ">=", 15: "==", 16: "!=", 17: "&", 18: "^", 19: "|", 20: "&&", 21: "||", 22: "=",
+    23: "*=", 24: "/=", 25: "%=", 26: "+=", 27: "-=", 28: "<<=", 29: ">>=", 30: "&=", 31: "^=",
+    32: "|=", 33: ",",
+}  # fmt: skip
+"""CXBinaryOperatorKind (clang-c/Index.h, LLVM 17 and later)."""
+_UNARY = {1: "p++", 2: "p--", 3: "++", 4: "--", 5: "&", 6: "*", 7: "+", 8: "-", 9: "~", 10: "!"}
+"""CXUnaryOperatorKind."""
+_EVALUATED_INT, _EVALUATED_FLOAT = 1, 2
+_NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|[\d.][\d'.]*([eE][+-]?\d+)?)[uUlLfF]*")
+_ATTRIBUTES = {_K.CUDASHARED_ATTR, _K.CUDACONSTANT_ATTR, _K.CUDADEVICE_ATTR}
+_EXPLICIT_CASTS = {
+    _K.CSTYLE_CAST_EXPR, _K.CXX_STATIC_CAST_EXPR, _K.CXX_FUNCTIONAL_CAST_EXPR,
+}  # fmt: skip
+
+
+def where_of(cursor: Cursor) -> s.Range | None:
+    """Where it stands in the program; for what a macro made, where the macro is used."""
+    start, end = cursor.extent.start, cursor.extent.end
+    if start.file is None or not start.file.name.startswith(f"{ROOT}/"):
+        return None
+    return s.Range((start.file.name.removeprefix(f"{ROOT}/"), start.offset, end.offset))
+
+
+def evaluated(lib: Any, cursor: Cursor) -> int | float | None:
+    """The constant that an expression or a variable's initialiser is."""
+    result = lib.clang_Cursor_Evaluate(cursor)
+    if not result:
+        return None
+    try:
+        kind = lib.clang_EvalResult_getKind(result)
+        if kind == _EVALUATED_INT:
+            if lib.clang_EvalResult_isUnsignedInt(result):
+                return int(lib.clang_EvalResult_getAsUnsigned(result))
+            return int(lib.clang_EvalResult_getAsLongLong(result))
+        if kind == _EVALUATED_FLOAT:
+            return float(lib.clang_EvalResult_getAsDouble(result))
+        return None
+    finally:
+        lib.clang_EvalResult_dispose(result)
+
+
+class Body:
+    """Statements of one function, with a name of its own for each variable."""
+
+    def __init__(
+        self, lib: Any, function_name: Callable[[Cursor], str], variables: dict[int, str]
+    ) -> None:
+        self._lib = lib
+        self._function_name = function_name
+        self._variables = variables
+        """Name by the hash of the declaration."""
+        self._depth = 0
+
+    def statements(self, compound: Cursor) -> tuple[s.Statement, ...]:
+        """Those of a block."""
+        return tuple(x for c in compound.get_children() for x in self._statement(c))
+
+    def _nested(self, cursor: Cursor) -> tuple[s.Statement, ...]:
+        if cursor.kind == _K.COMPOUND_STMT:
+            return self.statements(cursor)
+        return tuple(self._statement(cursor))
+
+    def _statement(self, cursor: Cursor) -> Iterator[s.Statement]:
+        where, parts = where_of(cursor), list(cursor.get_children())
+        match cursor.kind:
+            case _K.NULL_STMT:
+                return
+            case _K.COMPOUND_STMT:
+                yield s.Block(self.statements(cursor), where)
+            case _K.DECL_STMT:
+                for declared in parts:
+                    yield from self._declared(declared)
+            case _K.IF_STMT if len(parts) in (2, 3) and not _declares(parts[0]):
+                no = self._nested(parts[2]) if len(parts) == 3 else ()
+                yield s.If(self.expression(parts[0]), self._nested(parts[1]), no, where)
+            case _K.FOR_STMT:
+                yield self._for(cursor, parts, where)
+            case _K.WHILE_STMT if len(parts) == 2:
+                yield s.For((), self.expression(parts[0]), (), self._nested(parts[1]), where)
+            case _K.DO_STMT if len(parts) == 2:
+                yield s.Do(self._nested(parts[0]), self.expression(parts[1]), where)
+            case _K.SWITCH_STMT if len(parts) == 2:
+                yield s.Switch(self.expression(parts[0]), self._nested(parts[1]), where)
+            case _K.CASE_STMT if len(parts) == 2:
+                yield s.Label(self.expression(parts[0]), where)
+                yield from self._statement(parts[1])
+            case _K.DEFAULT_STMT if len(parts) == 1:
+                yield s.Label(None, where)
+                yield from self._statement(parts[0])
+            case _K.BREAK_STMT:
+                yield s.Leave("break", where)
+            case _K.CONTINUE_STMT:
+                yield s.Leave("continue", where)
+            case _K.RETURN_STMT:
+                yield (
+                    s.Give(self.expression(parts[0]), where) if parts else s.Leave("return", where)
+                )
+            case _K.UNEXPOSED_STMT if parts and parts[-1].kind.is_statement():
+                yield from self._statement(parts[-1])  # `#pragma unroll` and other attributes
+            case kind if kind.is_expression():
+                yield from self._evaluated(cursor)
+            case kind:
+                yield s.Opaque(kind.name.lower(), where)
+
+    def _evaluated(self, cursor: Cursor) -> Iterator[s.Statement]:
+        for value in _terms(self.expression(cursor)):
+            yield s.Evaluate(value, where_of(cursor))
+
+    def _declared(self, cursor: Cursor) -> Iterator[s.Statement]:
+        match cursor.kind:
+            case _K.VAR_DECL:
+                yield self._variable(cursor)
+            case (
+                _K.TYPEDEF_DECL | _K.TYPE_ALIAS_DECL | _K.USING_DECLARATION | _K.USING_DIRECTIVE
+                | _K.NAMESPACE_ALIAS | _K.STATIC_ASSERT | _K.STRUCT_DECL | _K.CLASS_DECL
+                | _K.UNION_DECL | _K.ENUM_DECL
+            ):  # fmt: skip
+                return
+            case kind:
+                yield s.Opaque(kind.name.lower(), where_of(cursor))
+
+    def _variable(self, cursor: Cursor) -> s.Statement:
+        kind, where = cursor.type.get_canonical(), where_of(cursor)
+        shared = any(c.kind == _K.CUDASHARED_ATTR for c in cursor.get_children())
+        if kind.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
+            return s.Opaque("reference", where)
+        if cursor.storage_class == StorageClass.STATIC and not shared:
+            return s.Opaque("static variable", where)
+        name = self._name_of(cursor)
+        extents: list[s.Expression] = []
+        while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
+            if kind.kind == TypeKind.CONSTANTARRAY:
+                extents.append(s.Number(str(kind.element_count), "int"))
+            kind = kind.element_type.get_canonical()
+        value = self._initial(cursor)
+        zeroed = isinstance(value, s.Values) and all(_is_zero(v) for v in value.items)
+        pointer = kind.kind == TypeKind.POINTER
+        plain = s.normal_type((kind.get_pointee() if pointer else kind).get_canonical().spelling)
+        return s.Declare(
+            plain, name, pointer, tuple(extents), shared, None if zeroed else value, zeroed, where
+        )
+
+    def _initial(self, cursor: Cursor) -> s.Expression | None:
+        found = self._lib.clang_Cursor_getVarDeclInitializer(cursor)
+        if found is None or found.kind == _K.INVALID_FILE or found.kind.is_invalid():
+            return None
+        found._tu = cursor._tu
+        while found.kind == _K.UNEXPOSED_EXPR and len(inner := list(found.get_children())) == 1:
+            found = inner[0]
+        if found.kind == _K.CALL_EXPR and not list(found.get_arguments()):
+            made = found.referenced
+            if made is not None and made.kind == _K.CONSTRUCTOR:
+                return None
+        return self.expression(found)
+
+    def _name_of(self, declaration: Cursor) -> str:
+        key = declaration.hash
+        if key not in self._variables:
+            spelled = declaration.spelling
+            taken = [n for n in self._variables.values() if n.partition("#")[0] == spelled]
+            self._variables[key] = f"{spelled}#{len(taken) + 1}" if taken else spelled
+        return self._variables[key]
+
+    def _for(self, cursor: Cursor, parts: list[Cursor], where: s.Range | None) -> s.Statement:
+        """clang lists the parts that are there; the semicolons tell which they are."""
+        places = [0, 1, 2] if len(parts) == 4 else _places(cursor, parts[:-1])
+        if places is None or len(set(places)) != len(places):
+            return s.Opaque("for_stmt", where)
+        given = dict(zip(places, parts[:-1], strict=True))
+        first: tuple[s.Statement, ...] = ()
+        if 0 in given:
+            first = tuple(self._statement(given[0]))
+        condition = self.expression(given[1]) if 1 in given else None
+        step = tuple(_terms(self.expression(given[2]))) if 2 in given else ()
+        return s.For(first, condition, step, self._nested(parts[-1]), where)
+
+    def expression(self, cursor: Cursor) -> s.Expression:
+        """An expression; what is not modelled is an `Unmodelled` with what is in it."""
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                raise s.NotUnderstood("an expression that is nested too deeply")
+            return self._expression(cursor)
+        finally:
+            self._depth -= 1
+
+    def _expression(self, cursor: Cursor) -> s.Expression:
+        kind = s.normal_type(cursor.type.get_canonical().spelling)
+        where, parts = where_of(cursor), [c for c in cursor.get_children() if not _is_type(c)]
+        match cursor.kind:
+            case _K.UNEXPOSED_EXPR | _K.PAREN_EXPR if len(parts) == 1:
+                return self.expression(parts[0])
+            case _K.INTEGER_LITERAL | _K.FLOATING_LITERAL | _K.CHARACTER_LITERAL:
+                return self._literal(cursor, kind)
+            case _K.CXX_BOOL_LITERAL_EXPR | _K.CXX_UNARY_EXPR:
+                return self._constant(evaluated(self._lib, cursor), kind, cursor)
+            case _K.DECL_REF_EXPR:
+                return self._reference(cursor, kind, parts)
+            case _K.MEMBER_REF_EXPR:
+                return self._member(cursor, kind, parts)
+            case _K.ARRAY_SUBSCRIPT_EXPR if len(parts) == 2:
+                base, index = (self.expression(p) for p in parts)
+                return s.Index(base, index, kind, where)
+            case _K.CALL_EXPR:
+                return self._call(cursor, kind)
+            case found if found in _EXPLICIT_CASTS and len(parts) == 1:
+                return s.Cast(kind, self.expression(parts[0]), where)
+            case _K.UNARY_OPERATOR if len(parts) == 1:
+                return self._unary(cursor, kind, parts[0])
+            case _K.BINARY_OPERATOR | _K.COMPOUND_ASSIGNMENT_OPERATOR if len(parts) == 2:
+                return self._binary(cursor, kind, parts)
+            case _K.CONDITIONAL_OPERATOR if len(parts) == 3:
+                condition, yes, no = (self.expression(p) for p in parts)
+                return s.Choice(condition, yes, no, kind, where)
+            case _K.INIT_LIST_EXPR:
+                return s.Values(tuple(self.expression(p) for p in parts), kind, where)
+            case _K.CXX_THIS_EXPR:
+                return s.Name("this", kind, where)
+        inside = tuple(self.expression(p) for p in parts if p.kind.is_expression())
+        return s.Unmodelled(cursor.kind.name.lower(), inside, kind, where)
+
+    def _literal(self, cursor: Cursor, kind: str) -> s.Expression:
+        token = next(cursor.get_tokens(), None)
+        whole = token is not None and _NUMBER.fullmatch(token.spelling)
+        if token is not None and whole and cursor.kind != _K.CHARACTER_LITERAL:
+            return s.Number(token.spelling, kind, where_of(cursor))
+        return self._constant(evaluated(self._lib, cursor), kind, cursor)
+
+    def _constant(self, value: float | None, kind: str, cursor: Cursor) -> s.Expression:
+        """A known value as the author could have written it."""
+        where = where_of(cursor)
+        if value is None:
+            return s.Unmodelled("constant", (), kind, where)
+        if kind == "bool":
+            return s.Name("true" if value else "false", kind, where)
+        text = _digits(abs(value), kind)
+        if text is None:
+            return s.Unmodelled("constant", (), kind, where)
+        number = s.Number(text, kind, where)
+        return s.Unary("-", number, kind, where) if value < 0 else number
+
+    def _reference(self, cursor: Cursor, kind: str, parts: list[Cursor]) -> s.Expression:
+        where, target = where_of(cursor), cursor.referenced
+        if target is None or (not cursor.spelling and parts):
+            # A template's value parameter, instantiated.
+            return self.expression(parts[0]) if parts else s.Unmodelled("reference", (), kind)
+        if target.kind == _K.ENUM_CONSTANT_DECL:
+            return self._constant(target.enum_value, kind, cursor)
+        if target.kind in (_K.FUNCTION_DECL, _K.CXX_METHOD):
+            return s.Name(self._called(target), kind, where)
+        if target.kind == _K.VAR_DECL and _is_constant(target):
+            value = evaluated(self._lib, target)
+            if value is not None:
+                return self._constant(value, kind, cursor)
+        if target.hash in self._variables:
+            return s.Name(self._variables[target.hash], kind, where)
+        return s.Name(target.spelling, kind, where)
+
+    def _member(self, cursor: Cursor, kind: str, parts: list[Cursor]) -> s.Expression:
+        where = where_of(cursor)
+        if not parts:
+            return s.Member(s.Unary("*", s.Name("this")), cursor.spelling, kind, where)
+        base = self.expression(parts[0])
+        if parts[0].type.get_canonical().kind == TypeKind.POINTER:
+            base = s.Unary("*", base)
+        return s.Member(base, cursor.spelling, kind, where)
+
+    def _call(self, cursor: Cursor, kind: str) -> s.Expression:
+        where, target = where_of(cursor), cursor.referenced
+        arguments = [a for a in cursor.get_arguments() if a.location.file is not None]
+        values = tuple(self.expression(a) for a in arguments)
+        if target is None or target.kind not in (
+            _K.FUNCTION_DECL, _K.CXX_METHOD, _K.CONSTRUCTOR, _K.CONVERSION_FUNCTION,
+        ):  # fmt: skip
+            return s.Unmodelled("indirect call", values, kind, where)
+        if target.spelling == "operator=" and len(values) == 2 and _is_made(target):
+            return s.Assign(values[0], "", values[1], kind, where)
+        if target.kind == _K.CONSTRUCTOR:
+            if len(values) == 1 and values[0] is not None and _same(arguments[0], cursor):
+                return values[0]  # a copy
+            return s.Call(kind, values, kind, where)
+        if not values and not is_own(target) and target.is_static_method():
+            return self._constant(evaluated(self._lib, cursor), kind, cursor)  # numeric_limits
+        if target.kind in (_K.CXX_METHOD, _K.CONVERSION_FUNCTION):
+            callee = next(iter(cursor.get_children()), None)
+            is_member = callee is not None and callee.kind == _K.MEMBER_REF_EXPR
+            if callee is not None and is_member:
+                objects = [c for c in callee.get_children() if not _is_type(c)]
+                values = (*(self.expression(c) for c in objects[:1]), *values)
+        return s.Call(self._called(target), values, kind, where)
+
+    def _called(self, target: Cursor) -> str:
+        """The name of a function of the program by its definition, or as CUDA knows it."""
+        definition = target.get_definition()
+        if definition is not None and is_own(definition):
+            return self._function_name(definition)
+        # Our headers give other names to what glibc (`__expf`) or clang keep for themselves.
+        name = str(target.spelling)
+        for prefix in ("fast__", "cudaops__"):
+            name = f"__{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+        return name
+
+    def _unary(self, cursor: Cursor, kind: str, part: Cursor) -> s.Expression:
+        where = where_of(cursor)
+        operator = _UNARY.get(self._lib.clang_getCursorUnaryOperatorKind(cursor), "")
+        operand = self.expression(part)
+        if operator.endswith(("++", "--")):
+            return s.Step(operand, 1 if operator.endswith("+") else -1, kind, where)
+        if not operator:
+            return s.Unmodelled("unary_operator", (operand,), kind, where)
+        return s.Unary(operator, operand, kind, where)
+
+    def _binary(self, cursor: Cursor, kind: str, parts: list[Cursor]) -> s.Expression:
+        where = where_of(cursor)
+        operator = _BINARY.get(self._lib.clang_getCursorBinaryOperatorKind(cursor), "")
+        left, right = (self.expression(p) for p in parts)
+        if operator.endswith("=") and operator not in ("<=", ">=", "==", "!="):
+            return s.Assign(left, operator[:-1], right, kind, where)
+        if not operator:
+            return s.Unmodelled("binary_operator", (left, right), kind, where)
+        return s.Binary(operator, left, right, kind, where)
+
+
+def _terms(value: s.Expression) -> Iterator[s.Expression]:
+    """The expressions between commas."""
+    if isinstance(value, s.Binary) and value.operator == ",":
+        yield from _terms(value.left)
+        yield from _terms(value.right)
+    else:
+        yield value
+
+
+def _places(cursor: Cursor, parts: list[Cursor]) -> list[int] | None:
+    """Which of a `for`'s three places each part has, from 0."""
+    ends: list[int] = []
+    depth = 0
+    for token in cursor.get_tokens():
+        depth += (token.spelling in ("(", "{", "[")) - (token.spelling in (")", "}", "]"))
+        if token.spelling == ";" and depth == 1:
+            ends.append(token.extent.start.offset)
+        if depth == 0 and token.spelling == ")":
+            break
+    if len(ends) != 2:
+        return None
+    return [sum(part.extent.start.offset > end for end in ends) for part in parts]
+
+
+def _declares(cursor: Cursor) -> bool:
+    return cursor.kind in (_K.VAR_DECL, _K.DECL_STMT)
+
+
+def _is_type(cursor: Cursor) -> bool:
+    """Cursors beside an expression's operands: names of types, namespaces and templates."""
+    return bool(cursor.kind.is_reference())
+
+
+def is_own(cursor: Cursor) -> bool:
+    """Whether it stands in a file of the program."""
+    file = cursor.location.file
+    return bool(file is not None and file.name.startswith(f"{ROOT}/"))
+
+
+def _is_constant(target: Cursor) -> bool:
+    kind = target.type.get_canonical()
+    arithmetic = TypeKind.BOOL.value <= kind.kind.value <= TypeKind.LONGDOUBLE.value
+    plain = not any(c.kind in _ATTRIBUTES for c in target.get_children())
+    known = arithmetic or kind.kind == TypeKind.ENUM
+    return bool(is_own(target) and kind.is_const_qualified() and plain and known)
+
+
+def _is_made(method: Cursor) -> bool:
+    """Whether the compiler wrote it: it stands where its class does."""
+    made: bool = method.location == method.semantic_parent.location or method.is_default_method()
+    return made
+
+
+def _same(argument: Cursor, call: Cursor) -> bool:
+    names = {s.normal_type(c.type.get_canonical().spelling) for c in (argument, call)}
+    return len(names) == 1
+
+
+def _is_zero(value: s.Expression) -> bool:
+    return isinstance(value, s.Number) and value.text.rstrip("fFlLuU") in ("0", "0.0", "0.", ".0")
+
+
+def _digits(value: float, kind: str) -> str | None:
+    """The shortest text that means this value in this type; None where there is none."""
+    if isinstance(value, int):
+        suffix = {"unsigned": "u", "long long": "ll", "unsigned long long": "ull"}
+        return f"{value}{suffix.get(kind, '')}"
+    if kind not in ("float", "double") or value != value or value == float("inf"):
+        return None
+    if kind == "double":
+        return repr(value)
+    for digits in range(1, 10):
+        text = f"{value:.{digits}g}"
+        if struct.unpack("f", struct.pack("f", float(text)))[0] == value:
+            break
+    return f"{text if set(text) & set('.e') else text + '.0'}f"

@@ -1,0 +1,392 @@
+"""A process of its own that parses programs with libclang and answers with `syntax` trees.
+
+clang is C++ that reads strangers' texts: it may crash, hang or eat memory, and then this process
+dies, not the one that asked. Requests and answers are lines of JSON on stdin and stdout.
+
+A program is read as CUDA, host side: `<<<...>>>` is part of the language then, and templates are
+instantiated. cudaops' own headers of the CPU executor stand in for the toolkit's. Every function
+without a qualifier counts as host and device code, as `nvcc` does not but no analysis minds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, TypeKind
+
+from cudaops.program import syntax as s
+from cudaops.program.clang_bodies import ROOT, Body, evaluated, is_own, where_of
+
+HEADERS = Path(__file__).parents[1] / "sandbox" / "cpu" / "include"
+MEMORY_BYTES = 6 << 30
+"""Address space: clang maps much more than it touches."""
+
+_PRELUDE = """\
+#include <cstdio>
+#include <exception>
+#include <new>
+#pragma clang force_cuda_host_device begin
+#define __syncthreads cudaops__syncthreads  // clang's own is for the device alone
+#include <cuda_runtime.h>
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __constant__
+#undef __managed__
+#undef __shared__
+#undef __launch_bounds__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((managed))
+#define __shared__ __attribute__((shared))
+#define __launch_bounds__(...) \\
+  __attribute__((launch_bounds(__VA_ARGS__), annotate("launch_bounds", __VA_ARGS__)))
+extern "C" int __cudaPushCallConfiguration(dim3 grid, dim3 block, unsigned long shared_bytes = 0,
+                                           struct CUstream_st* stream = 0);
+"""
+_OPTIONS = (
+    "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80",
+    "-std=gnu++17", "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
+)  # fmt: skip
+
+_K = CursorKind
+_FUNCTIONS: tuple[tuple[str, list[Any], Any], ...] = (
+    ("clang_getCursorBinaryOperatorKind", [Cursor], ctypes.c_int),
+    ("clang_getCursorUnaryOperatorKind", [Cursor], ctypes.c_int),
+    ("clang_Cursor_getVarDeclInitializer", [Cursor], Cursor),
+    ("clang_Cursor_Evaluate", [Cursor], ctypes.c_void_p),
+    ("clang_EvalResult_getKind", [ctypes.c_void_p], ctypes.c_int),
+    ("clang_EvalResult_getAsLongLong", [ctypes.c_void_p], ctypes.c_longlong),
+    ("clang_EvalResult_getAsUnsigned", [ctypes.c_void_p], ctypes.c_ulonglong),
+    ("clang_EvalResult_isUnsignedInt", [ctypes.c_void_p], ctypes.c_uint),
+    ("clang_EvalResult_getAsDouble", [ctypes.c_void_p], ctypes.c_double),
+    ("clang_EvalResult_dispose", [ctypes.c_void_p], None),
+)
+"""What clang.cindex 18 leaves out."""
+
+
+def _library() -> Any:
+    lib = cindex.conf.lib
+    for name, arguments, result in _FUNCTIONS:
+        function = getattr(lib, name)
+        function.argtypes, function.restype = arguments, result
+    return lib
+
+
+class Clang:
+    """libclang with the prelude compiled once."""
+
+    def __init__(self) -> None:
+        self.lib = _library()
+        self._index = cindex.Index.create()
+        self._folder = tempfile.mkdtemp(prefix="cudaops-clang")
+        self._arguments = [*_OPTIONS, f"-I{HEADERS}", *self._system_headers()]
+        name = f"{self._folder}/prelude.h"
+        Path(name).write_text(_PRELUDE, "utf-8")
+        unit = self._index.parse(name, self._arguments, options=0x2 | 0x10)  # for a header's use
+        unit.save(f"{self._folder}/prelude.pch")
+
+    def close(self) -> None:
+        """Remove the prelude."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def parse(self, files: dict[str, str], main: str, callee: str | None) -> cindex.TranslationUnit:
+        """The program with one instance of a template asked for."""
+        asked = f"static auto* cudaops_instance = &::{callee};" if callee else ""
+        whole = f'#include "{main}"\n{asked}\n'
+        unsaved = [(f"{ROOT}/{path}", text) for path, text in files.items()]
+        return self._index.parse(
+            f"{ROOT}/cudaops_whole.cu",
+            [*self._arguments, "-include-pch", f"{self._folder}/prelude.pch", f"-I{ROOT}"],
+            [*unsaved, (f"{ROOT}/cudaops_whole.cu", whole)],
+            options=0x200,  # KeepGoing: a header that is not there ends nothing
+        )
+
+    @staticmethod
+    def _system_headers() -> list[str]:
+        """Where g++ and, after it, nvcc look for headers: clang's wheel has none."""
+        gxx = shutil.which(os.environ.get("CXX", "g++")) or "g++"
+        asked = subprocess.run(
+            [gxx, "-E", "-x", "c++", "-v", "/dev/null"], capture_output=True, text=True, timeout=20
+        )
+        listed = asked.stderr.partition("search starts here:\n#include <...>")[2] or asked.stderr
+        found = [line.strip() for line in listed.splitlines() if line.startswith(" /")]
+        nvcc = shutil.which("nvcc")
+        homes = [os.environ.get("CUDA_HOME"), nvcc and str(Path(nvcc).resolve().parents[1])]
+        toolkits = [Path(home) / "include" for home in [*homes, "/usr/local/cuda"] if home]
+        found += [str(t) for t in toolkits if (t / "cuda_fp8.h").is_file()][:1]
+        return [word for folder in found for word in ("-isystem", folder)]
+
+
+def _qualified(cursor: Cursor) -> str:
+    names = []
+    at = cursor
+    while at is not None and at.kind not in (_K.TRANSLATION_UNIT, _K.INVALID_FILE):
+        if at.spelling and not at.spelling.startswith("("):
+            names.append(at.spelling)
+        at = at.semantic_parent
+    return "::".join(reversed(names))
+
+
+def _attributes(cursor: Cursor) -> set[CursorKind]:
+    return {c.kind for c in cursor.get_children() if c.kind.is_attribute()}
+
+
+def definitions(cursor: Cursor) -> Iterator[Cursor]:
+    """Functions that the program defines at namespace scope."""
+    for child in cursor.get_children():
+        if child.kind in (_K.NAMESPACE, _K.LINKAGE_SPEC, _K.UNEXPOSED_DECL):
+            yield from definitions(child)
+        elif child.kind == _K.FUNCTION_DECL and child.is_definition() and is_own(child):
+            yield child
+
+
+def find_kernel(unit: cindex.TranslationUnit, name: str, is_template: bool) -> Cursor:
+    """The definition of a kernel; of a template the instance that `Clang.parse` asked for or, where
+    its arguments mean nothing outside of the launch, the only one that the program launches."""
+    if not is_template:
+        found = [
+            c
+            for c in definitions(unit.cursor)
+            if _K.CUDAGLOBAL_ATTR in _attributes(c) and _qualified(c) == name
+        ]
+    else:
+        asked = [c for c in unit.cursor.get_children() if c.spelling == "cudaops_instance"]
+        found = [t for c in asked for t in _functions_named(c)] or launched(unit, name)
+    if len(found) != 1:
+        kind = "instances" if is_template else "definitions"
+        raise s.NotUnderstood(f"{len(found)} {kind} of {name}")
+    return found[0]
+
+
+def _functions_named(cursor: Cursor) -> list[Cursor]:
+    """Definitions of the functions that an expression or a body names, each once."""
+    found: dict[int, Cursor] = {}
+    for node in cursor.walk_preorder():
+        if node.kind not in (_K.DECL_REF_EXPR, _K.CALL_EXPR, _K.MEMBER_REF_EXPR):
+            continue
+        target = node.referenced
+        if target is not None and target.kind in (_K.FUNCTION_DECL, _K.CXX_METHOD):
+            definition = target.get_definition()
+            if definition is not None and is_own(definition):
+                found.setdefault(definition.hash, definition)
+    return list(found.values())
+
+
+def launched(unit: cindex.TranslationUnit, name: str) -> list[Cursor]:
+    """Instances of a kernel template that the program's functions name, host templates included."""
+    seen: set[int] = set()
+    waiting = list(definitions(unit.cursor))
+    instances = []
+    while waiting:
+        cursor = waiting.pop()
+        if cursor.hash in seen:
+            continue
+        seen.add(cursor.hash)
+        if _K.CUDAGLOBAL_ATTR in _attributes(cursor):
+            if _qualified(cursor) == name:
+                instances.append(cursor)
+            continue
+        waiting += _functions_named(cursor)
+    return instances
+
+
+def walk_fields(
+    kind: cindex.Type, path: str, offset: int, found: list[s.PointerField], deep: int = 0
+) -> str:
+    """Collect the pointers in a structure; returns what keeps them from being told."""
+    canonical = kind.get_canonical()
+    if canonical.kind == TypeKind.POINTER:
+        pointee = canonical.get_pointee().get_canonical()
+        if pointee.kind == TypeKind.POINTER:
+            return f"{path} is a table of pointers"
+        if pointee.kind in (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO):
+            return f"{path} points to a function"
+        name = s.normal_type(pointee.spelling)
+        found.append(s.PointerField(path, offset, name, pointee.is_const_qualified()))
+    elif canonical.kind == TypeKind.CONSTANTARRAY:
+        element = canonical.element_type
+        before = len(found)
+        for n in range(canonical.element_count):
+            at = offset + n * element.get_size()
+            unclear = walk_fields(element, f"{path}[{n}]", at, found, deep + 1)
+            if unclear or len(found) == before:  # without pointers, all elements are alike
+                return unclear
+            if len(found) > 64:
+                return f"{path} is a table of pointers"
+    elif canonical.kind == TypeKind.RECORD:
+        return _walk_record(canonical, path, offset, found, deep)
+    return ""
+
+
+def _walk_record(
+    kind: cindex.Type, path: str, offset: int, found: list[s.PointerField], deep: int
+) -> str:
+    declaration = kind.get_declaration()
+    if deep > 16:
+        return f"{path} is nested too deeply"
+    inner: list[s.PointerField] = []
+    bases = [c for c in declaration.get_children() if c.kind == _K.CXX_BASE_SPECIFIER]
+    for number, base in enumerate(bases):
+        unclear = walk_fields(base.type, path, offset, inner, deep + 1)
+        if unclear or (inner and number > 0):
+            return unclear or f"{path} has several bases"
+    for member in kind.get_fields():
+        at = offset + kind.get_offset(member.spelling) // 8 if member.spelling else offset
+        unclear = walk_fields(member.type, f"{path}.{member.spelling}", at, inner, deep + 1)
+        if unclear:
+            return unclear
+    if inner and declaration.kind == _K.UNION_DECL:
+        return f"{path} is a union that holds a pointer"
+    found += inner
+    return ""
+
+
+def parameter_of(cursor: Cursor) -> s.TypedParameter:
+    """A parameter with its type, a structure walked to its pointers."""
+    canonical = cursor.type.get_canonical()
+    size = max(0, canonical.get_size())
+    if canonical.kind == TypeKind.POINTER:
+        pointee = canonical.get_pointee().get_canonical()
+        return s.TypedParameter(
+            cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_const_qualified(),
+            size, (), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
+        )  # fmt: skip
+    found: list[s.PointerField] = []
+    unclear = walk_fields(canonical, cursor.spelling, 0, found)
+    if canonical.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
+        unclear = f"{cursor.spelling} is a reference"
+    return s.TypedParameter(
+        cursor.spelling, s.normal_type(canonical.spelling), False, canonical.is_const_qualified(),
+        size, tuple(found), unclear,
+    )  # fmt: skip
+
+
+class Reader:
+    """Functions of one translation unit as trees."""
+
+    def __init__(self, clang: Clang) -> None:
+        self._lib = clang.lib
+        self._names: dict[int, str] = {}
+        """Function by the hash of its definition."""
+        self._waiting: list[Cursor] = []
+
+    def form(self, kernel: Cursor) -> s.KernelForm:
+        """A kernel and all functions of the program that it reaches."""
+        self._named(kernel)
+        first, *rest = self._all()
+        return s.KernelForm(first, tuple(rest))
+
+    def _all(self) -> Iterator[s.Function]:
+        while self._waiting:
+            yield self._function(self._waiting.pop(0))
+
+    def _named(self, definition: Cursor) -> str:
+        if definition.hash not in self._names:
+            spelled = definition.spelling
+            if definition.kind == _K.CXX_METHOD:
+                spelled = f"{definition.semantic_parent.spelling}::{spelled}"
+            taken = [n for n in self._names.values() if n.partition("#")[0] == spelled]
+            self._names[definition.hash] = f"{spelled}#{len(taken) + 1}" if taken else spelled
+            self._waiting.append(definition)
+        return self._names[definition.hash]
+
+    def _function(self, cursor: Cursor) -> s.Function:
+        body = next((c for c in cursor.get_children() if c.kind == _K.COMPOUND_STMT), None)
+        if body is None:
+            raise s.NotUnderstood(f"{cursor.spelling} has no body")
+        parameters = tuple(parameter_of(p) for p in cursor.get_arguments())
+        variables = {p.hash: p.spelling for p in cursor.get_arguments()}
+        statements = Body(self._lib, self._named, variables).statements(body)
+        return s.Function(
+            name=self._named(cursor),
+            qualified_name=_qualified(cursor),
+            result=s.normal_type(cursor.result_type.get_canonical().spelling),
+            parameters=parameters,
+            body=statements,
+            is_template=cursor.get_num_template_arguments() > 0,
+            launch_bounds=tuple(self._launch_bounds(cursor)),
+            where=where_of(cursor),
+        )
+
+    def _launch_bounds(self, cursor: Cursor) -> Iterator[int]:
+        for attribute in cursor.get_children():
+            if attribute.kind == _K.ANNOTATE_ATTR and attribute.spelling == "launch_bounds":
+                for bound in attribute.get_children():
+                    value = evaluated(self._lib, bound)
+                    if isinstance(value, int):
+                        yield value
+
+
+def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
+    """One request: the form of a kernel, or what was not understood."""
+    unit = clang.parse(request["files"], request["main"], request["callee"])
+    severe = [d for d in unit.diagnostics if _matters(d)]
+    try:
+        kernel = find_kernel(unit, request["kernel"], request["callee"] is not None)
+        form = Reader(clang).form(kernel)
+    except s.NotUnderstood as problem:
+        first = "".join(f"; {_error(d)}" for d in severe[:1])
+        return {"problem": f"{problem}{first}"}
+    for function in (form.kernel, *form.functions):
+        # clang drops a statement that has an error in it.
+        wrong = next((d for d in severe if _is_in(function.where, d)), None)
+        if wrong is not None:
+            return {"problem": _error(wrong)}
+    return {"form": s.encoded(form)}
+
+
+def _matters(found: cindex.Diagnostic) -> bool:
+    """Errors but for one: a kernel that is declared before it is defined has, by the prelude's
+    pragma, qualifiers that a kernel must not have. Nothing is dropped for it."""
+    compatible = "attributes are not compatible" not in found.spelling
+    return bool(found.severity >= cindex.Diagnostic.Error and compatible)
+
+
+def _is_in(where: s.Range | None, found: cindex.Diagnostic) -> bool:
+    file = found.location.file
+    if where is None or file is None or file.name != f"{ROOT}/{where.file}":
+        return False
+    return bool(where.start <= found.location.offset <= where.end)
+
+
+def _error(found: cindex.Diagnostic) -> str:
+    file = found.location.file
+    name = file.name.removeprefix(f"{ROOT}/") if file else "?"
+    return f"{name}:{found.location.line}: {found.spelling}"
+
+
+def serve() -> None:
+    """Answer requests until stdin ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    clang = Clang()
+    try:
+        for line in sys.stdin:
+            sys.stdout.write(json.dumps(answer(clang, json.loads(line))) + "\n")
+            sys.stdout.flush()
+    finally:
+        clang.close()
+
+
+def main() -> None:
+    """Serve on a stack that deep trees fit on."""
+    sys.setrecursionlimit(20_000)
+    threading.stack_size(256 << 20)
+    deep = threading.Thread(target=serve)
+    deep.start()
+    deep.join()

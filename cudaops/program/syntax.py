@@ -1,0 +1,411 @@
+"""A function's body as clang understood it: typed trees, macros and template arguments in place.
+
+Types are spelled in one way each (`normal_type`), without qualifiers, a pointer with its stars:
+`float*`. What C++ converts by itself is no node: an operand's type next to its parent's tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+
+class NotUnderstood(Exception):
+    """The program says something that is not modelled; whoever asked must leave it alone."""
+
+
+class Range(tuple[str, int, int]):
+    """File of the program, first byte and the byte after the last one, in the author's text."""
+
+    __slots__ = ()
+
+    @property
+    def file(self) -> str:
+        """Path as in `Program.files`."""
+        return self[0]
+
+    @property
+    def start(self) -> int:
+        """Offset of the first byte."""
+        return self[1]
+
+    @property
+    def end(self) -> int:
+        """Offset after the last byte."""
+        return self[2]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A literal, or a constant of the program as the literal that it is worth."""
+
+    text: str
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Name:
+    """A variable or parameter; a second one of the same name in a function is `name#2`."""
+
+    text: str
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Member:
+    """`base.name`; `p->name` is a member of `*p`."""
+
+    base: Expression
+    name: str
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Index:
+    """`base[index]`."""
+
+    base: Expression
+    index: Expression
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    """`function(arguments)`. A function of the program stands under the name that it has in
+    `KernelForm.functions`, any other under its unqualified one; a method's object comes first."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A conversion that is written, in any of C++'s spellings."""
+
+    type: str
+    operand: Expression
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Unary:
+    """`-x`, `!x`, `~x`, `*x`, `&x`, and `+x`."""
+
+    operator: str
+    operand: Expression
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Step:
+    """`++x`, `x++`, `--x`, `x--`."""
+
+    target: Expression
+    by: int
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Two operands, assignment excluded; `,` too."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`condition ? yes : no`."""
+
+    condition: Expression
+    yes: Expression
+    no: Expression
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Assign:
+    """`target op= value`; `operator` is empty for a plain assignment."""
+
+    target: Expression
+    operator: str
+    value: Expression
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Values:
+    """`{a, b}`, and `T{a, b}` of an aggregate."""
+
+    items: tuple[Expression, ...]
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Unmodelled:
+    """Anything else, by clang's name for it, with the expressions in it."""
+
+    what: str
+    parts: tuple[Expression, ...] = ()
+    type: str = field(default="", compare=False)
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+Expression = (
+    Number | Name | Member | Index | Call | Cast | Unary | Step | Binary | Choice | Assign
+    | Values | Unmodelled
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Declare:
+    """One declared variable."""
+
+    type: str
+    """Of an element for an array, of what is pointed at for a pointer."""
+    name: str
+    pointer: bool = False
+    extents: tuple[Expression, ...] = ()
+    shared: bool = False
+    value: Expression | None = None
+    zeroed: bool = False
+    """Declared with `= {}` or `= {0}`."""
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """An expression for its effect."""
+
+    value: Expression
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class If:
+    """`if (condition) yes else no`."""
+
+    condition: Expression
+    yes: tuple[Statement, ...]
+    no: tuple[Statement, ...] = ()
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class For:
+    """A loop; `while` has neither `first` nor `step`."""
+
+    first: tuple[Statement, ...]
+    condition: Expression | None
+    step: tuple[Expression, ...]
+    body: tuple[Statement, ...]
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Do:
+    """`do body while (condition)`."""
+
+    body: tuple[Statement, ...]
+    condition: Expression
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """`switch (subject) body`, with `Label`s among the statements of the body."""
+
+    subject: Expression
+    body: tuple[Statement, ...]
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Label:
+    """`case value:`; `default:` without one."""
+
+    value: Expression | None = None
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Leave:
+    """`return`, `break` or `continue`, without a value."""
+
+    word: str
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Give:
+    """`return value`."""
+
+    value: Expression
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Statements with a scope of their own."""
+
+    body: tuple[Statement, ...]
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Any other statement, by clang's name for it: `asm`, `goto`, a range-based loop."""
+
+    what: str
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+Statement = (
+    Declare | Evaluate | If | For | Do | Switch | Label | Leave | Give | Block | Opaque
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PointerField:
+    """A pointer inside of a structure that is passed by value."""
+
+    path: str
+    """`position.x`, from the parameter on."""
+    offset_bytes: int
+    type: str
+    """Of what it points to."""
+    is_const: bool
+
+
+@dataclass(frozen=True)
+class TypedParameter:
+    """A parameter with its type, aliases and template arguments resolved."""
+
+    name: str
+    type: str
+    """Of what it points to for a pointer, else the value's."""
+    is_pointer: bool
+    is_const: bool = False
+    """For a pointer: whether what it points to is const."""
+    size_bytes: int = 0
+    pointers: tuple[PointerField, ...] = ()
+    """Of a structure, nested ones included."""
+    unclear: str = ""
+    """What keeps a structure's pointers from being told: a union, or pointers to pointers."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel, or a function of the program that it calls."""
+
+    name: str
+    qualified_name: str
+    result: str
+    parameters: tuple[TypedParameter, ...]
+    body: tuple[Statement, ...]
+    is_template: bool = False
+    launch_bounds: tuple[int, ...] = ()
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class KernelForm:
+    """One instance of a kernel with everything of the program that it can reach."""
+
+    kernel: Function
+    functions: tuple[Function, ...] = ()
+
+    def function(self, name: str) -> Function | None:
+        """The program's function that calls mean by this name; None for one of CUDA's or C's."""
+        return next((f for f in self.functions if f.name == name), None)
+
+
+_NORMAL = {
+    "unsigned int": "unsigned", "long": "long long", "unsigned long": "unsigned long long",
+    "__half": "half", "_Bool": "bool",
+}  # fmt: skip
+
+
+def normal_type(canonical: str) -> str:
+    """One spelling for each type: clang's canonical one, on LP64, without qualifiers."""
+    stars = ""
+    words = canonical.replace("*", " * ").replace("&", " ").split()
+    kept = []
+    for word in words:
+        if word == "*":
+            stars += "*"
+        elif word not in ("const", "volatile", "__restrict", "struct", "class", "enum", "union"):
+            kept.append(word)
+    plain = " ".join(kept)
+    return _NORMAL.get(plain, plain) + stars
+
+
+def children(node: object) -> Iterator[Any]:
+    """Expressions and statements directly below a node, or in a tuple, in the text's order."""
+    if type(node) is tuple:
+        yield from node
+    if not is_dataclass(node):
+        return
+    for entry in fields(node):
+        value = getattr(node, entry.name)
+        for item in value if type(value) is tuple else (value,):
+            if is_dataclass(item) and not isinstance(item, type):
+                yield item
+
+
+def below(node: object) -> Iterator[Any]:
+    """A node and everything below it."""
+    yield node
+    for child in children(node):
+        yield from below(child)
+
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in (
+        Number, Name, Member, Index, Call, Cast, Unary, Step, Binary, Choice, Assign, Values,
+        Unmodelled, Declare, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block, Opaque,
+        PointerField, TypedParameter, Function, KernelForm,
+    )
+}  # fmt: skip
+
+
+def encoded(node: Any) -> Any:
+    """A tree as JSON's lists: `[kind, field, ...]`, tuples as `[None, item, ...]`."""
+    if isinstance(node, Range):
+        return ["Range", *node]
+    if isinstance(node, tuple):
+        return [None, *map(encoded, node)]
+    if is_dataclass(node):
+        return [type(node).__name__, *(encoded(getattr(node, f.name)) for f in fields(node))]
+    return node
+
+
+def decoded(data: Any) -> Any:
+    """The tree again. Raises NotUnderstood for what `encoded` did not write."""
+    if not isinstance(data, list):
+        return data
+    kind, *rest = data
+    values = [decoded(value) for value in rest]
+    if kind is None:
+        return tuple(values)
+    if kind == "Range":
+        return Range(values)
+    if kind not in _KINDS:
+        raise NotUnderstood(f"a {kind}")
+    return _KINDS[kind](*values)
