@@ -13,6 +13,7 @@ import pytest
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.settings import load_settings
 from tests import lanes
+from tests.certify.runs import shared_run
 
 _FOREIGN = (
     "DATABASE_URL",
@@ -104,6 +105,12 @@ def _why_no_gpu() -> str | None:
 def cache() -> Path:
     """The cache folder of this test process, shared by its tests: all but compiled code."""
     return Path(os.environ["CUDAOPS_CACHE"])
+
+
+@pytest.fixture(scope="session")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `run` and `key/signing.key` of a certified run. To be copied, not changed."""
+    return shared_run(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

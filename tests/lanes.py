@@ -9,8 +9,8 @@
 
 Files go longest first, so that no worker ends long after the others. `--record` writes what was
 measured into `durations.json`: a test without the fixtures that it shares with others, and these
-by their names in brackets. Skips are listed at the end by reason; `--no-holes` makes any but a
-missing GPU a failure.
+by their names in brackets, under the file or, of a whole session, the folder that they are for.
+Skips are listed at the end by reason; `--no-holes` makes any but a missing GPU a failure.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
         """Of the test alone, and of the longest fixture that it shares with others."""
         file, _, test = item.nodeid.partition("::")
         known = durations.get(file, {})
-        shared = (known.get(f"[{name}]", 0.0) for name in getattr(item, "fixturenames", ()))
+        shared = [known.get(f"[{name}]", 0.0) for name in getattr(item, "fixturenames", ())]
+        for name, made in _made_for(item):
+            shared.append(durations.get(made, {}).get(f"[{name}]", 0.0))
         return known.get(test, 0.0), max(shared, default=0.0)
 
     def belongs(item: pytest.Item) -> bool:
@@ -142,6 +144,13 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = sorted(kept, key=lambda i: (-costs[i.path] - shared[i.path], i.path))
 
 
+def _made_for(item: pytest.Item) -> Iterable[tuple[str, str]]:
+    """Fixtures that a test uses, with the folder or file that each is defined for."""
+    info = getattr(item, "_fixtureinfo", None)
+    for name, found in (info.name2fixturedefs if info else {}).items():
+        yield name, found[-1].baseid
+
+
 class _FixtureClock:
     """Tells the process that reports how long fixtures took that several tests share: by the
     properties of the test that happened to ask first.
@@ -149,7 +158,7 @@ class _FixtureClock:
 
     def __init__(self) -> None:
         self._running = 0.0
-        self._took: list[tuple[str, float]] = []
+        self._took: list[tuple[str, str, float]] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, object, object]:
@@ -160,7 +169,8 @@ class _FixtureClock:
         finally:
             spent = time.monotonic() - started
             if fixturedef.scope != "function":
-                self._took.append((fixturedef.argname, spent - self._running))
+                home = "" if fixturedef.scope == "module" else fixturedef.baseid
+                self._took.append((fixturedef.argname, home, spent - self._running))
                 self._running = spent
             self._running += inside
 
@@ -169,7 +179,9 @@ class _FixtureClock:
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        report.user_properties.extend((f"{_SHARED}{n}", s) for n, s in self._took)
+        for name, home, spent in self._took:
+            file = home or item.nodeid.partition("::")[0]
+            report.user_properties.append((f"{_SHARED}{file}::[{name}]", spent))
         self._took.clear()
         return report
 
@@ -187,11 +199,11 @@ class _Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
-        file = report.nodeid.partition("::")[0]
         for name, spent in report.user_properties:
             if name.startswith(_SHARED):
-                self._seconds[report.nodeid] -= float(str(spent))
-                self._seconds[f"{file}::[{name.removeprefix(_SHARED)}]"] += float(str(spent))
+                seconds, fixture = float(str(spent)), name.removeprefix(_SHARED)
+                self._seconds[report.nodeid] -= seconds
+                self._seconds[fixture] = max(self._seconds[fixture], seconds)
         if report.skipped and isinstance(report.longrepr, tuple):
             self._skips[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
 

@@ -13,7 +13,7 @@ import pytest
 from cudaops.certify.envelope import seal
 from cudaops.certify.keys import public_pem
 from cudaops.domain.certificate import CERTIFICATE_FORMAT
-from tests.certify.runs import ROOT, cudaops, shared_run
+from tests.certify.runs import ROOT, cudaops
 from tests.certify.samples import certificate, made, new_signer, sealed
 
 
@@ -129,9 +129,8 @@ def test_the_key_in_the_default_place_is_this_machines(
     assert "this machine's key" in done.stdout
 
 
-def test_the_files_of_a_real_run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    made = shared_run(tmp_path_factory)
-    key, run = key_of(made), Path(shutil.copytree(made / "run", tmp_path / "run"))
+def test_the_files_of_a_real_run(tmp_path: Path, certified: Path) -> None:
+    key, run = key_of(certified), Path(shutil.copytree(certified / "run", tmp_path / "run"))
     whole = cudaops("certify", "check", run / "certificate.json", key=key)
     assert whole.returncode == 0, whole.stdout
     assert "the key that CUDAOPS_SIGNING_KEY names" in whole.stdout

@@ -95,7 +95,7 @@ def test_durations_are_renewed_test_by_test(
 
 FIXTURES = """
 import time, pytest
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def inner(): time.sleep(0.3)
 @pytest.fixture(scope="module")
 def run(request):
@@ -119,9 +119,10 @@ def test_a_fixture_that_tests_share_is_no_tests_own(tmp_path: Path) -> None:
         ).stdout
 
     assert "2 passed" in outcome("--record", "-p", "xdist", "-n", "1")
-    durations = json.loads((tmp_path / "durations.json").read_text())["test_it.py"]
-    assert set(durations) == {"[inner]", "[run]"}
-    assert 0.2 <= durations["[run]"] < 0.3 <= durations["[inner]"]
+    durations = json.loads((tmp_path / "durations.json").read_text())
+    assert list(durations) == ["test_it.py"]
+    assert set(durations["test_it.py"]) == {"[inner]", "[run]"}
+    assert 0.2 <= durations["test_it.py"]["[run]"] < 0.3 <= durations["test_it.py"]["[inner]"]
     assert "2 deselected" in outcome("--lane=fast")
 
 

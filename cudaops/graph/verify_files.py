@@ -18,6 +18,7 @@ from cudaops.graph.folder import write_iteration
 from cudaops.graph.state import State
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
+from cudaops.program.splice import spliced_rewrite
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.stripping import strip
@@ -81,13 +82,14 @@ def _add_profile(state: State, profile: Profile) -> None:
 
 
 def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
-    """Device source with `@launch` directives as it stands; of a whole program its kernels and the
-    geometry it launches them with, seen by running it once."""
+    """Device source with `@launch` directives as it stands; of a program that cudaops wrote the
+    rewrite in it; of any other its kernels and the geometry it launches them with, seen by running
+    it once."""
     try:
         text = candidate.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{candidate} cannot be read: {error}") from error
-    if "@launch" in text:
+    if "@launch" in text and "<<<" not in text:
         try:
             rewrite = make_rewrite(
                 text, proposer="user", title=candidate.name, why="given by the user"
@@ -99,6 +101,6 @@ def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
         return rewrite
     program = load_program(candidate)
     try:
-        return strip(bench, program).rewrite
+        return spliced_rewrite(program, bench.spliced) or strip(bench, program).rewrite
     except InputError as error:
         raise InputError(f"{candidate.name}: {error}") from error

@@ -17,7 +17,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +62,9 @@ _OPTIONS = (
     "-std=gnu++17", "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
 )  # fmt: skip
 
+_WHOLE = "/cudaops-whole.cu"
+"""Includes the program's main file."""
+
 _K = CursorKind
 _FUNCTIONS: tuple[tuple[str, list[Any], Any], ...] = (
     ("clang_getCursorBinaryOperatorKind", [Cursor], ctypes.c_int),
@@ -77,6 +79,14 @@ _FUNCTIONS: tuple[tuple[str, list[Any], Any], ...] = (
     ("clang_EvalResult_dispose", [ctypes.c_void_p], None),
 )
 """What clang.cindex 18 leaves out."""
+_SCOPES = {
+    _K.NAMESPACE, _K.LINKAGE_SPEC, _K.UNEXPOSED_DECL, _K.STRUCT_DECL, _K.CLASS_DECL,
+    _K.CLASS_TEMPLATE, _K.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION,
+}  # fmt: skip
+_BODIES = {
+    _K.FUNCTION_DECL, _K.FUNCTION_TEMPLATE, _K.CXX_METHOD, _K.CONSTRUCTOR, _K.DESTRUCTOR,
+    _K.CONVERSION_FUNCTION,
+}  # fmt: skip
 
 
 def _library() -> Any:
@@ -88,31 +98,30 @@ def _library() -> Any:
 
 
 class Clang:
-    """libclang with the prelude compiled once."""
+    """libclang with the prelude compiled once, into `folder`."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.lib = _library()
         self._index = cindex.Index.create()
-        self._folder = tempfile.mkdtemp(prefix="cudaops-clang")
         self._arguments = [*_OPTIONS, f"-I{HEADERS}", *self._system_headers()]
-        name = f"{self._folder}/prelude.h"
-        Path(name).write_text(_PRELUDE, "utf-8")
-        unit = self._index.parse(name, self._arguments, options=0x2 | 0x10)  # for a header's use
-        unit.save(f"{self._folder}/prelude.pch")
-
-    def close(self) -> None:
-        """Remove the prelude."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        (folder / "prelude.h").write_text(_PRELUDE, "utf-8")
+        unit = self._index.parse(
+            f"{folder}/prelude.h",
+            self._arguments,
+            options=0x2 | 0x10,  # Incomplete, ForSerialization: as a header is
+        )
+        self._prelude = f"{folder}/prelude.pch"
+        unit.save(self._prelude)
 
     def parse(self, files: dict[str, str], main: str, callee: str | None) -> cindex.TranslationUnit:
         """The program with one instance of a template asked for."""
         asked = f"static auto* cudaops_instance = &::{callee};" if callee else ""
-        whole = f'#include "{main}"\n{asked}\n'
+        whole = f'#include "{ROOT}/{main}"\n{asked}\n'
         unsaved = [(f"{ROOT}/{path}", text) for path, text in files.items()]
         return self._index.parse(
-            f"{ROOT}/cudaops_whole.cu",
-            [*self._arguments, "-include-pch", f"{self._folder}/prelude.pch", f"-I{ROOT}"],
-            [*unsaved, (f"{ROOT}/cudaops_whole.cu", whole)],
+            _WHOLE,
+            [*self._arguments, "-include-pch", self._prelude],
+            [*unsaved, (_WHOLE, whole)],
             options=0x200,  # KeepGoing: a header that is not there ends nothing
         )
 
@@ -246,8 +255,10 @@ def _walk_record(
         if unclear or (inner and number > 0):
             return unclear or f"{path} has several bases"
     for member in kind.get_fields():
-        at = offset + kind.get_offset(member.spelling) // 8 if member.spelling else offset
-        unclear = walk_fields(member.type, f"{path}.{member.spelling}", at, inner, deep + 1)
+        at = offset + member.get_field_offsetof() // 8
+        named = member.spelling and "(" not in member.spelling
+        inside = f"{path}.{member.spelling}" if named else path
+        unclear = walk_fields(member.type, inside, at, inner, deep + 1)
         if unclear:
             return unclear
     if inner and declaration.kind == _K.UNION_DECL:
@@ -340,26 +351,39 @@ def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
         kernel = find_kernel(unit, request["kernel"], request["callee"] is not None)
         form = Reader(clang).form(kernel)
     except s.NotUnderstood as problem:
-        first = "".join(f"; {_error(d)}" for d in severe[:1])
+        errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
+        first = "".join(f"; {_error(d)}" for d in errors[:1])
         return {"problem": f"{problem}{first}"}
-    for function in (form.kernel, *form.functions):
-        # clang drops a statement that has an error in it.
-        wrong = next((d for d in severe if _is_in(function.where, d)), None)
-        if wrong is not None:
-            return {"problem": _error(wrong)}
+    # clang drops a statement that has an error in it, and a field of a structure.
+    reached = [f.where for f in (form.kernel, *form.functions) if f.where]
+    others = [w for c in _bodies(unit.cursor) if (w := where_of(c)) and w not in reached]
+    for found in severe:
+        if any(_is_in(w, found) for w in reached) or not any(_is_in(w, found) for w in others):
+            return {"problem": _error(found)}
     return {"form": s.encoded(form)}
 
 
 def _matters(found: cindex.Diagnostic) -> bool:
-    """Errors but for one: a kernel that is declared before it is defined has, by the prelude's
-    pragma, qualifiers that a kernel must not have. Nothing is dropped for it."""
-    compatible = "attributes are not compatible" not in found.spelling
-    return bool(found.severity >= cindex.Diagnostic.Error and compatible)
-
-
-def _is_in(where: s.Range | None, found: cindex.Diagnostic) -> bool:
+    """Errors in the program but for two, for which nothing is dropped: a kernel that is declared
+    before it is defined has, by the prelude's pragma, qualifiers that a kernel must not have; and a
+    header that is not there leaves errors where it is missed."""
     file = found.location.file
-    if where is None or file is None or file.name != f"{ROOT}/{where.file}":
+    own = file is not None and file.name.startswith(f"{ROOT}/")
+    known = "attributes are not compatible" in found.spelling or "file not found" in found.spelling
+    return bool(found.severity >= cindex.Diagnostic.Error and own and not known)
+
+
+def _bodies(cursor: Cursor) -> Iterator[Cursor]:
+    """Definitions of functions, methods and their templates."""
+    for child in cursor.get_children():
+        if child.kind in _SCOPES:
+            yield from _bodies(child)
+        elif child.kind in _BODIES and is_own(child):
+            yield child
+
+
+def _is_in(where: s.Range, found: cindex.Diagnostic) -> bool:
+    if found.location.file.name != f"{ROOT}/{where.file}":
         return False
     return bool(where.start <= found.location.offset <= where.end)
 
@@ -371,16 +395,13 @@ def _error(found: cindex.Diagnostic) -> str:
 
 
 def serve() -> None:
-    """Answer requests until stdin ends."""
+    """Answer requests until stdin ends; the working folder is the prelude's."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    clang = Clang()
-    try:
-        for line in sys.stdin:
-            sys.stdout.write(json.dumps(answer(clang, json.loads(line))) + "\n")
-            sys.stdout.flush()
-    finally:
-        clang.close()
+    clang = Clang(Path.cwd())
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(answer(clang, json.loads(line))) + "\n")
+        sys.stdout.flush()
 
 
 def main() -> None:

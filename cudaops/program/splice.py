@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, LaunchSite, Program, SourceFile
@@ -13,6 +15,7 @@ from cudaops.program.candidate import (
     macro_epilogue,
     macro_prologue,
 )
+from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.launches import Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
@@ -24,7 +27,10 @@ from cudaops.program.lexing import (
 )
 from cudaops.program.outline import Outline, outline, space_aliases
 from cudaops.program.parse import parse_files
+from cudaops.program.plans import make_rewrite
 from cudaops.program.wrapper import (
+    HELPERS_BEGIN,
+    NAMESPACE_PREFIX,
     Guard,
     helpers_text,
     namespace_name,
@@ -32,6 +38,7 @@ from cudaops.program.wrapper import (
     wrapper_text,
 )
 
+_BEGIN, _END = "// ---- cudaops:", "// ---- cudaops: end"
 _BYTE_ORDER_MARK = "\xef\xbb\xbf"
 
 
@@ -63,6 +70,49 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, callee: str | None =
         for f in program.files
     )
     return parse_files(program.root_name, files, program.system_includes)
+
+
+def spliced_rewrite(program: Program, again: Callable[[Rewrite], Program]) -> Rewrite | None:
+    """The rewrite that `splice` put into the author's program, its tuned values with it; None where
+    none is there.
+
+    Raises InputError where the program is not what `again` makes of the author's with this rewrite:
+    what is judged would not be what stands there.
+    """
+    for file in program.files:
+        _, begin, rest = file.text.partition(_BEGIN)
+        block, end, _ = rest.partition(f"\n{_END}")
+        if not (begin and end):
+            continue
+        rewrite = _rewrite_of(block, program)
+        written = "".join(f.text for f in again(rewrite).files if _BEGIN in f.text)
+        for number, (here, there) in enumerate(
+            zip_longest(file.text.splitlines(), written.splitlines()), start=1
+        ):
+            if here != there and not (here or "").startswith(_BEGIN):
+                raise InputError(
+                    f"line {number} is not as cudaops wrote it; give device code with @launch, or "
+                    "a program without the block that cudaops put in"
+                )
+        return rewrite
+    return None
+
+
+def _rewrite_of(block: str, program: Program) -> Rewrite:
+    title, _, code = block.partition("\n")
+    head, _, body = code.partition(f"namespace {NAMESPACE_PREFIX}")
+    source, helpers, _ = body.partition("\n")[2].partition(f"\n{HELPERS_BEGIN}")
+    if not helpers:
+        raise InputError(f"the block of{title} is not as cudaops wrote it; run cudaops again")
+    values = {
+        words[1]: int(words[2])
+        for line in head.splitlines()
+        if len(words := line.split()) == 3 and words[0] == "#define" and words[2].isdigit()
+    }
+    known = [i for i in program.system_includes if i in ALLOWED_INCLUDES]
+    includes = "".join(f"#include <{name}>\n" for name in known)
+    rewrite = make_rewrite(f"{includes}{source}\n", "user", title.strip(), "spliced by cudaops")
+    return rewrite.tuned_with({t.name: values[t.name] for t in rewrite.plan.tune})
 
 
 def _facts(program: Program, path: str) -> Outline:
@@ -188,7 +238,7 @@ def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includ
     lexed = lex(byte_text(rewrite.source))
     body = plain_text(apply_edits(lexed.text, body_edits(lexed, frozenset(rewrite.values()))))
     lines = [
-        f"// ---- cudaops: {_one_line(f'{rewrite.title} ({rewrite.proposer}, {rewrite.id})')}",
+        f"{_BEGIN} {_one_line(f'{rewrite.title} ({rewrite.proposer}, {rewrite.id})')}",
         *(includes.splitlines() if place.is_global else []),
         *macro_prologue(rewrite),
         f"namespace {namespace_name(kernel)} {{",
@@ -197,7 +247,7 @@ def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includ
         f"}}  // namespace {namespace_name(kernel)}",
         *macro_epilogue(rewrite),
         wrapper.rstrip("\n"),
-        "// ---- cudaops: end",
+        _END,
     ]
     if place.in_linkage_block:
         lines = ['extern "C++" {', *lines, "}"]

@@ -20,6 +20,7 @@ from cudaops.program.lexing import (
     Token,
     apply_edits,
     byte_text,
+    closing,
     hollow,
     lex,
     plain_text,
@@ -35,6 +36,7 @@ def rewrite_from_workload(
     kernel: Kernel,
     workload: Workload,
     *,
+    baseline_program: Program | None = None,
     allow_libraries: bool = False,
 ) -> Rewrite:
     """The candidate program's target as a rewrite of the baseline `kernel`.
@@ -52,7 +54,9 @@ def rewrite_from_workload(
         f"// @launch {launched.qualified_name}{bracket}{template} grid={workload.grid} "
         f"block={workload.block} smem={workload.dynamic_smem_bytes} args=({', '.join(arguments)})\n"
     )
-    code = device_source(candidate_program, allow_libraries=allow_libraries)
+    code = device_source(
+        candidate_program, allow_libraries=allow_libraries, beside=baseline_program
+    )
     return make_rewrite(
         directive + _sizes(workload, launched, arguments) + code,
         "user",
@@ -88,17 +92,51 @@ def _listed(parameters: Sequence[Parameter]) -> str:
     return ", ".join(p.name for p in parameters)
 
 
-def device_source(program: Program, *, allow_libraries: bool = False) -> str:
-    """The program's device code as one text: local headers in place, host code gone."""
+def device_source(
+    program: Program, *, allow_libraries: bool = False, beside: Program | None = None
+) -> str:
+    """The program's device code as one text: local headers in place, host code gone. Types that
+    `beside` defines with the same words are gone too: the code is compiled beside those, and what
+    its kernels take must be of those types."""
     joined = byte_text(_inlined(program, program.main_path, set()))
     facts = outline(joined, space_aliases(lex(joined)))
-    kept = [i for i in facts.items if _stays(i)]
+    known = set() if beside is None else _types(beside)
+    kept = [i for i in facts.items if _stays(i) and _words_of(facts, i) not in known]
     needed = _needed_names(facts, kept)
     kept = [i for i in kept if i.kind != "type" or _type_names(facts, i) & needed]
     gone = [i for i in facts.items if i not in kept]
     edits = [Edit(i.start, i.end, hollow(facts.lexed, i.start, i.end)) for i in gone]
-    text = apply_edits(joined, edits)
+    text = apply_edits(joined, [*edits, *_linkage_edits(facts)])
     return plain_text(_without_unused_directives(text, allow_libraries))
+
+
+def _types(program: Program) -> set[tuple[str, ...]]:
+    """Words of every type, alias and enumeration at namespace scope."""
+    outlines = [outline(byte_text(file.text)) for file in program.files]
+    return {
+        _words_of(facts, item)
+        for facts in outlines
+        for item in facts.items
+        if item.kind in ("type", "other") and not item.spaces
+    }
+
+
+def _words_of(facts: Outline, item: Item) -> tuple[str, ...]:
+    return (*item.namespaces, "{", *(t.text for t in _tokens(facts, item)))
+
+
+def _linkage_edits(facts: Outline) -> list[Edit]:
+    """`extern "C" {` and its `}`: a candidate's functions must not be the baseline's."""
+    edits = []
+    for index, token in enumerate(facts.tokens[:-2]):
+        opener = facts.tokens[index + 2]
+        if token.text == "extern" and opener.text == "{":
+            close = facts.tokens[closing(facts.tokens, index + 2)]
+            edits += [
+                Edit(token.start, opener.end, hollow(facts.lexed, token.start, opener.end)),
+                Edit(close.start, close.end, " "),
+            ]
+    return edits
 
 
 def _inlined(program: Program, path: str, done: set[str]) -> str:

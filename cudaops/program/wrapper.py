@@ -41,9 +41,14 @@ def wrapper_name(kernel: Kernel) -> str:
     return f"cudaops_launch_{kernel.name}"
 
 
+NAMESPACE_PREFIX = "cudaops_"
+HELPERS_BEGIN = "static inline bool cudaops_fits("
+"""How what the wrapper needs begins, after the rewrite's own text."""
+
+
 def namespace_name(kernel: Kernel) -> str:
     """Namespace of the rewrite's device code in the author's file."""
-    return f"cudaops_{kernel.name}"
+    return f"{NAMESPACE_PREFIX}{kernel.name}"
 
 
 class Guard(NamedTuple):

@@ -56,7 +56,8 @@ def program_of(text: str) -> Program:
 def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Stripped:
     """Run `program` once and take its kernels and their launch as a rewrite of the bench's kernel.
 
-    The kernel is the one named like the bench's, else the most expensive one. `strangers`: nobody
+    The kernel is the one named like the bench's where the program launches that, else the most
+    expensive one. `strangers`: nobody
     here wrote or read it. It runs in an empty folder, without arguments, only where the kernel
     refuses it files and sockets (S2 or better), whoever vouches for whatever else; and what it
     printed stays out of the refusal.
@@ -71,7 +72,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             f"here it is {bench.executor.isolation}: give device code with @launch directives"
         )
     name = bench.kernel.name
-    known = any(k.name == name for k in program.kernels)
+    known = any(site.kernel == name for site in program.launches)
     folder = bench.folder / "work" / f"strip-{program.sha256[:12]}"
     executor = bench.executor
     try:
@@ -98,6 +99,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
         program,
         bench.kernel,
         captured.workloads[0],
+        baseline_program=bench.program,
         allow_libraries=bench.policy.allow_libraries,
     )
     others = sorted({c.kernel for c in captured.counts} - {captured.kernel})

@@ -12,12 +12,12 @@ from cudaops.certify.envelope import open_envelope
 from cudaops.domain.certificate import Certificate
 from cudaops.domain.contradictions import contradictions
 from cudaops.domain.run import RunRecord
-from tests.certify.runs import BASELINE, CANDIDATE, certified_run, cudaops, shared_run
+from tests.certify.runs import BASELINE, CANDIDATE, certified_run, cudaops
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_run(tmp_path_factory) / "run"
+def run(certified: Path) -> Path:
+    return certified / "run"
 
 
 def certificate_of(run: Path) -> Certificate:

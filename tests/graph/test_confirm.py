@@ -31,7 +31,7 @@ from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
-from tests.certify.runs import cudaops, shared_run
+from tests.certify.runs import cudaops
 from tests.certify.samples import new_signer
 from tests.processes import runners
 
@@ -39,8 +39,8 @@ Bend = Callable[[Certificate], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_run(tmp_path_factory)
+def home(certified: Path) -> Path:
+    return certified
 
 
 @pytest.fixture

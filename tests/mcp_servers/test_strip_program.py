@@ -71,6 +71,21 @@ def test_what_is_launched_beside_it_is_said(server: FastMCP) -> None:
     assert any("clear" in notice for notice in stripped["notices"])
 
 
+def test_a_renamed_kernel_of_another_grid_with_types_of_the_host(
+    tmp_path: Path, kernels: Path
+) -> None:
+    """A rewrite as people write them: the old kernel is still there, nobody launches it."""
+    folder = Path(__file__).parents[1] / "data" / "verify"
+    policy = Policy(min_speedup=0.001, seed=3)
+    bench = bench_of(CpuExecutor("A10", kernels), folder / "shade.cu", tmp_path, policy)
+    bench.timeout_s = 15.0
+    of_shade = sandbox.build_server(Session(bench=bench))
+    candidate = (folder / "shade_shared.cu").read_text()
+    stripped = call(of_shade, "strip_program", text=candidate)
+    assert stripped["source"].startswith("// @launch shade_shared grid=(16,1,1) block=(256,1,1)")
+    assert call(of_shade, "compile_rewrite", source=stripped["source"])["ok"]
+
+
 def changed(old: str, new: str) -> str:
     program = tiled_program()
     assert old in program

@@ -245,6 +245,7 @@ union Either { float* a; long b; };
 struct Table { float** rows; };
 typedef const int* Integers;
 template <typename T> struct Plain { T x, y; };
+struct Hidden { int n; union { int a; float b; }; struct { double* deep; }; };
 """
 
 
@@ -259,6 +260,7 @@ template <typename T> struct Plain { T x, y; };
             "",
         ),
         ("Plain<double> p", [], ""),
+        ("Hidden p", [("p.deep", 8, "double", False)], ""),
         ("Either p", [], "p is a union that holds a pointer"),
         ("Table p", [], "p.rows is a table of pointers"),
         ("float** p", [], "points to pointers"),
@@ -324,6 +326,10 @@ def test_what_is_not_modelled_is_there_to_be_seen() -> None:
         ("__global__ void k(float* a) { mystery(a); a[0] = 1; }", "main.cu:1: .*mystery"),
         ("#include <not_there.h>\n__global__ void k(Thing a) { }", "unknown type name 'Thing'"),
         ("__global__ void k(float* a) { a[0] = ; }", "main.cu:1: expected expression"),
+        (
+            "struct P { Missing x; float* p; };\n__global__ void k(P p) { p.p[0] = 1; }",
+            "main.cu:1: unknown type name 'Missing'",
+        ),
         ("template <int N> __global__ void k(float* a) { a[N] = 1; }", "arguments that are not"),
     ],
 )
@@ -333,8 +339,9 @@ def test_errors_in_a_kernel_refuse_it(text: str, says: str) -> None:
 
 
 def test_an_error_elsewhere_is_no_reason() -> None:
-    text = "__global__ void k(float* a) { a[0] = 1; }\nint main() { not_declared(); }"
-    assert len(form_of(text).kernel.body) == 1
+    kernel = "#include <not_there.h>\n__global__ void k(float* a) { a[0] = 1; }\n"
+    host = "struct Timer { void start() { missing(); } };\nint main() { not_declared(); }"
+    assert len(form_of(kernel + host).kernel.body) == 1
 
 
 def test_trees_survive_the_way_to_their_reader() -> None:

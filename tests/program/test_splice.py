@@ -17,7 +17,7 @@ from cudaops.program.parse import load_program, parse_files
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.program.reroute import rerouted_files
-from cudaops.program.splice import splice
+from cudaops.program.splice import splice, spliced_rewrite
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.lanes import mostly_deep
 
@@ -81,6 +81,53 @@ def test_main_is_byte_identical_apart_from_the_launches(naive: Program) -> None:
     call = "cudaops_launch_naive_matmul(grid, block, 0, 0, dA,dB,dC,N)"
     assert new == old.replace("naive_matmul<<<grid,block>>>(dA,dB,dC,N)", call)
     assert new.count(call) == 2
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_rewrite_is_found_again(name: str) -> None:
+    program = load_program(DATA / "programs" / f"{name}.cu")
+    first = rewrite_of(rewrite_text(name))
+    tuned = first.tuned_with({t.name: t.values[-1] for t in first.plan.tune})
+
+    def again(rewrite: Rewrite) -> Program:
+        return splice(program, KERNELS[name], rewrite)
+
+    found = spliced_rewrite(again(tuned), again)
+    assert found is not None
+    assert found.values() == tuned.values()
+    steps = [
+        [(step.kernel, step.grid, step.block, step.smem, step.args) for step in r.plan.launches]
+        for r in (found, tuned)
+    ]
+    assert steps[0] == steps[1]
+    assert found.plan.requires == tuned.plan.requires
+    assert again(found).main.text.splitlines()[-1] == again(tuned).main.text.splitlines()[-1]
+    assert spliced_rewrite(program, again) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("int main(", "static int more;\nint main("),
+        ("cudaops_launch_naive_matmul(grid, block", "cudaops_launch_naive_matmul(block, grid"),
+        ("__syncthreads();", ""),
+        ("static inline bool cudaops_fits(", "static inline bool fits("),
+    ],
+)
+def test_a_block_that_somebody_changed_is_refused(naive: Program, old: str, new: str) -> None:
+    def again(rewrite: Rewrite) -> Program:
+        return splice(naive, "naive_matmul", rewrite)
+
+    text = again(rewrite_of(TILED)).main.text
+    assert old in text
+    changed = text.replace(old, new, 1)
+    files = (naive.main.model_copy(update={"text": changed}), *naive.files[1:])
+    program = parse_files(naive.root_name, files, naive.system_includes)
+    if old == "__syncthreads();":  # another kernel, and judged as such
+        assert spliced_rewrite(program, again) is not None
+    else:
+        with pytest.raises(InputError, match="as cudaops wrote it"):
+            spliced_rewrite(program, again)
 
 
 def test_everything_else_is_untouched(naive: Program) -> None:

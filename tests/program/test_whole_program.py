@@ -105,3 +105,22 @@ def test_only_what_kernels_need_is_kept() -> None:
         assert kept in text
     for dropped in ("vector", "CK", "using", "Timer", "runs", "check", "main"):
         assert dropped not in text
+
+
+def test_types_that_the_baseline_has_are_its_own() -> None:
+    folder = DATA / "verify"
+    baseline, candidate = (load_program(folder / f"{n}.cu") for n in ("shade", "shade_shared"))
+    alone = device_source(candidate)
+    beside = device_source(candidate, beside=baseline)
+    assert "struct Sphere" in alone
+    assert "struct" not in beside
+    assert "term(tile[k], i)" in beside
+    other = parse_files("other", (SourceFile(path="o.cu", text="struct Sphere { int other; };"),))
+    assert "struct Sphere" in device_source(candidate, beside=other)
+
+
+def test_a_linkage_block_is_opened() -> None:
+    text = device_source(load_program(DATA / "verify" / "shade_shared.cu"))
+    assert "extern" not in text
+    assert text.count("{") == text.count("}")
+    assert check_source(text) == ()
