@@ -147,6 +147,8 @@ class Body:
             return s.Opaque("reference", where)
         if cursor.storage_class == StorageClass.STATIC and not shared:
             return s.Opaque("static variable", where)
+        if _runs_by_itself(kind):
+            return s.Opaque("object with code of its own", where)
         name = self._name_of(cursor)
         extents: list[s.Expression] = []
         while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
@@ -297,7 +299,7 @@ class Body:
         if target.spelling == "operator=" and len(values) == 2 and _is_made(target):
             return s.Assign(values[0], "", values[1], kind, where)
         if target.kind == _K.CONSTRUCTOR:
-            if len(values) == 1 and values[0] is not None and _same(arguments[0], cursor):
+            if len(values) == 1 and _is_made(target) and _same(arguments[0], cursor):
                 return values[0]  # a copy
             return s.Call(kind, values, kind, where)
         if not values and not is_own(target) and target.is_static_method():
@@ -387,6 +389,15 @@ def _is_constant(target: Cursor) -> bool:
     plain = not any(c.kind in _ATTRIBUTES for c in target.get_children())
     known = arithmetic or kind.kind == TypeKind.ENUM
     return bool(is_own(target) and kind.is_const_qualified() and plain and known)
+
+
+def _runs_by_itself(kind: Any) -> bool:
+    """Whether a variable of this type runs code that nobody wrote down where it is declared: the
+    program's own constructors and destructors, in it or in its members."""
+    while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
+        kind = kind.element_type.get_canonical()
+    own = kind.kind == TypeKind.RECORD and is_own(kind.get_declaration())
+    return bool(own and not kind.is_pod())
 
 
 def _is_made(method: Cursor) -> bool:

@@ -321,6 +321,30 @@ def test_what_is_not_modelled_is_there_to_be_seen() -> None:
 
 
 @pytest.mark.parametrize(
+    "members",
+    [
+        "~V() { __syncthreads(); }",
+        "V() { x = threadIdx.x; }",
+        "V() = default; V(const V& o) { x = threadIdx.x; }",
+        "struct Inner { ~Inner() { __syncthreads(); } } inner;",
+    ],
+)
+def test_an_object_that_runs_code_by_itself_is_not_overlooked(members: str) -> None:
+    before = f"struct V {{ float x; {members} }};"
+    plain, several = body_of("V v; V more[2];", before)
+    assert plain == several == s.Opaque("object with code of its own")
+    assert [s.Declare("V", "v")] == list(body_of("V v;", "struct V { float x, y; };"))
+
+
+def test_a_copy_that_the_program_writes_is_a_call() -> None:
+    before = "struct V { float x; V() = default; V(const V& o) { x = threadIdx.x; } };"
+    (passed,) = body_of("use(v[0]);", f"{before} __device__ void use(V v);", "V* v")
+    assert isinstance(passed, s.Evaluate)
+    assert isinstance(passed.value, s.Call)
+    assert passed.value.arguments == (s.Call("V", (s.Index(s.Name("v"), ZERO),)),)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("__global__ void k(float* a) { mystery(a); a[0] = 1; }", "main.cu:1: .*mystery"),
