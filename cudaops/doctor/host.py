@@ -82,6 +82,22 @@ def runtime(site: Site) -> Finding:
     return ok(f"g++ built {len(objects) - 1} objects of the runtime that runs kernels")
 
 
+def clang() -> Finding:
+    """Have libclang read a kernel."""
+    from cudaops.domain.program import SourceFile
+    from cudaops.program.front_end import kernel_form
+    from cudaops.program.parse import parse_files
+    from cudaops.program.syntax import NotUnderstood
+
+    text = "__global__ void scale(float* x, int n) { x[threadIdx.x % n] *= 2; }"
+    program = parse_files("scale", (SourceFile(path="scale.cu", text=text),))
+    try:
+        form = kernel_form(program, program.kernels[0])
+    except NotUnderstood as problem:
+        return failed(f"libclang does not read a kernel: {problem}", "reinstall g++ and libclang")
+    return ok(f"libclang read a kernel of {len(form.kernel.parameters)} parameters")
+
+
 def builds(site: Site) -> Finding:
     """How much of the cache of compiled code is in use, and where it is."""
     from cudaops.storage import usage
@@ -156,6 +172,7 @@ STEPS = (
     Step("compiled code", builds, ("cpu", "cuda"), stands_on=("cache folder",)),
     Step("runs folder", lambda site: folder(site.settings.runs, "CUDAOPS_RUNS"), ("cpu", "cuda")),
     Step("cpu runtime", runtime, ("cpu", "cuda"), stands_on=("g++", "cache folder"), bound_s=60.0),
+    Step("libclang", lambda site: clang(), ("cpu", "cuda"), stands_on=("g++",), bound_s=60.0),
     Step("isolation", lambda site: isolation(), ("cpu", "cuda"), bound_s=60.0),
     Step("graph", graph, ("cpu", "cuda"), bound_s=30.0),
 )

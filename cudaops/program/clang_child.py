@@ -399,6 +399,8 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     clang = Clang(Path.cwd())
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     for line in sys.stdin:
         sys.stdout.write(json.dumps(answer(clang, json.loads(line))) + "\n")
         sys.stdout.flush()

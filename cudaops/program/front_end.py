@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cudaops.domain.program import Kernel, Program
+from cudaops.errors import PrerequisiteError
 from cudaops.program.syntax import KernelForm, NotUnderstood, decoded
 
 TIMEOUT_S = 60.0
@@ -25,6 +26,7 @@ _CODE = "from cudaops.program.clang_child import main; main()"
 _VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR", "CXX", "CUDA_HOME")
 """All that the child needs of the environment: it reads strangers' texts, and is given no key."""
 _PACKAGE = Path(__file__).parents[2]
+_REMEDY = "install it again: `python -m pip install 'libclang>=18.1,<19'`; it needs g++ beside it"
 
 
 class FrontEnd:
@@ -39,7 +41,7 @@ class FrontEnd:
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The child's answer. Raises NotUnderstood where clang does not come to an end with this
-        program."""
+        program, PrerequisiteError where it does not start."""
         with self._lock:
             child = self._running()
             # Beside us: a child that reads nothing would hold us in a full pipe.
@@ -70,17 +72,32 @@ class FrontEnd:
         if self._child is not None and self._child.poll() is not None:
             self._end()
         if self._child is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="cudaops-clang")
-            environment = {n: v for n in _VARIABLES if (v := os.environ.get(n)) is not None}
+            self._start()
+        assert self._child is not None
+        return self._child
+
+    def _start(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="cudaops-clang")
+        environment = {n: v for n in _VARIABLES if (v := os.environ.get(n)) is not None}
+        path = [str(_PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        complaints = Path(self._folder.name) / "stderr"
+        with complaints.open("w") as stderr:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-c", _CODE], cwd=self._folder.name,
-                env={**environment, "PYTHONPATH": str(_PACKAGE)}, text=True, encoding="utf-8",
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                env={**environment, "PYTHONPATH": os.pathsep.join(path)}, text=True,
+                encoding="utf-8", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
             )  # fmt: skip
-            self._answers = queue.Queue()
-            heard = (self._child.stdout, self._answers)
-            threading.Thread(target=_listen, args=heard, daemon=True).start()
-        return self._child
+        self._answers = queue.Queue()
+        heard = (self._child.stdout, self._answers)
+        threading.Thread(target=_listen, args=heard, daemon=True).start()
+        try:
+            ready = self._answers.get(timeout=TIMEOUT_S)
+        except queue.Empty:
+            ready = ""
+        if not ready:
+            *_, said = "not a word", *complaints.read_text("utf-8", "replace").split("\n")[:-1]
+            self._end()
+            raise PrerequisiteError(f"libclang does not start: {said}", _REMEDY)
 
     def _end(self) -> None:
         """It has nothing to put away."""

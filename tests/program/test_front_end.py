@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.program import Kernel, Program, SourceFile
+from cudaops.errors import PrerequisiteError
 from cudaops.program import syntax as s
 from cudaops.program.front_end import FrontEnd, kernel_form
 from cudaops.program.parse import load_program, parse_files
@@ -398,6 +399,15 @@ def test_a_child_that_dies_or_hangs_costs_one_question() -> None:
     assert not answers("__global__ void k() { int n = " + "-" * 9_000 + "1; }")
     assert answers()
     front_end.close()
+
+
+def test_a_clang_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/not/there")
+    monkeypatch.setenv("PATH", "/not/there")
+    front_end = FrontEnd()
+    with pytest.raises(PrerequisiteError, match=r"libclang does not start: .*; install it again"):
+        front_end.ask({})
+    assert front_end.child_pid is None
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "examples").glob("*.cu")))
