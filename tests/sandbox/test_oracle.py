@@ -14,7 +14,13 @@ from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.verification.arrays import Array, read_array, write_array
 from cudaops.sandbox.verification.findings import sets_said
-from cudaops.sandbox.verification.inputs import EXACT_CASES, CaseKind, Draw, build_case
+from cudaops.sandbox.verification.inputs import (
+    EXACT_CASES,
+    INTEGER_KINDS,
+    CaseKind,
+    Draw,
+    build_case,
+)
 from cudaops.sandbox.verification.reference import LeftOut, Oracle, Reference
 from cudaops.sandbox.verification.schedule import PAGE, POISONS, REPEATS, one_more, schedule
 from tests.sandbox.cases import array
@@ -79,13 +85,20 @@ def test_structured_is_one_value_but_for_a_few_large_ones(tmp_path: Path) -> Non
     assert (positive >= 1).all()
 
 
-@pytest.mark.parametrize("kind", ["permuted", "touched", "resampled", "reversed", "permuted_again"])
+@pytest.mark.parametrize("kind", INTEGER_KINDS)
 def test_integers_stay_among_the_captured_ones(tmp_path: Path, kind: CaseKind) -> None:
     captured = np.arange(0, 3000, 3)
     values = made(tmp_path, "i32", captured, Draw(kind, 1))
     assert np.isin(values, captured).all()
     changed = np.count_nonzero(values != captured)
     assert 1 <= changed <= 4 if kind == "touched" else changed > 500
+
+
+def test_no_value_keeps_most_of_the_places(tmp_path: Path) -> None:
+    captured = np.where(np.arange(6400) % 8 == 0, np.arange(6400) % 64, 5)
+    values = made(tmp_path, "i32", captured, Draw("spread", 1))
+    assert set(values) == set(captured)
+    assert np.count_nonzero(values == 5) < 6400 / 4
 
 
 def test_another_seed_gives_other_values(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from cudaops.sandbox.verification.arrays import (
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
     "touched", "large", "structured", "tiny", "permuted", "resampled", "reversed", "permuted_again",
+    "spread",
 ]  # fmt: skip
 """What the contents of one case are drawn from: see `drawn`."""
 
@@ -33,9 +34,12 @@ FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "structured", "tiny")
 """Further sets for floating inputs, in order of what they show."""
 
 INTEGER_KINDS: tuple[CaseKind, ...] = (
-    "permuted", "touched", "resampled", "reversed", "permuted_again",
+    "permuted", "spread", "touched", "resampled", "reversed", "permuted_again",
 )  # fmt: skip
-"""Sets where no floating buffer is read. All values are captured ones, so an index stays one."""
+"""Sets where no floating buffer is read. All values are captured ones, so an index stays one. Where
+one value is most of a buffer, it stays in most of its places when it is permuted or drawn again: a
+candidate that knows the captured contents by a few places then passes with a chance that is no
+rare one. `spread` takes every value that occurs equally often."""
 
 EXACT_CASES: frozenset[CaseKind] = frozenset({"exact", "exact_positive", "exact_touched"})
 """Cases on which results that are integers must be equal bit for bit."""
@@ -140,6 +144,8 @@ def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gene
         return _touched(source, lambda n: _small_integers(n, draw.signed, generator), generator)
     if kind == "touched":
         return _touched(source, lambda n: generator.choice(source, n), generator)
+    if kind == "spread":
+        return generator.choice(np.unique(source), count) if count else source
     if kind == "resampled":
         return generator.choice(source, count) if count else source
     return source[::-1] if kind == "reversed" else generator.permutation(source)
