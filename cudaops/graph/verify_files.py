@@ -16,6 +16,8 @@ from cudaops.graph import told
 from cudaops.graph.events import EventLog
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.state import State
+from cudaops.program.launches import find_launches
+from cudaops.program.lexing import byte_text, lex
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.program.splice import spliced_rewrite
@@ -89,7 +91,7 @@ def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
         text = candidate.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{candidate} cannot be read: {error}") from error
-    if "@launch" in text and "<<<" not in text:
+    if "@launch" in text and not any(find_launches(lex(byte_text(text)))):
         try:
             rewrite = make_rewrite(
                 text, proposer="user", title=candidate.name, why="given by the user"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
@@ -60,6 +61,12 @@ def evaluated(lib: Any, cursor: Cursor) -> int | float | None:
         lib.clang_EvalResult_dispose(result)
 
 
+def numbered(spelled: str, names: Iterable[str]) -> str:
+    """A name that is not among `names`: `spelled`, or `spelled#2` for the second of its kind."""
+    taken = sum(name.partition("#")[0] == spelled for name in names)
+    return f"{spelled}#{taken + 1}" if taken else spelled
+
+
 class Body:
     """Statements of one function, with a name of its own for each variable."""
 
@@ -82,50 +89,49 @@ class Body:
         return tuple(self._statement(cursor))
 
     def _statement(self, cursor: Cursor) -> Iterator[s.Statement]:
-        where, parts = where_of(cursor), list(cursor.get_children())
+        where = where_of(cursor)
+        for found in self._statements_of(cursor):
+            yield found if found.where else replace(found, where=where)
+
+    def _statements_of(self, cursor: Cursor) -> Iterator[s.Statement]:
+        parts = list(cursor.get_children())
         match cursor.kind:
             case _K.NULL_STMT:
                 return
             case _K.COMPOUND_STMT:
-                yield s.Block(self.statements(cursor), where)
+                yield s.Block(self.statements(cursor))
             case _K.DECL_STMT:
                 for declared in parts:
                     yield from self._declared(declared)
             case _K.IF_STMT if len(parts) in (2, 3) and not _declares(parts[0]):
                 no = self._nested(parts[2]) if len(parts) == 3 else ()
-                yield s.If(self.expression(parts[0]), self._nested(parts[1]), no, where)
+                yield s.If(self.expression(parts[0]), self._nested(parts[1]), no)
             case _K.FOR_STMT:
-                yield self._for(cursor, parts, where)
+                yield self._for(cursor, parts)
             case _K.WHILE_STMT if len(parts) == 2:
-                yield s.For((), self.expression(parts[0]), (), self._nested(parts[1]), where)
+                yield s.For((), self.expression(parts[0]), (), self._nested(parts[1]))
             case _K.DO_STMT if len(parts) == 2:
-                yield s.Do(self._nested(parts[0]), self.expression(parts[1]), where)
+                yield s.Do(self._nested(parts[0]), self.expression(parts[1]))
             case _K.SWITCH_STMT if len(parts) == 2:
-                yield s.Switch(self.expression(parts[0]), self._nested(parts[1]), where)
+                yield s.Switch(self.expression(parts[0]), self._nested(parts[1]))
             case _K.CASE_STMT if len(parts) == 2:
-                yield s.Label(self.expression(parts[0]), where)
+                yield s.Label(self.expression(parts[0]))
                 yield from self._statement(parts[1])
             case _K.DEFAULT_STMT if len(parts) == 1:
-                yield s.Label(None, where)
+                yield s.Label(None)
                 yield from self._statement(parts[0])
             case _K.BREAK_STMT:
-                yield s.Leave("break", where)
+                yield s.Leave("break")
             case _K.CONTINUE_STMT:
-                yield s.Leave("continue", where)
+                yield s.Leave("continue")
             case _K.RETURN_STMT:
-                yield (
-                    s.Give(self.expression(parts[0]), where) if parts else s.Leave("return", where)
-                )
+                yield s.Give(self.expression(parts[0])) if parts else s.Leave("return")
             case _K.UNEXPOSED_STMT if parts and parts[-1].kind.is_statement():
                 yield from self._statement(parts[-1])  # `#pragma unroll` and other attributes
             case kind if kind.is_expression():
-                yield from self._evaluated(cursor)
+                yield from map(s.Evaluate, _terms(self.expression(cursor)))
             case kind:
-                yield s.Opaque(kind.name.lower(), where)
-
-    def _evaluated(self, cursor: Cursor) -> Iterator[s.Statement]:
-        for value in _terms(self.expression(cursor)):
-            yield s.Evaluate(value, where_of(cursor))
+                yield s.Opaque(kind.name.lower())
 
     def _declared(self, cursor: Cursor) -> Iterator[s.Statement]:
         match cursor.kind:
@@ -138,30 +144,31 @@ class Body:
             ):  # fmt: skip
                 return
             case kind:
-                yield s.Opaque(kind.name.lower(), where_of(cursor))
+                yield s.Opaque(kind.name.lower())
 
     def _variable(self, cursor: Cursor) -> s.Statement:
-        kind, where = cursor.type.get_canonical(), where_of(cursor)
+        kind = cursor.type.get_canonical()
         shared = any(c.kind == _K.CUDASHARED_ATTR for c in cursor.get_children())
         if kind.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
-            return s.Opaque("reference", where)
+            return s.Opaque("reference")
         if cursor.storage_class == StorageClass.STATIC and not shared:
-            return s.Opaque("static variable", where)
+            return s.Opaque("static variable")
         if _runs_by_itself(kind):
-            return s.Opaque("object with code of its own", where)
+            return s.Opaque("object with code of its own")
         name = self._name_of(cursor)
         extents: list[s.Expression] = []
         while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
             if kind.kind == TypeKind.CONSTANTARRAY:
-                extents.append(s.Number(str(kind.element_count), "int"))
+                extents.append(s.Number(str(kind.element_count), type="int"))
             kind = kind.element_type.get_canonical()
         value = self._initial(cursor)
         zeroed = isinstance(value, s.Values) and all(_is_zero(v) for v in value.items)
         pointer = kind.kind == TypeKind.POINTER
         plain = s.normal_type((kind.get_pointee() if pointer else kind).get_canonical().spelling)
         return s.Declare(
-            plain, name, pointer, tuple(extents), shared, None if zeroed else value, zeroed, where
-        )
+            plain, name, pointer, tuple(extents), shared, None if zeroed else value, zeroed,
+            where=where_of(cursor),
+        )  # fmt: skip
 
     def _initial(self, cursor: Cursor) -> s.Expression | None:
         found = self._lib.clang_Cursor_getVarDeclInitializer(cursor)
@@ -180,22 +187,21 @@ class Body:
         key = declaration.hash
         if key not in self._variables:
             spelled = declaration.spelling
-            taken = [n for n in self._variables.values() if n.partition("#")[0] == spelled]
-            self._variables[key] = f"{spelled}#{len(taken) + 1}" if taken else spelled
+            self._variables[key] = numbered(spelled, self._variables.values())
         return self._variables[key]
 
-    def _for(self, cursor: Cursor, parts: list[Cursor], where: s.Range | None) -> s.Statement:
+    def _for(self, cursor: Cursor, parts: list[Cursor]) -> s.Statement:
         """clang lists the parts that are there; the semicolons tell which they are."""
         places = [0, 1, 2] if len(parts) == 4 else _places(cursor, parts[:-1])
         if places is None or len(set(places)) != len(places):
-            return s.Opaque("for_stmt", where)
+            return s.Opaque("for_stmt")
         given = dict(zip(places, parts[:-1], strict=True))
         first: tuple[s.Statement, ...] = ()
         if 0 in given:
             first = tuple(self._statement(given[0]))
         condition = self.expression(given[1]) if 1 in given else None
         step = tuple(_terms(self.expression(given[2]))) if 2 in given else ()
-        return s.For(first, condition, step, self._nested(parts[-1]), where)
+        return s.For(first, condition, step, self._nested(parts[-1]))
 
     def expression(self, cursor: Cursor) -> s.Expression:
         """An expression; what is not modelled is an `Unmodelled` with what is in it."""
@@ -203,114 +209,114 @@ class Body:
         try:
             if self._depth > _DEEPEST:
                 raise s.NotUnderstood("an expression that is nested too deeply")
-            return self._expression(cursor)
+            found = self._expression(cursor)
+            if found.type:  # of what stands in parentheses, or under a conversion
+                return found
+            return replace(found, type=_type_of(cursor), where=where_of(cursor))
         finally:
             self._depth -= 1
 
     def _expression(self, cursor: Cursor) -> s.Expression:
-        kind = s.normal_type(cursor.type.get_canonical().spelling)
-        where, parts = where_of(cursor), [c for c in cursor.get_children() if not _is_type(c)]
+        parts = [c for c in cursor.get_children() if not _is_type(c)]
         match cursor.kind:
             case _K.UNEXPOSED_EXPR | _K.PAREN_EXPR if len(parts) == 1:
                 return self.expression(parts[0])
             case _K.INTEGER_LITERAL | _K.FLOATING_LITERAL | _K.CHARACTER_LITERAL:
-                return self._literal(cursor, kind)
+                return self._literal(cursor)
             case _K.CXX_BOOL_LITERAL_EXPR | _K.CXX_UNARY_EXPR:
-                return self._constant(evaluated(self._lib, cursor), kind, cursor)
+                return self._constant(evaluated(self._lib, cursor), _type_of(cursor))
             case _K.DECL_REF_EXPR:
-                return self._reference(cursor, kind, parts)
+                return self._reference(cursor, parts)
             case _K.MEMBER_REF_EXPR:
-                return self._member(cursor, kind, parts)
+                return self._member(cursor, parts)
             case _K.ARRAY_SUBSCRIPT_EXPR if len(parts) == 2:
                 base, index = (self.expression(p) for p in parts)
-                return s.Index(base, index, kind, where)
+                return s.Index(base, index)
             case _K.CALL_EXPR:
-                return self._call(cursor, kind)
+                return self._call(cursor)
             case found if found in _EXPLICIT_CASTS and len(parts) == 1:
-                return s.Cast(kind, self.expression(parts[0]), where)
+                return s.Cast(_type_of(cursor), self.expression(parts[0]), where=where_of(cursor))
             case _K.UNARY_OPERATOR if len(parts) == 1:
-                return self._unary(cursor, kind, parts[0])
+                return self._unary(cursor, parts[0])
             case _K.BINARY_OPERATOR | _K.COMPOUND_ASSIGNMENT_OPERATOR if len(parts) == 2:
-                return self._binary(cursor, kind, parts)
+                return self._binary(cursor, parts)
             case _K.CONDITIONAL_OPERATOR if len(parts) == 3:
                 condition, yes, no = (self.expression(p) for p in parts)
-                return s.Choice(condition, yes, no, kind, where)
+                return s.Choice(condition, yes, no)
             case _K.INIT_LIST_EXPR:
-                return s.Values(tuple(self.expression(p) for p in parts), kind, where)
+                return s.Values(tuple(self.expression(p) for p in parts))
             case _K.CXX_THIS_EXPR:
-                return s.Name("this", kind, where)
+                return s.Name("this")
         inside = tuple(self.expression(p) for p in parts if p.kind.is_expression())
-        return s.Unmodelled(cursor.kind.name.lower(), inside, kind, where)
+        return s.Unmodelled(cursor.kind.name.lower(), inside)
 
-    def _literal(self, cursor: Cursor, kind: str) -> s.Expression:
+    def _literal(self, cursor: Cursor) -> s.Expression:
         token = next(cursor.get_tokens(), None)
         whole = token is not None and _NUMBER.fullmatch(token.spelling)
         if token is not None and whole and cursor.kind != _K.CHARACTER_LITERAL:
-            return s.Number(token.spelling, kind, where_of(cursor))
-        return self._constant(evaluated(self._lib, cursor), kind, cursor)
+            return s.Number(token.spelling)
+        return self._constant(evaluated(self._lib, cursor), _type_of(cursor))
 
-    def _constant(self, value: float | None, kind: str, cursor: Cursor) -> s.Expression:
+    def _constant(self, value: float | None, kind: str) -> s.Expression:
         """A known value as the author could have written it."""
-        where = where_of(cursor)
         if value is None:
-            return s.Unmodelled("constant", (), kind, where)
+            return s.Unmodelled("constant")
         if kind == "bool":
-            return s.Name("true" if value else "false", kind, where)
+            return s.Name("true" if value else "false")
         text = _digits(abs(value), kind)
         if text is None:
-            return s.Unmodelled("constant", (), kind, where)
-        number = s.Number(text, kind, where)
-        return s.Unary("-", number, kind, where) if value < 0 else number
+            return s.Unmodelled("constant")
+        number = s.Number(text, type=kind)
+        return s.Unary("-", number) if value < 0 else number
 
-    def _reference(self, cursor: Cursor, kind: str, parts: list[Cursor]) -> s.Expression:
-        where, target = where_of(cursor), cursor.referenced
+    def _reference(self, cursor: Cursor, parts: list[Cursor]) -> s.Expression:
+        target = cursor.referenced
         if target is None or (not cursor.spelling and parts):
             # A template's value parameter, instantiated.
-            return self.expression(parts[0]) if parts else s.Unmodelled("reference", (), kind)
+            return self.expression(parts[0]) if parts else s.Unmodelled("reference")
         if target.kind == _K.ENUM_CONSTANT_DECL:
-            return self._constant(target.enum_value, kind, cursor)
+            return self._constant(target.enum_value, _type_of(cursor))
         if target.kind in (_K.FUNCTION_DECL, _K.CXX_METHOD):
-            return s.Name(self._called(target), kind, where)
+            return s.Name(self._called(target))
         if target.kind == _K.VAR_DECL and _is_constant(target):
             value = evaluated(self._lib, target)
             if value is not None:
-                return self._constant(value, kind, cursor)
+                return self._constant(value, _type_of(cursor))
         if target.hash in self._variables:
-            return s.Name(self._variables[target.hash], kind, where)
-        return s.Name(target.spelling, kind, where)
+            return s.Name(self._variables[target.hash])
+        return s.Name(target.spelling)
 
-    def _member(self, cursor: Cursor, kind: str, parts: list[Cursor]) -> s.Expression:
-        where = where_of(cursor)
+    def _member(self, cursor: Cursor, parts: list[Cursor]) -> s.Expression:
         if not parts:
-            return s.Member(s.Unary("*", s.Name("this")), cursor.spelling, kind, where)
+            return s.Member(s.Unary("*", s.Name("this")), cursor.spelling)
         base = self.expression(parts[0])
         if parts[0].type.get_canonical().kind == TypeKind.POINTER:
             base = s.Unary("*", base)
-        return s.Member(base, cursor.spelling, kind, where)
+        return s.Member(base, cursor.spelling)
 
-    def _call(self, cursor: Cursor, kind: str) -> s.Expression:
-        where, target = where_of(cursor), cursor.referenced
+    def _call(self, cursor: Cursor) -> s.Expression:
+        target = cursor.referenced
         arguments = [a for a in cursor.get_arguments() if a.location.file is not None]
         values = tuple(self.expression(a) for a in arguments)
         if target is None or target.kind not in (
             _K.FUNCTION_DECL, _K.CXX_METHOD, _K.CONSTRUCTOR, _K.CONVERSION_FUNCTION,
         ):  # fmt: skip
-            return s.Unmodelled("indirect call", values, kind, where)
+            return s.Unmodelled("indirect call", values)
         if target.spelling == "operator=" and len(values) == 2 and _is_made(target):
-            return s.Assign(values[0], "", values[1], kind, where)
+            return s.Assign(values[0], "", values[1])
         if target.kind == _K.CONSTRUCTOR:
             if len(values) == 1 and _is_made(target) and _same(arguments[0], cursor):
                 return values[0]  # a copy
-            return s.Call(kind, values, kind, where)
+            return s.Call(_type_of(cursor), values)
         if not values and not is_own(target) and target.is_static_method():
-            return self._constant(evaluated(self._lib, cursor), kind, cursor)  # numeric_limits
+            return self._constant(evaluated(self._lib, cursor), _type_of(cursor))  # numeric_limits
         if target.kind in (_K.CXX_METHOD, _K.CONVERSION_FUNCTION):
             callee = next(iter(cursor.get_children()), None)
             is_member = callee is not None and callee.kind == _K.MEMBER_REF_EXPR
             if callee is not None and is_member:
                 objects = [c for c in callee.get_children() if not _is_type(c)]
                 values = (*(self.expression(c) for c in objects[:1]), *values)
-        return s.Call(self._called(target), values, kind, where)
+        return s.Call(self._called(target), values)
 
     def _called(self, target: Cursor) -> str:
         """The name of a function of the program by its definition, or as CUDA knows it."""
@@ -323,25 +329,27 @@ class Body:
             name = f"__{name.removeprefix(prefix)}" if name.startswith(prefix) else name
         return name
 
-    def _unary(self, cursor: Cursor, kind: str, part: Cursor) -> s.Expression:
-        where = where_of(cursor)
+    def _unary(self, cursor: Cursor, part: Cursor) -> s.Expression:
         operator = _UNARY.get(self._lib.clang_getCursorUnaryOperatorKind(cursor), "")
         operand = self.expression(part)
         if operator.endswith(("++", "--")):
-            return s.Step(operand, 1 if operator.endswith("+") else -1, kind, where)
+            return s.Step(operand, 1 if operator.endswith("+") else -1)
         if not operator:
-            return s.Unmodelled("unary_operator", (operand,), kind, where)
-        return s.Unary(operator, operand, kind, where)
+            return s.Unmodelled("unary_operator", (operand,))
+        return s.Unary(operator, operand)
 
-    def _binary(self, cursor: Cursor, kind: str, parts: list[Cursor]) -> s.Expression:
-        where = where_of(cursor)
+    def _binary(self, cursor: Cursor, parts: list[Cursor]) -> s.Expression:
         operator = _BINARY.get(self._lib.clang_getCursorBinaryOperatorKind(cursor), "")
         left, right = (self.expression(p) for p in parts)
         if operator.endswith("=") and operator not in ("<=", ">=", "==", "!="):
-            return s.Assign(left, operator[:-1], right, kind, where)
+            return s.Assign(left, operator[:-1], right)
         if not operator:
-            return s.Unmodelled("binary_operator", (left, right), kind, where)
-        return s.Binary(operator, left, right, kind, where)
+            return s.Unmodelled("binary_operator", (left, right))
+        return s.Binary(operator, left, right)
+
+
+def _type_of(cursor: Cursor) -> str:
+    return s.normal_type(cursor.type.get_canonical().spelling)
 
 
 def _terms(value: s.Expression) -> Iterator[s.Expression]:
@@ -407,8 +415,7 @@ def _is_made(method: Cursor) -> bool:
 
 
 def _same(argument: Cursor, call: Cursor) -> bool:
-    names = {s.normal_type(c.type.get_canonical().spelling) for c in (argument, call)}
-    return len(names) == 1
+    return _type_of(argument) == _type_of(call)
 
 
 def _is_zero(value: s.Expression) -> bool:

@@ -26,7 +26,7 @@ from clang import cindex
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from cudaops.program import syntax as s
-from cudaops.program.clang_bodies import ROOT, Body, evaluated, is_own, where_of
+from cudaops.program.clang_bodies import ROOT, Body, evaluated, is_own, numbered, where_of
 
 HEADERS = Path(__file__).parents[1] / "sandbox" / "cpu" / "include"
 MEMORY_BYTES = 6 << 30
@@ -311,8 +311,7 @@ class Reader:
             spelled = definition.spelling
             if definition.kind == _K.CXX_METHOD:
                 spelled = f"{definition.semantic_parent.spelling}::{spelled}"
-            taken = [n for n in self._names.values() if n.partition("#")[0] == spelled]
-            self._names[definition.hash] = f"{spelled}#{len(taken) + 1}" if taken else spelled
+            self._names[definition.hash] = numbered(spelled, self._names.values())
             self._waiting.append(definition)
         return self._names[definition.hash]
 
@@ -329,7 +328,6 @@ class Reader:
             result=s.normal_type(cursor.result_type.get_canonical().spelling),
             parameters=parameters,
             body=statements,
-            is_template=cursor.get_num_template_arguments() > 0,
             launch_bounds=tuple(self._launch_bounds(cursor)),
             where=where_of(cursor),
         )
@@ -346,7 +344,6 @@ class Reader:
 def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
     """One request: the form of a kernel, or what was not understood."""
     unit = clang.parse(request["files"], request["main"], request["callee"])
-    severe = [d for d in unit.diagnostics if _matters(d)]
     try:
         kernel = find_kernel(unit, request["kernel"], request["callee"] is not None)
         form = Reader(clang).form(kernel)
@@ -354,13 +351,22 @@ def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
         errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
         first = "".join(f"; {_error(d)}" for d in errors[:1])
         return {"problem": f"{problem}{first}"}
-    # clang drops a statement that has an error in it, and a field of a structure.
     reached = [f.where for f in (form.kernel, *form.functions) if f.where]
+    error = _error_in(unit, reached)
+    return {"problem": error} if error else {"form": s.encoded(form)}
+
+
+def _error_in(unit: cindex.TranslationUnit, reached: list[s.Range]) -> str:
+    """The first error in these functions or outside of all: there clang drops the statement, or
+    the field of a structure, that has it."""
+    severe = [d for d in unit.diagnostics if _matters(d)]
+    if not severe:
+        return ""
     others = [w for c in _bodies(unit.cursor) if (w := where_of(c)) and w not in reached]
     for found in severe:
         if any(_is_in(w, found) for w in reached) or not any(_is_in(w, found) for w in others):
-            return {"problem": _error(found)}
-    return {"form": s.encoded(form)}
+            return _error(found)
+    return ""
 
 
 def _matters(found: cindex.Diagnostic) -> bool:

@@ -141,16 +141,23 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
         raise NotUnderstood("template arguments that are not known")
     files = tuple((f.path, f.text) for f in program.files)
     instance = callee if is_template else None
-    return _form(files, program.main_path, kernel.qualified_name, instance)
+    found = _form_or_why_not(files, program.main_path, kernel.qualified_name, instance)
+    if isinstance(found, str):
+        raise NotUnderstood(found)
+    return found
 
 
 @lru_cache(maxsize=64)
-def _form(
+def _form_or_why_not(
     files: tuple[tuple[str, str], ...], main: str, kernel: str, callee: str | None
-) -> KernelForm:
+) -> KernelForm | str:
+    """Kept either way: several recipes ask about one kernel, and a hang costs a minute."""
     request = {"files": dict(files), "main": main, "kernel": kernel, "callee": callee}
-    answer = _front_end.ask(request)
+    try:
+        answer = _front_end.ask(request)
+    except NotUnderstood as problem:
+        return str(problem)
     if "form" not in answer:
-        raise NotUnderstood(answer["problem"])
+        return str(answer["problem"])
     form: KernelForm = decoded(answer["form"])
     return form

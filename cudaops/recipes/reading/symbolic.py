@@ -287,22 +287,12 @@ def _loop_step(node: s.For, name: str) -> int:
 def _assigned(body: tuple[s.Statement, ...]) -> Iterator[str]:
     """Names of variables that a body assigns, each once."""
     seen: set[str] = set()
-    for node in _statements_in(body):
+    for node in s.below(body):
         if isinstance(node, s.Evaluate) and isinstance(node.value, s.Assign | s.Step):
             target = node.value.target
             if isinstance(target, s.Name) and target.text not in seen:
                 seen.add(target.text)
                 yield target.text
-
-
-def _statements_in(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:
-    for node in body:
-        yield node
-        match node:
-            case s.If(_, yes, no):
-                yield from _statements_in(yes + no)
-            case s.For(_, _, _, inner) | s.Block(inner):
-                yield from _statements_in(inner)
 
 
 def _accumulated(
