@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +22,27 @@ from cudaops.memory.results import KernelMemory
 
 _NAMED = re.compile(r"(?P<name>.*)-(?P<structure>[0-9a-f]{16})-(?P<device_class>\w+)")
 _OURS = re.compile(r"## (Notes|Resolved|Pending|Avoid|Tried)|<!-- cudaops writes one line .*-->")
-_FIELD = re.compile(r"\|((?:\\.|[^\\|])*\\?)")
+
+
+def _line(*fields: str) -> re.Pattern[str]:
+    """A list item of fields between bars that no backslash escapes. A field is a name, after the
+    word that stands before it in the line where there is one."""
+    forms = []
+    for field in fields:
+        *word, name = field.split()
+        before = "".join(rf"\s*{w}\b" for w in word)
+        forms.append(rf"{before}(?P<{name}>(?:\\.|[^|\\])*)")
+    return re.compile("- " + r"\|".join(forms))
+
+
+_ENTRY = _line(
+    "date", "outcome", "speedup", "subtype", "family", "title", "by proposer", "run run_id",
+    "source source_id", "gate gate", "lesson",
+)  # fmt: skip
+_GROUP = _line(
+    "avoid count", "subtype", "family", "gate gate", "how", "sources source_ids", "lesson"
+)
+_TIME = re.compile(r"untimed|(?:-|(?P<speedup>\S+)x) +(?P<time_source>\S+)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)?")
 _PLAIN = {"\\": "\\", "|": "|", "n": "\n", "s": " "}
 
@@ -85,65 +106,42 @@ def _front_matter(rows: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def _entry(row: str) -> MemoryEntry | None:
     """The entry that a line holds; None where it is none, or a damaged one."""
-    fields = _fields(row)
-    if len(fields) != 11:
+    fields = _fields(_ENTRY, row)
+    time = _TIME.fullmatch(fields["speedup"]) if fields else None
+    if time is None:
         return None
-    try:
-        timed = re.fullmatch(r"untimed|(?:-|(\S+)x) +(\S+)", fields[2])
-        if timed is None:
-            return None
-        return MemoryEntry.model_validate(
-            {
-                "date": _unescaped(fields[0]),
-                "outcome": fields[1],
-                "speedup": float(timed[1]) if timed[1] else None,
-                "time_source": _known(timed[2] or "-"),
-                "subtype": _unescaped(fields[3]),
-                "family": _unescaped(fields[4]),
-                "title": _unescaped(fields[5]),
-                "proposer": _unescaped(_after("by", fields[6])),
-                "run_id": _unescaped(_after("run", fields[7])),
-                "source_id": _unescaped(_after("source", fields[8])),
-                "gate": _known(_after("gate", fields[9])),
-                "lesson": _unescaped(fields[10]),
-            }
-        )
-    except ValueError:
-        return None
+    timed = {name: None if word == "-" else word for name, word in time.groupdict().items()}
+    with suppress(ValueError):
+        known = {name: _unescaped(text) for name, text in fields.items()}
+        return MemoryEntry.model_validate(known | timed | {"gate": _gate(fields["gate"])})
+    return None
 
 
 def _group(row: str) -> list[MemoryEntry]:
     """Rejected candidates that were put together; none where the line is no such group."""
-    fields = _fields(row)
-    if len(fields) != 7 or not re.fullmatch(r"avoid \d+x", fields[0]):
+    fields = _fields(_GROUP, row)
+    if fields.get("how") not in ("measured", "unmeasured"):
         return []
-    try:
-        known = {
-            "date": "", "run_id": "", "title": "", "proposer": "", "outcome": "rejected",
-            "subtype": _unescaped(fields[1]), "family": _unescaped(fields[2]), "speedup": None,
-            "gate": _known(_after("gate", fields[3])), "lesson": _unescaped(fields[6]),
-            "time_source": "cuda_event" if fields[4] == "measured" else None,
-        }  # fmt: skip
-        sources = map(_unescaped, _after("sources", fields[5]).split())
+    known = {
+        "date": "", "run_id": "", "title": "", "proposer": "", "outcome": "rejected",
+        "speedup": None, "gate": _gate(fields["gate"]),
+        "time_source": "cuda_event" if fields["how"] == "measured" else None,
+    }  # fmt: skip
+    with suppress(ValueError):
+        known |= {name: _unescaped(fields[name]) for name in ("subtype", "family", "lesson")}
+        sources = map(_unescaped, fields["source_ids"].split())
         return [MemoryEntry.model_validate(known | {"source_id": source}) for source in sources]
-    except ValueError:
-        return []
+    return []
 
 
-def _fields(row: str) -> list[str]:
-    """What stands between bars that no backslash escapes; empty where it is no list item."""
-    return [f.strip() for f in _FIELD.findall(f"|{row[2:]}")] if row.startswith("- ") else []
+def _fields(form: re.Pattern[str], row: str) -> dict[str, str]:
+    """Empty where the line has another form."""
+    found = form.fullmatch(row)
+    return {name: text.strip() for name, text in found.groupdict().items()} if found else {}
 
 
-def _known(word: str) -> str | None:
+def _gate(word: str) -> str | None:
     return None if word == "-" else word
-
-
-def _after(word: str, field: str) -> str:
-    head, _, rest = field.partition(" ")
-    if head != word:
-        raise ValueError(f"{field!r} does not begin with {word!r}")
-    return rest.strip()
 
 
 def _unescaped(text: str) -> str:
