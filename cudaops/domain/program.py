@@ -50,18 +50,6 @@ class Kernel(Record):
     text: str
     """The definition as written, template header and attributes included."""
     uses_dynamic_shared: bool = False
-    calls: tuple[str, ...] = ()
-    """Names of functions it calls, as written; device functions of the program among them."""
-
-
-class DeviceFunction(Record):
-    """A `__device__` (or `__host__ __device__`) function definition."""
-
-    name: str
-    file: str
-    first_line: int
-    last_line: int
-    text: str
 
 
 class GlobalVariable(Record):
@@ -112,7 +100,6 @@ class Program(Record):
     system_includes: tuple[str, ...] = ()
     """Names between angle brackets over all files, in order, each once: `cstdio`."""
     kernels: tuple[Kernel, ...] = ()
-    device_functions: tuple[DeviceFunction, ...] = ()
     global_variables: tuple[GlobalVariable, ...] = ()
     launches: tuple[LaunchSite, ...] = ()
     limits: tuple[str, ...] = Field(default=())

@@ -148,7 +148,7 @@ class Clang:
         return [word for folder in found for word in ("-isystem", folder)]
 
 
-def _qualified(cursor: Cursor) -> str:
+def qualified(cursor: Cursor) -> str:
     names = []
     at = cursor
     while at is not None and at.kind not in (_K.TRANSLATION_UNIT, _K.INVALID_FILE):
@@ -178,7 +178,7 @@ def find_kernel(unit: cindex.TranslationUnit, name: str, is_template: bool) -> C
         found = [
             c
             for c in definitions(unit.cursor)
-            if _K.CUDAGLOBAL_ATTR in _attributes(c) and _qualified(c) == name
+            if _K.CUDAGLOBAL_ATTR in _attributes(c) and qualified(c) == name
         ]
     else:
         asked = [c for c in unit.cursor.get_children() if c.spelling == "cudaops_instance"]
@@ -219,7 +219,7 @@ def reached(unit: cindex.TranslationUnit) -> Iterator[Cursor]:
 def launched(unit: cindex.TranslationUnit, name: str) -> list[Cursor]:
     """Instances of a kernel template that the program names."""
     return [
-        c for c in reached(unit) if _K.CUDAGLOBAL_ATTR in _attributes(c) and _qualified(c) == name
+        c for c in reached(unit) if _K.CUDAGLOBAL_ATTR in _attributes(c) and qualified(c) == name
     ]
 
 
@@ -302,7 +302,7 @@ def walk_fields(
         if pointee.kind in (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO):
             return f"{path} points to a function"
         name = s.normal_type(pointee.spelling)
-        found.append(s.PointerField(path, offset, name, pointee.is_const_qualified()))
+        found.append(s.PointerField(path, offset, name, pointee.is_constqualified()))
     elif canonical.kind == TypeKind.CONSTANTARRAY:
         element = canonical.element_type
         before = len(found)
@@ -350,7 +350,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     if canonical.kind == TypeKind.POINTER:
         pointee = canonical.get_pointee().get_canonical()
         return s.TypedParameter(
-            cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_const_qualified(),
+            cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_constqualified(),
             size, (), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
         )  # fmt: skip
     found: list[s.PointerField] = []
@@ -358,7 +358,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     if canonical.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
         unclear = f"{cursor.spelling} is a reference"
     return s.TypedParameter(
-        cursor.spelling, s.normal_type(canonical.spelling), False, canonical.is_const_qualified(),
+        cursor.spelling, s.normal_type(canonical.spelling), False, canonical.is_constqualified(),
         size, tuple(found), unclear,
     )  # fmt: skip
 
@@ -400,7 +400,7 @@ class Reader:
         statements = Body(self._lib, self._named, variables).statements(body)
         return s.Function(
             name=self._named(cursor),
-            qualified_name=_qualified(cursor),
+            qualified_name=qualified(cursor),
             result=s.normal_type(cursor.result_type.get_canonical().spelling),
             parameters=parameters,
             body=statements,
@@ -440,7 +440,7 @@ def _error_in(unit: cindex.TranslationUnit, reached: list[s.Range]) -> str:
     severe = [d for d in unit.diagnostics if _matters(d)]
     if not severe:
         return ""
-    others = [w for c in _bodies(unit.cursor) if (w := where_of(c)) and w not in reached]
+    others = [w for c in functions(unit.cursor) if (w := where_of(c)) and w not in reached]
     for found in severe:
         if any(_is_in(w, found) for w in reached) or not any(_is_in(w, found) for w in others):
             return _error(found)
@@ -457,11 +457,11 @@ def _matters(found: cindex.Diagnostic) -> bool:
     return bool(found.severity >= cindex.Diagnostic.Error and own and not known)
 
 
-def _bodies(cursor: Cursor) -> Iterator[Cursor]:
+def functions(cursor: Cursor) -> Iterator[Cursor]:
     """Definitions of functions, methods and their templates."""
     for child in cursor.get_children():
         if child.kind in _SCOPES:
-            yield from _bodies(child)
+            yield from functions(child)
         elif child.kind in _BODIES and is_own(child):
             yield child
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.program import (
-    DeviceFunction,
     GlobalVariable,
     Kernel,
     LaunchSite,
@@ -21,7 +20,7 @@ from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import resolve_launched
 from cudaops.program.outline import Item, Outline, outline, space_aliases
-from cudaops.program.signature import called_names, read_parameters, read_template_parameters
+from cudaops.program.signature import read_parameters, read_template_parameters
 
 MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
@@ -62,7 +61,6 @@ def parse_files(
         files=files,
         system_includes=tuple(dict.fromkeys([*_system_includes(lexed), *external])),
         kernels=kernels,
-        device_functions=tuple(d for facts in read for d in facts.device_functions()),
         global_variables=tuple(v for facts in read for v in facts.global_variables()),
         launches=tuple(sites),
         limits=find_limits(
@@ -184,7 +182,6 @@ class _FileFacts:
             end_byte=item.end,
             text=text,
             uses_dynamic_shared=self._uses_dynamic_shared(item),
-            calls=called_names(text),
         )
 
     def _launch_bounds(self, item: Item) -> str | None:
@@ -212,19 +209,6 @@ class _FileFacts:
             for i in self.outline.items
             if i.kind == "variable" and {"extern", "__shared__"} <= i.specifiers
         }
-
-    def device_functions(self) -> list[DeviceFunction]:
-        return [
-            DeviceFunction(
-                name=i.name,
-                file=self.path,
-                first_line=self._lines(i).first,
-                last_line=self._lines(i).last,
-                text=self.text(Part(i.start, i.end)),
-            )
-            for i in self.outline.items
-            if i.kind == "function" and "__device__" in i.spaces
-        ]
 
     def global_variables(self) -> list[GlobalVariable]:
         return [v for i in self.outline.items for v in self._variable(i)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tree_sitter_cuda
-from tree_sitter import Language, Parser
+from clang.cindex import Cursor, CursorKind, TypeKind
 
 from cudaops.domain.program import LaunchSite, Program, SourceFile
 from cudaops.errors import InputError
+from cudaops.program.clang_child import Clang, functions, qualified
 from cudaops.program.constants import program_constants
 from cudaops.program.lexing import byte_text
 from cudaops.program.outline import outline
@@ -50,25 +50,32 @@ def test_offsets_name_what_they_say(path: Path) -> None:
         assert site.enclosing_start_byte <= site.start_byte
 
 
+@pytest.fixture(scope="module")
+def clang(tmp_path_factory: pytest.TempPathFactory) -> Clang:
+    return Clang(tmp_path_factory.mktemp("clang"))
+
+
 @pytest.mark.parametrize("path", [*RUNNABLE, *CALIBRATION], ids=lambda p: p.stem)
-def test_no_kernel_is_lost_that_tree_sitter_sees(path: Path) -> None:
+def test_kernels_are_those_that_clang_sees(path: Path, clang: Clang) -> None:
     program = load_program(path)
-    parser = Parser(Language(tree_sitter_cuda.language()))
-    tree = parser.parse(program.main.text.encode())
-    seen = set()
-    pending = [tree.root_node]
-    while pending:
-        node = pending.pop()
-        pending.extend(node.children)
-        if (
-            node.type == "function_definition"
-            and b"__global__" in (node.text or b"").split(b"(")[0]
-        ):
-            declarator = node.child_by_field_name("declarator")
-            name = declarator.child_by_field_name("declarator") if declarator else None
-            if name is not None and name.text is not None:
-                seen.add(name.text.decode())
-    assert seen - {"dead"} <= {k.name for k in program.kernels}
+    unit = clang.parse({f.path: f.text for f in program.files}, program.main_path, None)
+    seen = {
+        qualified(cursor): [(p.spelling, is_pointer(p)) for p in parameters(cursor)]
+        for cursor in functions(unit.cursor)
+        if CursorKind.CUDAGLOBAL_ATTR in {c.kind for c in cursor.get_children()}
+    }
+    read = {
+        k.qualified_name: [(p.name, p.is_pointer) for p in k.parameters] for k in program.kernels
+    }
+    assert read == seen
+
+
+def parameters(function: Cursor) -> list[Cursor]:
+    return [c for c in function.get_children() if c.kind == CursorKind.PARM_DECL]
+
+
+def is_pointer(parameter: Cursor) -> bool:
+    return bool(parameter.type.get_canonical().kind == TypeKind.POINTER)
 
 
 def test_header_template_and_launch_bounds() -> None:
@@ -104,8 +111,6 @@ def test_geometry_shared_memory_and_stream() -> None:
     assert site.stream == "stream"
     kernel = load("reduction").kernel("block_sums")
     assert kernel.uses_dynamic_shared
-    assert "warp_sum" in kernel.calls
-    assert [d.name for d in load("reduction").device_functions] == ["warp_sum"]
 
 
 def test_braced_geometry() -> None:

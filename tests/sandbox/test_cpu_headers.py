@@ -1,4 +1,4 @@
-"""Headers that stand in for CUDA's on the `cpu` executor, against CUDA's own and against plain sums."""
+"""Headers that stand in for CUDA's on the `cpu` executor: against CUDA's own, and against sums."""
 
 from __future__ import annotations
 
