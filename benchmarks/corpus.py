@@ -3,25 +3,30 @@
     python benchmarks/corpus.py FOLDER --args benchmarks/corpus_cpu_args.json --out FILE.json
 
 The arguments file gives each program's command line by the name of its subfolder; without it the
-file ARGS of the subfolder does. Programs run on the executor of `--executor`, one after another.
-Writes a JSON record for each and prints a line; ends with how many reached a verdict. A program's
-own files are read where they are, and nothing is written beside them.
+file ARGS of the subfolder does. `--jobs` programs run at once, on `--gpus` GPUs in turn. Writes a
+JSON record for each and prints a line; ends with how many reached a verdict. A program runs in a
+copy of its folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 
-def profiled(folder: Path, argv: list[str], options: argparse.Namespace) -> dict[str, Any]:
+def profiled(
+    folder: Path, argv: list[str], options: argparse.Namespace, gpu: int
+) -> dict[str, Any]:
     """One program's row: its verdict, or the line that says why there is none."""
     (source,) = folder.glob("*.cu")
     with tempfile.TemporaryDirectory() as scratch:
@@ -32,7 +37,10 @@ def profiled(folder: Path, argv: list[str], options: argparse.Namespace) -> dict
             options.executor, f"--timeout={options.timeout}", "--json", "--", *argv,
         ]  # fmt: skip
         began = time.monotonic()
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+        env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)} if options.gpus else None
+        done = subprocess.run(
+            command, cwd=place, capture_output=True, text=True, check=False, env=env
+        )
     row: dict[str, Any] = {
         "program": folder.name, "argv": argv, "exit": done.returncode,
         "seconds": round(time.monotonic() - began, 1),
@@ -50,22 +58,39 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--args", type=Path)
     parser.add_argument("--executor", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--timeout", type=int, default=60)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
     lines = json.loads(options.args.read_text()) if options.args else {}
-    rows = []
-    for folder in sorted(p for p in options.folder.iterdir() if p.is_dir()):
-        if options.only and folder.name not in options.only:
-            continue
+    folders = sorted(p for p in options.folder.iterdir() if p.is_dir())
+    if options.only:
+        folders = [folder for folder in folders if folder.name in options.only]
+    free: queue.Queue[int] = queue.Queue()
+    for job in range(options.jobs):
+        free.put(job % max(1, options.gpus))
+
+    def one(folder: Path) -> dict[str, Any]:
         line = lines.get(folder.name)
         argv = (line if line is not None else (folder / "ARGS").read_text()).split()
-        rows.append(profiled(folder, argv, options))
-        said = rows[-1].get("verdict") or rows[-1]["reason"]
-        print(f"{folder.name:<18} {rows[-1]['seconds']:6.1f} s  {said}", flush=True)
-        if options.out:
-            options.out.write_text(json.dumps(rows, indent=1) + "\n")
+        gpu = free.get()
+        try:
+            return profiled(folder, argv, options, gpu)
+        finally:
+            free.put(gpu)
+
+    rows: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for ended in as_completed([pool.submit(one, folder) for folder in folders]):
+            row = ended.result()
+            rows.append(row)
+            said = row.get("verdict") or row["reason"]
+            print(f"{row['program']:<18} {row['seconds']:6.1f} s  {said}", flush=True)
+            if options.out:
+                rows.sort(key=lambda r: r["program"])
+                options.out.write_text(json.dumps(rows, indent=1) + "\n")
     reached = sum("verdict" in row for row in rows)
     print(f"{reached} of {len(rows)} programs reached a verdict")
     return 0

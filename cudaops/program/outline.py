@@ -1,6 +1,6 @@
 """What stands at namespace scope of a CUDA text: functions, variables, types, each with its extent.
 
-tree-sitter loses whole kernels where a body holds a macro loop; matching brackets does not, since a
+A parser loses whole kernels where a body holds a macro loop; matching brackets does not, since a
 body need not be understood to know where it ends.
 """
 
