@@ -14,12 +14,12 @@ from langchain_core.messages import HumanMessage
 
 from cudaops.agents.conversation import Conversation, opening
 from cudaops.agents.developer import RunView, Written
-from cudaops.agents.tools import Toolbox, ToolFailed
+from cudaops.agents.tools import Toolbox
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.model_use import ModelRole as Role
 from cudaops.domain.rewrite import Rewrite
-from cudaops.errors import PlanError
+from cudaops.errors import InputError, PlanError
 from cudaops.mcp_servers.programs import StrippedProgram
 from cudaops.mcp_servers.sandbox import CompileReport
 from cudaops.models.journal import Journal
@@ -162,7 +162,7 @@ class ModelDeveloper:
                 stripped = await self.toolbox.call(
                     "sandbox", "strip_program", StrippedProgram, {"text": found.program}
                 )
-            except ToolFailed as refusal:
+            except InputError as refusal:
                 detail = f"a whole program of which nothing can be taken: {refusal}"
                 return Refused(found.reask, detail)
             self.say("the answer is a whole program: its kernels are taken, its host code is not")
@@ -217,7 +217,7 @@ class ModelDeveloper:
             return CompileReport.model_validate_json(known)
         try:
             report = await self.toolbox.call("sandbox", "compile_rewrite", CompileReport, arguments)
-        except ToolFailed as refusal:
+        except InputError as refusal:
             report = CompileReport(ok=False, message=str(refusal))
         self.journal.record_tool(
             scope, "compile_rewrite:report", arguments, report.model_dump_json()

@@ -9,23 +9,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from fastmcp import Client, FastMCP
+from fastmcp.client.client import CallToolResult
 from fastmcp.exceptions import ToolError
 from mcp.types import TextContent
 from pydantic import BaseModel
 
-from cudaops.mcp_servers.failures import REMEDY
+from cudaops.mcp_servers.payloads import error_in
 
 Result = TypeVar("Result", bound=BaseModel)
-
-
-class ToolFailed(Exception):
-    """A tool refused or could not do what was asked; the message is meant for the agent."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.problem, _, remedy = message.partition(REMEDY)
-        self.remedy = remedy or None
-        """What a user can do about it; None where the input itself is at fault."""
 
 
 class ToolText(NamedTuple):
@@ -44,7 +35,7 @@ class Toolbox:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Toolbox:
-        # A refusal reaches the agent as ToolFailed; fastmcp would print its traceback as well, and
+        # An error reaches the agent as one of ours; fastmcp would print its traceback as well, and
         # mcp a line for every request.
         for name in ("fastmcp", "mcp"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -70,21 +61,19 @@ class Toolbox:
     ) -> Result:
         """Call a tool and read its structured result; what it says on the way goes to a listener.
 
-        Raises ToolFailed where the tool refuses.
+        Raises InputError where the tool refuses, another CudaOpsError as the tool raised it, and
+        ToolError where the server itself broke.
         """
 
         async def listen(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None and message:
                 on_progress(message)
 
-        try:
-            answer = await self._clients[server].call_tool(
-                tool, dict(arguments or {}), progress_handler=listen
-            )
-        except ToolError as error:
-            if str(error).startswith("Error calling tool"):
-                raise  # not a refusal: the server itself broke
-            raise ToolFailed(str(error)) from error
+        answer = await self._clients[server].call_tool(
+            tool, dict(arguments or {}), progress_handler=listen, raise_on_error=False
+        )
+        if answer.is_error:
+            raise error_in(answer.meta) or ToolError(_text(answer))
         return result.model_validate(answer.structured_content)
 
     async def schemas(self, wanted: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], ...]:
@@ -105,5 +94,8 @@ class Toolbox:
     async def ask(self, server: str, tool: str, arguments: Mapping[str, Any]) -> ToolText:
         """Call a tool for a model: whatever comes of it is a text, wrong arguments included."""
         answer = await self._clients[server].call_tool(tool, dict(arguments), raise_on_error=False)
-        texts = [block.text for block in answer.content if isinstance(block, TextContent)]
-        return ToolText("\n".join(texts), bool(answer.is_error))
+        return ToolText(_text(answer), answer.is_error)
+
+
+def _text(answer: CallToolResult) -> str:
+    return "\n".join(block.text for block in answer.content if isinstance(block, TextContent))

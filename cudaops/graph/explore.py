@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 from cudaops.agents import optimizer
 from cudaops.agents.developer import RunView
-from cudaops.agents.tools import ToolFailed
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.search import Branch
-from cudaops.errors import ModelUnavailable
+from cudaops.errors import InputError, ModelUnavailable
 from cudaops.graph.branches import (
     Explored,
     Task,
@@ -134,10 +133,8 @@ async def _tried(number: int, rewrite: Rewrite, state: State, context: Context) 
     """Tune values found and a first look taken; a refusal of the sandbox is the branch's end."""
     try:
         return await _tuned_and_screened(number, rewrite, state, context)
-    except ToolFailed as refusal:
-        if refusal.remedy is not None:
-            raise
-        return _Found(rewrite, failure=refusal.problem)
+    except InputError as refusal:
+        return _Found(rewrite, failure=str(refusal))
 
 
 async def _tuned_and_screened(

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from cudaops.domain.run import AgentName
 from cudaops.graph.context import Context
-from cudaops.graph.stage import Node, understood
+from cudaops.graph.stage import Node
 from cudaops.graph.state import State
 
 
@@ -51,7 +51,7 @@ def overlapping(
             raise
         except Exception as error:
             context.events.emit(name, agent, "failed", str(error))
-            raise understood(error) from error
+            raise
         finally:
             seconds = clock.stop()
         return {**update, "seconds_by_stage": {name: seconds}}

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cudaops.agents import profiler
-from cudaops.agents.tools import ToolFailed
 from cudaops.domain.hypothesis import FAMILIES, Hypothesis
 from cudaops.domain.search import Branch, Order
-from cudaops.errors import ModelUnavailable
+from cudaops.errors import InputError, ModelUnavailable
 from cudaops.graph.branches import Explored, Search, Task, explored_of, incumbent_us, microseconds
 from cudaops.graph.by_model import announce_plan, model_out, scope_of
 from cudaops.graph.context import Context
@@ -146,9 +145,7 @@ class Step:
             return Task.model_validate_json(kept.read_text("utf-8"))
         try:
             found = await profiler.profile(self.context.toolbox, parent.rewrite)
-        except ToolFailed as refusal:
-            if refusal.remedy is not None:
-                raise
+        except InputError:
             return Task(order=order)
         task = Task(order=order, profile=found.profile, verdict=found.verdict)
         write_whole(kept, task.model_dump_json() + "\n")

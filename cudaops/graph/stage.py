@@ -9,9 +9,7 @@ from typing import Protocol
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
-from cudaops.agents.tools import ToolFailed
 from cudaops.domain.run import AgentName
-from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.graph import told
 from cudaops.graph.context import Context
 from cudaops.graph.state import State
@@ -43,7 +41,7 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
             raise  # the run waits for a person here: nothing has failed
         except Exception as error:
             context.events.emit(name, agent, "failed", str(error))
-            raise understood(error) from error
+            raise
         seconds = time.monotonic() - started
         data = {"seconds": round(seconds, 3), **told.found(name, update)}
         context.events.emit(name, agent, "finished", found, data)
@@ -51,12 +49,3 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
 
     node.__name__ = name
     return node
-
-
-def understood(error: Exception) -> Exception:
-    """A tool's refusal that no agent dealt with, as the error a user gets."""
-    if not isinstance(error, ToolFailed):
-        return error
-    if error.remedy is None:
-        return InputError(error.problem)
-    return SandboxUnavailable(error.problem, error.remedy)

@@ -7,14 +7,13 @@ from typing import Annotated, Literal
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
-from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord
+from cudaops.errors import InputError
 from cudaops.mcp_servers.annotations import replaces, works
-from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.judging import Everything, Judged, MinSpeedup, judged
 from cudaops.mcp_servers.opening import KernelName, ProgramArguments
 from cudaops.mcp_servers.progress import log, progress
@@ -70,9 +69,8 @@ def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> No
         user's."""
         opened = seat.current().opened
         decision = _accepted(opened.decided, rewrite_id)
-        with tool_errors():
-            kept = None if write_run is None else write_run(opened.bench, decision)
-            return _handed_back(opened.bench, decision, kept)
+        kept = None if write_run is None else write_run(opened.bench, decision)
+        return _handed_back(opened.bench, decision, kept)
 
     @server.tool(annotations=replaces("Verify a program against another"))
     @in_thread
@@ -96,23 +94,22 @@ def add_accepting(server: FastMCP, seat: Seat, write_run: WriteRun | None) -> No
         session = seat.current()
         texts = ProgramTexts(baseline, "baseline.cu", files)
         opened = session.open_text(texts, kernel, arguments)
-        with tool_errors():
-            rewrite = _candidate(opened.bench, candidate)
-            say, note = progress(context), log(context)
-            return judged(opened, rewrite, min_speedup, say, note, everything=everything)
+        rewrite = _candidate(opened.bench, candidate)
+        say, note = progress(context), log(context)
+        return judged(opened, rewrite, min_speedup, say, note, everything=everything)
 
 
 def _accepted(decided: Mapping[str, Decision], rewrite_id: str) -> Decision:
     decision = decided.get(rewrite_id)
     if decision is None:
         known = ", ".join(decided) or "none yet"
-        raise ToolError(
+        raise InputError(
             f"no rewrite {rewrite_id[:40]!r} of the open program was judged in this session "
             f"(judged: {known}); call judge_rewrite with its source first and give the "
             "`rewrite_id` that it answers with"
         )
     if decision.judgement.outcome == "rejected":
-        raise ToolError(
+        raise InputError(
             f"{rewrite_id} was rejected: {decision.judgement.reason}; change the rewrite and have "
             "it judged again, only what is accepted or provisional can be taken over"
         )

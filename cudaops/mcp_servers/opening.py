@@ -7,11 +7,11 @@ from typing import Annotated
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
-from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.workload import Workload
+from cudaops.errors import InputError
 from cudaops.mcp_servers.annotations import reads, replaces
 from cudaops.mcp_servers.guidance import call_text
 from cudaops.mcp_servers.progress import log
@@ -88,16 +88,16 @@ def opened(bench: Workbench) -> OpenedProgram:
 
 
 def required_path(tool: str, session: Session, path: str | None) -> Path:
-    """The path that was given. Raises ToolError where there is none."""
+    """The path that was given. Raises InputError where there is none."""
     if path is None or not path.strip():
         how = "`path` or `source`" if session.paths else "`source`, the program's text"
-        raise ToolError(f"{tool} needs {how}. A call that works: {call_text(tool)}")
+        raise InputError(f"{tool} needs {how}. A call that works: {call_text(tool)}")
     return Path(path)
 
 
 def require_one(tool: str, path: str | None, source: str) -> None:
-    """Raises ToolError where a text and a path were given, or the text is empty."""
+    """Raises InputError where a text and a path were given, or the text is empty."""
     if path is not None:
-        raise ToolError(f"{tool} takes `path` or `source`, not both: leave one out")
+        raise InputError(f"{tool} takes `path` or `source`, not both: leave one out")
     if not source.strip():
-        raise ToolError(f"`source` is empty. A call that works: {call_text(tool)}")
+        raise InputError(f"`source` is empty. A call that works: {call_text(tool)}")

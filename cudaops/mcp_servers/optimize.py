@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
-from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import UNMEASURED_WORDS
 from cudaops.domain.run import Event, ExecutorChoice, Outcome, RunRecord
 from cudaops.domain.search import Strategy
+from cudaops.errors import InputError
 from cudaops.mcp_servers.annotations import works
-from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.opening import (
     KernelName,
     ProgramArguments,
@@ -175,14 +174,13 @@ def add_optimizing(server: FastMCP, seat: Seat, optimize: OptimizeKernel) -> Non
             budget_minutes=budget_minutes,
             no_model=no_model,
         )
-        with tool_errors():
-            record = optimize(request, _telling(context), lent)
+        record = optimize(request, _telling(context), lent)
         return _summary(record, no_model)
 
 
 def _runs(session: Session) -> Path:
     if session.runs is None:
-        raise ToolError("this server keeps no runs; use open_program and judge_rewrite")
+        raise InputError("this server keeps no runs; use open_program and judge_rewrite")
     return session.runs
 
 
@@ -191,7 +189,7 @@ def _program(session: Session, path: str | None, source: str | None, texts: Prog
         require_one("optimize_kernel", path, source)
         return session.written(texts)
     if path is not None and not session.paths:
-        raise ToolError(NO_PATHS.replace("open_program", "optimize_kernel"))
+        raise InputError(NO_PATHS.replace("open_program", "optimize_kernel"))
     return required_path("optimize_kernel", session, path)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from cudaops.cuda.devices import device
@@ -13,9 +12,9 @@ from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.base import Record
 from cudaops.domain.profile import Profile, Verdict
+from cudaops.errors import InputError
 from cudaops.mcp_servers.annotations import reads, works
 from cudaops.mcp_servers.dialogues import add_explaining
-from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.resources import add_rules
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
@@ -66,8 +65,7 @@ def build_server(seat: Seat) -> FastMCP:
     @server.tool(annotations=reads("Explain a metric"))
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
         """What a metric counts, its unit, and how to read it."""
-        with tool_errors():
-            return explain(name)
+        return explain(name)
 
     @server.resource("cudaops://metrics", mime_type="application/json", title="Metrics")
     def metrics() -> dict[str, str]:
@@ -91,8 +89,7 @@ def _diagnose(bench: Workbench, source: str | None, tuned: dict[str, int]) -> Di
     rewrite = None
     if source is not None:
         rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
-    with tool_errors():
-        profile = bench.profile(rewrite)
+    profile = bench.profile(rewrite)
     if not isinstance(profile, Profile):
-        raise ToolError(profile.placed)
+        raise InputError(profile.placed)
     return Diagnosis(profile=profile, verdict=diagnose(profile, device(profile.device)))

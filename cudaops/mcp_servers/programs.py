@@ -9,7 +9,6 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.mcp_servers.annotations import works
-from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.session import Seat
 from cudaops.mcp_servers.work import in_thread
 from cudaops.sandbox.stripping import program_of, strip
@@ -41,6 +40,5 @@ def add_stripping(server: FastMCP, seat: Seat) -> None:
         """Run a whole program once, confined, to see how it launches its kernel, and drop its host
         code. Its times and outputs are not used. A refusal is one line."""
         bench = seat.current().bench
-        with tool_errors():
-            stripped = strip(bench, program_of(text), strangers=True)
+        stripped = strip(bench, program_of(text), strangers=True)
         return StrippedProgram(source=stripped.rewrite.source, notices=stripped.notices)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
-from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from cudaops.cuda.devices import device
@@ -18,8 +17,8 @@ from cudaops.domain.judge import weighted_speedup
 from cudaops.domain.judgement import Comparison
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError
 from cudaops.mcp_servers.annotations import works
-from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.progress import progress
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Seat
@@ -89,8 +88,7 @@ def add_proposing(server: FastMCP, seat: Seat) -> None:
     ) -> Proposals:
         """Rewrites of the open program's kernel that cudaops knows against what limits it, ready
         to be tuned and judged, and the notes to read before writing another."""
-        with tool_errors():
-            return _proposals(seat.current().bench, limit, relieving_only)
+        return _proposals(seat.current().bench, limit, relieving_only)
 
     @server.tool(annotations=works("Time a rewrite"))
     @in_thread
@@ -103,14 +101,13 @@ def add_proposing(server: FastMCP, seat: Seat) -> None:
         at, so a wrong rewrite may seem fast: only judge_rewrite decides."""
         bench = seat.current().bench
         rewrite = read_rewrite(source, tuned=tuned)
-        with tool_errors():
-            return _benchmarked(bench, rewrite, progress(context))
+        return _benchmarked(bench, rewrite, progress(context))
 
 
 def _proposals(bench: Workbench, limit: int, relieving_only: bool) -> Proposals:
     profile = bench.profile(None)
     if not isinstance(profile, Profile):
-        raise ToolError(profile.placed)
+        raise InputError(profile.placed)
     verdict = diagnose(profile, device(profile.device))
     found = propose(
         bench.program, bench.kernel, bench.workloads, verdict, relieving_only=relieving_only

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ResourceError
 from pydantic import TypeAdapter
 
 from cudaops.cuda.devices import DEVICES, Device
 from cudaops.cuda.rules import RULES, SUBTYPES
-from cudaops.errors import InputError
 from cudaops.prompts import expert_notes
 
 _DEVICE_ROWS: TypeAdapter[list[Device]] = TypeAdapter(list[Device])
@@ -52,10 +50,7 @@ def add_expert_notes(server: FastMCP) -> None:
     @server.resource("expert://{note}", mime_type="text/markdown", title="Brief on one bottleneck")
     def expert_note(note: str) -> str:
         """A brief on one bottleneck: signal, causes, fixes for the code, anti-patterns."""
-        try:
-            found = expert_notes.read_note(note)
-        except InputError as error:
-            raise ResourceError(str(error)) from error
+        found = expert_notes.read_note(note)
         return f"# {found.title}\n\n{found.text}\n"
 
     @server.resource("cudaops://expert-notes", mime_type="application/json", title="Expert notes")

@@ -14,7 +14,6 @@ from cudaops.domain.execution import Compiled, CompileFailed
 from cudaops.mcp_servers.accepting import WriteRun, add_accepting
 from cudaops.mcp_servers.annotations import works
 from cudaops.mcp_servers.dialogues import add_reviewing
-from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.judging import Everything, Judged, MinSpeedup, judged
 from cudaops.mcp_servers.opening import OpenedProgram, add_opening
@@ -90,8 +89,7 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
         rewrite = read_rewrite(source, tuned=tuned)
         if problem := problem_of(rewrite, bench):
             return CompileReport(ok=False, message=problem)
-        with tool_errors():
-            return _compile_report(bench.compile(rewrite))
+        return _compile_report(bench.compile(rewrite))
 
     @server.tool(annotations=works("Tune a rewrite"))
     @in_thread
@@ -108,9 +106,8 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
         bench = seat.current().bench
         rewrite = check_rewrite(read_rewrite(source, tuned={}, proposer=proposer), bench)
-        with tool_errors():
-            limits = Limits(max_trials, max_seconds, must_beat_us)
-            return tune_values(bench, rewrite, limits, progress(context, max_trials))
+        limits = Limits(max_trials, max_seconds, must_beat_us)
+        return tune_values(bench, rewrite, limits, progress(context, max_trials))
 
     @server.tool(annotations=works("Judge a rewrite"))
     @in_thread
@@ -127,9 +124,8 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
         """Compile, verify and time a rewrite through every gate, and decide."""
         opened = seat.current().opened
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
-        with tool_errors():
-            say, note = progress(context), log(context)
-            return judged(opened, rewrite, min_speedup, say, note, everything=everything)
+        say, note = progress(context), log(context)
+        return judged(opened, rewrite, min_speedup, say, note, everything=everything)
 
 
 def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:

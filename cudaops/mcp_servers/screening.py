@@ -6,7 +6,6 @@ from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 
 from cudaops.mcp_servers.annotations import works
-from cudaops.mcp_servers.failures import tool_errors
 from cudaops.mcp_servers.progress import progress
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.session import Seat
@@ -29,5 +28,4 @@ def add_screening(server: FastMCP, seat: Seat) -> None:
         """Compile a rewrite, check it on the captured inputs and take one time. Not a judgement."""
         bench = seat.current().bench
         rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title)
-        with tool_errors():
-            return screen(bench, rewrite, progress(context))
+        return screen(bench, rewrite, progress(context))

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fastmcp.exceptions import ToolError
-
 from cudaops.domain.judgement import Judgement
-from cudaops.mcp_servers.failures import tool_errors
+from cudaops.errors import InputError
 from cudaops.mcp_servers.sources import ProgramTexts, write_texts
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.workbench import Workbench
@@ -48,7 +46,7 @@ class Seat(Protocol):
     """Gives the session of whoever calls a tool."""
 
     def current(self) -> Session:
-        """The caller's session, made where there is none. Raises ToolError where there is no room
+        """The caller's session, made where there is none. Raises InputError where there is no room
         for another."""
 
 
@@ -91,11 +89,11 @@ class Session:
 
     @property
     def opened(self) -> Opened:
-        """The open program. Raises ToolError where none is open yet."""
+        """The open program. Raises InputError where none is open yet."""
         found = self._open
         if found is None:
             before = "" if self._closed_before is None else f"{self._closed_before}; "
-            raise ToolError(f"{before}{NOTHING_OPEN}")
+            raise InputError(f"{before}{NOTHING_OPEN}")
         return found
 
     @property
@@ -107,10 +105,11 @@ class Session:
         """Open a program in place of the present one, which nothing here holds any more then: its
         bench lives as long as calls that began on it.
 
-        Raises ToolError with a line that says what to change where it cannot be opened.
+        Raises InputError with a line that says what to change where it cannot be opened, and
+        EnvironmentFailure.
         """
         if not self.paths:
-            raise ToolError(NO_PATHS)
+            raise InputError(NO_PATHS)
         return self._opened_at(path, kernel, argv)
 
     def open_text(self, texts: ProgramTexts, kernel: str | None, argv: tuple[str, ...]) -> Opened:
@@ -120,15 +119,14 @@ class Session:
     def written(self, texts: ProgramTexts) -> Path:
         """The main file of the texts, in a folder of their own below the session's.
 
-        Raises ToolError where one of them points outside.
+        Raises InputError where one of them points outside.
         """
         if self.folder is None:
-            raise ToolError("this server takes no text of a program; give `path` of a .cu file")
+            raise InputError("this server takes no text of a program; give `path` of a .cu file")
         with self._lock:
             self._opened += 1
             folder = self.folder / f"source-{self._opened}"
-        with tool_errors():
-            return write_texts(folder, texts)
+        return write_texts(folder, texts)
 
     def close(self) -> None:
         """Remove what is kept for it, the open program too. Twice is fine."""
@@ -138,7 +136,7 @@ class Session:
 
     def _opened_at(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> Opened:
         if self._open_program is None:
-            raise ToolError("this server was started for one program and cannot open another")
-        with self._lock, tool_errors():
+            raise InputError("this server was started for one program and cannot open another")
+        with self._lock:
             self._open = Opened(self._open_program(path, kernel, argv), {})
             return self._open

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_access_token, get_context
 
+from cudaops.errors import InputError
 from cudaops.mcp_servers.session import Session
 
 MOST_SESSIONS = 8
@@ -144,7 +144,7 @@ class SessionPool:
             return None
         idle = [key for key in self._held if key not in self._calls]
         if not idle:
-            raise ToolError(
+            raise InputError(
                 f"{self._most} other hosts are at work on this server, which is all it takes: "
                 "call again in a minute"
             )

@@ -49,7 +49,7 @@ def build_server(
     lifespan = seat.lifespan if isinstance(seat, SessionPool) else None
     whole = name == "all"
     chosen = list(servers.values()) if whole else [servers[name]]
-    # A refusal reaches the host as a tool error; fastmcp would print its traceback as well.
+    # An error reaches the host as a result; fastmcp would print its traceback as well.
     logging.getLogger("fastmcp").setLevel(logging.CRITICAL)
     together: FastMCP = FastMCP(
         "cudaops" if whole else f"cudaops-{name}",

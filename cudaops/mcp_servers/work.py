@@ -8,8 +8,9 @@ from typing import ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
-from fastmcp.exceptions import ToolError
 
+from cudaops.errors import CudaOpsError
+from cudaops.mcp_servers.payloads import ErrorPayload
 from cudaops.sandbox.stopping import Stop, stopping
 
 Arguments = ParamSpec("Arguments")
@@ -21,8 +22,8 @@ def in_thread(body: Callable[Arguments, Result]) -> Callable[Arguments, Awaitabl
 
     On `notifications/cancelled`, or when the host goes away, the answer is dropped at once and the
     thread is asked to stop: its children are killed within `cudaops.sandbox.isolation.watch.LOOK_S`
-    seconds, and it ends where it next looks. A ToolError comes out without the frames it was raised
-    in.
+    seconds, and it ends where it next looks. One of our own errors comes out without the frames
+    it was raised in.
     """
 
     @functools.wraps(body)
@@ -48,6 +49,6 @@ def _said(
     collector comes by."""
     try:
         return body(*args, **kwargs)
-    except ToolError as error:
-        said = str(error)
-    raise ToolError(said)
+    except CudaOpsError as error:
+        said = ErrorPayload.of(error).exception()
+    raise said

@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 from langgraph.types import Send
 
-from cudaops.agents.tools import ToolFailed
 from cudaops.errors import SandboxUnavailable
 from cudaops.graph.branches import Search
 from cudaops.graph.build import build_graph
@@ -85,7 +84,7 @@ def test_a_branch_that_the_sandbox_cannot_run_ends_the_run_with_the_remedy() -> 
     said: list[str] = []
 
     async def body(state: State, context: Context) -> State:
-        raise ToolFailed("g++ is gone. Remedy: install it")
+        raise SandboxUnavailable("g++ is gone", "install it")
 
     events = SimpleNamespace(emit=lambda *args: said.append(args[3]))
     context = SimpleNamespace(interrupted=lambda: False, events=events)
@@ -93,7 +92,7 @@ def test_a_branch_that_the_sandbox_cannot_run_ends_the_run_with_the_remedy() -> 
     node = overlapping("explore", "optimizer", body)
     with pytest.raises(SandboxUnavailable, match="install it"):
         asyncio.run(cast(Any, node({}, runtime=runtime)))
-    assert said == ["g++ is gone. Remedy: install it"]
+    assert said == ["g++ is gone; install it"]
 
 
 def test_no_branch_begins_after_an_interrupt() -> None:

@@ -104,7 +104,7 @@ def test_of_a_replaced_program_no_runner_and_no_buffer_stays(seat: int, tmp_path
     assert runners() == others
     assert not last.exists()
     assert not list(tmp_path.rglob("*.bin"))
-    with pytest.raises(ToolError, match="no program is open"):
+    with pytest.raises(InputError, match="no program is open"):
         _ = session.bench
 
 
@@ -197,7 +197,7 @@ def test_a_session_that_ends_while_it_opens_keeps_nothing(tmp_path: Path) -> Non
     program = tmp_path / "mm.cu"
     program.write_text(MM)
     session.paths = True
-    with pytest.raises(ToolError, match="the session ended"):
+    with pytest.raises(InputError, match="the session ended"):
         session.open(program, None, ())
     assert runners() == others
     assert not session.folder.exists()
