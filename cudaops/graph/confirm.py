@@ -159,9 +159,7 @@ def _judged(
 ) -> tuple[Confirmation, Decided]:
     certificate, rewrite = certified.certificate, certified.rewrite
 
-    def say(line: str) -> None:
-        events.emit("sandbox", "sandbox", "progress", line)
-
+    say = events.announcing("sandbox", "sandbox")
     events.emit("sandbox", "sandbox", "started", f"judging {rewrite.title} again")
     evaluation = evaluate(bench, rewrite, bench.policy.min_speedup, say)
     evaluation = _with_release(evaluation, certified)

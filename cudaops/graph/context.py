@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from cudaops.agents.developer import Developer
 from cudaops.agents.tools import Toolbox
-from cudaops.domain.run import AgentName, RunOptions
+from cudaops.domain.run import RunOptions
 from cudaops.graph.events import EventLog
-from cudaops.graph.told import spoken
 from cudaops.memory.run_memory import RunMemory
 from cudaops.sandbox.workbench import Workbench
 
@@ -40,14 +38,3 @@ class Context:
         if time.monotonic() < self.deadline:
             return None
         return f"the budget of {self.options.budget_minutes:g} minutes is used up"
-
-    def announce(self, stage: str, agent: AgentName, **about: Any) -> Callable[[str], None]:
-        """Takes lines about what a stage is doing and makes progress events of them; `about` goes
-        with the numbers of those that have any."""
-
-        def emit(line: str) -> None:
-            numbers = spoken(line)
-            data = {**numbers, **about} if numbers else None
-            self.events.emit(stage, agent, "progress", line, data)
-
-        return emit

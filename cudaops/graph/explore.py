@@ -140,11 +140,9 @@ async def _tried(number: int, rewrite: Rewrite, state: State, context: Context) 
 async def _tuned_and_screened(
     number: int, rewrite: Rewrite, state: State, context: Context
 ) -> _Found:
-    announce = context.announce("explore", "optimizer", title=rewrite.title)
-
-    def say(line: str) -> None:
-        announce(f"branch {number}: {line}")
-
+    say = context.events.announcing(
+        "explore", "optimizer", f"branch {number}: ", title=rewrite.title
+    )
     trials: tuple[TrialResult, ...] = ()
     if rewrite.plan.tune:
         must_beat = incumbent_us(state) if incumbent_of(state) is not None else None

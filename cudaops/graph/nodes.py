@@ -115,7 +115,7 @@ async def _tuned(
         proposal,
         context.options.max_trials,
         context.max_tune_seconds,
-        context.announce("optimizer", "optimizer", title=proposal.title),
+        context.events.announcing("optimizer", "optimizer", title=proposal.title),
         kept_us(state),
     )
     best, found = proposal, ""
@@ -157,7 +157,7 @@ async def evaluate(state: State, context: Context) -> tuple[State, str]:
         "everything": True,
     }
     iteration = len(state.get("attempts", [])) + 1
-    say = context.announce("sandbox", "sandbox", title=rewrite.title, iteration=iteration)
+    say = context.events.announcing("sandbox", "sandbox", title=rewrite.title, iteration=iteration)
     judged = await context.toolbox.call("sandbox", "judge_rewrite", Judged, arguments, say)
     assert judged.evaluation is not None
     update: State = {

@@ -24,7 +24,7 @@ from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.developing import check_model
-from cudaops.graph.events import EventLog, OnEvent, utc_now
+from cudaops.graph.events import EventLog, OnEvent, profile_data, provenance, utc_now
 from cudaops.graph.folder import alone, run_id_of, write_best, write_json, write_whole
 from cudaops.graph.opened import Services, beginning, open_context, resuming
 from cudaops.graph.record import build_record
@@ -38,7 +38,6 @@ from cudaops.graph.services import (
     warm,
 )
 from cudaops.graph.state import State
-from cudaops.graph.told import profiled, provenance
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
@@ -203,13 +202,13 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
         f"{workload.callee} on grid {workload.grid} block {workload.block}, "
         f"launched {launches} times, {count} workload{'s' if count > 1 else ''} captured"
     )
-    told = {
+    data = {
         "seconds": round(seconds, 3),
         "kernel": workload.callee,
         "provenance": provenance(bench.executor.time_source, options.device),
         "min_speedup": options.policy.min_speedup,
     }
-    events.emit("intake", "intake", "finished", found, told)
+    events.emit("intake", "intake", "finished", found, data)
     for limit in (*bench.program.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
 
@@ -301,8 +300,8 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
     events.emit("profiler", "profiler", "started", "profiling the kernel")
     async with build_toolbox(bench, settings) as toolbox:
         diagnosis = await profiler.profile(toolbox, None)
-    told = profiled(diagnosis.profile, diagnosis.verdict)
-    events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary, told)
+    data = profile_data(diagnosis.profile, diagnosis.verdict)
+    events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary, data)
     return ProfileSummary(
         verdict=diagnosis.verdict.summary,
         subtype=diagnosis.verdict.subtype,

@@ -10,8 +10,8 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
 from cudaops.domain.run import AgentName
-from cudaops.graph import told
 from cudaops.graph.context import Context
+from cudaops.graph.events import stage_data
 from cudaops.graph.state import State
 
 Body = Callable[[State, Context], Awaitable[tuple[State, str]]]
@@ -43,7 +43,7 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
             context.events.emit(name, agent, "failed", str(error))
             raise
         seconds = time.monotonic() - started
-        data = {"seconds": round(seconds, 3), **told.found(name, update)}
+        data = {"seconds": round(seconds, 3), **stage_data(name, update)}
         context.events.emit(name, agent, "finished", found, data)
         return {**update, "seconds_by_stage": {name: seconds}}
 

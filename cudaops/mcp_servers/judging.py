@@ -10,10 +10,11 @@ from pydantic import Field
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judgement import Judgement
+from cudaops.domain.progress import Say
 from cudaops.domain.rewrite import Rewrite
 from cudaops.mcp_servers.progress import Level
 from cudaops.mcp_servers.session import Decision, Opened
-from cudaops.sandbox.evaluate import Say, evaluate
+from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation
 
 MinSpeedup = Annotated[

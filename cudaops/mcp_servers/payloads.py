@@ -10,15 +10,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+import mcp.types as mt
 from fastmcp.tools import ToolResult
+from pydantic import TypeAdapter
 
 from cudaops import errors
 from cudaops.domain.base import Record
+from cudaops.domain.judgement import Gate
+from cudaops.domain.progress import Progress, TriedConfiguration, line_of
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PlanError
 from cudaops.sandbox.stopping import Stopped
 
-ERROR_KEY = "cudaops/error"
+ERROR_KEY = "cudaops.error"
 """Of a tool's result: its ErrorPayload."""
+PROGRESS_KEY = "cudaops.progress"
+"""Of a progress notification: the record that its message is made from; absent for a plain line."""
+CALL_KEY = "cudaops.call"
+"""Of a request, and of its progress notifications: what the client calls this call. MCP's own
+progress token is chosen below our client, which never learns it."""
 
 ErrorClass = Literal[
     "CudaOpsError", "InputError", "PlanError", "EnvironmentFailure", "PrerequisiteError",
@@ -83,3 +92,31 @@ def error_in(meta: Mapping[str, Any] | None) -> CudaOpsError | None:
     """The error that a tool's result tells of in its `_meta`; None where it tells of none."""
     payload = (meta or {}).get(ERROR_KEY)
     return None if payload is None else ErrorPayload.model_validate(payload).exception()
+
+
+_PROGRESS: TypeAdapter[Gate | TriedConfiguration] = TypeAdapter(Gate | TriedConfiguration)
+
+
+def progress_notification(
+    progress: Progress, request: mt.RequestParams.Meta, number: int, total: int | None
+) -> mt.ServerNotification:
+    """What is going on: a line for every host, its record for our client. `request`: the `_meta`
+    of the call, which has a progress token."""
+    meta: dict[str, Any] = {}
+    if call := (request.model_extra or {}).get(CALL_KEY):
+        meta[CALL_KEY] = call
+    if not isinstance(progress, str):
+        meta[PROGRESS_KEY] = progress.model_dump(mode="json")
+    told = {"progress": number, "total": total, "message": line_of(progress)}
+    params = {"progressToken": request.progressToken, **told, "_meta": meta or None}
+    return mt.ServerNotification.model_validate(
+        {"method": "notifications/progress", "params": params}
+    )
+
+
+def progress_in(params: mt.ProgressNotificationParams) -> tuple[str | None, Progress]:
+    """Which call a notification is about, and what it tells."""
+    meta = (params.meta.model_extra if params.meta else None) or {}
+    payload = meta.get(PROGRESS_KEY)
+    told = params.message or "" if payload is None else _PROGRESS.validate_python(payload)
+    return meta.get(CALL_KEY), told

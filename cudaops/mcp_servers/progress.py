@@ -12,7 +12,8 @@ import anyio.from_thread
 import anyio.lowlevel
 from fastmcp import Context
 
-from cudaops.sandbox.evaluate import Say
+from cudaops.domain.progress import Progress, Say
+from cudaops.mcp_servers.payloads import progress_notification
 
 Level = Literal["info", "warning"]
 
@@ -23,12 +24,21 @@ def progress(context: Context, total: int | None = None) -> Say:
     numbers = itertools.count(1)
     send = _sender()
 
-    def say(line: str) -> None:
+    def say(progress: Progress) -> None:
         number = next(numbers)
         whole = None if total is None else max(total, number)
-        send(lambda: context.report_progress(number, whole, line))
+        send(lambda: _report(context, progress, number, whole))
 
     return say
+
+
+async def _report(context: Context, progress: Progress, number: int, total: int | None) -> None:
+    """`Context.report_progress` takes no `_meta`."""
+    request = context.request_context
+    if request is None or request.meta is None or request.meta.progressToken is None:
+        return
+    notification = progress_notification(progress, request.meta, number, total)
+    await context.session.send_notification(notification, related_request_id=context.request_id)
 
 
 def log(context: Context) -> Callable[[Level, str], None]:

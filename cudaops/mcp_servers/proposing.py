@@ -16,6 +16,7 @@ from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judge import weighted_speedup
 from cudaops.domain.judgement import Comparison
 from cudaops.domain.profile import Profile
+from cudaops.domain.progress import Say
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
 from cudaops.mcp_servers.annotations import works
@@ -25,7 +26,7 @@ from cudaops.mcp_servers.session import Seat
 from cudaops.mcp_servers.work import in_thread
 from cudaops.prompts.expert_notes import fired
 from cudaops.recipes.registry import family_of, propose
-from cudaops.sandbox.evaluate import Evaluating, Say
+from cudaops.sandbox.evaluate import Evaluating
 from cudaops.sandbox.workbench import Workbench
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
+from cudaops.domain.progress import Say, TriedConfiguration
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
 from cudaops.recipes.registry import refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
-from cudaops.sandbox.evaluate import Say
 from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.stopping import raise_if_stopped
 from cudaops.sandbox.workbench import Workbench
@@ -65,9 +65,9 @@ def tune_values(bench: Workbench, rewrite: Rewrite, limits: Limits, say: Say) ->
         except PlanError as error:
             return Trial(candidate.values(), None, f"launch plan: {error}")
         if isinstance(measured, Measurement):
-            values = ", ".join(f"{name}={value}" for name, value in candidate.values().items())
-            say(f"tried {values}: {measured.median_us:.1f} us{measured.provenance}")
-            return Trial(candidate.values(), measured.median_us, None)
+            values, time_us = candidate.values(), measured.median_us
+            say(TriedConfiguration(values=values, time_us=time_us, provenance=measured.provenance))
+            return Trial(values, time_us, None)
         assert isinstance(measured, Misbehaved | CompileFailed)
         return Trial(candidate.values(), None, measured.message)
 

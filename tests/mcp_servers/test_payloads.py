@@ -1,4 +1,4 @@
-"""Between our servers and our client an error is data: its class, message and remedy."""
+"""Between our servers and our client errors and progress are data."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import get_args
 
 import pytest
-from fastmcp import Client, FastMCP
+from fastmcp import Client, Context, FastMCP
+from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ToolError
 
 from cudaops import errors
 from cudaops.agents.tools import Toolbox
+from cudaops.domain.judgement import Gate
+from cudaops.domain.progress import Progress, TriedConfiguration
 from cudaops.errors import (
     CudaOpsError,
     EnvironmentFailure,
@@ -22,6 +25,7 @@ from cudaops.errors import (
 )
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.payloads import ERROR_KEY, ErrorClass, ErrorPayload, error_text
+from cudaops.mcp_servers.progress import progress
 from cudaops.mcp_servers.session import Session
 from cudaops.mcp_servers.work import in_thread
 from cudaops.models.budget import BudgetSpent
@@ -120,3 +124,65 @@ def test_a_server_that_broke_is_no_error_of_ours() -> None:
                 await toolbox.call("a", "knowledge_status", KnowledgeStatus)
 
     asyncio.run(talk())
+
+
+TOLD: tuple[Progress, ...] = (
+    "looking for races; tried N=1: 3.0 us",
+    TriedConfiguration(values={"TILE": 16}, time_us=1 / 3, provenance=" (modelled for A10)"),
+    Gate(name="checker", passed=True, summary="clean", numbers={"errors": 0.0}, seconds=1.5),
+)
+
+
+def telling() -> FastMCP:
+    """A server whose tool tells something on its way, twice at once where two call it."""
+    server: FastMCP = FastMCP("telling", middleware=[Guide(Session())])
+
+    @server.tool
+    @in_thread
+    def tell(before: str, context: Context = CurrentContext()) -> KnowledgeStatus:  # noqa: B008
+        say = progress(context)
+        say(before)
+        for each in TOLD:
+            say(each)
+        raise GONE
+
+    return server
+
+
+def test_our_client_hears_records_of_its_own_calls_alone() -> None:
+    async def talk() -> None:
+        async with Toolbox({"a": telling()}) as toolbox:
+            heard: dict[str, list[Progress]] = {"first": [], "second": []}
+
+            async def call(name: str) -> None:
+                arguments = {"before": name}
+                with pytest.raises(KnowledgeUnavailable):
+                    await toolbox.call("a", "tell", KnowledgeStatus, arguments, heard[name].append)
+
+            await asyncio.gather(call("first"), call("second"))
+            assert heard == {name: [name, *TOLD] for name in heard}
+            with pytest.raises(KnowledgeUnavailable):
+                await toolbox.call("a", "tell", KnowledgeStatus, {"before": "nobody hears it"})
+
+    asyncio.run(talk())
+
+
+def test_a_host_that_is_not_ours_reads_lines() -> None:
+    lines: list[str | None] = []
+
+    async def listen(number: float, total: float | None, message: str | None) -> None:
+        assert (number, total) == (len(lines) + 1, None)
+        lines.append(message)
+
+    async def talk() -> None:
+        async with Client(telling()) as client:
+            with pytest.raises(ToolError):
+                await client.call_tool("tell", {"before": "x"}, progress_handler=listen)
+
+    asyncio.run(talk())
+    assert lines == [
+        "x",
+        "looking for races; tried N=1: 3.0 us",
+        "tried TILE=16: 0.3 us (modelled for A10)",
+        "checker passed: clean",
+    ]
