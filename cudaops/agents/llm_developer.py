@@ -20,8 +20,7 @@ from cudaops.domain.judgement import Attempt
 from cudaops.domain.model_use import ModelRole as Role
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
-from cudaops.mcp_servers.programs import StrippedProgram
-from cudaops.mcp_servers.sandbox import CompileReport
+from cudaops.mcp_servers.sandbox import CompileReport, StrippedProgram
 from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite

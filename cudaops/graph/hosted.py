@@ -23,7 +23,7 @@ from cudaops.domain.run import Event, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.graph.placing import Proposing, Target, choose, new_folder, place, run_options
 from cudaops.mcp_servers.optimize import OptimizeRequest
-from cudaops.mcp_servers.session import Decision, Session
+from cudaops.mcp_servers.sessions import Decision, Session
 from cudaops.program.given import check_arguments
 from cudaops.sandbox.executors.base import Executor, close_executor
 from cudaops.sandbox.isolation.level import level_of

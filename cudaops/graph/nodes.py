@@ -18,7 +18,8 @@ from cudaops.graph.folder import write_iteration
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
 from cudaops.graph.view import attempts_of, incumbent_of, kept_us
-from cudaops.mcp_servers.sandbox import Judged, TrialResult
+from cudaops.mcp_servers.judging import Judged
+from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.evaluation import Evaluation
 

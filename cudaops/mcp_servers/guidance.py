@@ -17,8 +17,7 @@ from pydantic import ValidationError as WrongArguments
 
 from cudaops.errors import CudaOpsError, InputError
 from cudaops.mcp_servers.payloads import error_result, error_text
-from cudaops.mcp_servers.session import Seat
-from cudaops.mcp_servers.sessions import SessionPool
+from cudaops.mcp_servers.sessions import SessionPool, SessionProvider
 
 _REWRITE = (
     "// @launch mm_tiled grid=(ceil_div(N,16), ceil_div(N,16)) block=(16,16) args=(A, B, C, N)\n"
@@ -56,8 +55,8 @@ class Guide(Middleware):
     """Turns our errors into answers, and wrong calls into such an error that says what to do; keeps
     a session that is at work. Any other exception is a fault of ours and stays one."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, sessions: SessionProvider) -> None:
+        self._sessions = sessions
 
     async def on_call_tool(
         self,
@@ -68,8 +67,8 @@ class Guide(Middleware):
         that there are."""
         name = context.message.name
         try:
-            if isinstance(self._seat, SessionPool):
-                with self._seat.at_work():
+            if isinstance(self._sessions, SessionPool):
+                with self._sessions.at_work():
                     return await call_next(context)
             return await call_next(context)
         except ValidationError as error:

@@ -13,10 +13,9 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.run import Citation
-from cudaops.mcp_servers.annotations import reads
+from cudaops.mcp_servers.calls import reads
 from cudaops.mcp_servers.guidance import Guide
-from cudaops.mcp_servers.resources import add_expert_notes
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.sessions import Session
 from cudaops.prompts import expert_notes
 from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
 
@@ -55,7 +54,7 @@ class _Lazy:
         self._knowledge: Knowledge | None = None
         self._lock = threading.Lock()
 
-    def opened(self) -> Knowledge:
+    def get(self) -> Knowledge:
         """The knowledge base. Raises KnowledgeUnavailable."""
         with self._lock:
             if self._knowledge is None:
@@ -93,7 +92,6 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
     )
 
     _offer_expert_notes(server)
-    add_expert_notes(server)
 
     @server.tool(annotations=reads("Search the notes"))
     def search_knowledge(
@@ -107,7 +105,7 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         ] = None,
     ) -> SearchResult:
         """Find passages on a CUDA performance problem or technique, with their sources."""
-        knowledge = lazy.opened()
+        knowledge = lazy.get()
         citations = knowledge.search(query, limit, subtype)
         return SearchResult(query=query, citations=citations, notices=knowledge.notices)
 
@@ -116,12 +114,12 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
     ) -> NoteText:
         """Read a whole note."""
-        return lazy.opened().read(note)
+        return lazy.get().read(note)
 
     @server.tool(annotations=reads("Say what notes there are"))
     def knowledge_status() -> KnowledgeStatus:
         """Say how many notes there are, where they are kept and which model searches them."""
-        return lazy.opened().status()
+        return lazy.get().status()
 
     _offer_pages(server, lazy)
     return server
@@ -138,11 +136,22 @@ def _offer_expert_notes(server: FastMCP) -> None:
         note = expert_notes.read_note(id)
         return ExpertNoteText(id=note.id, title=note.title, signal=note.signal, text=note.text)
 
+    @server.resource("expert://{note}", mime_type="text/markdown", title="Brief on one bottleneck")
+    def expert_note(note: str) -> str:
+        """A brief on one bottleneck: signal, causes, fixes for the code, anti-patterns."""
+        found = expert_notes.read_note(note)
+        return f"# {found.title}\n\n{found.text}\n"
+
+    @server.resource("cudaops://expert-notes", mime_type="application/json", title="Expert notes")
+    def catalogue() -> dict[str, str]:
+        """Address of every brief, with the signal it is about."""
+        return {f"expert://{note.id}": note.signal for note in expert_notes.all_notes()}
+
 
 def _offer_pages(server: FastMCP, lazy: _Lazy) -> None:
     @server.resource("note://{note*}", mime_type="text/markdown", title="Note")
     def note_page(note: str) -> str:
         """A note as Markdown, its front matter as JSON in a comment."""
-        text = lazy.opened().read(note)
+        text = lazy.get().read(note)
         front_matter = json.dumps(text.model_dump(exclude={"body"}), ensure_ascii=False)
         return f"<!-- {front_matter} -->\n\n# {text.title}\n\n{text.body}"

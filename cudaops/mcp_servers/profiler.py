@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastmcp import FastMCP
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
-from cudaops.cuda.devices import device
+from cudaops.cuda.devices import DEVICES, Device, device
 from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.rules import RULES, SUBTYPES
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.base import Record
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.errors import InputError
-from cudaops.mcp_servers.annotations import reads, works
-from cudaops.mcp_servers.dialogues import add_explaining
+from cudaops.mcp_servers.calls import in_thread, reads, works
 from cudaops.mcp_servers.guidance import Guide
-from cudaops.mcp_servers.resources import add_rules
+from cudaops.mcp_servers.prompts import add_explaining
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
-from cudaops.mcp_servers.session import Seat
-from cudaops.mcp_servers.work import in_thread
+from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.sandbox.workbench import Workbench
 
 EveryMetric = Annotated[
@@ -30,6 +29,8 @@ EveryMetric = Annotated[
     ),
 ]
 
+_DEVICE_ROWS: TypeAdapter[list[Device]] = TypeAdapter(list[Device])
+
 
 class Diagnosis(Record):
     """The verdict on one launch and the metrics that it is drawn from."""
@@ -38,19 +39,19 @@ class Diagnosis(Record):
     profile: Profile
 
 
-def build_server(seat: Seat) -> FastMCP:
+def build_server(sessions: SessionProvider) -> FastMCP:
     """The server over one session; run it with `.run()` or talk to it in memory."""
     server: FastMCP = FastMCP(
         "cudaops-profiler",
         instructions="Metrics of a CUDA kernel under ncu's names, and a verdict on what limits it.",
-        middleware=[Guide(seat)],
+        middleware=[Guide(sessions)],
     )
 
     @server.tool(annotations=works("Profile the author's kernel"))
     @in_thread
     def profile_kernel(every_metric: EveryMetric = False) -> Diagnosis:
         """Profile the author's kernel on its most expensive workload and say what limits it."""
-        return _shown(_diagnose(seat.current().bench, None, {}), every_metric)
+        return _shown(_diagnose(sessions.current().bench, None, {}), every_metric)
 
     @server.tool(annotations=works("Profile a rewrite"))
     @in_thread
@@ -60,7 +61,7 @@ def build_server(seat: Seat) -> FastMCP:
         every_metric: EveryMetric = False,
     ) -> Diagnosis:
         """Profile a rewrite (device source with @launch directives) on the same workload."""
-        return _shown(_diagnose(seat.current().bench, source, tuned), every_metric)
+        return _shown(_diagnose(sessions.current().bench, source, tuned), every_metric)
 
     @server.tool(annotations=reads("Explain a metric"))
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
@@ -72,7 +73,7 @@ def build_server(seat: Seat) -> FastMCP:
         """Every metric cudaops knows, with its one-line meaning."""
         return {name: f"{m.label} [{m.unit}]" for name, m in METRICS.items()}
 
-    add_rules(server)
+    _add_rules(server)
     add_explaining(server)
     return server
 
@@ -93,3 +94,33 @@ def _diagnose(bench: Workbench, source: str | None, tuned: dict[str, int]) -> Di
     if not isinstance(profile, Profile):
         raise InputError(profile.placed)
     return Diagnosis(profile=profile, verdict=diagnose(profile, device(profile.device)))
+
+
+def _add_rules(server: FastMCP) -> None:
+    """Register the resources on verdicts and devices."""
+
+    @server.resource("cudaops://verdict-rules", mime_type="application/json", title="Verdict rules")
+    def verdict_rules() -> dict[str, Any]:
+        """Every rule that a verdict is drawn by: conditions with thresholds and their sources, in
+        the order that decides; and what relieves each subtype."""
+        return {
+            "rules": [
+                {
+                    "id": rule.id,
+                    "subtype": rule.subtype,
+                    "priority": rule.priority,
+                    "severity": rule.severity,
+                    "conditions": [condition._asdict() for condition in rule.conditions],
+                    "unless": [condition._asdict() for condition in rule.unless],
+                    "relief": rule.relief,
+                }
+                for rule in sorted(RULES, key=lambda rule: rule.priority)
+            ],
+            "subtypes": {name: info._asdict() for name, info in SUBTYPES.items()},
+        }
+
+    @server.resource("cudaops://devices", mime_type="application/json", title="Devices")
+    def devices() -> list[dict[str, Any]]:
+        """Devices that times can be modelled for, with what is known of each; null: not known."""
+        rows: list[dict[str, Any]] = _DEVICE_ROWS.dump_python(list(DEVICES.values()), mode="json")
+        return rows

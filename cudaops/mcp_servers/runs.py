@@ -12,8 +12,8 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.errors import InputError
-from cudaops.mcp_servers.annotations import reads
-from cudaops.mcp_servers.session import Seat, Session
+from cudaops.mcp_servers.calls import reads
+from cudaops.mcp_servers.sessions import Session, SessionProvider
 
 RunPart = Literal["record", "report", "best", "patch", "certificate", "events"]
 
@@ -53,7 +53,7 @@ class RunText(Record):
     text: str
 
 
-def add_runs(server: FastMCP, seat: Seat) -> None:
+def add_runs(server: FastMCP, sessions: SessionProvider) -> None:
     """Register the resources and the tool."""
 
     @server.tool(annotations=reads("Read a finished run"))
@@ -65,7 +65,7 @@ def add_runs(server: FastMCP, seat: Seat) -> None:
         ] = 0,
     ) -> RunText:
         """Read a finished run: its record, report, best program, patch, certificate or events."""
-        text = _text(seat.current(), run_id, part)
+        text = _text(sessions.current(), run_id, part)
         end = offset + PAGE_CHARS
         return RunText(
             run_id=run_id,
@@ -77,13 +77,13 @@ def add_runs(server: FastMCP, seat: Seat) -> None:
     @server.resource("cudaops://runs", mime_type="application/json", title="Finished runs")
     def runs() -> dict[str, str]:
         """Run ids of finished runs, newest first, with their outcome in the record."""
-        return {run_id: f"run://{run_id}/record" for run_id, _ in _listed(seat.current().runs)}
+        return {run_id: f"run://{run_id}/record" for run_id, _ in _listed(sessions.current().runs)}
 
     for each in FILES:
-        _offer(server, seat, each)
+        _offer(server, sessions, each)
 
 
-def _offer(server: FastMCP, seat: Seat, part: RunPart) -> None:
+def _offer(server: FastMCP, sessions: SessionProvider, part: RunPart) -> None:
     @server.resource(
         f"run://{{run_id}}/{part}",
         name=f"run {part}",
@@ -92,7 +92,7 @@ def _offer(server: FastMCP, seat: Seat, part: RunPart) -> None:
         mime_type=MEDIA_TYPES[part],
     )
     def file(run_id: str) -> str:
-        return _text(seat.current(), run_id, part)
+        return _text(sessions.current(), run_id, part)
 
 
 def _text(session: Session, run_id: str, part: RunPart) -> str:

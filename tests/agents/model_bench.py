@@ -19,8 +19,8 @@ from cudaops.graph.briefing import brief_with
 from cudaops.graph.placing import run_options, target
 from cudaops.graph.remembering import key_of
 from cudaops.graph.services import make_executor, open_bench, open_knowledge
-from cudaops.mcp_servers.session import Session
-from cudaops.mcp_servers.together import build_servers
+from cudaops.mcp_servers.servers import build_servers
+from cudaops.mcp_servers.sessions import Session
 from cudaops.memory.records import KernelMemory
 from cudaops.memory.run_memory import Snapshot
 from cudaops.models.build import ModelAccess

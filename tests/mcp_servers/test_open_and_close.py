@@ -21,7 +21,7 @@ from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.graph.hosted import Hosting
 from cudaops.graph.placing import place
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.sessions import Session
 from cudaops.sandbox.executors.base import close_executor
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.settings import load_settings

@@ -23,11 +23,10 @@ from cudaops.errors import (
     ModelUnavailable,
     PlanError,
 )
+from cudaops.mcp_servers.calls import in_thread, progress
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.payloads import ERROR_KEY, ErrorClass, ErrorPayload, error_text
-from cudaops.mcp_servers.progress import progress
-from cudaops.mcp_servers.session import Session
-from cudaops.mcp_servers.work import in_thread
+from cudaops.mcp_servers.sessions import Session
 from cudaops.models.budget import BudgetSpent
 from cudaops.rag.knowledge import KnowledgeStatus
 from cudaops.sandbox.stopping import Stopped
