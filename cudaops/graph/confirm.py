@@ -26,6 +26,7 @@ from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.graph.certificate import (
     CERTIFICATE_NAME,
+    Certified,
     Decided,
     Run,
     best_files,
@@ -35,7 +36,6 @@ from cudaops.graph.certificate import (
     without_counts,
     write_signed,
 )
-from cudaops.graph.certified import Certified
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import write_whole
 from cudaops.graph.remembering import remember_again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from cudaops.agents.verify import attempt_of
+from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.judgement import Attempt, Judgement

@@ -13,10 +13,8 @@ from langgraph.types import Send
 
 from cudaops.errors import SandboxUnavailable
 from cudaops.graph.branches import Search
-from cudaops.graph.build import build_graph
+from cudaops.graph.build import Clock, build_graph, overlapping, route_gather, route_seed
 from cudaops.graph.context import Context
-from cudaops.graph.overlap import Clock, overlapping
-from cudaops.graph.routing import route_gather, route_seed
 from cudaops.graph.state import State
 
 
