@@ -174,7 +174,7 @@ def build_server(sessions: SessionProvider, write_run: WriteRun | None = None) -
 
 
 def _add_text_tools(server: FastMCP, sessions: SessionProvider) -> None:
-    """Register the tools for a rewrite's text and what it computes."""
+    """Register the tools for a rewrite's text: one to begin with, whether it compiles."""
 
     @server.tool(annotations=works("Propose rewrites"))
     @in_thread
@@ -206,20 +206,6 @@ def _add_text_tools(server: FastMCP, sessions: SessionProvider) -> None:
         bench = sessions.current().bench
         stripped = strip(bench, program_of(text), strangers=True)
         return StrippedProgram(source=stripped.rewrite.source, notices=stripped.notices)
-
-    @server.tool(annotations=works("Screen a rewrite"))
-    @in_thread
-    def screen_rewrite(
-        source: SourceText,
-        tuned: TunedValues = {},  # noqa: B006
-        proposer: str = "mcp:client",
-        title: str = "rewrite",
-        context: Context = CurrentContext(),  # noqa: B008
-    ) -> Screened:
-        """Compile a rewrite, check it on the captured inputs and take one time. Not a judgement."""
-        bench = sessions.current().bench
-        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title)
-        return screen(bench, rewrite, progress(context))
 
 
 def _proposals(bench: Workbench, limit: int, relieving_only: bool) -> Proposals:
@@ -265,16 +251,6 @@ def _without_folders(printed: str) -> str:
 def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
     """Register the tools that take times and decide nothing."""
 
-    @server.tool(annotations=works("Compile a rewrite"))
-    @in_thread
-    def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
-        """Compile a rewrite; a compiler error comes back with its line."""
-        bench = sessions.current().bench
-        rewrite = read_rewrite(source, tuned=tuned)
-        if problem := problem_of(rewrite, bench):
-            return CompileReport(ok=False, message=problem)
-        return _compile_report(bench.compile(rewrite))
-
     @server.tool(annotations=works("Tune a rewrite"))
     @in_thread
     def tune_rewrite(
@@ -293,17 +269,19 @@ def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
         limits = _TuneLimits(max_trials, max_seconds, must_beat_us)
         return _tune_values(bench, rewrite, limits, progress(context, max_trials))
 
-    @server.tool(annotations=works("Propose rewrites"))
+    @server.tool(annotations=works("Screen a rewrite"))
     @in_thread
-    def propose_rewrites(
-        limit: Annotated[int, Field(ge=1, le=10, description="Most rewrites wanted.")] = 3,
-        relieving_only: Annotated[
-            bool, Field(description="Leave out what is no remedy for the verdict.")
-        ] = False,
-    ) -> Proposals:
-        """Rewrites of the open program's kernel that cudaops knows against what limits it, ready
-        to be tuned and judged, and the notes to read before writing another."""
-        return _proposals(sessions.current().bench, limit, relieving_only)
+    def screen_rewrite(
+        source: SourceText,
+        tuned: TunedValues = {},  # noqa: B006
+        proposer: str = "mcp:client",
+        title: str = "rewrite",
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> Screened:
+        """Compile a rewrite, check it on the captured inputs and take one time. Not a judgement."""
+        bench = sessions.current().bench
+        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title)
+        return screen(bench, rewrite, progress(context))
 
     @server.tool(annotations=works("Time a rewrite"))
     @in_thread
