@@ -266,8 +266,8 @@ def host_model(context: Context) -> HostModel | str:
     from cudaops.models.host import HostModel
 
     session = context.session
-    told = session.client_params
-    client = told.clientInfo.name if told else "this host"
+    parameters = session.client_params
+    client = parameters.clientInfo.name if parameters else "this host"
     wanted = mt.ClientCapabilities(sampling=mt.SamplingCapability())
     if not session.check_client_capability(wanted):
         return CANNOT_SAMPLE.format(client=client)

@@ -107,8 +107,13 @@ def progress_notification(
         meta[CALL_KEY] = call
     if not isinstance(progress, str):
         meta[PROGRESS_KEY] = progress.model_dump(mode="json")
-    told = {"progress": number, "total": total, "message": line_of(progress)}
-    params = {"progressToken": request.progressToken, **told, "_meta": meta or None}
+    params = {
+        "progressToken": request.progressToken,
+        "progress": number,
+        "total": total,
+        "message": line_of(progress),
+        "_meta": meta or None,
+    }
     return mt.ServerNotification.model_validate(
         {"method": "notifications/progress", "params": params}
     )
@@ -118,5 +123,6 @@ def progress_in(params: mt.ProgressNotificationParams) -> tuple[str | None, Prog
     """Which call a notification is about, and what it tells."""
     meta = (params.meta.model_extra if params.meta else None) or {}
     payload = meta.get(PROGRESS_KEY)
-    told = params.message or "" if payload is None else _PROGRESS.validate_python(payload)
-    return meta.get(CALL_KEY), told
+    if payload is None:
+        return meta.get(CALL_KEY), params.message or ""
+    return meta.get(CALL_KEY), _PROGRESS.validate_python(payload)
