@@ -21,7 +21,6 @@ from cudaops.graph import nodes, search
 from cudaops.graph.branches import explore
 from cudaops.graph.context import Context
 from cudaops.graph.events import stage_data
-from cudaops.graph.nodes import review
 from cudaops.graph.state import State
 
 Body = Callable[[State, Context], Awaitable[tuple[State, str]]]
@@ -146,13 +145,13 @@ SEEN = ("profile", "verdict", "research", "attempts", "explored", "search", "sec
 
 def _tasks(state: State) -> list[Send]:
     """One a branch. A node that is sent to sees what it is sent and nothing else."""
-    search = state.get("search") or {}
+    under_way = state.get("search") or {}
     shared: dict[str, Any] = {key: value for key, value in state.items() if key in SEEN}
     incumbent = state.get("incumbent")
     if incumbent:
         shared["incumbent"] = {"rewrite": incumbent["rewrite"]}
-    shared["search"] = {**search, "tasks": [], "recipes": [], "hypotheses": []}
-    return [Send("explore", {**shared, "task": task}) for task in search.get("tasks", ())]
+    shared["search"] = {**under_way, "tasks": [], "recipes": [], "hypotheses": []}
+    return [Send("explore", {**shared, "task": task}) for task in under_way.get("tasks", ())]
 
 
 Graph = CompiledStateGraph[State, Context, State, State]
@@ -188,7 +187,7 @@ def build_graph(
     graph.add_edge("profiler", "research")
     retry = _add_greedy(graph) if strategy == "greedy" else _add_search(graph)
     if reviewed:
-        graph.add_node("review", stage("review", "review", "waiting for a person", review))
+        graph.add_node("review", stage("review", "review", "waiting for a person", nodes.review))
         graph.add_edge("sandbox", "review")
         graph.add_edge("review", "verify")
     else:
