@@ -90,7 +90,7 @@ def confirm(
     """Judge a certified rewrite again, here and with new secret inputs."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
-    from cudaops.graph.certified import open_certified
+    from cudaops.graph.certificate import open_certified
     from cudaops.graph.confirm import confirm_run
 
     certified = open_certified(folder, _own_fingerprint(settings))

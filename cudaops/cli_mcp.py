@@ -30,7 +30,7 @@ from cudaops.graph.placing import place
 from cudaops.settings import load_settings
 
 if TYPE_CHECKING:
-    from cudaops.mcp_servers.session import Session
+    from cudaops.mcp_servers.sessions import Session
 
 LEAVE_WITHIN_S = 5.0
 """A folder that cannot be removed keeps no process alive for longer."""
@@ -73,7 +73,7 @@ app.command("install")(install)
 @app.command("skill")
 def skill() -> None:
     """Print the skill document, for hosts that read one: ~/.claude/skills/cudaops/SKILL.md."""
-    from cudaops.mcp_servers.dialogues import skill_text
+    from cudaops.mcp_servers.prompts import skill_text
 
     typer.echo(skill_text().rstrip("\n"))
 
@@ -104,7 +104,7 @@ def serve(
         require_token(host, token)
     from cudaops.graph.hosted import Hosting
     from cudaops.graph.services import open_knowledge
-    from cudaops.mcp_servers.together import build_server
+    from cudaops.mcp_servers.servers import build_server
 
     hosting = Hosting(
         settings=settings,
@@ -123,13 +123,13 @@ def serve(
     )
     if transport == "stdio":
         session = hosting.session()
-        _on_stdio(build(seat=session).run, session)
+        _on_stdio(build(sessions=session).run, session)
         return
     from cudaops.mcp_servers.http import one_token, serve_http
     from cudaops.mcp_servers.sessions import SessionPool
 
     serve_http(
-        build(seat=SessionPool(hosting.strangers_session)),
+        build(sessions=SessionPool(hosting.strangers_session)),
         host=host,
         port=port,
         path=path,

@@ -170,7 +170,7 @@ def test_importing_loads_nothing_heavy(statement: str) -> None:
 def test_an_mcp_server_comes_up_without_the_graph() -> None:
     """Hosts wait for it, some five seconds only."""
     code = (
-        "import sys, cudaops.graph.hosted, cudaops.mcp_servers.together as t;"
+        "import sys, cudaops.graph.hosted, cudaops.mcp_servers.servers as t;"
         "print(*sorted({'langgraph', 'langchain_core', 'langsmith'} & set(sys.modules)))"
     )
     ran = subprocess.run(

@@ -1,32 +1,34 @@
-"""The developer that is a language model: plans, writes, mends, and says what was learnt.
+"""The developer that is a language model: plans, writes, mends, and says what was learnt; it may
+look things up with tools before it answers.
 
 Roles are prompts (`cudaops.prompts.roles`) and the functions here; what a model answers is text
-until it was read (`cudaops.prompts.answers`), compiled and judged.
-"""
+until it was read (`cudaops.prompts.answers`), compiled and judged."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from cudaops.agents.conversation import Conversation, opening
 from cudaops.agents.developer import RunView, Written
-from cudaops.agents.tools import Toolbox, ToolFailed
+from cudaops.agents.tools import Toolbox
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.domain.judgement import Attempt
+from cudaops.domain.model_use import ModelRole
 from cudaops.domain.model_use import ModelRole as Role
 from cudaops.domain.rewrite import Rewrite
-from cudaops.errors import PlanError
-from cudaops.mcp_servers.programs import StrippedProgram
-from cudaops.mcp_servers.sandbox import CompileReport
+from cudaops.errors import InputError, PlanError
+from cudaops.mcp_servers.sandbox import CompileReport, StrippedProgram
+from cudaops.models.caller import Caller
 from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
 from cudaops.prompts.answers import Unusable, read_hypotheses, read_lesson, read_rewrite
 from cudaops.prompts.briefing import Briefing
+from cudaops.prompts.fence import fenced
 from cudaops.prompts.roles import (
     Prompt,
     coder_prompt,
@@ -35,8 +37,26 @@ from cudaops.prompts.roles import (
     reask,
     reflector_prompt,
 )
+from cudaops.sandbox.ledger import LEDGER
 
 Result = TypeVar("Result")
+
+TOOLS = {
+    "knowledge": ("search_knowledge", "read_note", "read_expert_note"),
+    "profiler": ("explain_metric",),
+    "sandbox": ("compile_rewrite",),
+}
+"""What a model may call while it writes, by server. Nothing here times or judges: what a candidate
+is worth is found out after the answer."""
+
+TOOL_CALLS = 4
+"""Calls a model may make before one answer. Chosen: a search, a note and two compiles; what it
+does not know then it will not find by asking more."""
+
+TOOL_CHARACTERS = 4000
+"""Longest result a model is shown, some 1,000 tokens: five such results fit beside a prompt."""
+
+NO_MORE = "No further tool call is possible. Give the complete answer now, in the form asked for."
 
 REASKS = 2
 """How often an answer that cannot be used is asked for again. Chosen: a model that misses the form
@@ -120,7 +140,7 @@ class ModelDeveloper:
         """One line on what an attempt taught; empty where the model has none. Raises
         ModelUnavailable."""
         prompt = reflector_prompt(self.brief(view), attempt)
-        messages = opening(prompt.system, prompt.user)
+        messages = first_messages(prompt.system, prompt.user)
         return read_lesson((await self.conversation.ask("reflector", messages, scope)).text)
 
     async def _answer(
@@ -131,17 +151,17 @@ class ModelDeveloper:
         read: Callable[[str], Awaitable[Result | Refused]],
     ) -> Result | Refused:
         """What was read of the answer, asked for again where it cannot be used; else why not."""
-        messages = opening(prompt.system, prompt.user)
-        said = await self.conversation.ask(role, messages, scope, with_tools=role == "coder")
+        messages = first_messages(prompt.system, prompt.user)
+        reply = await self.conversation.ask(role, messages, scope, with_tools=role == "coder")
         for left in range(REASKS, -1, -1):
-            found = await read(said.text)
+            found = await read(reply.text)
             if not isinstance(found, Refused):
                 return found
             refused = found
             self.say(f"the {role}'s answer cannot be used: {refused.detail}")
             if left:
-                again = (*said.messages, HumanMessage(reask(refused.reask)))
-                said = await self.conversation.ask(role, again, scope)
+                again = (*reply.messages, HumanMessage(reask(refused.reask)))
+                reply = await self.conversation.ask(role, again, scope)
         return refused._replace(detail=f"no usable answer in {REASKS + 1} tries: {refused.detail}")
 
     async def _draft(self, writing: _Writing, role: Role, prompt: Prompt) -> Draft | Refused:
@@ -162,7 +182,7 @@ class ModelDeveloper:
                 stripped = await self.toolbox.call(
                     "sandbox", "strip_program", StrippedProgram, {"text": found.program}
                 )
-            except ToolFailed as refusal:
+            except InputError as refusal:
                 detail = f"a whole program of which nothing can be taken: {refusal}"
                 return Refused(found.reask, detail)
             self.say("the answer is a whole program: its kernels are taken, its host code is not")
@@ -217,9 +237,94 @@ class ModelDeveloper:
             return CompileReport.model_validate_json(known)
         try:
             report = await self.toolbox.call("sandbox", "compile_rewrite", CompileReport, arguments)
-        except ToolFailed as refusal:
+        except InputError as refusal:
             report = CompileReport(ok=False, message=str(refusal))
         self.journal.record_tool(
             scope, "compile_rewrite:report", arguments, report.model_dump_json()
         )
         return report
+
+
+class Reply(NamedTuple):
+    """A model's answer and the dialogue that led to it, to go on from."""
+
+    text: str
+    messages: tuple[BaseMessage, ...]
+
+
+class Conversation:
+    """Asks one model in one run. Tool results are journalled as answers are, so that a run that is
+    resumed says the same things again and pays for none of them."""
+
+    def __init__(
+        self, caller: Caller, toolbox: Toolbox, journal: Journal, say: Callable[[str], None]
+    ) -> None:
+        self._caller = caller
+        self._toolbox = toolbox
+        self._journal = journal
+        self._say = say
+        self._schemas: tuple[dict[str, Any], ...] | None = None
+
+    async def ask(
+        self,
+        role: ModelRole,
+        messages: Sequence[BaseMessage],
+        scope: str,
+        *,
+        with_tools: bool = False,
+    ) -> Reply:
+        """The model's answer, after at most `TOOL_CALLS` calls of tools.
+
+        Raises ModelUnavailable where no answer comes or no money is left.
+        """
+        dialogue = list(messages)
+        schemas = await self._tools() if with_tools else ()
+        left = TOOL_CALLS if with_tools else 0
+        while True:
+            with LEDGER.working("the model"):
+                answer = await self._caller.ask(
+                    role, dialogue, scope=scope, tools=schemas if left else ()
+                )
+            if not answer.tool_calls or not left:
+                return Reply(answer.text, (*dialogue, AIMessage(answer.text)))
+            dialogue.append(answer.message)
+            for call in answer.tool_calls:
+                text = NO_MORE
+                if left:
+                    left -= 1
+                    text = fenced(await self.tool(scope, call["name"], call["args"]))
+                dialogue.append(ToolMessage(text, tool_call_id=call["id"] or call["name"]))
+            if not left:
+                dialogue.append(HumanMessage(NO_MORE))
+
+    async def tool(self, scope: str, name: str, arguments: dict[str, Any]) -> str:
+        """The result of a tool as a model sees it, from the journal where it was called before."""
+        known = self._journal.recall_tool(scope, name, arguments)
+        if known is not None:
+            return known
+        server = next((server for server, names in TOOLS.items() if name in names), None)
+        if server is None:
+            offered = ", ".join(name for names in TOOLS.values() for name in names)
+            return f"there is no tool {name!r}; there are {offered}"
+        self._say(f"the model calls {name} {_short(arguments)}")
+        result = await self._toolbox.ask(server, name, arguments)
+        text = ("refused: " if result.failed else "") + result.text
+        if len(text) > TOOL_CHARACTERS:
+            text = text[:TOOL_CHARACTERS] + f"\n(cut after {TOOL_CHARACTERS} characters)"
+        self._journal.record_tool(scope, name, arguments, text)
+        return text
+
+    async def _tools(self) -> tuple[dict[str, Any], ...]:
+        if self._schemas is None:
+            self._schemas = await self._toolbox.schemas(TOOLS)
+        return self._schemas
+
+
+def first_messages(system: str, user: str) -> tuple[BaseMessage, ...]:
+    """The start of a dialogue."""
+    return (SystemMessage(system), HumanMessage(user))
+
+
+def _short(arguments: dict[str, Any]) -> str:
+    text = json.dumps(arguments, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."

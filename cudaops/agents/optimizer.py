@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
+from cudaops.domain.progress import Say
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.mcp_servers.sandbox import Tuned
@@ -52,7 +53,7 @@ async def tune_rewrite(
     rewrite: Rewrite,
     max_trials: int,
     max_seconds: float,
-    on_progress: Callable[[str], None],
+    on_progress: Say,
     must_beat_us: float | None = None,
 ) -> Tuned:
     """Let the sandbox search the rewrite's tune values; `must_beat_us` is the incumbent's time."""

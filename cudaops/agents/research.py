@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 
-from cudaops.agents.tools import Toolbox, ToolFailed
+from cudaops.agents.tools import Toolbox
 from cudaops.domain.profile import Verdict
 from cudaops.domain.run import ResearchFindings
+from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.mcp_servers.knowledge import SearchResult
+from cudaops.mcp_servers.payloads import error_text
 from cudaops.prompts.render import render
 from cudaops.rag.knowledge import KnowledgeStatus
 
@@ -18,7 +20,7 @@ CITATIONS = 4
 async def warm(toolbox: Toolbox) -> None:
     """Open the knowledge base while others work: a database takes a second to start. What goes
     wrong now is said when it is asked."""
-    with contextlib.suppress(ToolFailed):
+    with contextlib.suppress(InputError, EnvironmentFailure):
         await toolbox.call("knowledge", "knowledge_status", KnowledgeStatus)
 
 
@@ -32,8 +34,8 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
             SearchResult,
             {"query": query, "limit": CITATIONS, "subtype": verdict.subtype},
         )
-    except ToolFailed as failure:
-        return ResearchFindings(query=query, summary=verdict.relief, degraded=str(failure))
+    except (InputError, EnvironmentFailure) as failure:
+        return ResearchFindings(query=query, summary=verdict.relief, degraded=error_text(failure))
     if not found.citations:
         reason = "the knowledge base is empty: `cudaops knowledge add PATH` fills it"
         return ResearchFindings(query=query, summary=verdict.relief, degraded=reason)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from fastmcp import Client, FastMCP
+from fastmcp.client.client import CallToolResult
+from fastmcp.client.messages import MessageHandler
 from fastmcp.exceptions import ToolError
-from mcp.types import TextContent
+from mcp.types import ProgressNotification, TextContent
 from pydantic import BaseModel
 
-from cudaops.mcp_servers.failures import REMEDY
+from cudaops.domain.progress import Say
+from cudaops.mcp_servers.payloads import CALL_KEY, error_in, progress_in
 
 Result = TypeVar("Result", bound=BaseModel)
-
-
-class ToolFailed(Exception):
-    """A tool refused or could not do what was asked; the message is meant for the agent."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.problem, _, remedy = message.partition(REMEDY)
-        self.remedy = remedy or None
-        """What a user can do about it; None where the input itself is at fault."""
 
 
 class ToolText(NamedTuple):
@@ -35,21 +29,49 @@ class ToolText(NamedTuple):
     failed: bool
 
 
+class _Listeners(MessageHandler):
+    """Whoever hears the progress of a call that is under way. fastmcp's own progress handler is
+    given a notification's message alone, this one its `_meta` too."""
+
+    def __init__(self) -> None:
+        self._calls = itertools.count(1)
+        self._listening: dict[str, Say] = {}
+
+    @contextmanager
+    def hearing(self, listener: Say | None) -> Iterator[str]:
+        """The name of a new call, whose progress goes to the listener."""
+        call = str(next(self._calls))
+        if listener is not None:
+            self._listening[call] = listener
+        try:
+            yield call
+        finally:
+            self._listening.pop(call, None)
+
+    async def on_progress(self, message: ProgressNotification) -> None:
+        """Hand it on."""
+        call, progress = progress_in(message.params)
+        if call in self._listening and progress != "":
+            self._listening[call](progress)
+
+
 class Toolbox:
     """Open MCP clients by server name. Use as an asynchronous context manager."""
 
     def __init__(self, servers: Mapping[str, FastMCP]) -> None:
         self._servers = servers
         self._clients: dict[str, Client[Any]] = {}
+        self._listeners = _Listeners()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Toolbox:
-        # A refusal reaches the agent as ToolFailed; fastmcp would print its traceback as well, and
+        # An error reaches the agent as one of ours; fastmcp would print its traceback as well, and
         # mcp a line for every request.
         for name in ("fastmcp", "mcp"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         for name, server in self._servers.items():
-            self._clients[name] = await self._stack.enter_async_context(Client(server))
+            client = Client(server, message_handler=self._listeners)
+            self._clients[name] = await self._stack.enter_async_context(client)
         return self
 
     async def __aexit__(
@@ -66,25 +88,20 @@ class Toolbox:
         tool: str,
         result: type[Result],
         arguments: Mapping[str, Any] | None = None,
-        on_progress: Callable[[str], None] | None = None,
+        on_progress: Say | None = None,
     ) -> Result:
         """Call a tool and read its structured result; what it says on the way goes to a listener.
 
-        Raises ToolFailed where the tool refuses.
+        Raises InputError where the tool refuses, another CudaOpsError as the tool raised it, and
+        ToolError where the server itself broke.
         """
 
-        async def listen(progress: float, total: float | None, message: str | None) -> None:
-            if on_progress is not None and message:
-                on_progress(message)
-
-        try:
+        with self._listeners.hearing(on_progress) as call:
             answer = await self._clients[server].call_tool(
-                tool, dict(arguments or {}), progress_handler=listen
+                tool, dict(arguments or {}), raise_on_error=False, meta={CALL_KEY: call}
             )
-        except ToolError as error:
-            if str(error).startswith("Error calling tool"):
-                raise  # not a refusal: the server itself broke
-            raise ToolFailed(str(error)) from error
+        if answer.is_error:
+            raise error_in(answer.meta) or ToolError(_text(answer))
         return result.model_validate(answer.structured_content)
 
     async def schemas(self, wanted: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], ...]:
@@ -105,5 +122,8 @@ class Toolbox:
     async def ask(self, server: str, tool: str, arguments: Mapping[str, Any]) -> ToolText:
         """Call a tool for a model: whatever comes of it is a text, wrong arguments included."""
         answer = await self._clients[server].call_tool(tool, dict(arguments), raise_on_error=False)
-        texts = [block.text for block in answer.content if isinstance(block, TextContent)]
-        return ToolText("\n".join(texts), bool(answer.is_error))
+        return ToolText(_text(answer), answer.is_error)
+
+
+def _text(answer: CallToolResult) -> str:
+    return "\n".join(block.text for block in answer.content if isinstance(block, TextContent))

@@ -140,8 +140,7 @@ def folder(path: Path, variable: str) -> Finding:
 def graph(site: Site) -> Finding:
     """Build the state machine and ask its routers, which must leave the state alone: LangGraph
     silently drops what a conditional edge writes."""
-    from cudaops.graph.build import build_graph
-    from cudaops.graph.routing import route_optimizer, route_supervisor, route_verify
+    from cudaops.graph.build import build_graph, route_optimizer, route_supervisor, route_verify
 
     nodes = [name for name in build_graph(1).nodes if not name.startswith("__")]
     state: Any = {

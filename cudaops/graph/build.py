@@ -1,29 +1,158 @@
-"""The wiring, in one place."""
+"""The graph of one run: its nodes, announced and timed, its conditional edges, and their wiring."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any, Literal, Protocol
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Send
 
+from cudaops.domain.run import AgentName
 from cudaops.domain.search import Strategy
 from cudaops.graph import nodes, search
+from cudaops.graph.branches import explore
 from cudaops.graph.context import Context
-from cudaops.graph.explore import explore
-from cudaops.graph.overlap import overlapping
-from cudaops.graph.review import review
-from cudaops.graph.routing import (
-    route_gather,
-    route_optimizer,
-    route_seed,
-    route_supervisor,
-    route_verify,
-)
-from cudaops.graph.stage import stage
+from cudaops.graph.events import stage_data
 from cudaops.graph.state import State
+
+Body = Callable[[State, Context], Awaitable[tuple[State, str]]]
+"""Takes state and services; gives the partial update and one line on what was found."""
+
+
+class Node(Protocol):
+    """What LangGraph calls."""
+
+    def __call__(self, state: State, *, runtime: Runtime[Context]) -> Awaitable[State]:
+        """Run the node; gives the partial update."""
+
+
+def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
+    """Wrap a body: `started` and `finished` events, seconds by stage."""
+
+    async def node(state: State, *, runtime: Runtime[Context]) -> State:
+        context = runtime.context
+        if context.interrupted():
+            # Whatever swallowed the cancellation that Ctrl-C is, the next stage does not begin.
+            raise KeyboardInterrupt
+        context.events.emit(name, agent, "started", doing)
+        started = time.monotonic()
+        try:
+            update, found = await body(state, context)
+        except GraphBubbleUp:
+            raise  # the run waits for a person here: nothing has failed
+        except Exception as error:
+            context.events.emit(name, agent, "failed", str(error))
+            raise
+        seconds = time.monotonic() - started
+        data = {"seconds": round(seconds, 3), **stage_data(name, update)}
+        context.events.emit(name, agent, "finished", found, data)
+        return {**update, "seconds_by_stage": {name: seconds}}
+
+    node.__name__ = name
+    return node
+
+
+class Clock:
+    """Time in which at least one of several was at work."""
+
+    def __init__(self) -> None:
+        self._active = 0
+        self._began = 0.0
+
+    def start(self) -> None:
+        """One more begins."""
+        if not self._active:
+            self._began = time.monotonic()
+        self._active += 1
+
+    def stop(self) -> float:
+        """One ends; seconds since the first began where it is the last, else 0."""
+        self._active -= 1
+        return 0.0 if self._active else time.monotonic() - self._began
+
+
+def overlapping(
+    name: str, agent: AgentName, body: Callable[[State, Context], Awaitable[State]]
+) -> Node:
+    """Wrap a body as `stage` does, without its events: the body announces what came of it."""
+    clock = Clock()
+
+    async def node(state: State, *, runtime: Runtime[Context]) -> State:
+        context = runtime.context
+        if context.interrupted():
+            raise KeyboardInterrupt
+        clock.start()
+        update: State = {}
+        try:
+            update = await body(state, context)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            context.events.emit(name, agent, "failed", str(error))
+            raise
+        finally:
+            seconds = clock.stop()
+        return {**update, "seconds_by_stage": {name: seconds}}
+
+    node.__name__ = name
+    return node
+
+
+def route_supervisor(state: State) -> Literal["profiler", "report"]:
+    """On with the incumbent's next bottleneck, or to the end."""
+    return "profiler" if state["decision"] == "profile" else "report"
+
+
+def route_optimizer(state: State) -> Literal["sandbox", "report"]:
+    """Judge the proposal, or end where there is none left."""
+    return "sandbox" if state.get("proposal") else "report"
+
+
+def route_verify(state: State, max_iterations: int) -> Literal["accepted", "retry", "exhausted"]:
+    """Accept, try again with the failed attempt as anti-context, or give up."""
+    if state["judgement"]["outcome"] != "rejected":
+        return "accepted"
+    return "retry" if len(state["attempts"]) < max_iterations else "exhausted"
+
+
+def route_seed(state: State) -> list[Send] | Literal["report"]:
+    """Explore what the search begins with, or end where it has nothing to begin with."""
+    return _tasks(state) or "report"
+
+
+def route_gather(state: State) -> list[Send] | Literal["sandbox", "seed", "report"]:
+    """Explore the next round; else judge what was put forward; else begin a new search where one
+    of this search was judged, or end."""
+    tasks = _tasks(state)
+    if tasks:
+        return tasks
+    if state.get("proposal"):
+        return "sandbox"
+    return "seed" if state["search"]["judged"] else "report"
+
+
+SEEN = ("profile", "verdict", "research", "attempts", "explored", "search", "seconds_by_stage")
+"""What a branch is given of the state beside its task and the incumbent's text."""
+
+
+def _tasks(state: State) -> list[Send]:
+    """One a branch. A node that is sent to sees what it is sent and nothing else."""
+    under_way = state.get("search") or {}
+    shared: dict[str, Any] = {key: value for key, value in state.items() if key in SEEN}
+    incumbent = state.get("incumbent")
+    if incumbent:
+        shared["incumbent"] = {"rewrite": incumbent["rewrite"]}
+    shared["search"] = {**under_way, "tasks": [], "recipes": [], "hypotheses": []}
+    return [Send("explore", {**shared, "task": task}) for task in under_way.get("tasks", ())]
+
 
 Graph = CompiledStateGraph[State, Context, State, State]
 
@@ -58,7 +187,7 @@ def build_graph(
     graph.add_edge("profiler", "research")
     retry = _add_greedy(graph) if strategy == "greedy" else _add_search(graph)
     if reviewed:
-        graph.add_node("review", stage("review", "review", "waiting for a person", review))
+        graph.add_node("review", stage("review", "review", "waiting for a person", nodes.review))
         graph.add_edge("sandbox", "review")
         graph.add_edge("review", "verify")
     else:

@@ -11,9 +11,8 @@ from cudaops.domain.hypothesis import Hypothesis
 from cudaops.domain.judgement import Attempt, GateName
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import ModelUnavailable
-from cudaops.graph.context import Context
+from cudaops.graph.context import Context, view_of
 from cudaops.graph.state import Json, State
-from cudaops.graph.view import view_of
 
 PLANNED = 3
 """Hypotheses asked for at once: as many as the default `--max-iterations` can try."""

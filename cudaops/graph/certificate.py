@@ -1,4 +1,5 @@
-"""From a finished judgement to the signed certificate in the run folder."""
+"""The signed certificate of a run folder: written of a finished judgement, and opened to be judged
+again."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import NamedTuple
 
 import cudaops
 from cudaops import __version__
-from cudaops.certify.check import PROGRAM_FILE, digest
-from cudaops.certify.envelope import seal
+from cudaops.certify.check import PROGRAM_FILE, check_envelope, digest, first_problem
+from cudaops.certify.envelope import Envelope, open_envelope, seal
 from cudaops.certify.keys import NoKey, Signer, find_or_make_key
 from cudaops.domain.certificate import (
     CERTIFICATE_FORMAT,
@@ -25,15 +26,17 @@ from cudaops.domain.certificate import (
     Release,
     WorkloadIdentity,
 )
+from cudaops.domain.contradictions import leniencies
 from cudaops.domain.execution import Compiled, Image
 from cudaops.domain.judgement import Comparison, Judgement, Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord
 from cudaops.domain.workload import Workload
-from cudaops.errors import SandboxUnavailable
+from cudaops.errors import InputError, PlanError, SandboxUnavailable
 from cudaops.graph.folder import best_texts, write_whole
 from cudaops.graph.state import State
 from cudaops.program.patch import unified_patch
+from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.anchors import anchors_of
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.executors.cpu_build import EXECUTABLE
@@ -326,3 +329,79 @@ def _digest(path: Path) -> str:
 
 def _text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Certified(NamedTuple):
+    """A run folder whose files are those that its certificate names."""
+
+    folder: Path
+    certificate: Certificate
+    sha256: str
+    """Of the certificate's file."""
+    signer: str | None
+    """Fingerprint of its key; None where it is not signed."""
+    rewrite: Rewrite
+    notices: tuple[str, ...]
+
+
+def open_certified(folder: Path, own: str | None) -> Certified:
+    """Read a run's certificate and hold the folder's files to it. `own`: this machine's key.
+
+    Raises InputError, in one line, where there is none, where it was altered or where a file is
+    missing or differs.
+    """
+    path = folder / CERTIFICATE_NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} holds no {CERTIFICATE_NAME}: no run has ended there with a rewrite"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    envelope = open_envelope(data, str(path))
+    certificate = envelope.record
+    if not isinstance(certificate, Certificate):
+        raise InputError(f"{path} is a {envelope.format}, not a certificate")
+    if envelope.state == "altered":
+        raise InputError(f"{path} was altered: {envelope.why}")
+    items = check_envelope(envelope, folder)
+    unsigned = envelope.state == "unsigned"
+    problem = first_problem([i for i in items if not (unsigned and i.name == "signature")])
+    if problem is not None:
+        raise InputError(f"{folder} is not as its certificate says: {problem.line}")
+    lacking = next((i.name for i in items if i.state == "absent"), None)
+    if lacking is not None:
+        raise InputError(f"{folder} is not whole: {lacking} is missing")
+    digest = hashlib.sha256(data).hexdigest()
+    rewrite = _rewrite(folder, certificate)
+    notices = (*_signature_notices(envelope, own), *_policy_notices(certificate))
+    return Certified(folder, certificate, digest, envelope.signer, rewrite, notices)
+
+
+def _signature_notices(envelope: Envelope, own: str | None) -> tuple[str, ...]:
+    if envelope.state == "unsigned":
+        return (f"the certificate is not signed: {envelope.why}",)
+    if envelope.signer != own:
+        return (f"the certificate is signed by {envelope.signer}, which is not this machine's key",)
+    return ()
+
+
+def _policy_notices(certificate: Certificate) -> tuple[str, ...]:
+    lenient = leniencies(certificate.policy)
+    return (f"the certificate's policy is lenient: {'; '.join(lenient)}",) if lenient else ()
+
+
+def _rewrite(folder: Path, certificate: Certificate) -> Rewrite:
+    """The candidate from its own text, plan included, which the certificate's hash covers."""
+    known = certificate.candidate
+    path = folder / "iterations" / f"{known.iteration:02d}" / "candidate.cu"
+    try:
+        text = path.read_bytes().decode("utf-8")
+        rewrite = make_rewrite(text, known.proposer, known.title, "certified")
+    except (OSError, UnicodeDecodeError, PlanError) as error:
+        raise InputError(f"{path} is no candidate: {error}") from error
+    rewrite = rewrite.tuned_with(known.tuned)
+    if rewrite.id != known.id:
+        raise InputError(f"{path} with the certificate's tuned values is not {known.id}")
+    return rewrite

@@ -26,6 +26,7 @@ from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.graph.certificate import (
     CERTIFICATE_NAME,
+    Certified,
     Decided,
     Run,
     best_files,
@@ -35,7 +36,6 @@ from cudaops.graph.certificate import (
     without_counts,
     write_signed,
 )
-from cudaops.graph.certified import Certified
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import write_whole
 from cudaops.graph.remembering import remember_again
@@ -159,9 +159,7 @@ def _judged(
 ) -> tuple[Confirmation, Decided]:
     certificate, rewrite = certified.certificate, certified.rewrite
 
-    def say(line: str) -> None:
-        events.emit("sandbox", "sandbox", "progress", line)
-
+    say = events.announcing("sandbox", "sandbox")
     events.emit("sandbox", "sandbox", "started", f"judging {rewrite.title} again")
     evaluation = evaluate(bench, rewrite, bench.policy.min_speedup, say)
     evaluation = _with_release(evaluation, certified)

@@ -1,17 +1,23 @@
-"""What nodes use but state does not hold: services, given to the graph at each invocation."""
+"""What nodes use but state does not hold: services, given to the graph at each invocation; and the
+state as those who propose see it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from cudaops.agents.developer import Developer
+from cudaops.agents.developer import Developer, RunView
 from cudaops.agents.tools import Toolbox
-from cudaops.domain.run import AgentName, RunOptions
+from cudaops.domain.judgement import Attempt
+from cudaops.domain.profile import Profile, Verdict
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import ResearchFindings, RunOptions
+from cudaops.domain.search import Branch
 from cudaops.graph.events import EventLog
-from cudaops.graph.told import spoken
+from cudaops.graph.folder import CANDIDATE, iteration_folder
+from cudaops.graph.state import State
 from cudaops.memory.run_memory import RunMemory
 from cudaops.sandbox.workbench import Workbench
 
@@ -41,13 +47,50 @@ class Context:
             return None
         return f"the budget of {self.options.budget_minutes:g} minutes is used up"
 
-    def announce(self, stage: str, agent: AgentName, **about: Any) -> Callable[[str], None]:
-        """Takes lines about what a stage is doing and makes progress events of them; `about` goes
-        with the numbers of those that have any."""
 
-        def emit(line: str) -> None:
-            numbers = spoken(line)
-            data = {**numbers, **about} if numbers else None
-            self.events.emit(stage, agent, "progress", line, data)
+def attempts_of(state: State) -> tuple[Attempt, ...]:
+    """The attempts so far as records."""
+    return tuple(Attempt.model_validate(a) for a in state.get("attempts", []))
 
-        return emit
+
+def incumbent_of(state: State) -> Rewrite | None:
+    """The best rewrite so far; None while the baseline leads."""
+    incumbent = state.get("incumbent")
+    return Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None
+
+
+def kept_us(state: State) -> float | None:
+    """Time of the best rewrite so far; None while the baseline leads."""
+    kept = [a for a in attempts_of(state) if a.judgement.outcome != "rejected"]
+    return kept[-1].candidate_us if kept else None
+
+
+def view_of(state: State, context: Context, explored: Iterable[Branch] = ()) -> RunView:
+    """What a developer is shown. `explored`: branches of the search under way."""
+    bench = context.bench
+    attempts, branches = attempts_of(state), tuple(explored)
+    research = state.get("research")
+    written = [(f"branch {b.id}", b.rewrite.source) for b in branches if b.rewrite is not None]
+    return RunView(
+        program=bench.program,
+        kernel=bench.kernel,
+        workloads=bench.workloads,
+        profile=Profile.model_validate(state["profile"]),
+        verdict=Verdict.model_validate(state["verdict"]),
+        research=ResearchFindings.model_validate(research) if research else None,
+        incumbent=incumbent_of(state),
+        attempts=attempts,
+        explored=branches,
+        sources=(*_sources(bench.folder, attempts), *written),
+    )
+
+
+def _sources(folder: Path, attempts: tuple[Attempt, ...]) -> tuple[tuple[str, str], ...]:
+    """Label and text of every candidate that was judged, from the run folder."""
+    return tuple(
+        (
+            f"attempt {attempt.iteration}",
+            (iteration_folder(folder, attempt.iteration) / CANDIDATE).read_text("utf-8"),
+        )
+        for attempt in attempts
+    )

@@ -1,4 +1,5 @@
-"""The model that proposes in one run: who it is, what it may cost, and where its calls are kept."""
+"""The model that proposes in one run: who it is, what it may cost, where its calls are kept, and
+what its prompts are made of."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from cudaops.agents.conversation import Conversation
-from cudaops.agents.llm_developer import ModelDeveloper
+from cudaops.agents.developer import RunView
+from cudaops.agents.llm_developer import Conversation, ModelDeveloper
 from cudaops.agents.tools import Toolbox
+from cudaops.cuda.devices import device
 from cudaops.domain.model_use import ModelUse, Price
 from cudaops.domain.run import RunOptions
 from cudaops.errors import ModelUnavailable, PrerequisiteError
-from cudaops.graph.briefing import brief_with
+from cudaops.graph.folder import write_whole
 from cudaops.memory.run_memory import Snapshot
 from cudaops.models.backoff import Backoff
 from cudaops.models.budget import Budget
@@ -25,13 +27,21 @@ from cudaops.models.names import ModelName, Provider, parse_model
 from cudaops.models.prices import known_price, parse_price, require_price
 from cudaops.models.script import read_script
 from cudaops.models.usage import summary
+from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
+from cudaops.prompts.briefing import Briefing
+from cudaops.prompts.exemplars import exemplar_for
+from cudaops.prompts.expert_notes import catalogue, fired
+from cudaops.prompts.sizes import count_tokens
+from cudaops.recipes.registry import propose
+from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
 CALLS = Path("state", "calls")
 """Where a run folder keeps every call of its model."""
-
-
+EXEMPLAR_TOKENS = 1500
+"""Longest recipe shown as the example of a rewrite. Chosen: a fifth of the 8,000 tokens that a
+whole prompt may have; a longer one gives way to the short example for the verdict."""
 _LOST = "what it held is asked again, and its tokens are not counted"
 
 
@@ -145,3 +155,58 @@ def _price(
     if options.max_cost_usd is not None:
         return require_price(name, given, own_server=own)
     return given or known_price(name, own_server=own)
+
+
+def brief_with(
+    options: RunOptions, bench: Workbench, snapshot: Snapshot
+) -> Callable[[RunView], Briefing]:
+    """A function from the run's state to a Briefing whose stable parts never change in a run."""
+    kept = Path(options.out) / "state" / "exemplar.cu"
+    memory_text = snapshot.memory_text(count=count_tokens)
+    patterns_text = snapshot.patterns_text(count=count_tokens)
+    includes = ALLOWED_INCLUDES
+    if machinery(bench.executor) == "cpu":
+        includes -= NOT_ON_CPU
+
+    def brief(view: RunView) -> Briefing:
+        notes = fired(view.verdict, view.profile)
+        return Briefing(
+            program=view.program,
+            kernel=view.kernel,
+            workloads=view.workloads,
+            device=device(bench.executor.device),
+            notes_catalogue=catalogue(),
+            exemplar=_exemplar(view, kept),
+            memory_text=memory_text,
+            patterns_text=patterns_text,
+            allow_libraries=options.policy.allow_libraries,
+            allow_precision=options.policy.allow_precision,
+            includes=includes,
+            profile=view.profile,
+            verdict=view.verdict,
+            research=view.research,
+            notes=tuple((note.id, note.text) for note in notes),
+            incumbent=view.incumbent,
+            attempts=view.attempts,
+            explored=view.explored,
+        )
+
+    return brief
+
+
+def _exemplar(view: RunView, kept: Path) -> str:
+    """The example of the run, chosen at its first prompt and found again after a kill."""
+    if kept.exists():
+        return kept.read_text("utf-8")
+    text = _nearest(view)
+    write_whole(kept, text)
+    return text
+
+
+def _nearest(view: RunView) -> str:
+    """What the recipe that leads against the verdict writes for this very kernel, where that is
+    short; else the example for the verdict."""
+    written = propose(view.program, view.kernel, view.workloads, view.verdict, relieving_only=True)
+    if written and count_tokens(written[0].source) <= EXEMPLAR_TOKENS:
+        return written[0].source
+    return exemplar_for(view.verdict).text

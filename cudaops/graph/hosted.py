@@ -23,7 +23,7 @@ from cudaops.domain.run import Event, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.graph.placing import Proposing, Target, choose, new_folder, place, run_options
 from cudaops.mcp_servers.optimize import OptimizeRequest
-from cudaops.mcp_servers.session import Decision, Session
+from cudaops.mcp_servers.sessions import Decision, Session
 from cudaops.program.given import check_arguments
 from cudaops.sandbox.executors.base import Executor, close_executor
 from cudaops.sandbox.isolation.level import level_of
@@ -33,7 +33,7 @@ from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
 if TYPE_CHECKING:
-    from cudaops.graph.run import Begun
+    from cudaops.graph.run import OpenRun
     from cudaops.models.host import HostModel
 
 
@@ -46,7 +46,7 @@ class Hosting:
     policy: Policy = field(default_factory=Policy)
     timeout_s: float = 120.0
     trust_source: bool = False
-    _begun: WeakKeyDictionary[Workbench, Callable[[Workbench], Begun]] = field(
+    _open_runs: WeakKeyDictionary[Workbench, Callable[[Workbench], OpenRun]] = field(
         default_factory=WeakKeyDictionary, repr=False
     )
     """What began with a bench, for whoever holds it."""
@@ -57,24 +57,24 @@ class Hosting:
     def session(self) -> Session:
         """The session of the one host that this server runs for; its runs are the user's."""
         texts = Path(tempfile.mkdtemp(prefix="cudaops-mcp-"))
-        opened = _Opened(texts, only_read=False)
+        programs = _OpenPrograms(texts, only_read=False)
         return Session(
-            self._opener(self._users_runs, opened),
+            self._opener(self._users_runs, programs),
             folder=texts,
             runs=self._users_runs,
-            on_close=opened.close,
+            on_close=programs.close,
         )
 
     def strangers_session(self, closed_before: str | None) -> Session:
         """The session of one of many hosts: all it leaves lies in a folder that goes with it."""
         folder = Path(tempfile.mkdtemp(prefix="cudaops-mcp-")).resolve()
-        opened = _Opened(folder, only_read=True)
+        programs = _OpenPrograms(folder, only_read=True)
         return Session(
-            self._opener(folder / "runs", opened),
+            self._opener(folder / "runs", programs),
             folder=folder,
             runs=folder / "runs",
             paths=not self.strangers,
-            on_close=opened.close,
+            on_close=programs.close,
             closed_before=closed_before,
         )
 
@@ -124,28 +124,28 @@ class Hosting:
 
     def write_run(self, bench: Workbench, decision: Decision) -> RunRecord:
         """Keep an accepted rewrite as a run in the bench's folder, with its certificate."""
-        from cudaops.agents.verify import attempt_of
+        from cudaops.agents.supervisor import attempt_of
         from cudaops.graph.run import finish
         from cudaops.graph.verify_files import decided_state
 
         started = time.monotonic()
-        begun = self._begun[bench](bench)
+        open_run = self._open_runs[bench](bench)
         evaluation, judgement = decision
         attempt = attempt_of(evaluation, judgement, 1)
         state = decided_state(bench, evaluation, judgement, attempt, 0.0)
-        return finish(begun, state, started, self.settings.signing_key, goes_on=True)
+        return finish(open_run, state, started, self.settings.signing_key, goes_on=True)
 
     def _opener(
-        self, runs: Path, opened: _Opened
+        self, runs: Path, programs: _OpenPrograms
     ) -> Callable[[Path, str | None, tuple[str, ...]], Workbench]:
         def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
             from cudaops.graph.run import begin
 
             options = self._options(path, runs, kernel, argv, where=self.where, policy=self.policy)
-            begun = begin(options, lambda _: None, self.settings)
-            self._begun[begun.bench] = _but_its_bench(begun)
-            opened.add(begun.bench)
-            return begun.bench
+            open_run = begin(options, lambda _: None, self.settings)
+            self._open_runs[open_run.bench] = _but_its_bench(open_run)
+            programs.add(open_run.bench)
+            return open_run.bench
 
         return open_program
 
@@ -200,7 +200,7 @@ class Hosting:
         return place(executor or self.where.executor, device, None)
 
 
-class _Opened:
+class _OpenPrograms:
     """The programs that one session opened. One that another took the place of goes when the last
     call that is at work on it has ended: nothing but calls holds its bench then."""
 
@@ -242,10 +242,10 @@ def _end(executor: Executor, folder: Path, only_read: bool) -> None:
         _tidy(folder, only_read=only_read)
 
 
-def _but_its_bench(begun: Begun) -> Callable[[Workbench], Begun]:
-    """`begun` for whoever has its bench: kept as it is, it would keep that for ever."""
-    options, _, events, date, seconds = begun
-    of = type(begun)
+def _but_its_bench(open_run: OpenRun) -> Callable[[Workbench], OpenRun]:
+    """`open_run` for whoever has its bench: kept as it is, it would keep that for ever."""
+    options, _, events, date, seconds = open_run
+    of = type(open_run)
     return lambda bench: of(options, bench, events, date, seconds)
 
 

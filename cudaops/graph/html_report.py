@@ -32,8 +32,8 @@ def html_report(
     recording = read_recording(folder)
     record = record or recording.record
     if record is None:
-        told = f": {recording.damage[0].text}" if recording.damage else ""
-        raise InputError(f"{folder} holds no finished run{told}; cudaops resume {folder}")
+        damage = f": {recording.damage[0].text}" if recording.damage else ""
+        raise InputError(f"{folder} holds no finished run{damage}; cudaops resume {folder}")
     beside = html.beside_of(recording, _evidence(folder / "certificate.json"))
     return html.document(record, recording.events if events is None else events, beside)
 

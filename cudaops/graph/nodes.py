@@ -1,30 +1,35 @@
-"""The nodes: each calls one agent and returns a partial update."""
+"""The nodes: each calls one agent, or a person, and returns a partial update."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from langgraph.types import interrupt
+
 from cudaops.agents import optimizer, profiler, research, supervisor
 from cudaops.agents.llm_developer import ModelDeveloper
-from cudaops.agents.verify import attempt_of
+from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.ncu_launch import metrics_parsed
-from cudaops.domain.judgement import Judgement
+from cudaops.domain.judgement import Gate, Judgement, Policy
 from cudaops.domain.profile import Verdict
+from cudaops.domain.review import ReviewAnswer, ReviewRequest
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import ModelUnavailable
 from cudaops.graph.by_model import lesson, model_out, next_rewrite
-from cudaops.graph.context import Context
+from cudaops.graph.context import Context, attempts_of, incumbent_of, kept_us
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
-from cudaops.graph.view import attempts_of, incumbent_of, kept_us
-from cudaops.mcp_servers.sandbox import Judged, TrialResult
+from cudaops.mcp_servers.judging import Judged
+from cudaops.mcp_servers.sandbox import TrialResult
+from cudaops.program.patch import unified_patch
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.workbench import Workbench
 
 IMPROVEMENT = 1.02
-"""A later rewrite must beat the incumbent by this factor: below 2 % two runs of one kernel differ.
-Source: the no-gain threshold of seed document 001."""
+"""A later rewrite must beat the incumbent by this factor. Chosen: two runs of one kernel differ
+by less."""
 
 
 async def supervise(state: State, context: Context) -> tuple[State, str]:
@@ -98,9 +103,9 @@ async def _by_recipe(state: State, context: Context, update: State) -> tuple[Sta
         tried = len(state.get("attempts", []))
         found = "no recipe knows this kernel" if not tried else "no further recipe applies"
         return {**update, "proposal": None, "reason": found}, found
-    told = {"title": proposal.title, "proposer": proposal.proposer}
+    data = {"title": proposal.title, "proposer": proposal.proposer}
     line = f"proposes {proposal.title}: {proposal.why}"
-    context.events.emit("optimizer", "optimizer", "progress", line, told)
+    context.events.emit("optimizer", "optimizer", "progress", line, data)
     return await _tuned(proposal, state, context, update)
 
 
@@ -115,7 +120,7 @@ async def _tuned(
         proposal,
         context.options.max_trials,
         context.max_tune_seconds,
-        context.announce("optimizer", "optimizer", title=proposal.title),
+        context.events.announcing("optimizer", "optimizer", title=proposal.title),
         kept_us(state),
     )
     best, found = proposal, ""
@@ -157,7 +162,7 @@ async def evaluate(state: State, context: Context) -> tuple[State, str]:
         "everything": True,
     }
     iteration = len(state.get("attempts", [])) + 1
-    say = context.announce("sandbox", "sandbox", title=rewrite.title, iteration=iteration)
+    say = context.events.announcing("sandbox", "sandbox", title=rewrite.title, iteration=iteration)
     judged = await context.toolbox.call("sandbox", "judge_rewrite", Judged, arguments, say)
     assert judged.evaluation is not None
     update: State = {
@@ -224,3 +229,58 @@ async def report(state: State, context: Context) -> tuple[State, str]:
         {},
         f"{incumbent['rewrite']['title']}, {speedup:.2f}x {incumbent['judgement']['time_source']}",
     )
+
+
+async def review(state: State, context: Context) -> tuple[State, str]:
+    """Show what would be accepted and wait for the answer; the rest goes by unseen.
+
+    LangGraph's interrupt ends the invocation here. Whoever resumes gives a ReviewAnswer, and the
+    node runs again from its start with that answer: nothing before it has an effect.
+    """
+    evaluation = Evaluation.model_validate(state["evaluation"])
+    policy = context.options.policy.model_copy(update={"min_speedup": bar_of(state, context)})
+    would_be = evaluation.judged(policy.model_copy(update={"review": False}), released=True)
+    if would_be.outcome == "rejected":
+        return {}, "nothing that a person could accept"
+    request = request_of(context.bench, evaluation, would_be)
+    answer = ReviewAnswer.model_validate(interrupt(request.model_dump(mode="json")))
+    reviewed, judgement = answered(evaluation, policy, answer)
+    update: State = {
+        "evaluation": reviewed.model_dump(mode="json"),
+        "judgement": judgement.model_dump(mode="json"),
+    }
+    return update, reviewed.gates[-1].summary
+
+
+def request_of(bench: Workbench, evaluation: Evaluation, would_be: Judgement) -> ReviewRequest:
+    """Patch and evidence of one candidate."""
+    rewrite = evaluation.rewrite
+    held = [g for g in would_be.gates if g.quarantined]
+    return ReviewRequest(
+        title=rewrite.title,
+        proposer=rewrite.proposer,
+        why=rewrite.why,
+        outcome=would_be.outcome,
+        reason=would_be.reason,
+        speedup=would_be.speedup,
+        time_source=would_be.time_source,
+        gates=tuple(g.line for g in would_be.gates),
+        quarantined=tuple(g.line for g in held),
+        patch=unified_patch(bench.program, bench.spliced(rewrite)),
+    )
+
+
+def answered(
+    evaluation: Evaluation, policy: Policy, answer: ReviewAnswer
+) -> tuple[Evaluation, Judgement]:
+    """The evaluation with the person's gate, and what is judged of it."""
+    verb = "accepted" if answer.accept else "refused"
+    released = [g.name for g in evaluation.gates if g.quarantined]
+    summary = f"{verb} by {answer.by}"
+    if answer.accept and released:
+        summary += f", who releases {', '.join(released)}"
+    if answer.note:
+        summary += f": {answer.note}"
+    gate = Gate(name="review", passed=answer.accept, summary=summary)
+    reviewed = evaluation.model_copy(update={"gates": (*evaluation.gates, gate)})
+    return reviewed, reviewed.judged(policy)

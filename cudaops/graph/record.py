@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Literal
 
 from cudaops import __version__
 from cudaops.cuda import devices
 from cudaops.cuda.ncu_launch import metrics_parsed
 from cudaops.domain.execution import MEASURED
-from cudaops.domain.judgement import Attempt, Gate, Judgement
+from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
@@ -17,13 +18,14 @@ from cudaops.domain.run import (
     Outcome,
     ProfileSummary,
     ProgramSummary,
+    RegimeSummary,
     ResearchFindings,
     RunOptions,
     RunRecord,
+    TimingSummary,
     VerifySummary,
 )
 from cudaops.graph.state import Json, State
-from cudaops.graph.timing import timing_summary
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.isolation.level import notices as isolation_notices
 from cudaops.sandbox.workbench import Workbench
@@ -210,3 +212,35 @@ def _correctness(gates: Sequence[Gate]) -> Literal["match", "mismatch", "not_rea
     if any(not g.passed for g in relevant):
         return "mismatch"
     return "match" if len(relevant) == len(CORRECTNESS_GATES) else "not_reached"
+
+
+def timing_summary(comparisons: Sequence[Comparison]) -> TimingSummary | None:
+    """Of the most expensive workload; None where its times are modelled."""
+    if not comparisons:
+        return None
+    baseline, candidate = comparisons[0].baseline, comparisons[0].candidate
+    if baseline.timing is None or candidate.timing is None:
+        return None
+    ours, theirs = candidate.timing, baseline.timing
+    return TimingSummary(
+        regime=ours.regime,
+        cold=_regime(theirs.cold_us, ours.cold_us),
+        warm=_regime(theirs.warm_us, ours.warm_us),
+        cupti=_regime(theirs.cupti_us, ours.cupti_us),
+        samples=min(len(baseline.samples_us), len(candidate.samples_us)),
+        blocks_redone=ours.blocks_redone,
+        sm_clock_mhz=_range(ours.sm_clock_mhz),
+        temperature_c=_range(ours.temperature_c),
+        notices=ours.notices,
+    )
+
+
+def _regime(baseline_us: Sequence[float], candidate_us: Sequence[float]) -> RegimeSummary | None:
+    if not baseline_us or not candidate_us:
+        return None
+    before, after = median(baseline_us) / 1000, median(candidate_us) / 1000
+    return RegimeSummary(baseline_ms=before, candidate_ms=after, speedup=before / after)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float] | None:
+    return (min(values), max(values)) if values else None

@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from cudaops.agents.verify import attempt_of
+from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.domain.hypothesis import Family
@@ -17,8 +17,7 @@ from cudaops.domain.memory import KernelKey
 from cudaops.domain.profile import Verdict
 from cudaops.domain.run import RunOptions
 from cudaops.errors import EnvironmentFailure, InputError
-from cudaops.graph.certificate import Decided
-from cudaops.graph.certified import Certified
+from cudaops.graph.certificate import Certified, Decided
 from cudaops.graph.context import Context
 from cudaops.graph.events import utc_now
 from cudaops.graph.folder import run_id_of, write_whole

@@ -16,6 +16,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from cudaops.agents import profiler, research
+from cudaops.agents.tools import Toolbox
 from cudaops.cuda.ncu_launch import metrics_parsed
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
@@ -23,11 +24,12 @@ from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
-from cudaops.graph.developing import check_model
-from cudaops.graph.events import EventLog, OnEvent, utc_now
+from cudaops.graph.context import Context
+from cudaops.graph.developing import Development, check_model, develop
+from cudaops.graph.events import EventLog, OnEvent, profile_data, provenance, utc_now
 from cudaops.graph.folder import alone, run_id_of, write_best, write_json, write_whole
-from cudaops.graph.opened import Services, beginning, open_context, resuming
 from cudaops.graph.record import build_record
+from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
     build_toolbox,
     check_database,
@@ -38,7 +40,6 @@ from cudaops.graph.services import (
     warm,
 )
 from cudaops.graph.state import State
-from cudaops.graph.told import profiled, provenance
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
@@ -71,8 +72,8 @@ def start(
     it got past intake) and AwaitsReview (likewise, with the answer).
     """
     started = time.monotonic()
-    begun = begin(options, on_event, settings)
-    return _to_its_end(begun, settings, started, on_review)
+    open_run = begin(options, on_event, settings)
+    return _to_its_end(open_run, settings, started, on_review)
 
 
 def resume(
@@ -83,12 +84,12 @@ def resume(
     Raises InputError where the folder holds no run, AwaitsReview as `start` does.
     """
     started = time.monotonic()
-    begun = reopen(folder, on_event, settings)
-    begun.events.emit("supervisor", "supervisor", "notice", "resumed")
-    return _to_its_end(begun, settings, started, on_review)
+    open_run = reopen(folder, on_event, settings)
+    open_run.events.emit("supervisor", "supervisor", "notice", "resumed")
+    return _to_its_end(open_run, settings, started, on_review)
 
 
-class Begun(NamedTuple):
+class OpenRun(NamedTuple):
     """A run that got past intake; all of it can be read again from its folder."""
 
     options: RunOptions
@@ -104,7 +105,7 @@ class Begun(NamedTuple):
         return Path(self.options.out)
 
 
-def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> Begun:
+def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> OpenRun:
     """Intake into the new folder `options.out`. Raises as `start` does; nothing is left then.
 
     Whoever begins or reopens a run closes its bench's executor.
@@ -120,10 +121,10 @@ def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> Begun:
             write_json(folder / "state" / "intake.json", {"date": date, "seconds": seconds})
             # Last: what `resume` looks for first.
             write_json(folder / "state" / "options.json", options.model_dump(mode="json"))
-    return Begun(options, bench, events, date, seconds)
+    return OpenRun(options, bench, events, date, seconds)
 
 
-def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> Begun:
+def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> OpenRun:
     """What `begin` left in `folder`. Raises InputError where the folder holds no run."""
     try:
         options = RunOptions.model_validate_json(
@@ -146,7 +147,7 @@ def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> Begun:
         )
         intake = json.loads((folder / "state" / "intake.json").read_text("utf-8"))
         events = EventLog(folder / "events.jsonl", on_event)
-    return Begun(options, bench, events, intake["date"], float(intake["seconds"]))
+    return OpenRun(options, bench, events, intake["date"], float(intake["seconds"]))
 
 
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
@@ -174,7 +175,7 @@ def verify_files(
             bench, options, seconds = _intake(options, events, settings)
             after.callback(close_executor, bench.executor)
             state = judge_candidate(bench, candidate, events)
-        judged = Begun(options, bench, events, utc_now(), seconds)
+        judged = OpenRun(options, bench, events, utc_now(), seconds)
         return finish(judged, state, started, settings.signing_key)
 
 
@@ -203,13 +204,13 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
         f"{workload.callee} on grid {workload.grid} block {workload.block}, "
         f"launched {launches} times, {count} workload{'s' if count > 1 else ''} captured"
     )
-    told = {
+    data = {
         "seconds": round(seconds, 3),
         "kernel": workload.callee,
         "provenance": provenance(bench.executor.time_source, options.device),
         "min_speedup": options.policy.min_speedup,
     }
-    events.emit("intake", "intake", "finished", found, told)
+    events.emit("intake", "intake", "finished", found, data)
     for limit in (*bench.program.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
 
@@ -229,22 +230,26 @@ def _closed_where_it_fails(executor: Executor) -> Iterator[None]:
         raise
 
 
-def _to_its_end(begun: Begun, settings: Settings, started: float, on_review: OnReview) -> RunRecord:
+def _to_its_end(
+    open_run: OpenRun, settings: Settings, started: float, on_review: OnReview
+) -> RunRecord:
     try:
-        return asyncio.run(stoppable(_run(begun, settings, started, on_review)))
+        return asyncio.run(stoppable(_run(open_run, settings, started, on_review)))
     finally:
-        close_executor(begun.bench.executor)
+        close_executor(open_run.bench.executor)
 
 
-async def _run(begun: Begun, settings: Settings, started: float, on_review: OnReview) -> RunRecord:
-    options = begun.options
+async def _run(
+    open_run: OpenRun, settings: Settings, started: float, on_review: OnReview
+) -> RunRecord:
+    options = open_run.options
     config: RunnableConfig = {
         "configurable": {"thread_id": THREAD},
         "recursion_limit": recursion_limit(options),
     }
-    checkpoints = str(begun.folder / "state" / "checkpoints.sqlite")
+    checkpoints = str(open_run.folder / "state" / "checkpoints.sqlite")
     async with (
-        services_of(begun, settings) as services,
+        services_of(open_run, settings) as services,
         AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
     ):
         graph = build_graph(
@@ -255,7 +260,7 @@ async def _run(begun: Begun, settings: Settings, started: float, on_review: OnRe
         )
         going_on = await saver.aget_tuple(config) is not None
         before = cast(State, (await graph.aget_state(config)).values) if going_on else State()
-        context, development = open_context(services, begun.intake_seconds, before)
+        context, development = open_context(services, open_run.intake_seconds, before)
         given: State | Command[Any] | None = None
         if not going_on:
             given = beginning(context, development)
@@ -274,7 +279,7 @@ async def _run(begun: Begun, settings: Settings, started: float, on_review: OnRe
         state = cast(State, reached.values)
     use = development.use(state.get("model_out"))
     state = {**state, "notices": [*state.get("notices", []), *lost.get("notices", [])]}
-    return finish(begun, state, started, settings.signing_key, use)
+    return finish(open_run, state, started, settings.signing_key, use)
 
 
 def recursion_limit(options: RunOptions) -> int:
@@ -283,16 +288,16 @@ def recursion_limit(options: RunOptions) -> int:
 
 
 @contextlib.asynccontextmanager
-async def services_of(begun: Begun, settings: Settings) -> AsyncIterator[Services]:
+async def services_of(open_run: OpenRun, settings: Settings) -> AsyncIterator[Services]:
     """What the nodes of this run work with: its tools, open, and its folder held against other
     processes. Raises InputError where another process is at work on it."""
-    options, bench = begun.options, begun.bench
+    options, bench = open_run.options, open_run.bench
     warm(bench)
     async with build_toolbox(bench, settings) as toolbox:
-        with alone(begun.folder):
+        with alone(open_run.folder):
             warming = asyncio.create_task(research.warm(toolbox))
             try:
-                yield Services(options, settings, bench, toolbox, begun.events)
+                yield Services(options, settings, bench, toolbox, open_run.events)
             finally:
                 warming.cancel()
 
@@ -301,8 +306,8 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
     events.emit("profiler", "profiler", "started", "profiling the kernel")
     async with build_toolbox(bench, settings) as toolbox:
         diagnosis = await profiler.profile(toolbox, None)
-    told = profiled(diagnosis.profile, diagnosis.verdict)
-    events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary, told)
+    data = profile_data(diagnosis.profile, diagnosis.verdict)
+    events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary, data)
     return ProfileSummary(
         verdict=diagnosis.verdict.summary,
         subtype=diagnosis.verdict.subtype,
@@ -313,7 +318,7 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
 
 
 def finish(
-    begun: Begun,
+    open_run: OpenRun,
     state: State,
     started: float,
     key: Path | None,
@@ -323,10 +328,12 @@ def finish(
 ) -> RunRecord:
     """Write the run's results and clear what can be made again. `started`: by `time.monotonic`.
     `goes_on`: the bench is worked with further, so that it keeps everything."""
-    options, bench, folder = begun.options, begun.bench, begun.folder
+    options, bench, folder = open_run.options, open_run.bench, open_run.folder
     run_id = run_id_of(bench.kernel.name, folder)
     spent = seconds_by_tool(LEDGER.since(started), time.monotonic() - started)
-    record = build_record(run_id, begun.date, options, bench, state, begun.intake_seconds, spent)
+    record = build_record(
+        run_id, open_run.date, options, bench, state, open_run.intake_seconds, spent
+    )
     record = record.model_copy(update={"model": use})
     if record.best is not None:
         spliced = bench.spliced(record.best)
@@ -373,3 +380,81 @@ def _empty(folder: Path, made: Sequence[Path]) -> None:
     for path in made:
         with contextlib.suppress(OSError):  # somebody else's run lies beside ours
             path.rmdir()
+
+
+class Services(NamedTuple):
+    """What is there before the graph begins."""
+
+    options: RunOptions
+    settings: Settings
+    bench: Workbench
+    toolbox: Toolbox
+    events: EventLog
+
+
+def open_context(
+    services: Services, intake_seconds: float, before: State
+) -> tuple[Context, Development]:
+    """The nodes' context and the run's model. `before`: the state where a resumed run stopped.
+
+    What of its calls cannot be read any more is said here, each time it is resumed.
+    Raises InputError where the model's name, its script or its price is wrong.
+    """
+    options, settings, bench, toolbox, events = services
+    memory = open_memory(options, settings, bench)
+    deadline = deadline_of(options, intake_seconds, before)
+    running = asyncio.current_task()
+    development = develop(
+        options,
+        settings,
+        bench,
+        toolbox,
+        memory.snapshot,
+        deadline,
+        lambda line: events.emit("optimizer", "optimizer", "progress", line),
+    )
+    for line in development.damaged:
+        events.emit("optimizer", "optimizer", "notice", line)
+    context = Context(
+        options=options,
+        bench=bench,
+        toolbox=toolbox,
+        events=events,
+        developer=development.developer,
+        memory=memory,
+        deadline=deadline,
+        interrupted=lambda: running is not None and running.cancelling() > 0,
+    )
+    return context, development
+
+
+def deadline_of(options: RunOptions, intake_seconds: float, before: State) -> float:
+    """When the run's minutes are over, by `time.monotonic`. A run that is resumed has what it had
+    left; infinite without a budget."""
+    if options.budget_minutes is None:
+        return float("inf")
+    spent_s = intake_seconds + sum(before.get("seconds_by_stage", {}).values())
+    return time.monotonic() + 60.0 * options.budget_minutes - spent_s
+
+
+def resuming(context: Context, development: Development, before: State) -> State:
+    """What a resumed run adds to the state where it stopped: a model that is not there any more."""
+    if development.notice is None or development.notice in before.get("notices", []):
+        return {}
+    context.events.emit("optimizer", "optimizer", "notice", development.notice)
+    return {"notices": [development.notice]}
+
+
+def beginning(context: Context, development: Development) -> State:
+    """The state that a new run starts with. What was wanted and is not there is said here, once."""
+    notices: list[str] = []
+    memory = context.memory
+    if memory is not None and memory.snapshot.notice is not None:
+        notices.append(memory.snapshot.notice)
+    if development.notice is not None:
+        notices.append(development.notice)
+    unasked = [context.options.no_model] if context.options.no_model else []
+    for notice in (*unasked, *notices):
+        context.events.emit("optimizer", "optimizer", "notice", notice)
+    state: State = {"attempts": [], "notices": notices}
+    return state

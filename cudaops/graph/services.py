@@ -11,8 +11,8 @@ from cudaops.cuda.devices import device
 from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.mcp_servers.session import Session
-from cudaops.mcp_servers.together import build_servers
+from cudaops.mcp_servers.servers import build_servers
+from cudaops.mcp_servers.sessions import Session
 from cudaops.program.parse import load_program
 from cudaops.rag.embedding import choose_embedder
 from cudaops.rag.knowledge import Knowledge

@@ -26,9 +26,18 @@ from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
 from cudaops.domain.search import SearchOptions, Strategy
 from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.graph.build import Graph, build_graph
-from cudaops.graph.opened import beginning, open_context, resuming
 from cudaops.graph.placing import choose, new_folder, place, run_options, source_file
-from cudaops.graph.run import Begun, begin, finish, recursion_limit, reopen, services_of
+from cudaops.graph.run import (
+    OpenRun,
+    begin,
+    beginning,
+    finish,
+    open_context,
+    recursion_limit,
+    reopen,
+    resuming,
+    services_of,
+)
 from cudaops.graph.state import Json, State
 from cudaops.reports import markdown
 from cudaops.sandbox.executors.base import close_executor
@@ -112,10 +121,10 @@ def studio_graph(
         with _shown():
             settings = await asyncio.to_thread(load)
             options = await asyncio.to_thread(_options, state, settings, strategy, reviewed)
-            begun = await asyncio.to_thread(begin, options, _silent, settings)
+            open_run = await asyncio.to_thread(begin, options, _silent, settings)
             # The next node may run elsewhere, or days later: it opens the folder itself.
-            await asyncio.to_thread(close_executor, begun.bench.executor)
-        return {"folder": str(begun.folder)}
+            await asyncio.to_thread(close_executor, open_run.bench.executor)
+        return {"folder": str(open_run.folder)}
 
     async def optimize(state: Served, config: RunnableConfig) -> dict[str, Any]:
         assert state.folder is not None
@@ -143,26 +152,26 @@ async def _run(
 ) -> RunRecord:
     """The inner graph with its context, from its beginning or from its last checkpoint."""
     started, settings = time.monotonic(), await asyncio.to_thread(load)
-    begun = await asyncio.to_thread(reopen, folder, _silent, settings)
+    open_run = await asyncio.to_thread(reopen, folder, _silent, settings)
     try:
-        return await _to_its_end(graph, begun, settings, started, config)
+        return await _to_its_end(graph, open_run, settings, started, config)
     finally:
-        await asyncio.to_thread(close_executor, begun.bench.executor)
+        await asyncio.to_thread(close_executor, open_run.bench.executor)
 
 
 async def _to_its_end(
-    graph: Graph, begun: Begun, settings: Settings, started: float, config: RunnableConfig
+    graph: Graph, open_run: OpenRun, settings: Settings, started: float, config: RunnableConfig
 ) -> RunRecord:
     before = cast(State, (await graph.aget_state(config)).values or State())
-    async with services_of(begun, settings) as services:
-        context, development = open_context(services, begun.intake_seconds, before)
+    async with services_of(open_run, settings) as services:
+        context, development = open_context(services, open_run.intake_seconds, before)
         given = beginning(context, development) if not before else None
         lost = resuming(context, development, before) if before else State()
-        limited: RunnableConfig = {**config, "recursion_limit": recursion_limit(begun.options)}
+        limited: RunnableConfig = {**config, "recursion_limit": recursion_limit(open_run.options)}
         state = cast(State, await graph.ainvoke(cast(Any, given), limited, context=context))
     use = development.use(state.get("model_out"))
     state = {**state, "notices": [*state.get("notices", []), *lost.get("notices", [])]}
-    return await asyncio.to_thread(finish, begun, state, started, settings.signing_key, use)
+    return await asyncio.to_thread(finish, open_run, state, started, settings.signing_key, use)
 
 
 def _options(asked: Asked, settings: Settings, strategy: Strategy, reviewed: bool) -> RunOptions:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from cudaops.agents.verify import attempt_of
+from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
-from cudaops.graph import told
-from cudaops.graph.events import EventLog
+from cudaops.graph.events import EventLog, judgement_data
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.state import State
 from cudaops.program.launches import find_launches
@@ -39,12 +38,12 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
         bench,
         rewrite,
         bench.policy.min_speedup,
-        lambda line: events.emit("sandbox", "sandbox", "progress", line, told.spoken(line)),
+        events.announcing("sandbox", "sandbox"),
     )
     judgement = evaluation.judged(bench.policy)
     attempt = attempt_of(evaluation, judgement, 1)
     line = f"{judgement.outcome}: {judgement.reason}"
-    events.emit("sandbox", "sandbox", "finished", line, told.judged(judgement, attempt))
+    events.emit("sandbox", "sandbox", "finished", line, judgement_data(judgement, attempt))
     return decided_state(bench, evaluation, judgement, attempt, time.monotonic() - started)
 
 

@@ -1,4 +1,4 @@
-"""What a model is told that called a tool wrongly: what to do instead, with an example."""
+"""The edge of every server: our errors as answers, and what to do instead of a wrong call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
 from pydantic import ValidationError as WrongArguments
 
-from cudaops.mcp_servers.session import Seat
-from cudaops.mcp_servers.sessions import SessionPool
+from cudaops.errors import CudaOpsError, InputError
+from cudaops.mcp_servers.payloads import error_result, error_text
+from cudaops.mcp_servers.sessions import SessionPool, SessionProvider
 
 _REWRITE = (
     "// @launch mm_tiled grid=(ceil_div(N,16), ceil_div(N,16)) block=(16,16) args=(A, B, C, N)\n"
@@ -51,38 +52,51 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 
 
 class Guide(Middleware):
-    """Turns wrong calls into one text that says what to do; keeps a session that is at work."""
+    """Turns our errors into answers, and wrong calls into such an error that says what to do; keeps
+    a session that is at work. Any other exception is a fault of ours and stays one."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, sessions: SessionProvider) -> None:
+        self._sessions = sessions
 
     async def on_call_tool(
         self,
         context: MiddlewareContext[mt.CallToolRequestParams],
         call_next: CallNext[mt.CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        """Name the argument that is wrong, or the tools that there are."""
+        """An error is a result with its payload; name the argument that is wrong, or the tools
+        that there are."""
         name = context.message.name
         try:
-            if isinstance(self._seat, SessionPool):
-                with self._seat.at_work():
+            if isinstance(self._sessions, SessionPool):
+                with self._sessions.at_work():
                     return await call_next(context)
             return await call_next(context)
         except ValidationError as error:
-            raise ToolError(_wrong_arguments(name, error)) from error
-        except NotFoundError as error:
+            return error_result(InputError(_wrong_arguments(name, error)))
+        except NotFoundError:
             server = context.fastmcp_context
             tools = await server.fastmcp.list_tools() if server else ()
-            raise ToolError(_unknown("tool", name, [tool.name for tool in tools])) from error
+            known = [tool.name for tool in tools]
+            return error_result(InputError(_unknown("tool", name, known)))
+        except ToolError as error:
+            cause = error.__cause__
+            if not isinstance(cause, CudaOpsError):
+                raise
+            return error_result(cause)
 
     async def on_read_resource(
         self,
         context: MiddlewareContext[mt.ReadResourceRequestParams],
         call_next: CallNext[mt.ReadResourceRequestParams, ResourceResult],
     ) -> ResourceResult:
-        """Name the resources that there are."""
+        """What is wrong, with its remedy; name the resources that there are."""
         try:
             return await call_next(context)
+        except ResourceError as error:
+            cause = error.__cause__
+            if isinstance(cause, CudaOpsError):
+                raise ResourceError(error_text(cause)) from error
+            raise
         except NotFoundError as error:
             server, known = context.fastmcp_context, []
             if server:

@@ -1,26 +1,41 @@
-"""Judging a rewrite of the open program: the gates, the decision, and that it is kept."""
+"""Tools that decide: judge a rewrite, accept what was judged, judge one program against another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
 
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judgement import Judgement
+from cudaops.domain.progress import Say
 from cudaops.domain.rewrite import Rewrite
-from cudaops.mcp_servers.progress import Level
-from cudaops.mcp_servers.session import Decision, Opened
-from cudaops.sandbox.evaluate import Say, evaluate
+from cudaops.domain.run import RunRecord
+from cudaops.errors import InputError
+from cudaops.mcp_servers.calls import Level, in_thread, log, progress, replaces, works
+from cudaops.mcp_servers.opening import KernelName, ProgramArguments
+from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
+from cudaops.mcp_servers.sessions import (
+    MAX_TEXT_CHARS,
+    Decision,
+    HeaderTexts,
+    OpenBench,
+    ProgramTexts,
+    SessionProvider,
+)
+from cudaops.program.patch import unified_patch
+from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.stripping import program_of, strip
+from cudaops.sandbox.workbench import Workbench
 
 MinSpeedup = Annotated[
     float | None, Field(gt=0, description="Bar; null keeps the run's. It can only be raised.")
 ]
-
-
 Everything = Annotated[
     bool,
     Field(
@@ -28,6 +43,10 @@ Everything = Annotated[
         "hundred thousand characters, more than a host shows its model."
     ),
 ]
+WholeText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
+
+WriteRun = Callable[[Workbench, Decision], RunRecord]
+"""Keeps an accepted rewrite of a bench as a finished run."""
 
 
 class Judged(Record):
@@ -48,8 +67,93 @@ class Judged(Record):
     """All of it, where `everything` was asked for."""
 
 
-def judged(
-    opened: Opened,
+class Accepted(Record):
+    """The author's program with the rewrite in it. Nothing of the user's was changed."""
+
+    rewrite_id: str
+    outcome: Literal["accepted", "provisional"]
+    """`provisional`: the time is modelled; `cudaops confirm RUN` decides on a GPU."""
+    title: str
+    speedup: float | None
+    provenance: str
+    """What must stand behind the speedup: ` (modelled for A10)`; empty where measured."""
+    filename: str
+    best: str
+    """The main file, whole, to take the place of the author's."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Local headers that changed: path to text."""
+    patch: str
+    """The same as a unified diff."""
+    run_id: str | None = None
+    """Of the run kept with it: `read_run(run_id, part="certificate")`; null where none is kept."""
+    notices: tuple[str, ...] = ()
+
+
+def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun | None) -> None:
+    """Register the tools."""
+
+    @server.tool(annotations=works("Judge a rewrite"))
+    @in_thread
+    def judge_rewrite(
+        source: SourceText,
+        tuned: TunedValues = {},  # noqa: B006
+        min_speedup: MinSpeedup = None,
+        proposer: str = "mcp:client",
+        title: str = "rewrite",
+        why: str = "",
+        everything: Everything = False,
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> Judged:
+        """Compile, verify and time a rewrite through every gate, and decide."""
+        program = sessions.current().open_bench
+        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
+        say, note = progress(context), log(context)
+        return _judge(program, rewrite, min_speedup, say, note, everything=everything)
+
+    @server.tool(annotations=works("Accept a judged rewrite"))
+    @in_thread
+    def accept_rewrite(
+        rewrite_id: Annotated[
+            str, Field(min_length=1, description="`rewrite_id` of judge_rewrite's answer.")
+        ],
+    ) -> Accepted:
+        """Put a rewrite that judge_rewrite found accepted or provisional into the author's
+        program: the whole new file, a patch, a run with its certificate. Writes nothing of the
+        user's."""
+        program = sessions.current().open_bench
+        decision = _acceptable(program.decided, rewrite_id)
+        kept = None if write_run is None else write_run(program.bench, decision)
+        return _accepted_program(program.bench, decision, kept)
+
+    @server.tool(annotations=replaces("Verify a program against another"))
+    @in_thread
+    def verify_programs(
+        baseline: Annotated[
+            WholeText, Field(description="The program to match: its whole text, with a main().")
+        ],
+        candidate: Annotated[
+            WholeText,
+            Field(description="The same with another kernel, or device source with @launch lines."),
+        ],
+        kernel: KernelName = None,
+        arguments: ProgramArguments = (),
+        files: HeaderTexts = {},  # noqa: B006
+        min_speedup: MinSpeedup = None,
+        everything: Everything = False,
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> Judged:
+        """Judge one program's kernel against another's: same function, same precision, faster.
+        The baseline becomes the open program."""
+        session = sessions.current()
+        texts = ProgramTexts(baseline, "baseline.cu", files)
+        program = session.open_text(texts, kernel, arguments)
+        rewrite = _candidate(program.bench, candidate)
+        say, note = progress(context), log(context)
+        return _judge(program, rewrite, min_speedup, say, note, everything=everything)
+
+
+def _judge(
+    program: OpenBench,
     rewrite: Rewrite,
     min_speedup: float | None,
     say: Say,
@@ -59,7 +163,7 @@ def judged(
 ) -> Judged:
     """Evaluate and decide, and keep the decision. The bar can be raised by a client, never
     lowered."""
-    bench, decided = opened
+    bench, decided = program
     policy = bench.policy
     if min_speedup is not None:
         policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
@@ -78,4 +182,50 @@ def judged(
         provenance=timed.candidate.provenance if timed else "",
         failure=evaluation.failure,
         evaluation=evaluation if everything else None,
+    )
+
+
+def _acceptable(decided: Mapping[str, Decision], rewrite_id: str) -> Decision:
+    decision = decided.get(rewrite_id)
+    if decision is None:
+        known = ", ".join(decided) or "none yet"
+        raise InputError(
+            f"no rewrite {rewrite_id[:40]!r} of the open program was judged in this session "
+            f"(judged: {known}); call judge_rewrite with its source first and give the "
+            "`rewrite_id` that it answers with"
+        )
+    if decision.judgement.outcome == "rejected":
+        raise InputError(
+            f"{rewrite_id} was rejected: {decision.judgement.reason}; change the rewrite and have "
+            "it judged again, only what is accepted or provisional can be taken over"
+        )
+    return decision
+
+
+def _candidate(bench: Workbench, text: str) -> Rewrite:
+    if "@launch" in text:
+        return read_rewrite(text, tuned={}, title="candidate", why="given by the host")
+    return strip(bench, program_of(text), strangers=True).rewrite
+
+
+def _accepted_program(bench: Workbench, decision: Decision, kept: RunRecord | None) -> Accepted:
+    rewrite, judgement = decision.evaluation.rewrite, decision.judgement
+    assert judgement.outcome != "rejected"
+    spliced = bench.spliced(rewrite)
+    before = {file.path: file.text for file in bench.program.files}
+    changed = {f.path: f.text for f in spliced.files if before.get(f.path) != f.text}
+    best = changed.pop(spliced.main_path, spliced.main.text)
+    timed = decision.evaluation.timed
+    return Accepted(
+        rewrite_id=rewrite.id,
+        outcome=judgement.outcome,
+        title=rewrite.title,
+        speedup=judgement.speedup,
+        provenance=timed.candidate.provenance if timed else "",
+        filename=spliced.main_path,
+        best=best,
+        headers=changed,
+        patch=unified_patch(bench.program, spliced),
+        run_id=None if kept is None else kept.run_id,
+        notices=() if kept is None else kept.notices,
     )

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ResourceError, ToolError
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.run import Citation
-from cudaops.errors import EnvironmentFailure, InputError
-from cudaops.mcp_servers.annotations import reads
+from cudaops.mcp_servers.calls import reads
 from cudaops.mcp_servers.guidance import Guide
-from cudaops.mcp_servers.resources import add_expert_notes
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.sessions import Session
 from cudaops.prompts import expert_notes
 from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
 
@@ -57,18 +54,12 @@ class _Lazy:
         self._knowledge: Knowledge | None = None
         self._lock = threading.Lock()
 
-    @contextmanager
-    def use(self, failure: type[ToolError] | type[ResourceError]) -> Iterator[Knowledge]:
-        """The knowledge base; what goes wrong is raised as `failure`, with the remedy."""
-        try:
-            with self._lock:
-                if self._knowledge is None:
-                    self._knowledge = self._open()
-            yield self._knowledge
-        except EnvironmentFailure as error:
-            raise failure(f"{error.problem}. Remedy: {error.remedy}") from error
-        except InputError as error:
-            raise failure(str(error)) from error
+    def get(self) -> Knowledge:
+        """The knowledge base. Raises KnowledgeUnavailable."""
+        with self._lock:
+            if self._knowledge is None:
+                self._knowledge = self._open()
+            return self._knowledge
 
     def close(self) -> None:
         """Close what was opened."""
@@ -101,7 +92,6 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
     )
 
     _offer_expert_notes(server)
-    add_expert_notes(server)
 
     @server.tool(annotations=reads("Search the notes"))
     def search_knowledge(
@@ -115,23 +105,21 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         ] = None,
     ) -> SearchResult:
         """Find passages on a CUDA performance problem or technique, with their sources."""
-        with lazy.use(ToolError) as knowledge:
-            citations = knowledge.search(query, limit, subtype)
-            return SearchResult(query=query, citations=citations, notices=knowledge.notices)
+        knowledge = lazy.get()
+        citations = knowledge.search(query, limit, subtype)
+        return SearchResult(query=query, citations=citations, notices=knowledge.notices)
 
     @server.tool(annotations=reads("Read a note"))
     def read_note(
         note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
     ) -> NoteText:
         """Read a whole note."""
-        with lazy.use(ToolError) as knowledge:
-            return knowledge.read(note)
+        return lazy.get().read(note)
 
     @server.tool(annotations=reads("Say what notes there are"))
     def knowledge_status() -> KnowledgeStatus:
         """Say how many notes there are, where they are kept and which model searches them."""
-        with lazy.use(ToolError) as knowledge:
-            return knowledge.status()
+        return lazy.get().status()
 
     _offer_pages(server, lazy)
     return server
@@ -145,18 +133,25 @@ def _offer_expert_notes(server: FastMCP) -> None:
         id: Annotated[str, Field(min_length=1, description="An expert note's id: `stall_wait`.")],
     ) -> ExpertNoteText:
         """Read the brief on one bottleneck: signal, causes, fixes for the code, anti-patterns."""
-        try:
-            note = expert_notes.read_note(id)
-        except InputError as error:
-            raise ToolError(str(error)) from error
+        note = expert_notes.read_note(id)
         return ExpertNoteText(id=note.id, title=note.title, signal=note.signal, text=note.text)
+
+    @server.resource("expert://{note}", mime_type="text/markdown", title="Brief on one bottleneck")
+    def expert_note(note: str) -> str:
+        """A brief on one bottleneck: signal, causes, fixes for the code, anti-patterns."""
+        found = expert_notes.read_note(note)
+        return f"# {found.title}\n\n{found.text}\n"
+
+    @server.resource("cudaops://expert-notes", mime_type="application/json", title="Expert notes")
+    def catalogue() -> dict[str, str]:
+        """Address of every brief, with the signal it is about."""
+        return {f"expert://{note.id}": note.signal for note in expert_notes.all_notes()}
 
 
 def _offer_pages(server: FastMCP, lazy: _Lazy) -> None:
     @server.resource("note://{note*}", mime_type="text/markdown", title="Note")
     def note_page(note: str) -> str:
         """A note as Markdown, its front matter as JSON in a comment."""
-        with lazy.use(ResourceError) as knowledge:
-            text = knowledge.read(note)
-            facts = json.dumps(text.model_dump(exclude={"body"}), ensure_ascii=False)
-            return f"<!-- {facts} -->\n\n# {text.title}\n\n{text.body}"
+        text = lazy.get().read(note)
+        front_matter = json.dumps(text.model_dump(exclude={"body"}), ensure_ascii=False)
+        return f"<!-- {front_matter} -->\n\n# {text.title}\n\n{text.body}"

@@ -7,17 +7,21 @@ from typing import Annotated
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
-from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.workload import Workload
-from cudaops.mcp_servers.annotations import reads, replaces
+from cudaops.errors import InputError
+from cudaops.mcp_servers.calls import in_thread, log, reads, replaces
 from cudaops.mcp_servers.guidance import call_text
-from cudaops.mcp_servers.progress import log
-from cudaops.mcp_servers.session import Seat, Session
-from cudaops.mcp_servers.sources import FileName, HeaderTexts, ProgramTexts, SourceProgram
-from cudaops.mcp_servers.work import in_thread
+from cudaops.mcp_servers.sessions import (
+    FileName,
+    HeaderTexts,
+    ProgramTexts,
+    Session,
+    SessionProvider,
+    SourceProgram,
+)
 from cudaops.sandbox.workbench import Workbench
 
 ProgramPath = Annotated[
@@ -42,7 +46,7 @@ class OpenedProgram(Record):
     limits: tuple[str, ...]
 
 
-def add_opening(server: FastMCP, seat: Seat) -> None:
+def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
     """Register the tools."""
 
     @server.tool(annotations=replaces("Open a CUDA program"))
@@ -58,7 +62,7 @@ def add_opening(server: FastMCP, seat: Seat) -> None:
     ) -> OpenedProgram:
         """Run a CUDA program once and capture the launches of its most expensive kernel. What is
         judged later runs on what was captured. Give `path`, or the text in `source`."""
-        session = seat.current()
+        session = sessions.current()
         if source is not None:
             require_one("open_program", path, source)
             texts = ProgramTexts(source, filename, files)
@@ -69,15 +73,15 @@ def add_opening(server: FastMCP, seat: Seat) -> None:
         note = log(context)
         for limit in bench.program.limits:
             note("warning", limit)
-        return opened(bench)
+        return _described(bench)
 
     @server.tool(annotations=reads("Describe the open program"))
     def describe_program() -> OpenedProgram:
         """The kernel and the captured workloads of the open program."""
-        return opened(seat.current().bench)
+        return _described(sessions.current().bench)
 
 
-def opened(bench: Workbench) -> OpenedProgram:
+def _described(bench: Workbench) -> OpenedProgram:
     """What a client is told of a bench."""
     return OpenedProgram(
         kernel=bench.kernel.qualified_name,
@@ -88,16 +92,16 @@ def opened(bench: Workbench) -> OpenedProgram:
 
 
 def required_path(tool: str, session: Session, path: str | None) -> Path:
-    """The path that was given. Raises ToolError where there is none."""
+    """The path that was given. Raises InputError where there is none."""
     if path is None or not path.strip():
         how = "`path` or `source`" if session.paths else "`source`, the program's text"
-        raise ToolError(f"{tool} needs {how}. A call that works: {call_text(tool)}")
+        raise InputError(f"{tool} needs {how}. A call that works: {call_text(tool)}")
     return Path(path)
 
 
 def require_one(tool: str, path: str | None, source: str) -> None:
-    """Raises ToolError where a text and a path were given, or the text is empty."""
+    """Raises InputError where a text and a path were given, or the text is empty."""
     if path is not None:
-        raise ToolError(f"{tool} takes `path` or `source`, not both: leave one out")
+        raise InputError(f"{tool} takes `path` or `source`, not both: leave one out")
     if not source.strip():
-        raise ToolError(f"`source` is empty. A call that works: {call_text(tool)}")
+        raise InputError(f"`source` is empty. A call that works: {call_text(tool)}")

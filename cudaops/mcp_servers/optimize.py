@@ -1,22 +1,27 @@
-"""Tool `optimize_kernel`: the whole loop in one call, with the host's model where it lends it."""
+"""Tool `optimize_kernel`: the whole loop in one call, with the host's own model, asked by MCP
+sampling, where it lends it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+import anyio.from_thread
+import mcp.types as mt
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
-from fastmcp.exceptions import ToolError
+from mcp.shared.exceptions import McpError
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import UNMEASURED_WORDS
 from cudaops.domain.run import Event, ExecutorChoice, Outcome, RunRecord
 from cudaops.domain.search import Strategy
-from cudaops.mcp_servers.annotations import works
-from cudaops.mcp_servers.failures import tool_errors
+from cudaops.errors import InputError, ModelUnavailable
+from cudaops.mcp_servers.calls import in_thread, log, progress, works
 from cudaops.mcp_servers.opening import (
     KernelName,
     ProgramArguments,
@@ -24,15 +29,20 @@ from cudaops.mcp_servers.opening import (
     require_one,
     required_path,
 )
-from cudaops.mcp_servers.progress import log, progress
 from cudaops.mcp_servers.runs import FILES
-from cudaops.mcp_servers.sampling import host_model
-from cudaops.mcp_servers.session import NO_PATHS, Seat, Session
-from cudaops.mcp_servers.sources import FileName, HeaderTexts, ProgramTexts, SourceProgram
-from cudaops.mcp_servers.work import in_thread
+from cudaops.mcp_servers.sessions import (
+    NO_PATHS,
+    FileName,
+    HeaderTexts,
+    ProgramTexts,
+    Session,
+    SessionProvider,
+    SourceProgram,
+)
 
 if TYPE_CHECKING:
-    from cudaops.models.host import HostModel
+    from cudaops.models.host import HostAnswer, HostModel, HostQuestion
+
 
 MAX_BEST_CHARS = 100_000
 """A longer program is left to the resource: a host's context is dear."""
@@ -131,7 +141,7 @@ class Optimized(Record):
     """What else can be read of the run, also by `read_run`."""
 
 
-def add_optimizing(server: FastMCP, seat: Seat, optimize: OptimizeKernel) -> None:
+def add_optimizing(server: FastMCP, sessions: SessionProvider, optimize: OptimizeKernel) -> None:
     """Register the tool."""
 
     @server.tool(annotations=works("Optimise a CUDA kernel", idempotent=False))
@@ -155,7 +165,7 @@ def add_optimizing(server: FastMCP, seat: Seat, optimize: OptimizeKernel) -> Non
     ) -> Optimized:
         """Profile, diagnose, rewrite and verify the kernel that matters in a CUDA program, and
         hand back the program with the best rewrite. Takes minutes and says what it does."""
-        session = seat.current()
+        session = sessions.current()
         program = _program(session, path, source, ProgramTexts(source or "", filename, files))
         lent, no_model = (host_model(context), None) if optimizer == "host" else (None, None)
         if isinstance(lent, str):
@@ -175,14 +185,13 @@ def add_optimizing(server: FastMCP, seat: Seat, optimize: OptimizeKernel) -> Non
             budget_minutes=budget_minutes,
             no_model=no_model,
         )
-        with tool_errors():
-            record = optimize(request, _telling(context), lent)
+        record = optimize(request, _telling(context), lent)
         return _summary(record, no_model)
 
 
 def _runs(session: Session) -> Path:
     if session.runs is None:
-        raise ToolError("this server keeps no runs; use open_program and judge_rewrite")
+        raise InputError("this server keeps no runs; use open_program and judge_rewrite")
     return session.runs
 
 
@@ -191,7 +200,7 @@ def _program(session: Session, path: str | None, source: str | None, texts: Prog
         require_one("optimize_kernel", path, source)
         return session.written(texts)
     if path is not None and not session.paths:
-        raise ToolError(NO_PATHS.replace("open_program", "optimize_kernel"))
+        raise InputError(NO_PATHS.replace("open_program", "optimize_kernel"))
     return required_path("optimize_kernel", session, path)
 
 
@@ -244,3 +253,57 @@ def _summary(record: RunRecord, no_model: str | None) -> Optimized:
         seconds=record.loop_time_seconds,
         resources=tuple(f"run://{record.run_id}/{part}" for part in there),
     )
+
+
+CANNOT_SAMPLE = (
+    "the host's model is not asked: {client} does not offer MCP sampling; recipes propose"
+)
+ALLOW = "allow sampling for this server in the host, or ask for optimizer=recipes"
+
+
+def host_model(context: Context) -> HostModel | str:
+    """The host's model, or why it cannot be asked, in one line. Call it in a tool's thread."""
+    from cudaops.models.host import HostModel
+
+    session = context.session
+    parameters = session.client_params
+    client = parameters.clientInfo.name if parameters else "this host"
+    wanted = mt.ClientCapabilities(sampling=mt.SamplingCapability())
+    if not session.check_client_capability(wanted):
+        return CANNOT_SAMPLE.format(client=client)
+    loop = anyio.from_thread.run_sync(asyncio.get_running_loop)
+    request = context.request_id
+
+    async def sampled(question: HostQuestion) -> HostAnswer:
+        return await _sampled(context, question, request)
+
+    def ask(question: HostQuestion) -> Future[HostAnswer]:
+        return asyncio.run_coroutine_threadsafe(sampled(question), loop)
+
+    return HostModel(ask=ask, client=client)
+
+
+async def _sampled(context: Context, question: HostQuestion, request: str) -> HostAnswer:
+    """One request. Raises ModelUnavailable where the host refuses or gives no text."""
+    from cudaops.models.host import HostAnswer
+
+    messages = [
+        mt.SamplingMessage(role=turn.role, content=mt.TextContent(type="text", text=turn.text))
+        for turn in question.turns
+    ]
+    try:
+        answer = await context.session.create_message(
+            messages,
+            max_tokens=question.max_tokens,
+            system_prompt=question.system or None,
+            include_context="none",
+            related_request_id=request,
+        )
+    except McpError as error:
+        said = error.error.message.splitlines()[0][:200] if error.error.message else "no reason"
+        raise ModelUnavailable(f"the host refused to ask its model: {said}", ALLOW) from error
+    if not isinstance(answer.content, mt.TextContent):
+        raise ModelUnavailable(
+            f"the host's model answered with {answer.content.type}, not with text", ALLOW
+        )
+    return HostAnswer(answer.content.text, answer.model, answer.stopReason == "maxTokens")

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ToolError
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
-from cudaops.cuda.devices import device
+from cudaops.cuda.devices import DEVICES, Device, device
 from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.rules import RULES, SUBTYPES
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.base import Record
 from cudaops.domain.profile import Profile, Verdict
-from cudaops.mcp_servers.annotations import reads, works
-from cudaops.mcp_servers.dialogues import add_explaining
-from cudaops.mcp_servers.failures import tool_errors
+from cudaops.errors import InputError
+from cudaops.mcp_servers.calls import in_thread, reads, works
 from cudaops.mcp_servers.guidance import Guide
-from cudaops.mcp_servers.resources import add_rules
+from cudaops.mcp_servers.prompts import add_explaining
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
-from cudaops.mcp_servers.session import Seat
-from cudaops.mcp_servers.work import in_thread
+from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.sandbox.workbench import Workbench
 
 EveryMetric = Annotated[
@@ -31,6 +29,8 @@ EveryMetric = Annotated[
     ),
 ]
 
+_DEVICE_ROWS: TypeAdapter[list[Device]] = TypeAdapter(list[Device])
+
 
 class Diagnosis(Record):
     """The verdict on one launch and the metrics that it is drawn from."""
@@ -39,19 +39,19 @@ class Diagnosis(Record):
     profile: Profile
 
 
-def build_server(seat: Seat) -> FastMCP:
+def build_server(sessions: SessionProvider) -> FastMCP:
     """The server over one session; run it with `.run()` or talk to it in memory."""
     server: FastMCP = FastMCP(
         "cudaops-profiler",
         instructions="Metrics of a CUDA kernel under ncu's names, and a verdict on what limits it.",
-        middleware=[Guide(seat)],
+        middleware=[Guide(sessions)],
     )
 
     @server.tool(annotations=works("Profile the author's kernel"))
     @in_thread
     def profile_kernel(every_metric: EveryMetric = False) -> Diagnosis:
         """Profile the author's kernel on its most expensive workload and say what limits it."""
-        return _shown(_diagnose(seat.current().bench, None, {}), every_metric)
+        return _shown(_diagnose(sessions.current().bench, None, {}), every_metric)
 
     @server.tool(annotations=works("Profile a rewrite"))
     @in_thread
@@ -61,20 +61,19 @@ def build_server(seat: Seat) -> FastMCP:
         every_metric: EveryMetric = False,
     ) -> Diagnosis:
         """Profile a rewrite (device source with @launch directives) on the same workload."""
-        return _shown(_diagnose(seat.current().bench, source, tuned), every_metric)
+        return _shown(_diagnose(sessions.current().bench, source, tuned), every_metric)
 
     @server.tool(annotations=reads("Explain a metric"))
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
         """What a metric counts, its unit, and how to read it."""
-        with tool_errors():
-            return explain(name)
+        return explain(name)
 
     @server.resource("cudaops://metrics", mime_type="application/json", title="Metrics")
     def metrics() -> dict[str, str]:
         """Every metric cudaops knows, with its one-line meaning."""
         return {name: f"{m.label} [{m.unit}]" for name, m in METRICS.items()}
 
-    add_rules(server)
+    _add_rules(server)
     add_explaining(server)
     return server
 
@@ -91,8 +90,37 @@ def _diagnose(bench: Workbench, source: str | None, tuned: dict[str, int]) -> Di
     rewrite = None
     if source is not None:
         rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
-    with tool_errors():
-        profile = bench.profile(rewrite)
+    profile = bench.profile(rewrite)
     if not isinstance(profile, Profile):
-        raise ToolError(profile.placed)
+        raise InputError(profile.placed)
     return Diagnosis(profile=profile, verdict=diagnose(profile, device(profile.device)))
+
+
+def _add_rules(server: FastMCP) -> None:
+    """Register the resources on verdicts and devices."""
+
+    @server.resource("cudaops://verdict-rules", mime_type="application/json", title="Verdict rules")
+    def verdict_rules() -> dict[str, Any]:
+        """Every rule that a verdict is drawn by: conditions with thresholds and their sources, in
+        the order that decides; and what relieves each subtype."""
+        return {
+            "rules": [
+                {
+                    "id": rule.id,
+                    "subtype": rule.subtype,
+                    "priority": rule.priority,
+                    "severity": rule.severity,
+                    "conditions": [condition._asdict() for condition in rule.conditions],
+                    "unless": [condition._asdict() for condition in rule.unless],
+                    "relief": rule.relief,
+                }
+                for rule in sorted(RULES, key=lambda rule: rule.priority)
+            ],
+            "subtypes": {name: info._asdict() for name, info in SUBTYPES.items()},
+        }
+
+    @server.resource("cudaops://devices", mime_type="application/json", title="Devices")
+    def devices() -> list[dict[str, Any]]:
+        """Devices that times can be modelled for, with what is known of each; null: not known."""
+        rows: list[dict[str, Any]] = _DEVICE_ROWS.dump_python(list(DEVICES.values()), mode="json")
+        return rows

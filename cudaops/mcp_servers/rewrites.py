@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from cudaops.domain.rewrite import Rewrite
-from cudaops.errors import PlanError
+from cudaops.errors import InputError, PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.workbench import Workbench
@@ -36,9 +35,9 @@ def problem_of(rewrite: Rewrite, bench: Workbench) -> str | None:
 
 
 def check_rewrite(rewrite: Rewrite, bench: Workbench) -> Rewrite:
-    """Itself. Raises ToolError where it has such a problem."""
+    """Itself. Raises InputError where it has such a problem."""
     if problem := problem_of(rewrite, bench):
-        raise ToolError(problem)
+        raise InputError(problem)
     return rewrite
 
 
@@ -50,12 +49,12 @@ def read_rewrite(
     title: str = "rewrite",
     why: str = "",
 ) -> Rewrite:
-    """Parse the directives. Raises ToolError with line and column where one is wrong."""
+    """Parse the directives. Raises InputError with line and column where one is wrong."""
     try:
         rewrite = make_rewrite(source, proposer=proposer, title=title, why=why)
     except PlanError as error:
-        raise ToolError(f"launch directive at {error}") from error
+        raise InputError(f"launch directive at {error}") from error
     unknown = sorted(set(tuned) - {t.name for t in rewrite.plan.tune})
     if unknown:
-        raise ToolError(f"{unknown[0]!r} is not a @tune name of this rewrite")
+        raise InputError(f"{unknown[0]!r} is not a @tune name of this rewrite")
     return rewrite.tuned_with(tuned)

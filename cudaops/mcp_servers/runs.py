@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ResourceError, ToolError
 from pydantic import Field
 
 from cudaops.domain.base import Record
-from cudaops.mcp_servers.annotations import reads
-from cudaops.mcp_servers.session import Seat, Session
+from cudaops.errors import InputError
+from cudaops.mcp_servers.calls import reads
+from cudaops.mcp_servers.sessions import Session, SessionProvider
 
 RunPart = Literal["record", "report", "best", "patch", "certificate", "events"]
 
@@ -53,7 +53,7 @@ class RunText(Record):
     text: str
 
 
-def add_runs(server: FastMCP, seat: Seat) -> None:
+def add_runs(server: FastMCP, sessions: SessionProvider) -> None:
     """Register the resources and the tool."""
 
     @server.tool(annotations=reads("Read a finished run"))
@@ -65,10 +65,7 @@ def add_runs(server: FastMCP, seat: Seat) -> None:
         ] = 0,
     ) -> RunText:
         """Read a finished run: its record, report, best program, patch, certificate or events."""
-        try:
-            text = _text(seat.current(), run_id, part)
-        except LookupError as error:
-            raise ToolError(str(error)) from error
+        text = _text(sessions.current(), run_id, part)
         end = offset + PAGE_CHARS
         return RunText(
             run_id=run_id,
@@ -80,13 +77,13 @@ def add_runs(server: FastMCP, seat: Seat) -> None:
     @server.resource("cudaops://runs", mime_type="application/json", title="Finished runs")
     def runs() -> dict[str, str]:
         """Run ids of finished runs, newest first, with their outcome in the record."""
-        return {run_id: f"run://{run_id}/record" for run_id, _ in _listed(seat.current().runs)}
+        return {run_id: f"run://{run_id}/record" for run_id, _ in _listed(sessions.current().runs)}
 
     for each in FILES:
-        _offer(server, seat, each)
+        _offer(server, sessions, each)
 
 
-def _offer(server: FastMCP, seat: Seat, part: RunPart) -> None:
+def _offer(server: FastMCP, sessions: SessionProvider, part: RunPart) -> None:
     @server.resource(
         f"run://{{run_id}}/{part}",
         name=f"run {part}",
@@ -95,20 +92,17 @@ def _offer(server: FastMCP, seat: Seat, part: RunPart) -> None:
         mime_type=MEDIA_TYPES[part],
     )
     def file(run_id: str) -> str:
-        try:
-            return _text(seat.current(), run_id, part)
-        except LookupError as error:
-            raise ResourceError(str(error)) from error
+        return _text(sessions.current(), run_id, part)
 
 
 def _text(session: Session, run_id: str, part: RunPart) -> str:
-    """Raises LookupError, one line that says what there is. Who may name no path of this machine
+    """Raises InputError, one line that says what there is. Who may name no path of this machine
     is told none either."""
     folder = _folder(session.runs, run_id)
     path = folder / FILES[part]
     if not path.is_file():
         there = ", ".join(name for name, file in FILES.items() if (folder / file).is_file())
-        raise LookupError(f"run {run_id} has no {FILES[part]}; it has: {there}")
+        raise InputError(f"run {run_id} has no {FILES[part]}; it has: {there}")
     with path.open(encoding="utf-8", errors="replace") as file:
         text = file.read(MAX_CHARS)
     hidden = None if session.paths else session.folder
@@ -122,7 +116,7 @@ def _folder(runs: Path | None, run_id: str) -> Path:
             if found == run_id:
                 return folder
     known = ", ".join(found for found, _ in _listed(runs)[:5]) or "none yet"
-    raise LookupError(
+    raise InputError(
         f"no finished run {run_id[:80]!r}; there are: {known}. optimize_kernel and accept_rewrite "
         "answer with the `run_id` of theirs"
     )

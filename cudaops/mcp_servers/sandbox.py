@@ -1,26 +1,33 @@
-"""MCP server `sandbox`: compile, tune and judge rewrites of the open program's kernel."""
+"""MCP server `sandbox`: rewrites of the open program's kernel proposed, compiled, tuned, screened
+and timed; `judging` decides on them."""
 
 from __future__ import annotations
 
+import contextvars
 import re
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, NamedTuple, ParamSpec, TypeVar
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
+from cudaops.cuda.devices import device
+from cudaops.cuda.verdict import diagnose
 from cudaops.domain.base import Record, SourceLocation
-from cudaops.domain.execution import Compiled, CompileFailed
-from cudaops.mcp_servers.accepting import WriteRun, add_accepting
-from cudaops.mcp_servers.annotations import works
-from cudaops.mcp_servers.dialogues import add_reviewing
-from cudaops.mcp_servers.failures import tool_errors
+from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
+from cudaops.domain.judge import weighted_speedup
+from cudaops.domain.judgement import Comparison
+from cudaops.domain.profile import Profile
+from cudaops.domain.progress import Say, TriedConfiguration
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError, PlanError
+from cudaops.mcp_servers.calls import in_thread, progress, works
 from cudaops.mcp_servers.guidance import Guide
-from cudaops.mcp_servers.judging import Everything, Judged, MinSpeedup, judged
-from cudaops.mcp_servers.opening import OpenedProgram, add_opening
-from cudaops.mcp_servers.programs import add_stripping
-from cudaops.mcp_servers.progress import log, progress
-from cudaops.mcp_servers.proposing import add_proposing
+from cudaops.mcp_servers.judging import WriteRun, add_judging
+from cudaops.mcp_servers.opening import add_opening
+from cudaops.mcp_servers.prompts import add_reviewing
 from cudaops.mcp_servers.rewrites import (
     SourceText,
     TunedValues,
@@ -29,21 +36,34 @@ from cudaops.mcp_servers.rewrites import (
     read_rewrite,
 )
 from cudaops.mcp_servers.runs import add_runs
-from cudaops.mcp_servers.screening import add_screening
-from cudaops.mcp_servers.session import Seat
-from cudaops.mcp_servers.tuning import Limits, TrialResult, Tuned, tune_values
-from cudaops.mcp_servers.work import in_thread
+from cudaops.mcp_servers.sessions import SessionProvider
+from cudaops.prompts.expert_notes import fired
+from cudaops.recipes.registry import family_of, propose, refusal, seeds
+from cudaops.recipes.tuner import Trial, tune
+from cudaops.sandbox.evaluate import Evaluating
+from cudaops.sandbox.executors.elsewhere import machinery
+from cudaops.sandbox.screen import Screened, screen
+from cudaops.sandbox.stopping import raise_if_stopped
+from cudaops.sandbox.stripping import program_of, strip
+from cudaops.sandbox.workbench import Workbench
 
-__all__ = [
-    "CompileReport",
-    "Judged",
-    "OpenedProgram",
-    "TrialResult",
-    "Tuned",
-    "build_server",
-]
+FINALISTS = 3
+"""Drafts that are built and timed again by the compiler that has the last word."""
+TUNER_WORKERS = 2
+"""Compiles of two configurations overlap; more would only queue on a two-core machine."""
 
 _FOLDERS = re.compile(r"(?<![\w./<-])/(?:[\w.+@~-]+/)+(?=[\w.+-])")
+
+ProgramText = Annotated[
+    str,
+    Field(
+        description="A whole CUDA program in one file: kernels, `main`, launches.",
+        max_length=400_000,
+    ),
+]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class CompileReport(Record):
@@ -58,7 +78,81 @@ class CompileReport(Record):
     """What the compiler printed, bounded to 16 KiB."""
 
 
-def build_server(seat: Seat, write_run: WriteRun | None = None) -> FastMCP:
+class StrippedProgram(Record):
+    """A program's device code as a rewrite of the open program's kernel."""
+
+    source: str
+    """Device source with a `@launch` as the program launched it, for the sizes that it ran with."""
+    notices: tuple[str, ...]
+    """What was left behind and might have mattered, a line each."""
+
+
+class TrialResult(Record):
+    """One configuration the tuner tried."""
+
+    values: dict[str, int]
+    time_us: float | None
+    failure: str | None
+
+
+class Tuned(Record):
+    """The tuner's result."""
+
+    best: dict[str, int] | None
+    """None where no configuration compiled and ran."""
+    time_us: float | None
+    stopped: str
+    """Why it ended: `no neighbour is better`, `trials`, `seconds`, `far behind`."""
+    trials: tuple[TrialResult, ...]
+
+
+class Proposal(Record):
+    """A rewrite that a recipe of cudaops would try next."""
+
+    title: str
+    why: str
+    family: str | None
+    """Kind of optimisation: `tiling`, `launch_geometry`."""
+    source: str
+    """Device source with directives, for tune_rewrite, screen_rewrite or judge_rewrite."""
+    tune_names: tuple[str, ...]
+    """What tune_rewrite may set."""
+
+
+class ExpertNoteTitle(Record):
+    """A brief to read before writing: `read_expert_note`, or the resource `expert://ID`."""
+
+    id: str
+    title: str
+
+
+class Proposals(Record):
+    """What may relieve the open program's kernel."""
+
+    verdict: str
+    subtype: str
+    relief: str
+    """What usually helps, in a line."""
+    proposals: tuple[Proposal, ...]
+    """Most promising first; empty where no recipe knows the kernel. One is no better than its
+    judgement."""
+    notes: tuple[ExpertNoteTitle, ...]
+    """What the profile calls for, most urgent first."""
+
+
+class Benchmarked(Record):
+    """Times of a rewrite beside the author's kernel. Not a judgement: nothing was verified."""
+
+    speedup: float | None = None
+    """Author's time over the rewrite's, weighted over workloads; null where it was not timed."""
+    provenance: str = ""
+    """What must stand behind any of these numbers: ` (modelled for A10)`; empty where measured."""
+    comparisons: tuple[Comparison, ...] = ()
+    failure: str | None = None
+    """Why there is no time."""
+
+
+def build_server(sessions: SessionProvider, write_run: WriteRun | None = None) -> FastMCP:
     """The server over one session; run it with `.run()` or talk to it in memory.
 
     `write_run` keeps an accepted rewrite as a run with a certificate; None: it is handed back only.
@@ -68,30 +162,94 @@ def build_server(seat: Seat, write_run: WriteRun | None = None) -> FastMCP:
         instructions="Compiles, tunes and judges rewrites of one CUDA kernel. Open a program, "
         "propose device source with @launch directives, and let judge_rewrite decide: claims do "
         "not count.",
-        middleware=[Guide(seat)],
+        middleware=[Guide(sessions)],
     )
-    add_opening(server, seat)
-    _add_rewrite_tools(server, seat)
-    add_screening(server, seat)
-    add_stripping(server, seat)
-    add_proposing(server, seat)
-    add_accepting(server, seat, write_run)
+    add_opening(server, sessions)
+    _add_text_tools(server, sessions)
+    _add_timing_tools(server, sessions)
+    add_judging(server, sessions, write_run)
     add_reviewing(server)
-    add_runs(server, seat)
+    add_runs(server, sessions)
     return server
 
 
-def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
+def _add_text_tools(server: FastMCP, sessions: SessionProvider) -> None:
+    """Register the tools for a rewrite's text: one to begin with, whether it compiles."""
+
+    @server.tool(annotations=works("Propose rewrites"))
+    @in_thread
+    def propose_rewrites(
+        limit: Annotated[int, Field(ge=1, le=10, description="Most rewrites wanted.")] = 3,
+        relieving_only: Annotated[
+            bool, Field(description="Leave out what is no remedy for the verdict.")
+        ] = False,
+    ) -> Proposals:
+        """Rewrites of the open program's kernel that cudaops knows against what limits it, ready
+        to be tuned and judged, and the notes to read before writing another."""
+        return _proposals(sessions.current().bench, limit, relieving_only)
+
     @server.tool(annotations=works("Compile a rewrite"))
     @in_thread
     def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
         """Compile a rewrite; a compiler error comes back with its line."""
-        bench = seat.current().bench
+        bench = sessions.current().bench
         rewrite = read_rewrite(source, tuned=tuned)
         if problem := problem_of(rewrite, bench):
             return CompileReport(ok=False, message=problem)
-        with tool_errors():
-            return _compile_report(bench.compile(rewrite))
+        return _compile_report(bench.compile(rewrite))
+
+    @server.tool(annotations=works("Strip a program of its host code"))
+    @in_thread
+    def strip_program(text: ProgramText) -> StrippedProgram:
+        """Run a whole program once, confined, to see how it launches its kernel, and drop its host
+        code. Its times and outputs are not used. A refusal is one line."""
+        bench = sessions.current().bench
+        stripped = strip(bench, program_of(text), strangers=True)
+        return StrippedProgram(source=stripped.rewrite.source, notices=stripped.notices)
+
+
+def _proposals(bench: Workbench, limit: int, relieving_only: bool) -> Proposals:
+    profile = bench.profile(None)
+    if not isinstance(profile, Profile):
+        raise InputError(profile.placed)
+    verdict = diagnose(profile, device(profile.device))
+    found = propose(
+        bench.program, bench.kernel, bench.workloads, verdict, relieving_only=relieving_only
+    )
+    return Proposals(
+        verdict=verdict.summary,
+        subtype=verdict.subtype,
+        relief=verdict.relief,
+        proposals=tuple(_shown(rewrite) for rewrite in found[:limit]),
+        notes=tuple(ExpertNoteTitle(id=n.id, title=n.title) for n in fired(verdict, profile)),
+    )
+
+
+def _shown(rewrite: Rewrite) -> Proposal:
+    return Proposal(
+        title=rewrite.title,
+        why=rewrite.why,
+        family=family_of(rewrite),
+        source=rewrite.source,
+        tune_names=tuple(tune.name for tune in rewrite.plan.tune),
+    )
+
+
+def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
+    printed = _without_folders(outcome.log)
+    if isinstance(outcome, Compiled):
+        return CompileReport(ok=True, message=outcome.compiler, log=printed)
+    message = _without_folders(outcome.message)
+    return CompileReport(ok=False, message=message, location=outcome.location, log=printed)
+
+
+def _without_folders(printed: str) -> str:
+    """Absolute paths as file names alone: they tell of this machine, and clients are anywhere."""
+    return _FOLDERS.sub("", printed)
+
+
+def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
+    """Register the tools that take times and decide nothing."""
 
     @server.tool(annotations=works("Tune a rewrite"))
     @in_thread
@@ -106,40 +264,137 @@ def _add_rewrite_tools(server: FastMCP, seat: Seat) -> None:
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Tuned:
         """Search the @tune values of a rewrite by time on the most expensive workload."""
-        bench = seat.current().bench
+        bench = sessions.current().bench
         rewrite = check_rewrite(read_rewrite(source, tuned={}, proposer=proposer), bench)
-        with tool_errors():
-            limits = Limits(max_trials, max_seconds, must_beat_us)
-            return tune_values(bench, rewrite, limits, progress(context, max_trials))
+        limits = _TuneLimits(max_trials, max_seconds, must_beat_us)
+        return _tune_values(bench, rewrite, limits, progress(context, max_trials))
 
-    @server.tool(annotations=works("Judge a rewrite"))
+    @server.tool(annotations=works("Screen a rewrite"))
     @in_thread
-    def judge_rewrite(
+    def screen_rewrite(
         source: SourceText,
         tuned: TunedValues = {},  # noqa: B006
-        min_speedup: MinSpeedup = None,
         proposer: str = "mcp:client",
         title: str = "rewrite",
-        why: str = "",
-        everything: Everything = False,
         context: Context = CurrentContext(),  # noqa: B008
-    ) -> Judged:
-        """Compile, verify and time a rewrite through every gate, and decide."""
-        opened = seat.current().opened
-        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
-        with tool_errors():
-            say, note = progress(context), log(context)
-            return judged(opened, rewrite, min_speedup, say, note, everything=everything)
+    ) -> Screened:
+        """Compile a rewrite, check it on the captured inputs and take one time. Not a judgement."""
+        bench = sessions.current().bench
+        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title)
+        return screen(bench, rewrite, progress(context))
+
+    @server.tool(annotations=works("Time a rewrite"))
+    @in_thread
+    def benchmark_rewrite(
+        source: SourceText,
+        tuned: TunedValues = {},  # noqa: B006
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> Benchmarked:
+        """Time a rewrite beside the author's kernel on every workload. Its results are not looked
+        at, so a wrong rewrite may seem fast: only judge_rewrite decides."""
+        bench = sessions.current().bench
+        rewrite = read_rewrite(source, tuned=tuned)
+        return _benchmarked(bench, rewrite, progress(context))
 
 
-def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
-    printed = _without_folders(outcome.log)
-    if isinstance(outcome, Compiled):
-        return CompileReport(ok=True, message=outcome.compiler, log=printed)
-    message = _without_folders(outcome.message)
-    return CompileReport(ok=False, message=message, location=outcome.location, log=printed)
+class _TuneLimits(NamedTuple):
+    """When a search ends."""
+
+    max_trials: int
+    max_seconds: float
+    must_beat_us: float | None
 
 
-def _without_folders(printed: str) -> str:
-    """Absolute paths as file names alone: they tell of this machine, and clients are anywhere."""
-    return _FOLDERS.sub("", printed)
+def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: Say) -> Tuned:
+    """Search the @tune values by time on the most expensive workload."""
+    workload = bench.workloads[0]
+
+    def trial(candidate: Rewrite) -> Trial:
+        raise_if_stopped()
+        try:
+            measured = bench.measure(candidate, workload, draft=True)
+        except PlanError as error:
+            return Trial(candidate.values(), None, f"launch plan: {error}")
+        if isinstance(measured, Measurement):
+            values, time_us = candidate.values(), measured.median_us
+            say(TriedConfiguration(values=values, time_us=time_us, provenance=measured.provenance))
+            return Trial(values, time_us, None)
+        assert isinstance(measured, Misbehaved | CompileFailed)
+        return Trial(candidate.values(), None, measured.message)
+
+    found = tune(
+        rewrite,
+        _in_this_context(trial),
+        feasible=lambda candidate: refusal(candidate, bench.kernel, bench.workloads),
+        max_trials=limits.max_trials,
+        workers=TUNER_WORKERS,
+        max_seconds=limits.max_seconds,
+        must_beat_us=limits.must_beat_us,
+        seeds=seeds(rewrite),
+    )
+    best, best_us = found.best, found.best_us
+    if machinery(bench.executor) != "cpu" and found.stopped != "far behind":
+        best, best_us = _by_final_compiler(bench, rewrite, found.trials, say)
+    return Tuned(
+        best=None if best is None else best.values(),
+        time_us=best_us,
+        stopped=found.stopped,
+        trials=tuple(
+            TrialResult(values=dict(t.values), time_us=t.time_us, failure=t.failure)
+            for t in found.trials
+        ),
+    )
+
+
+def _by_final_compiler(
+    bench: Workbench, rewrite: Rewrite, trials: Sequence[Trial], say: Say
+) -> tuple[Rewrite | None, float | None]:
+    """The best of the best drafts by what will be judged: NVRTC and nvcc allocate registers
+    differently, so the order of a search may not survive."""
+    timed = [(t.time_us, t.values) for t in trials if t.time_us is not None]
+    ranked = sorted(timed, key=lambda pair: pair[0])[:FINALISTS]
+    finalists = [rewrite.tuned_with(dict(values)) for _, values in ranked]
+    best: tuple[Rewrite | None, float | None] = (None, None)
+    with ThreadPoolExecutor(max_workers=FINALISTS) as pool:
+        list(pool.map(_in_this_context(bench.compile), finalists))
+    for candidate in finalists:
+        measured = bench.measure(candidate, bench.workloads[0])
+        if isinstance(measured, Measurement) and (best[1] is None or measured.median_us < best[1]):
+            best = (candidate, measured.median_us)
+            say(f"built by nvcc, {measured.median_us:.1f} us{measured.provenance}")
+    return best
+
+
+def _in_this_context(body: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The same in a thread of a pool, which does not know by itself whose work it does."""
+    context = contextvars.copy_context()
+
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return context.copy().run(body, *args, **kwargs)
+
+    return run
+
+
+def _benchmarked(bench: Workbench, rewrite: Rewrite, say: Say) -> Benchmarked:
+    looking = Evaluating(bench, rewrite, say)
+    if looking.built() is None:
+        return Benchmarked(failure=looking.gates[-1].line)
+    compared = bench.compare(rewrite)
+    if isinstance(compared, Misbehaved | CompileFailed):
+        return Benchmarked(failure=compared.placed)
+    return Benchmarked(
+        speedup=weighted_speedup(compared),
+        provenance=compared[0].candidate.provenance,
+        comparisons=tuple(_without_counts(one) for one in compared),
+    )
+
+
+def _without_counts(comparison: Comparison) -> Comparison:
+    """Without the counts behind a modelled time: they fill pages."""
+    bare = {"profile": None}
+    return comparison.model_copy(
+        update={
+            "baseline": comparison.baseline.model_copy(update=bare),
+            "candidate": comparison.candidate.model_copy(update=bare),
+        }
+    )

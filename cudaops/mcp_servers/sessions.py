@@ -1,21 +1,164 @@
-"""A session for each host that talks to one server over HTTP: bounded, and cleared when idle."""
+"""Sessions: the program that is open, what was judged of it, and where runs are.
+
+One for the host that a server runs for, or one for each that talks to it over HTTP: bounded, and
+cleared when idle. Programs that come as texts are written below its folder, and read nothing
+else.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple, Protocol
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_access_token, get_context
+from pydantic import Field
 
-from cudaops.mcp_servers.session import Session
+from cudaops.domain.judgement import Judgement
+from cudaops.errors import InputError
+from cudaops.program.given import check_includes
+from cudaops.sandbox.evaluation import Evaluation
+from cudaops.sandbox.workbench import Workbench
+
+OpenProgram = Callable[[Path, str | None, tuple[str, ...]], Workbench]
+"""Path of a `.cu`, name of the kernel or None, arguments for the program."""
+
+NOTHING_OPEN = (
+    "no program is open: call open_program first, with the path of a .cu file, or with its text: "
+    'open_program(source="#include <cstdio>\\n__global__ void ...")'
+)
+NO_PATHS = (
+    "this server opens no path: call open_program with the program's text in `source`, and its "
+    'quoted headers in `files`: open_program(source="...", files={"tile.cuh": "..."})'
+)
+
+
+class Decision(NamedTuple):
+    """One rewrite as it was judged."""
+
+    evaluation: Evaluation
+    judgement: Judgement
+
+
+class OpenBench(NamedTuple):
+    """An open program and what was judged of it: together, or a decision on one program could be
+    taken for one on the next."""
+
+    bench: Workbench
+    decided: dict[str, Decision]
+    """By the rewrite's id."""
+
+
+class SessionProvider(Protocol):
+    """Gives the session of whoever calls a tool."""
+
+    def current(self) -> Session:
+        """The caller's session, made where there is none. Raises InputError where there is no room
+        for another."""
+
+
+class Session:
+    """One open program. The servers that one host talks to share it, so that what one profiles is
+    what the other judges."""
+
+    def __init__(
+        self,
+        open_program: OpenProgram | None = None,
+        bench: Workbench | None = None,
+        *,
+        folder: Path | None = None,
+        runs: Path | None = None,
+        paths: bool = True,
+        on_close: Callable[[], None] | None = None,
+        closed_before: str | None = None,
+    ) -> None:
+        """
+        Args:
+            folder: Where programs that come as texts are written; None: they cannot.
+            runs: Folder with the runs that may be read; None: none.
+            paths: Whether a path of this machine may be opened.
+            on_close: Clears up.
+            closed_before: Why the same caller's last session is gone.
+        """
+        self._open_program = open_program
+        self._open = None if bench is None else OpenBench(bench, {})
+        self.folder = folder
+        self._on_close = on_close
+        self._closed_before = closed_before
+        self._lock = threading.Lock()
+        self._texts_written = 0
+        self.runs = runs
+        self.paths = paths
+
+    def current(self) -> Session:
+        """Itself: whoever calls has this session."""
+        return self
+
+    @property
+    def open_bench(self) -> OpenBench:
+        """The open program. Raises InputError where none is open yet."""
+        found = self._open
+        if found is None:
+            before = "" if self._closed_before is None else f"{self._closed_before}; "
+            raise InputError(f"{before}{NOTHING_OPEN}")
+        return found
+
+    @property
+    def bench(self) -> Workbench:
+        """Its workbench. Raises as `open_bench` does."""
+        return self.open_bench.bench
+
+    def open(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> OpenBench:
+        """Open a program in place of the present one, which nothing here holds any more then: its
+        bench lives as long as calls that began on it.
+
+        Raises InputError with a line that says what to change where it cannot be opened, and
+        EnvironmentFailure.
+        """
+        if not self.paths:
+            raise InputError(NO_PATHS)
+        return self._open_at(path, kernel, argv)
+
+    def open_text(
+        self, texts: ProgramTexts, kernel: str | None, argv: tuple[str, ...]
+    ) -> OpenBench:
+        """The same for a program that comes as texts; nothing else of this machine is read."""
+        return self._open_at(self.written(texts), kernel, argv)
+
+    def written(self, texts: ProgramTexts) -> Path:
+        """The main file of the texts, in a folder of their own below the session's.
+
+        Raises InputError where one of them points outside.
+        """
+        if self.folder is None:
+            raise InputError("this server takes no text of a program; give `path` of a .cu file")
+        with self._lock:
+            self._texts_written += 1
+            folder = self.folder / f"source-{self._texts_written}"
+        return write_texts(folder, texts)
+
+    def close(self) -> None:
+        """Remove what is kept for it, the open program too. Twice is fine."""
+        self._open = None
+        if self._on_close is not None:
+            self._on_close()
+
+    def _open_at(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> OpenBench:
+        if self._open_program is None:
+            raise InputError("this server was started for one program and cannot open another")
+        with self._lock:
+            self._open = OpenBench(self._open_program(path, kernel, argv), {})
+            return self._open
+
 
 MOST_SESSIONS = 8
 """Programs open at once. Chosen: one keeps up to some 150 MB of captured buffers on disk, and on a
@@ -144,7 +287,7 @@ class SessionPool:
             return None
         idle = [key for key in self._held if key not in self._calls]
         if not idle:
-            raise ToolError(
+            raise InputError(
                 f"{self._most} other hosts are at work on this server, which is all it takes: "
                 "call again in a minute"
             )
@@ -172,3 +315,69 @@ def _close(sessions: list[Session | None]) -> None:
     for session in sessions:
         if session is not None:
             session.close()
+
+
+MAX_TEXT_CHARS = 400_000
+"""Longest text, in characters; the service takes as much."""
+MAX_FILES = 64
+"""Most local headers of one program; the service takes as many."""
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+
+SourceProgram = Annotated[
+    str | None,
+    Field(
+        max_length=MAX_TEXT_CHARS,
+        description="Text of a whole CUDA program with a main(), instead of `path`.",
+    ),
+]
+FileName = Annotated[
+    str, Field(max_length=100, description="What the text in `source` is called; names results.")
+]
+HeaderTexts = Annotated[
+    dict[str, str],
+    Field(
+        max_length=MAX_FILES,
+        description="The quoted headers of `source`: relative path to text, `tile.cuh`.",
+    ),
+]
+
+
+class ProgramTexts(NamedTuple):
+    """A program without a file."""
+
+    source: str
+    filename: str = "program.cu"
+    files: Mapping[str, str] = {}
+
+
+def write_texts(folder: Path, texts: ProgramTexts) -> Path:
+    """Write the program below `folder`, which is made; path of its main file.
+
+    Raises InputError where a name or a quoted include leads anywhere else.
+    """
+    _check_name(texts.filename)
+    if "/" in texts.filename or not texts.filename.endswith((".cu", ".cuh")):
+        raise InputError(f"filename {texts.filename!r}: name a .cu file without a folder, `mm.cu`")
+    every = {texts.filename: texts.source, **texts.files}
+    if sum(len(text) for text in every.values()) > MAX_TEXT_CHARS:
+        raise InputError(
+            f"`source` and `files` are longer than {MAX_TEXT_CHARS:,} characters together; leave "
+            "out what the kernel does not need"
+        )
+    for name in every:
+        _check_name(name)
+    check_includes(every)
+    for name, text in every.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    return folder / texts.filename
+
+
+def _check_name(name: str) -> None:
+    if len(name) > 300 or not all(_PART.fullmatch(part) for part in name.split("/")):
+        raise InputError(
+            f"{name[:80]!r} cannot be a file's name here: letters, digits and `_.+-`, relative, "
+            "no part beginning with a dot, `include/tile.cuh`"
+        )

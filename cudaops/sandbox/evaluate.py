@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved
 from cudaops.domain.judge import weighted_speedup
 from cudaops.domain.judgement import Comparison, Gate, GateName
 from cudaops.domain.profile import Profile
+from cudaops.domain.progress import Say
 from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PlanError
@@ -26,9 +27,6 @@ from cudaops.sandbox.verification.verifier import Subject, Verifier
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 
-Say = Callable[[str], None]
-"""Takes one line on what is going on, every gate's among them."""
-
 
 def evaluate(
     bench: Workbench, rewrite: Rewrite, min_speedup: float, say: Say = lambda line: None
@@ -43,7 +41,7 @@ def evaluate(
     if known is not None:
         say("this very rewrite was evaluated before, with this result:")
         for gate in known.gates:
-            say(gate.line)
+            say(gate)
         return known
     evaluating = Evaluating(bench, rewrite, say)
     evaluating.run(min_speedup)
@@ -101,7 +99,7 @@ class Evaluating:
     def _add(self, gate: Gate) -> bool:
         """Keep and announce it. Whether the candidate goes on."""
         self.gates.append(gate)
-        self.say(gate.line)
+        self.say(gate)
         return gate.passed or (gate.quarantined and self.bench.policy.review)
 
     def _compiled(self) -> tuple[Compiled, ...] | None:

@@ -8,19 +8,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from cudaops.agents.conversation import Conversation
 from cudaops.agents.developer import RunView
-from cudaops.agents.llm_developer import ModelDeveloper
+from cudaops.agents.llm_developer import Conversation, ModelDeveloper
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.profile import Profile
-from cudaops.graph.briefing import brief_with
+from cudaops.graph.developing import brief_with
 from cudaops.graph.placing import run_options, target
 from cudaops.graph.remembering import key_of
 from cudaops.graph.services import make_executor, open_bench, open_knowledge
-from cudaops.mcp_servers.session import Session
-from cudaops.mcp_servers.together import build_servers
+from cudaops.mcp_servers.servers import build_servers
+from cudaops.mcp_servers.sessions import Session
 from cudaops.memory.results import KernelMemory
 from cudaops.memory.run_memory import Snapshot
 from cudaops.models.build import ModelAccess

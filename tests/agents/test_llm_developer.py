@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.agents.conversation import NO_MORE, TOOL_CALLS
 from cudaops.agents.developer import Written
+from cudaops.agents.llm_developer import NO_MORE, TOOL_CALLS
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.errors import ModelUnavailable
 from cudaops.models.script import ScriptedToolCall, read_script

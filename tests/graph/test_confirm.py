@@ -20,8 +20,7 @@ from cudaops.domain.contradictions import judged_again
 from cudaops.domain.memory import MemoryEntry
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
-from cudaops.graph.certificate import best_files, run_anchors
-from cudaops.graph.certified import open_certified
+from cudaops.graph.certificate import best_files, open_certified, run_anchors
 from cudaops.graph.confirm import CONFIRMATION_NAME, confirm_run
 from cudaops.graph.events import read_events
 from cudaops.graph.folder import best_texts

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from cudaops.graph.build import stage
 from cudaops.graph.context import Context
-from cudaops.graph.stage import stage
 from cudaops.graph.state import State
 
 

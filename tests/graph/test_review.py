@@ -13,7 +13,7 @@ from cudaops.domain.judgement import Gate, Policy
 from cudaops.domain.review import ReviewAnswer, ReviewRequest
 from cudaops.domain.run import RunRecord
 from cudaops.graph.events import read_events
-from cudaops.graph.review import answered
+from cudaops.graph.nodes import answered
 from cudaops.program.plans import make_rewrite
 from cudaops.reports.review import review_text
 from cudaops.sandbox.evaluation import Evaluation

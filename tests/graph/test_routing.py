@@ -10,7 +10,7 @@ import pytest
 from cudaops.agents.supervisor import decide
 from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Verdict
-from cudaops.graph.routing import route_optimizer, route_supervisor, route_verify
+from cudaops.graph.build import route_optimizer, route_supervisor, route_verify
 
 
 def attempt(outcome: str = "rejected") -> Attempt:

@@ -11,13 +11,10 @@ from typing import Any, cast
 import pytest
 from langgraph.types import Send
 
-from cudaops.agents.tools import ToolFailed
 from cudaops.errors import SandboxUnavailable
 from cudaops.graph.branches import Search
-from cudaops.graph.build import build_graph
+from cudaops.graph.build import Clock, build_graph, overlapping, route_gather, route_seed
 from cudaops.graph.context import Context
-from cudaops.graph.overlap import Clock, overlapping
-from cudaops.graph.routing import route_gather, route_seed
 from cudaops.graph.state import State
 
 
@@ -85,7 +82,7 @@ def test_a_branch_that_the_sandbox_cannot_run_ends_the_run_with_the_remedy() -> 
     said: list[str] = []
 
     async def body(state: State, context: Context) -> State:
-        raise ToolFailed("g++ is gone. Remedy: install it")
+        raise SandboxUnavailable("g++ is gone", "install it")
 
     events = SimpleNamespace(emit=lambda *args: said.append(args[3]))
     context = SimpleNamespace(interrupted=lambda: False, events=events)
@@ -93,7 +90,7 @@ def test_a_branch_that_the_sandbox_cannot_run_ends_the_run_with_the_remedy() -> 
     node = overlapping("explore", "optimizer", body)
     with pytest.raises(SandboxUnavailable, match="install it"):
         asyncio.run(cast(Any, node({}, runtime=runtime)))
-    assert said == ["g++ is gone. Remedy: install it"]
+    assert said == ["g++ is gone; install it"]
 
 
 def test_no_branch_begins_after_an_interrupt() -> None:

@@ -21,8 +21,8 @@ from cudaops.graph.hosted import Hosting
 from cudaops.graph.placing import target
 from cudaops.graph.services import open_knowledge
 from cudaops.mcp_servers.http import Verify, build_mcp_app
-from cudaops.mcp_servers.session import Seat
-from cudaops.mcp_servers.together import build_server
+from cudaops.mcp_servers.servers import build_server
+from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.settings import load_settings
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"
@@ -43,7 +43,7 @@ def hosting(runs: Path, *, strangers: bool, min_speedup: float = 0.5) -> Hosting
     )
 
 
-def server_of(name: str, seat: Seat, host: Hosting) -> FastMCP:
+def server_of(name: str, seat: SessionProvider, host: Hosting) -> FastMCP:
     """As `cudaops mcp` builds it."""
     return build_server(
         name,

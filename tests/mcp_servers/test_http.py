@@ -16,9 +16,7 @@ from fastmcp.exceptions import ToolError
 from cudaops.cli_boundary import EXIT_INPUT, run_command
 from cudaops.errors import InputError
 from cudaops.mcp_servers.http import one_token
-from cudaops.mcp_servers.session import Session
-from cudaops.mcp_servers.sessions import SessionPool
-from cudaops.mcp_servers.sources import ProgramTexts, write_texts
+from cudaops.mcp_servers.sessions import ProgramTexts, Session, SessionPool, write_texts
 from tests.mcp_servers.serving import MM, Address, hosting, over_http, server_of
 
 TOKEN = "a-token-of-twenty-characters"

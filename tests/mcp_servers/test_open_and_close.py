@@ -21,7 +21,7 @@ from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.graph.hosted import Hosting
 from cudaops.graph.placing import place
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.sessions import Session
 from cudaops.sandbox.executors.base import close_executor
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.settings import load_settings
@@ -104,7 +104,7 @@ def test_of_a_replaced_program_no_runner_and_no_buffer_stays(seat: int, tmp_path
     assert runners() == others
     assert not last.exists()
     assert not list(tmp_path.rglob("*.bin"))
-    with pytest.raises(ToolError, match="no program is open"):
+    with pytest.raises(InputError, match="no program is open"):
         _ = session.bench
 
 
@@ -197,7 +197,7 @@ def test_a_session_that_ends_while_it_opens_keeps_nothing(tmp_path: Path) -> Non
     program = tmp_path / "mm.cu"
     program.write_text(MM)
     session.paths = True
-    with pytest.raises(ToolError, match="the session ended"):
+    with pytest.raises(InputError, match="the session ended"):
         session.open(program, None, ())
     assert runners() == others
     assert not session.folder.exists()

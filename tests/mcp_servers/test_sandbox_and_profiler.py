@@ -12,7 +12,7 @@ from fastmcp.exceptions import ToolError
 
 from cudaops.domain.judgement import Policy
 from cudaops.mcp_servers import profiler, sandbox
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.sessions import Session
 from cudaops.program.parse import load_program
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench

@@ -12,7 +12,7 @@ from fastmcp.exceptions import ToolError
 
 from cudaops.domain.judgement import Policy
 from cudaops.mcp_servers import sandbox
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.sessions import Session
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.evaluate import evaluate

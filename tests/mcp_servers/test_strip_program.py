@@ -12,7 +12,7 @@ from fastmcp.exceptions import ToolError
 
 from cudaops.domain.judgement import Policy
 from cudaops.mcp_servers import sandbox
-from cudaops.mcp_servers.session import Session
+from cudaops.mcp_servers.sessions import Session
 from cudaops.program.hygiene import check_source
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.isolation.level import enforce

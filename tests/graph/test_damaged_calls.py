@@ -11,8 +11,8 @@ import pytest
 from cudaops.domain.run import RunOptions
 from cudaops.graph.developing import CALLS, Development
 from cudaops.graph.events import EventLog, read_events
-from cudaops.graph.opened import Services, open_context
 from cudaops.graph.placing import Proposing, run_options, target
+from cudaops.graph.run import Services, open_context
 from cudaops.graph.services import build_toolbox, make_executor, open_bench
 from cudaops.graph.state import State
 from cudaops.models.journal import Journal
