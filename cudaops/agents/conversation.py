@@ -12,7 +12,7 @@ from cudaops.agents.tools import Toolbox
 from cudaops.domain.model_use import ModelRole
 from cudaops.models.caller import Caller
 from cudaops.models.journal import Journal
-from cudaops.prompts.fence import fenced
+from cudaops.prompts.text import fenced
 from cudaops.sandbox.ledger import LEDGER
 
 TOOLS = {

@@ -25,8 +25,9 @@ from cudaops.mcp_servers.sandbox import CompileReport
 from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
-from cudaops.prompts.answers import Unusable, read_hypotheses, read_lesson, read_rewrite
+from cudaops.prompts.answers import Unusable, read_rewrite
 from cudaops.prompts.briefing import Briefing
+from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
 from cudaops.prompts.roles import (
     Prompt,
     coder_prompt,
@@ -92,6 +93,8 @@ class ModelDeveloper:
             return Refused(found.reask, found.detail) if isinstance(found, Unusable) else found
 
         found = await self._answer("planner", planner_prompt(self.brief(view), wanted), scope, read)
+        if found == ():
+            self.say("the planner names nothing worth trying")
         return () if isinstance(found, Refused) else found
 
     async def write(

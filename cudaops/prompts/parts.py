@@ -6,9 +6,9 @@ from cudaops.domain.judgement import Attempt
 from cudaops.domain.rewrite import Rewrite
 from cudaops.prompts import wording
 from cudaops.prompts.briefing import Briefing
-from cudaops.prompts.fence import fenced
 from cudaops.prompts.prompt import Draft
 from cudaops.prompts.surroundings import surroundings
+from cudaops.prompts.text import fenced
 from cudaops.prompts.tried import tried_text
 
 

@@ -10,8 +10,8 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.prompts import parts, wording
 from cudaops.prompts.briefing import Briefing
 from cudaops.prompts.faults import bounded_log, excerpt, named_lines
-from cudaops.prompts.fence import fenced, line, visible
 from cudaops.prompts.prompt import Draft, Prompt, prompt_of
+from cudaops.prompts.text import fenced, line, visible
 from cudaops.prompts.tried import attempt_text
 
 __all__ = [

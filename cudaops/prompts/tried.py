@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.search import Branch
-from cudaops.prompts.fence import line
+from cudaops.prompts.text import line
 
 NEWEST = 4
 """Attempts shown with everything known of them; older ones take a short line each. Judgement: what

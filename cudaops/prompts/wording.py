@@ -10,7 +10,7 @@ from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ResearchFindings
 from cudaops.domain.workload import ELEMENT_BYTES, Argument, Workload
-from cudaops.prompts.fence import line
+from cudaops.prompts.text import line
 
 _MAIN = (
     details.DURATION, details.SM_THROUGHPUT, details.MEMORY_THROUGHPUT, details.L1_THROUGHPUT,
