@@ -16,15 +16,14 @@ from cudaops.domain.run import RunOptions
 from cudaops.errors import ModelUnavailable, PrerequisiteError
 from cudaops.graph.briefing import brief_with
 from cudaops.memory.run_memory import Snapshot
-from cudaops.models.backoff import Backoff
 from cudaops.models.budget import Budget
 from cudaops.models.build import ModelAccess
 from cudaops.models.caller import Caller, connect
+from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model
-from cudaops.models.prices import known_price, parse_price, require_price
-from cudaops.models.script import read_script
-from cudaops.models.usage import summary
+from cudaops.models.prices import known_price, parse_price, require_price, summary
+from cudaops.models.scripted import read_script
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 

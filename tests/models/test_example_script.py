@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.hypothesis import Hypothesis
-from cudaops.models.script import Script, read_script
+from cudaops.models.scripted import Script, read_script
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.parse import load_program
 from cudaops.prompts.answers import CoderAnswer, read_rewrite
