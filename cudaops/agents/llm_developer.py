@@ -26,10 +26,10 @@ from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
 from cudaops.prompts.answers import Unusable, read_rewrite
-from cudaops.prompts.briefing import Briefing
 from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
+from cudaops.prompts.prompt import Prompt
 from cudaops.prompts.roles import (
-    Prompt,
+    Briefing,
     coder_prompt,
     fixer_prompt,
     planner_prompt,

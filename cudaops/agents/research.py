@@ -8,7 +8,7 @@ from cudaops.agents.tools import Toolbox, ToolFailed
 from cudaops.domain.profile import Verdict
 from cudaops.domain.run import ResearchFindings
 from cudaops.mcp_servers.knowledge import SearchResult
-from cudaops.prompts.render import render
+from cudaops.prompts.prompt import render
 from cudaops.rag.knowledge import KnowledgeStatus
 
 CITATIONS = 4

@@ -11,10 +11,10 @@ from cudaops.domain.run import RunOptions
 from cudaops.graph.folder import write_whole
 from cudaops.memory.run_memory import Snapshot
 from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
-from cudaops.prompts.briefing import Briefing
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import catalogue, fired
-from cudaops.prompts.sizes import count_tokens
+from cudaops.prompts.prompt import count_tokens
+from cudaops.prompts.roles import Briefing
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.workbench import Workbench
