@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -127,7 +128,10 @@ def read_script(path: Path) -> Script:
     Raises InputError, one line, where the file cannot be read or does not hold a script.
     """
     where = f"script {path}"
-    written = _read_object(path, where)
+    with _told(where):
+        written = json.loads(path.read_text("utf-8"))
+    if not isinstance(written, dict):
+        raise InputError(f"{where}: the file must hold one JSON object")
     if written.pop("cudaops_script", None) != FORMAT:
         raise InputError(f'{where}: it must hold "cudaops_script": {FORMAT}')
     answers = written.get("answers")
@@ -137,10 +141,8 @@ def read_script(path: Path) -> Script:
         _read_answer(answer, path.parent, f"{where}, answer {number}")
         for number, answer in enumerate(answers, start=1)
     )
-    try:
+    with _told(where):
         return Script.model_validate({**written, "answers": read})
-    except ValidationError as error:
-        raise InputError(f"{where}: {first_fault(error)}") from None
 
 
 _ANSWER = TypeAdapter(Scripted)
@@ -156,39 +158,33 @@ def _read_answer(written: object, folder: Path, where: str) -> Scripted:
         fields["text"] = _read_text(str(fields.pop("file")), folder, where)
     elif isinstance(fields.get("text"), list):
         fields["text"] = "\n".join(map(str, fields["text"]))
-    try:
+    with _told(where):
         return _ANSWER.validate_python(fields)
-    except ValidationError as error:
-        raise InputError(f"{where}: {first_fault(error)}") from None
 
 
 def _read_text(name: str, folder: Path, where: str) -> str:
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise InputError(f"{where}: `file` {name!r} is outside the script's folder")
-    try:
+    with _told(f"{where}: `file` {name!r}"):
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: `file` {name!r} cannot be read: {error}") from None
 
 
-def _read_object(path: Path, where: str) -> dict[str, Any]:
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """What cannot be read within is a user's mistake, in one line with its place."""
     try:
-        written = json.loads(path.read_text("utf-8"))
+        yield
     except OSError as error:
         raise InputError(f"{where} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} cannot be read: {error}") from None
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = "".join(f"{part}." for part in fault["loc"]).rstrip(".")
+        raise InputError(f"{where}: {place}{': ' if place else ''}{fault['msg']}") from None
     except ValueError as error:
         raise InputError(f"{where} is not JSON: {error}") from None
-    if not isinstance(written, dict):
-        raise InputError(f"{where}: the file must hold one JSON object")
-    return written
-
-
-def first_fault(error: ValidationError) -> str:
-    """The first thing that pydantic found wrong, in one line with its place."""
-    fault = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in fault["loc"])
-    return f"{place}: {fault['msg']}" if place else fault["msg"]
 
 
 def recorded_script(folder: Path) -> Script:
@@ -200,41 +196,24 @@ def recorded_script(folder: Path) -> Script:
     Raises InputError where the folder holds no call, or an entry cannot be read.
     """
     where = f"journal {folder}"
-    paths = sorted(path for path in _listed(folder, where) if _CALL.fullmatch(path.name))
+    with _told(where):
+        paths = sorted(path for path in folder.iterdir() if _CALL.fullmatch(path.name))
     answers = [answer for path in paths for answer in _recorded(path, where)]
     if not answers:
         raise InputError(f"{where}: no answer of a model is recorded there")
     return Script(answers=tuple(answers), order="any", about=f"recorded in {folder}")
 
 
-def _listed(folder: Path, where: str) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise InputError(f"{where} cannot be read: {error.strerror or error}") from None
-
-
 def _recorded(path: Path, where: str) -> list[Scripted]:
     """One answer; two where it was empty, since an empty one is asked for again; none where the
     call failed."""
-    try:
+    with _told(f"{where}: {path.name}"):
         entry = CallEntry.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{where}: {path.name}: {error.strerror or error}") from None
-    except ValidationError as error:
-        raise InputError(f"{where}: {path.name}: {first_fault(error)}") from None
     if entry.call.outcome == "failed":
         return []
-    answer = _as_scripted(entry)
-    again = [Scripted(role=answer.role)] if entry.call.outcome == "empty" else []
-    return [*again, answer]
-
-
-def _as_scripted(entry: CallEntry) -> Scripted:
-    """What was said, its pieces joined; tokens that were only estimated are not repeated."""
     tokens = entry.call.tokens
-    said = not tokens.estimated
-    return Scripted(
+    said = not tokens.estimated  # what was only estimated is not repeated
+    answer = Scripted(
         text=entry.answer,
         input_tokens=tokens.input_tokens if said else None,
         output_tokens=tokens.output_tokens if said else None,
@@ -246,6 +225,8 @@ def _as_scripted(entry: CallEntry) -> Scripted:
         ),
         role=entry.call.role,
     )
+    again = [Scripted(role=answer.role)] if entry.call.outcome == "empty" else []
+    return [*again, answer]
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ _CODE = re.compile(r"\s*(?://|/\*|#|__|template\b|extern\b)")
 _LAUNCH = re.compile(r"//[/!]?\s*@launch\b")
 _DIRECTIVE = re.compile(rf"//[/!]?\s*@(?:{'|'.join(WORDS)})\b")
 _IN_BLOCK = re.compile(rf"^[\s/*]*@(?:{'|'.join(WORDS)})\b", re.MULTILINE)
-_CONTINUED = re.compile(r"//[/!]?\s*(?:grid|block|smem|args|bytes)\s*=(?!=)")
+_KEY = re.compile(r"//[/!]?\s*((?:grid|block|smem|args|bytes)\s*=)(?!=)")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 _FAMILIES = r"cublas|cudnn|cufft|cusolver|cusparse|cutensor|curand|nvrtc|nvjpeg|nccl|magma"
@@ -262,10 +262,12 @@ def _loose_directives(lexed: Lexed) -> Iterator[int]:
             continue
         in_block = comment.text.startswith("/*") and _IN_BLOCK.search(comment.text[2:])
         spliced = _DIRECTIVE.match(comment.text) and "\n" in comment.text
+        key = _KEY.match(comment.text)
         goes_on = (
-            before is not None
+            key
+            and before is not None
             and _DIRECTIVE.match(before.text)
-            and _CONTINUED.match(comment.text)
+            and "".join(key[1].split()) not in "".join(before.text.split())
             and not lexed.text[before.end : comment.start].strip()
         )
         if in_block or spliced or goes_on:

@@ -96,6 +96,19 @@ def test_an_odd_form_is_asked_for_again(case: str) -> None:
     assert "in one fenced ```cuda block" in answer.reask
 
 
+REMARKS = [
+    "// grid = one block a tile, block = 256 threads", "// TILE would be a @tune name",
+    "/* N % 16 == 0, see @requires */", "// args = the author's, in his order", "// @brief tiles",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("remark", REMARKS)
+def test_a_remark_is_no_directive(remark: str) -> None:
+    at = TILES.index("// @requires")
+    for text in (f"{TILES[:at]}{remark}\n{TILES[at:]}", f"{remark}\n{TILES}"):
+        assert accepted(f"```cuda\n{text}```").source == text
+
+
 DRESSES = [
     "TITLE: {t}\nWHY: {w}", "**TITLE:** *{t}*\n**WHY:** {w}", "### Title: {t}\n\n- Why — {w}",
     "> title - `{t}`\n> why: {w}", "1. TITLE: {t}\n2. WHY: {w}", "Title\n{t}\n\nWhy\n{w}",
