@@ -10,12 +10,11 @@ costs less than an iteration.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from cudaops.domain.program import Kernel
-from cudaops.domain.rewrite import LaunchPlan
 from cudaops.errors import PlanError
 from cudaops.program.constants import integer_constants
 from cudaops.program.directives import WORDS, read_directives, unknown_name
@@ -221,7 +220,7 @@ def _not_allowed(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable
     if not launched:
         return unusable("bad_plan", "there is no `// @launch` line beside the kernels")
     try:
-        plan_of(source, kernel)
+        _check_plan(source, kernel)
     except PlanError as error:
         lines = ["", *source.split("\n"), ""]
         written = lines[error.line].strip()[:300] if error.line < len(lines) else ""
@@ -230,20 +229,15 @@ def _not_allowed(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable
     return unusable("host_code", problems[0]) if problems else None
 
 
-def plan_of(source: str, kernel: Kernel) -> LaunchPlan:
-    """The plan of a rewrite of this kernel. Raises PlanError with line and column, also for a name
-    that neither the kernel's author nor the rewrite has given."""
+def _check_plan(source: str, kernel: Kernel) -> None:
+    """Raises PlanError with line and column where a directive cannot be read, and for a name that
+    neither the kernel's author nor the rewrite has given."""
     plan = parse_plan(source)
     found = read_directives(source)
-    known: Mapping[str, object] = {
-        **dict.fromkeys(p.name for p in kernel.parameters),
-        **integer_constants(source, {t.name: t.values[0] for t in plan.tune}),
-        **dict.fromkeys(t.name for t in plan.tune),
-        **dict.fromkeys(s.name for s in plan.scratch),
-        **{f"{root}.{axis}": None for root in ROOTS for axis in "xyz"},
-        "smem": None,
-        "nullptr": None,
-    }
+    tuned = {t.name: t.values[0] for t in plan.tune}
+    known = {"smem", "nullptr", *tuned, *integer_constants(source, tuned)}
+    known |= {p.name for p in kernel.parameters} | {s.name for s in plan.scratch}
+    known |= {f"{root}.{axis}" for root in ROOTS for axis in "xyz"}
     expressions = [*found.requires, *(s.size for s in found.scratch)]
     for launch in found.launches:
         expressions += [*launch.grid, *launch.block, launch.smem, *launch.args]
@@ -251,7 +245,6 @@ def plan_of(source: str, kernel: Kernel) -> LaunchPlan:
         for name, column in expression.name_columns().items():
             if name not in known:
                 raise PlanError(unknown_name(name, known), expression.line, column)
-    return plan
 
 
 def _loose_directives(lexed: Lexed) -> Iterator[int]:
@@ -313,24 +306,28 @@ def _libraries(lexed: Lexed, allowed: bool) -> Iterator[tuple[int, str]]:
             continue
         written = plain_text(lexed.text[lexed.tokens[directive.first + 2].start : directive.end])
         name = written.strip().strip('<>"')
+        reason = ""
         if _HEADERS_FROM_THE_HOST.match(name):
-            yield directive.start, f"`#include <{name}>`: a library that host code calls"
-        elif is_library_header(name) and not allowed:
-            yield directive.start, f"`#include <{name}>`: a library, and the user allows none"
-        elif name.partition("/")[0] in _NAMESPACES and not is_library_header(name):
-            yield directive.start, f"`#include <{name}>`: not one of its device-side headers"
-    for at, token in enumerate(lexed.tokens):
-        after = lexed.tokens[at + 1].text if at + 1 < len(lexed.tokens) else ""
-        if token.kind != "name":
-            continue
-        if _FROM_THE_HOST.fullmatch(token.text):
-            yield token.start, f"`{token.text}`: a library that host code calls"
-        elif token.text == "thrust" and after == "::":
-            yield token.start, "`thrust::`: its algorithms are launched by host code"
-        elif token.text in _NAMESPACES and after == "::" and not allowed:
-            yield token.start, f"`{token.text}::`: {_NAMESPACES[token.text]} is not allowed"
-        elif token.text in _GRID_WIDE:
-            yield token.start, f"`{token.text}` needs a cooperative launch, which is host code"
+            reason = "a library that host code calls"
+        elif is_library_header(name):
+            reason = "" if allowed else "a library, and the user allows none"
+        elif name.partition("/")[0] in _NAMESPACES:
+            reason = "not one of its device-side headers"
+        if reason:
+            yield directive.start, f"`#include <{name}>`: {reason}"
+    ends = (*(token.text for token in lexed.tokens[1:]), "")
+    for token, after in zip(lexed.tokens, ends, strict=False):
+        name, reason = token.text, ""
+        if _FROM_THE_HOST.fullmatch(name):
+            reason = "a library that host code calls"
+        elif name in _GRID_WIDE:
+            reason = "it needs a cooperative launch, which is host code"
+        elif after == "::" and name == "thrust":
+            reason = "its algorithms are launched by host code"
+        elif after == "::" and name in _NAMESPACES and not allowed:
+            reason = f"{_NAMESPACES[name]} is not allowed"
+        if reason:
+            yield token.start, f"`{name}`: {reason}"
 
 
 def _title_and_why(answer: str) -> tuple[str, str]:

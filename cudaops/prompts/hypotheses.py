@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator
 
 from cudaops.domain.hypothesis import FAMILIES, Family, Hypothesis
 from cudaops.prompts.answers import MAX_ANSWER, MAX_TITLE, Unusable
-from cudaops.prompts.text import blocks, sentence, spoken
+from cudaops.prompts.text import blocks, prose, sentence, spoken
 
 MAX_LESSON = 200
 _MAX_WHY = 500
@@ -106,11 +107,9 @@ def read_lesson(text: str) -> str:
     """The first line that says something, without markdown, at most MAX_LESSON characters, fit to
     stand in later prompts; empty where nothing is left."""
     answer = spoken(text[:MAX_ANSWER])
-    try:
-        held = json.loads(answer, strict=False)
-        answer = str(held["lesson"])
-    except (ValueError, RecursionError, TypeError, KeyError):
-        pass
+    answer = prose(answer).strip() or "\n".join(block.text for block in blocks(answer))
+    with suppress(ValueError, RecursionError, TypeError, KeyError):
+        answer = str(json.loads(answer, strict=False)["lesson"])
     for line in (line for line in answer.split("\n") if re.search(r"\w", line)):
         said = sentence(_LABEL.sub("", sentence(line, 4 * MAX_LESSON), count=1), MAX_LESSON)
         said = said.strip("\"'` ")

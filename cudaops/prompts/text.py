@@ -70,6 +70,11 @@ def blocks(answer: str) -> tuple[Block, ...]:
     return tuple(found.values())
 
 
+def prose(answer: str) -> str:
+    """An answer without its fenced blocks."""
+    return _BLOCK.sub("\n", answer)
+
+
 def printable(text: str) -> str:
     """Line ends as `\\n`, no control or invisible characters, no halves of characters."""
     whole = _ENDS.sub("\n", text)
