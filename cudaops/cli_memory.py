@@ -1,20 +1,18 @@
-"""`cudaops memory`: what earlier runs learnt, to read, edit and forget."""
+"""`cudaops memory`: what earlier runs learnt, to read, add to and forget."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cudaops.domain.memory import KernelKey
-from cudaops.errors import InputError, PrerequisiteError
-from cudaops.memory.document import Document, read_document
-from cudaops.memory.store import Memory, Remembered
-from cudaops.memory.texts import pattern_line
+from cudaops.errors import InputError
+from cudaops.memory.results import KernelMemory
+from cudaops.memory.store import OLD, Memory
+from cudaops.memory.texts import document, pattern_line
 from cudaops.reports.quantities import one_line
 from cudaops.settings import load_settings
 
@@ -23,7 +21,7 @@ app = typer.Typer(help="What earlier runs learnt about kernels.", no_args_is_hel
 KernelArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KERNEL", help="Its name, the beginning of its structure, or its memory file."
+        metavar="KERNEL", help="Its name, the beginning of its structure, or NAME-STRUCTURE-CLASS."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
@@ -34,12 +32,12 @@ _EMPTY = "nothing is remembered yet"
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """Show which kernels something is known of."""
-    known = _memory().kernels()
+    memory = _memory()
+    rows = [_summary(known, str(memory.file)) for known in memory.kernels()]
     if as_json:
-        typer.echo(json.dumps([_summary(r) for r in known], indent=2))
+        typer.echo(json.dumps(rows, indent=2))
         return
-    for remembered in known:
-        row = _summary(remembered)
+    for row in rows:
         best = "nothing paid" if row["best_speedup"] is None else f"best {row['best_speedup']:.2f}x"
         notes = ", notes" if row["notes"] else ""
         typer.echo(
@@ -48,7 +46,7 @@ def list_(as_json: JsonOption = False) -> None:
             f"{row['best_source'] or ''}".rstrip()
             + notes
         )
-    if not known:
+    if not rows:
         typer.echo(_EMPTY)
 
 
@@ -57,32 +55,9 @@ def show(kernel: KernelArgument, as_json: JsonOption = False) -> None:
     """Print what is known of KERNEL, on every class of device."""
     found = _found(_memory(), kernel)
     if as_json:
-        typer.echo(json.dumps([r.memory.model_dump(mode="json") for r in found], indent=2))
-        return
-    for remembered in found:
-        for line in remembered.document.lines:
-            typer.echo("".join(c if c.isprintable() else " " for c in line.text))
-
-
-@app.command()
-def edit(kernel: KernelArgument) -> None:
-    """Open the file of KERNEL in $VISUAL or $EDITOR; what runs add meanwhile is kept."""
-    import click
-
-    memory = _memory()
-    remembered = _one(memory, kernel)
-    before = remembered.document.data
-    try:
-        after = click.edit(before, extension=".md", require_save=True)
-    except click.ClickException as error:
-        raise PrerequisiteError(
-            one_line(error.format_message()), "set EDITOR to an editor's command"
-        ) from error
-    if after is None or after == before:
-        typer.echo("nothing changed")
-        return
-    memory.replace(remembered.path, before, after)
-    _say_what_was_read(remembered.document, read_document(after))
+        typer.echo(json.dumps([known.model_dump(mode="json") for known in found], indent=2))
+    else:
+        typer.echo("\n\n".join(map(document, found)))
 
 
 @app.command()
@@ -92,9 +67,8 @@ def note(
 ) -> None:
     """Add a note to KERNEL: models are shown it in every later run."""
     memory = _memory()
-    remembered = _one(memory, kernel)
-    memory.note(remembered.key, text)
-    typer.echo(f"noted in {remembered.path}")
+    memory.note(_one(memory, kernel), text)
+    typer.echo(f"noted in {memory.file}")
 
 
 @app.command()
@@ -106,18 +80,24 @@ def forget(
     source: Annotated[
         str | None, typer.Option(help="Forget this rewrite alone: the id behind `source`.")
     ] = None,
+    notes: Annotated[bool, typer.Option("--notes", help="Forget its notes alone.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Forget KERNEL, one rewrite of it, or everything; notes in the files go as well."""
-    if (kernel is None) is not every or (every and source):
-        raise InputError("name a KERNEL, with --source for one rewrite of it, or say --all")
+    """Forget KERNEL, one rewrite or the notes of it, or everything; notes go with their kernel."""
+    if (kernel is None) is not every or (every and (source or notes)) or (source and notes):
+        raise InputError(
+            "name a KERNEL, with --source for one rewrite or --notes for its notes, or say --all"
+        )
     memory = _memory()
-    key = None if kernel is None else _one(memory, kernel).key
+    key = None if kernel is None else _one(memory, kernel)
     if key is not None and source is not None:
-        removed = memory.forget_entry(key, source)
+        removed = memory.forget_results(key, source)
         if not removed:
             raise InputError(f"{key.name} has no result of a rewrite {one_line(source)}")
         typer.echo(f"forgot {_counted(removed, 'line')} of {one_line(key.name)}")
+        return
+    if key is not None and notes:
+        typer.echo(f"forgot {_counted(memory.forget_notes(key), 'note')} of {one_line(key.name)}")
         return
     what = (
         f"all of {memory.folder}" if key is None else f"{one_line(key.name)} on {key.device_class}"
@@ -128,6 +108,8 @@ def forget(
     if not yes:
         typer.confirm(f"forget {what}, notes included?", abort=True)
     typer.echo(f"forgot {_counted(memory.forget(key), 'kernel')}")
+    if (old := memory.folder / OLD).exists():
+        typer.echo(f"what was imported from {old} still stands there: remove it yourself", err=True)
 
 
 @app.command()
@@ -160,63 +142,46 @@ def _memory() -> Memory:
     return Memory(folder.absolute())
 
 
-def _found(memory: Memory, kernel: str) -> Sequence[Remembered]:
+def _found(memory: Memory, kernel: str) -> Sequence[KernelMemory]:
     """Kernels that a user's word stands for. Raises InputError where there is none."""
     known = memory.kernels()
-    as_file = Path(kernel).absolute()
     for matches in (
-        [r for r in known if r.path.absolute() == as_file or kernel in (r.path.name, r.path.stem)],
-        [r for r in known if r.key.name == kernel],
-        [r for r in known if len(kernel) >= 4 and r.key.structure.startswith(kernel)],
+        [m for m in known if kernel in (m.key.name, _label(m.key))],
+        [m for m in known if len(kernel) >= 4 and m.key.structure.startswith(kernel)],
     ):
         if matches:
             return matches
-    names = ", ".join(sorted({one_line(r.key.name, 40) for r in known})) or "nothing yet"
+    names = ", ".join(sorted({one_line(m.key.name, 40) for m in known})) or "nothing yet"
     raise InputError(f"no kernel {one_line(kernel, 80)} is remembered; known: {names}")
 
 
-def _one(memory: Memory, kernel: str) -> Remembered:
+def _one(memory: Memory, kernel: str) -> KernelKey:
     found = _found(memory, kernel)
     if len(found) > 1:
-        names = ", ".join(r.path.stem for r in found)
+        names = ", ".join(one_line(_label(m.key)) for m in found)
         raise InputError(f"{one_line(kernel, 80)} is several; name one: {names}")
-    return found[0]
+    return found[0].key
 
 
-def _summary(remembered: Remembered) -> dict[str, Any]:
-    key, memory = remembered.key, remembered.memory
+def _label(key: KernelKey) -> str:
+    return f"{key.name}-{key.structure}-{key.device_class}"
+
+
+def _summary(memory: KernelMemory, file: str) -> dict[str, Any]:
+    key = memory.key
     paid = [e for e in memory.entries if e.outcome != "rejected" and e.speedup is not None]
     best = max(paid, key=lambda e: e.speedup or 0.0, default=None)
     return {
         "name": key.name,
         "device_class": key.device_class,
         "structure": key.structure,
-        "file": str(remembered.path),
+        "file": file,
         "tried": len(memory.entries) + sum(len(a.source_ids) for a in memory.avoided),
         "paid": sum(e.outcome != "rejected" for e in memory.entries),
         "best_speedup": best.speedup if best else None,
         "best_source": best.time_source if best else None,
         "notes": bool(memory.notes),
     }
-
-
-def _say_what_was_read(before: Document, after: Document) -> None:
-    results = len(after.entries) + len(after.avoided)
-    typer.echo(f"saved: {_counted(results, 'line')} of results")
-    for number, text in after.suspicious:
-        typer.echo(f"line {number} is no result as it stands and counts as a note: {_short(text)}")
-    if after.key is None:
-        typer.echo("the key in the file's head cannot be read: the file's name stands in for it")
-    elif _key(after.key) != _key(before.key):
-        typer.echo("the key in the file's head changed: it is about another kernel now")
-
-
-def _key(key: KernelKey | None) -> tuple[str, str] | None:
-    return (key.structure, key.device_class) if key else None
-
-
-def _short(text: str) -> str:
-    return one_line(re.sub(r"\s+", " ", text), 80)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from cudaops.cli_boundary import EXIT_FOUND
 from cudaops.cli_runs import find_folder
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.reports.portable import portable
 from cudaops.reports.quantities import one_line
 from cudaops.reports.recording import Recording, read_recording
-from cudaops.reports.replay import Step, iterations_in, of_iteration, paced, steps_of
-from cudaops.reports.replay_json import json_line
-from cudaops.reports.replay_terminal import Shown
+from cudaops.reports.replay import json_line, of_iteration, paced, steps_of
+from cudaops.reports.replay_terminal import show
 from cudaops.settings import Settings, load_settings
 
 WIDTH = 100
 """Columns where there is no terminal."""
-UNBROKEN = ("event", "patch")
-"""Kinds of steps whose lines are left to the terminal to break, as `cudaops run` does."""
 
 
 def replay(
@@ -58,42 +55,23 @@ def replay(
     if export is not None:
         _export(recording, export, prompts, settings)
         return
-    steps = _chosen(steps_of(recording), iteration)
-    try:
-        _show(paced(steps, speed, time.sleep), Shown(recording, prompts=prompts), prompts, as_json)
-    except BrokenPipeError:
-        # Whoever read it has seen enough. Typer would make that exit code 1.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _show(steps: Iterable[Step], shown: Shown, prompts: bool, as_json: bool) -> None:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    found = steps_of(recording)
+    steps = paced(of_iteration(found, iteration) if iteration else found, speed, time.sleep)
+    console = _Stdout(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    if not as_json:
+        show(recording, steps, console, prompts=prompts)
+        return
     for step in steps:
-        if as_json:
-            typer.echo(json_line(step, prompts=prompts))
-        elif console.is_terminal:
-            console.print(shown(step), crop=False, soft_wrap=step.kind in UNBROKEN)
-        else:
-            typer.echo(_plain(console, shown, step))
+        console.out(json_line(step, prompts=prompts))
 
 
-def _chosen(steps: list[Step], iteration: int | None) -> Sequence[Step]:
-    if iteration is None:
-        return steps
-    known = iterations_in(steps)
-    if iteration not in known:
-        there = ", ".join(map(str, known)) or "none"
-        raise InputError(f"--iteration {iteration}: not in this recording, which has {there}")
-    return of_iteration(steps, iteration)
+class _Stdout(Console):
+    """Standard output, of which a reader may have seen enough."""
 
-
-def _plain(console: Console, shown: Shown, step: Step) -> str:
-    broken = step.kind not in UNBROKEN
-    with console.capture() as capture:
-        console.print(shown(step), crop=False, soft_wrap=not broken)
-    text = capture.get().removesuffix("\n")
-    # Tables pad their last column; a patch is kept to the letter.
-    return "\n".join(line.rstrip() for line in text.split("\n")) if broken else text
+    def on_broken_pipe(self) -> None:
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise typer.Exit(EXIT_FOUND)
 
 
 def _export(recording: Recording, folder: Path, prompts: bool, settings: Settings) -> None:

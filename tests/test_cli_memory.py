@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from cudaops.domain.memory import KernelKey
 from cudaops.memory.store import Memory
+from cudaops.memory.texts import document
 from tests.memory.made import KEY, entry
 
 OTHER = KernelKey(structure="fedcba9876543210", device_class="sm_90", name="transpose")
@@ -45,10 +46,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def the_file(folder: Path, key: KernelKey = KEY) -> Path:
-    return next(r.path for r in Memory(folder / "memory").kernels() if r.key == key)
-
-
 @pytest.mark.parametrize("command", [["list"], ["patterns"], ["forget", "--all"]])
 def test_an_empty_memory_says_so_in_one_line(tmp_path: Path, command: list[str]) -> None:
     done = cudaops(*command, cwd=tmp_path)
@@ -65,21 +62,27 @@ def test_list_and_path(folder: Path) -> None:
     assert second.endswith("1 of 1 paid, best 2.00x modelled")
     rows = json.loads(cudaops("list", "--json", cwd=folder).stdout)
     assert [row["name"] for row in rows] == ["naive_matmul", "transpose"]
+    assert rows[0] == {
+        "name": "naive_matmul", "device_class": "sm_86", "structure": "0123456789abcdef",
+        "file": str(folder / "memory" / "memory.sqlite"), "tried": 2, "paid": 1,
+        "best_speedup": 3.25, "best_source": "cuda_event", "notes": False,
+    }  # fmt: skip
     assert cudaops("path", cwd=folder).stdout == f"{folder / 'memory'}\n"
 
 
-def test_show_by_name_structure_or_file(folder: Path) -> None:
-    text = the_file(folder).read_text("utf-8")
-    for word in ("naive_matmul", "0123", the_file(folder).name, str(the_file(folder))):
+def test_show_by_name_structure_or_label(folder: Path) -> None:
+    text = document(Memory(folder / "memory").recall(KEY)) + "\n"
+    assert "| 3.25x cuda_event |" in text
+    for word in ("naive_matmul", "0123", "naive_matmul-0123456789abcdef-sm_86"):
         done = cudaops("show", word, cwd=folder)
         assert (done.returncode, done.stdout) == (0, text), done.stderr
     shown = json.loads(cudaops("show", "naive_matmul", "--json", cwd=folder).stdout)
     assert [e["speedup"] for e in shown[0]["entries"]] == [3.25, 0.9]
+    assert set(shown[0]) == {"key", "entries", "avoided", "notes"}
 
 
-def test_no_control_character_of_a_file_reaches_the_terminal(folder: Path) -> None:
-    with the_file(folder).open("ab") as file:
-        file.write(b"\x1b[31mred\x07\n")
+def test_no_control_character_reaches_the_terminal(folder: Path) -> None:
+    Memory(folder / "memory").note(KEY, "\x1b[31mred\x07")
     assert "\x1b" not in cudaops("show", "naive_matmul", cwd=folder).stdout
 
 
@@ -91,6 +94,8 @@ def test_no_control_character_of_a_file_reaches_the_terminal(folder: Path) -> No
         (["note", "naive_matmul", " "], "a note needs words"),
         (["forget"], "name a KERNEL"),
         (["forget", "transpose", "--all"], "name a KERNEL"),
+        (["forget", "--all", "--notes"], "name a KERNEL"),
+        (["forget", "transpose", "--notes", "--source", "x"], "name a KERNEL"),
         (["forget", "transpose", "--source", "x"], "transpose has no result of a rewrite x"),
     ],
 )
@@ -107,7 +112,7 @@ def test_a_name_that_is_several_kernels(folder: Path) -> None:
     done = cudaops("note", "naive_matmul", "x", cwd=folder)
     assert done.returncode == 2
     assert "naive_matmul is several; name one: naive_matmul-0123456789abcdef-sm_86" in done.stderr
-    done = cudaops("note", the_file(folder, there).stem, "x", cwd=folder)
+    done = cudaops("note", "naive_matmul-0123456789abcdef-sm_90", "x", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert cudaops("show", "naive_matmul", cwd=folder).stdout.count("# naive_matmul on") == 2
 
@@ -116,55 +121,10 @@ def test_a_note_is_kept(folder: Path) -> None:
     done = cudaops("note", "transpose", "the width is odd", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert Memory(folder / "memory").recall(OTHER).notes == "the width is odd"
-
-
-def editor(folder: Path, code: str) -> dict[str, str]:
-    """An editor that does this to `text`."""
-    script = folder / "editor.py"
-    script.write_text(
-        "import sys; from pathlib import Path\n"
-        "path = Path(sys.argv[1]); text = path.read_text('utf-8')\n"
-        f"{code}\n"
-        "path.write_text(text, 'utf-8')\n"
-    )
-    return {"EDITOR": shlex.join([sys.executable, str(script)]), "VISUAL": ""}
-
-
-def test_edit(folder: Path) -> None:
-    add = f"from tests.memory.made import *; from cudaops.memory.store import Memory\n\
-Memory(Path({str(folder / 'memory')!r})).record(KEY, entry(8))\n"
-    code = "text = text.replace('| rejected | ', '').replace('lesson 1', 'mine')\n"
-    paths = {"PYTHONPATH": str(Path(__file__).parents[1])}
-    done = cudaops(
-        "edit", "naive_matmul", cwd=folder, environment=editor(folder, code + add) | paths
-    )
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert first == "saved: 1 line of results"
-    assert "is no result as it stands and counts as a note: - 2026-11-20T08:00:02Z 0.9x" in second
-    known = Memory(folder / "memory").recall(KEY)
-    assert [e.lesson for e in known.entries] == ["mine", "lesson 8"], "a run wrote meanwhile"
-    assert "lesson 2" in known.notes
-
-
-def test_an_edit_of_the_key_is_pointed_at(folder: Path) -> None:
-    code = "text = text.replace('structure: 01', 'structure: 99')"
-    done = cudaops("edit", "naive_matmul", cwd=folder, environment=editor(folder, code))
-    assert "it is about another kernel now" in done.stdout
-    code = "text = text.replace('structure: ', 'form: ')"
-    done = cudaops("edit", "transpose", cwd=folder, environment=editor(folder, code))
-    assert "the file's name stands in for it" in done.stdout
-    assert len(Memory(folder / "memory").kernels()) == 2
-
-
-def test_an_edit_that_changes_nothing_and_an_editor_that_is_not_there(folder: Path) -> None:
-    done = cudaops("edit", "transpose", cwd=folder, environment=editor(folder, ""))
-    assert (done.returncode, done.stdout) == (0, "nothing changed\n"), done.stderr
-    missing = {"EDITOR": "no-such-editor", "VISUAL": ""}
-    done = cudaops("edit", "transpose", cwd=folder, environment=missing)
-    assert done.returncode == 3
-    assert "no-such-editor" in done.stderr
-    assert "set EDITOR" in done.stderr
+    done = cudaops("forget", "transpose", "--notes", cwd=folder)
+    assert done.stdout == "forgot 1 note of transpose\n"
+    known = Memory(folder / "memory").recall(OTHER)
+    assert (known.notes, len(known.entries)) == ("", 1)
 
 
 def test_forget_asks_first(folder: Path) -> None:
@@ -195,12 +155,23 @@ def test_patterns(folder: Path) -> None:
     assert [(p["family"], p["tried"], p["paid"]) for p in found] == [("tiling", 2, 1)]
 
 
-def test_a_folder_that_cannot_be_read_and_memory_switched_off(folder: Path) -> None:
-    (folder / "file").mkdir()
-    (folder / "file" / "kernels").write_text("x")
-    done = cudaops("list", cwd=folder, memory="file")
+def test_files_of_before_are_imported_and_stay_when_all_is_forgotten(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parent / "data" / "memory_files", tmp_path / "memory")
+    done = cudaops("list", cwd=tmp_path)
+    assert len(done.stdout.splitlines()) == 3, done.stderr
+    done = cudaops("forget", "--all", "--yes", cwd=tmp_path)
+    assert done.stdout == "forgot 3 kernels\n"
+    assert f"imported from {tmp_path / 'memory' / 'kernels'} still stands there" in done.stderr
+    assert cudaops("list", cwd=tmp_path).stdout == "nothing is remembered yet\n"
+
+
+def test_a_database_that_is_none_and_memory_switched_off(folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "memory.sqlite").write_text("somebody's own words, " * 100)
+    done = cudaops("list", cwd=folder, memory="other")
     assert done.returncode == 3
-    assert "Not a directory" in done.stderr
+    assert "file is not a database" in done.stderr
+    assert "move it away" in done.stderr
     done = cudaops("list", cwd=folder, memory="off")
     assert (done.returncode, done.stdout) == (2, "")
     assert "CUDAOPS_MEMORY is off" in done.stderr

@@ -259,16 +259,16 @@ def memory_folder(site: Site) -> Finding:
     folder = site.settings.memory_folder
     if folder is None:
         return ok("off, as CUDAOPS_MEMORY says: runs learn nothing from each other")
-    kernels = folder.absolute() / "kernels"
+    folder = folder.absolute()
     remedy = "set CUDAOPS_MEMORY to a folder you may write to, or to off"
     try:
-        existing = next(parent for parent in (kernels, *kernels.parents) if parent.exists())
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         with tempfile.TemporaryFile(dir=existing) as probe:
             probe.write(b"\0")
     except OSError as error:
-        return failed(f"{folder.absolute()} cannot be written to: {error.strerror}", remedy)
+        return failed(f"{folder} cannot be written to: {error.strerror}", remedy)
     known = len(Memory(folder).kernels())
-    return ok(f"{folder.absolute()}, {known} kernel{'' if known == 1 else 's'} known")
+    return ok(f"{folder}, {known} kernel{'' if known == 1 else 's'} known")
 
 
 STEPS = (

@@ -107,11 +107,19 @@ class NumberValue(Record):
     value: int | float
 
 
+class PlacedPointer(Record):
+    """A pointer in the bytes of a structure."""
+
+    at_bytes: int
+    to: BufferValue
+
+
 class RawValue(Record):
-    """The bytes of a structure passed by value."""
+    """The bytes of a structure passed by value; `pointers` stand in place of what is there."""
 
     kind: Literal["raw"] = "raw"
     raw_hex: str
+    pointers: tuple[PlacedPointer, ...] = ()
 
 
 Value = Annotated[BufferValue | NullValue | NumberValue | RawValue, Field(discriminator="kind")]

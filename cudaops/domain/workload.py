@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -80,17 +81,41 @@ class ScalarArgument(Record):
     """Integers and bool as int, floating types as float (exact: f32 widened to double)."""
 
 
+class PointerField(Record):
+    """A pointer in a structure that is passed by value, into one of the workload's allocations."""
+
+    path: str
+    """As C++ names it, from the parameter: `params.input`, `list.addresses[1][4]`."""
+    at_bytes: int
+    """Where it stands in the structure."""
+    is_const: bool
+    """Whether what it points to is const."""
+    element: Element
+    allocation: int
+    offset_bytes: int = 0
+
+
 class OpaqueArgument(Record):
-    """A structure passed by value, kept as its bytes; it holds no pointer that we could follow."""
+    """A structure passed by value, kept as its bytes, and the pointers among them."""
 
     kind: Literal["opaque"] = "opaque"
     name: str
     raw_hex: str
+    pointers: tuple[PointerField, ...] = ()
 
 
 Argument = Annotated[
     PointerArgument | NullArgument | ScalarArgument | OpaqueArgument, Field(discriminator="kind")
 ]
+
+
+class Pointer(NamedTuple):
+    """What a launch is given of an allocation."""
+
+    name: str
+    """The parameter's, or the field's path."""
+    element: Element
+    allocation: int
 
 
 class GlobalState(Record):
@@ -133,6 +158,15 @@ class Workload(Record):
     buffers; `cold`: other work stands between them, or it is launched once."""
     folder: str
     """Folder that holds the contents, absolute or relative to the run folder."""
+
+    def pointers(self) -> Iterator[Pointer]:
+        """Every pointer into an allocation, in order: parameters and fields of structures."""
+        for argument in self.arguments:
+            if isinstance(argument, PointerArgument):
+                yield Pointer(argument.name, argument.element, argument.allocation)
+            elif isinstance(argument, OpaqueArgument):
+                for field in argument.pointers:
+                    yield Pointer(field.path, field.element, field.allocation)
 
     def argument(self, name: str) -> Argument:
         """The argument of this parameter name. Raises KeyError."""

@@ -106,7 +106,7 @@ def remember_again(
         update={"lesson": lesson, "proposer": attempt.proposer if ours else "user"}
     )
     try:
-        known = [r.memory for r in memory.kernels() if r.key.structure == key.structure]
+        known = [m for m in memory.kernels() if m.key.structure == key.structure]
         known.sort(key=lambda m: m.key.device_class != key.device_class)
         entry = entry_again(
             attempt,

@@ -1,16 +1,27 @@
-"""Memory as one run uses it: a snapshot at its start, its results at their time, trouble once."""
+"""Memory as one run uses it: a snapshot at its start and the order of recipes that follows, its
+results at their time, trouble once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
+from pydantic import Field
+
 from cudaops.domain.base import Record
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.memory import KernelKey, MemoryEntry, Pattern
+from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.ranking import Ranking, ranking
-from cudaops.memory.records import KernelMemory, results
+from cudaops.memory.results import (
+    PRIOR_SAVING,
+    KernelMemory,
+    Result,
+    decided,
+    expected_saving,
+    results,
+    share_saved,
+)
 from cudaops.memory.store import Memory
 from cudaops.memory.texts import CountTokens, estimated_tokens, patterns_text, prompt_text
 
@@ -19,6 +30,51 @@ MEMORY_TOKENS = 1200
 120 for a rejected and a tuned one by wordllama's Llama tokenizer, 2026-11-20)."""
 PATTERN_TOKENS = 400
 """Most of a prompt for what paid on any kernel: some 9 patterns at 42 tokens (measured so too)."""
+
+
+class Ranking(Record):
+    """A call gives one rewrite's favour: from 1 where it paid for this very kernel before, to -1
+    and below where it was rejected for it, between the two what its family brought against this
+    verdict elsewhere; 0 where nothing is known."""
+
+    by_source: dict[str, float] = Field(default_factory=dict)
+    """By `Rewrite.source_id`."""
+    by_recipe: dict[str, float] = Field(default_factory=dict)
+    """By `Rewrite.proposer`: a recipe writes another text once the kernel's names have changed."""
+    by_family: dict[str, float] = Field(default_factory=dict)
+
+    def __call__(self, rewrite: Rewrite, family: str) -> float:
+        """The favour of a rewrite of this family; more is better."""
+        for known, key in (
+            (self.by_source, rewrite.source_id),
+            (self.by_recipe, rewrite.proposer),
+            (self.by_family, family),
+        ):
+            if key in known:
+                return known[key]
+        return 0.0
+
+
+def ranking(memory: KernelMemory, patterns: Iterable[Pattern], subtype: str) -> Ranking:
+    """The ranking for this kernel while `subtype` limits it.
+
+    Patterns of other classes of device count less than those of this kernel's.
+    """
+    found = list(results(memory.avoided, memory.entries))
+    by_source = decided(found, lambda r: r.source_id)
+    by_recipe = decided((r for r in found if _recipe(r)), _recipe)
+    families: dict[str, list[Pattern]] = {}
+    for pattern in patterns:
+        if pattern.subtype == subtype:
+            families.setdefault(pattern.family, []).append(pattern)
+    return Ranking(
+        by_source={key: _favour(result) for key, result in by_source.items()},
+        by_recipe={key: _favour(result) for key, result in by_recipe.items()},
+        by_family={
+            family: expected_saving(tries, memory.key.device_class) - PRIOR_SAVING
+            for family, tries in families.items()
+        },
+    )
 
 
 class Snapshot(Record):
@@ -136,3 +192,14 @@ def entry_of(attempt: Attempt, *, subtype: str, run_id: str, date: str) -> Memor
         gate=failed if judgement.outcome == "rejected" else None,
         lesson=attempt.lesson,
     )
+
+
+def _recipe(result: Result) -> str:
+    """The recipe that proposed it; empty where none did, or nobody knows any more."""
+    proposer = result.entry.proposer if result.entry else ""
+    return proposer if proposer.startswith("recipe:") else ""
+
+
+def _favour(result: Result) -> float:
+    """In [1, 2) for what paid, in [-2, -1) for what did not; the faster the more."""
+    return (1.0 if result.paid else -2.0) + share_saved(result.speedup)

@@ -1,222 +1,279 @@
-"""Memory: one Markdown file for each kernel and class of device, which a person may edit."""
+"""Memory: what runs learnt of kernels and what users noted, in one SQLite database.
+
+Several processes may read and write at once: SQLite lets one writer in at a time, and readers see
+what was there when they began (WAL).
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from pydantic import ValidationError
 
 from cudaops.domain.memory import KernelKey, MemoryEntry, Pattern
-from cudaops.errors import InputError
-from cudaops.memory.compaction import KEPT, compacted, is_long
-from cudaops.memory.document import (
-    NOTES,
-    Document,
-    in_section,
-    new_document,
-    read_document,
-    read_key,
-    renamed,
-    with_entry,
+from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.memory.old_files import read_old_files
+from cudaops.memory.results import KernelMemory, aggregate, put_together
+
+FILE = "memory.sqlite"
+OLD = "kernels"
+"""Folder of the Markdown files that memory was before; read until the database is made."""
+WAIT_S = 10.0
+"""Longest wait for another writer. A write takes milliseconds."""
+
+APPLICATION = 0x6364616F
+"""`cdao`, in the file's head: no other program's database is taken for ours."""
+VERSION = 1
+"""Of SCHEMA."""
+_FIELDS = tuple(MemoryEntry.model_fields)
+SCHEMA = f"""
+CREATE TABLE kernel (
+    id INTEGER PRIMARY KEY,
+    structure TEXT NOT NULL,
+    device_class TEXT NOT NULL,
+    name TEXT NOT NULL, -- where it was last seen
+    UNIQUE (structure, device_class)
+);
+CREATE TABLE result ( -- cudaops.domain.memory.MemoryEntry, oldest first by id
+    id INTEGER PRIMARY KEY,
+    kernel INTEGER NOT NULL REFERENCES kernel ON DELETE CASCADE,
+    {", ".join(f"{field} {'REAL' if field == 'speedup' else 'TEXT'}" for field in _FIELDS)}
+);
+CREATE INDEX result_kernel ON result (kernel, source_id);
+CREATE TABLE note (
+    id INTEGER PRIMARY KEY,
+    kernel INTEGER NOT NULL REFERENCES kernel ON DELETE CASCADE,
+    text TEXT NOT NULL
+);
+CREATE INDEX note_kernel ON note (kernel);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+"""
+_ADD = (
+    f"INSERT INTO result (kernel, {', '.join(_FIELDS)}) "
+    f"VALUES (:kernel, {', '.join(f':{field}' for field in _FIELDS)})"
 )
-from cudaops.memory.files import WAIT_S, replace_whole, unusable, writing
-from cudaops.memory.lines import avoided_line
-from cudaops.memory.patterns import aggregate
-from cudaops.memory.records import Avoided, KernelMemory
+_THERE = "SELECT 1 FROM result WHERE kernel = :kernel AND " + " AND ".join(
+    f"{field} IS :{field}" for field in _FIELDS if field != "date"
+)
+_RESULTS = f"SELECT {', '.join(_FIELDS)} FROM result WHERE kernel = ? ORDER BY id"
+_NOTES = "SELECT text FROM note WHERE kernel = ? ORDER BY id DESC"
+_SAME = "structure = ? AND device_class = ?"
+_ITS = f"kernel IN (SELECT id FROM kernel WHERE {_SAME})"
 
-_NAMED = re.compile(r"(?P<name>.*)-(?P<structure>[0-9a-f]{16})-(?P<device_class>\w+)")
-
-
-class Remembered(NamedTuple):
-    """One memory file."""
-
-    path: Path
-    key: KernelKey
-    document: Document
-
-    @property
-    def memory(self) -> KernelMemory:
-        """What it says."""
-        return self.document.memory(self.key)
+_ELSEWHERE = "set CUDAOPS_MEMORY to a folder that this user may write to, or to off"
+_MOVE = f"move it away and a new one is begun, or {_ELSEWHERE}; nothing in it was changed"
 
 
 class Memory:
-    """What runs learnt, in `folder`/kernels. Every read sees the files as they are by then.
+    """What runs learnt, in `folder`/memory.sqlite. Every read sees what is there by then.
 
-    Raises EnvironmentFailure where a file or the folder cannot be read or written. A folder that
-    is not there is an empty memory; only writing makes it.
+    Raises EnvironmentFailure where the file or the folder cannot be read or written, or the file is
+    none of ours: it is left as it is. Where there is none yet, the old files are memory; only
+    writing makes it.
     """
 
     def __init__(self, folder: Path, *, wait_s: float = WAIT_S) -> None:
         self.folder = folder
-        self._kernels = folder / "kernels"
+        self.file = folder / FILE
         self._wait_s = wait_s
 
-    def kernels(self) -> tuple[Remembered, ...]:
-        """Every kernel that something is known of, by file name."""
-        return tuple(self._files())
+    def kernels(self) -> tuple[KernelMemory, ...]:
+        """Every kernel that something is known of, by name."""
+        with self._reading() as db:
+            return tuple(_kernels(db))
 
     def recall(self, key: KernelKey) -> KernelMemory:
         """What is known of this kernel on this class of device; its name decides nothing."""
-        found = [r.memory for r in self._files(key)]
-        return KernelMemory(
-            key=key,
-            entries=tuple(e for memory in found for e in memory.entries),
-            avoided=tuple(a for memory in found for a in memory.avoided),
-            notes="\n\n".join(memory.notes for memory in found if memory.notes),
-        )
-
-    def record(self, key: KernelKey, entry: MemoryEntry) -> None:
-        """Keep one result, compacting where the file got long. What stands there already,
-        whatever its date, is not written twice: a resumed run may record again."""
-        with writing(self._kernels, self._wait_s):
-            there = next(self._files(key), None)
-            path = there.path if there else self._path(key)
-            document = there.document if there else new_document(key)
-            if any(e.model_copy(update={"date": entry.date}) == entry for e in document.entries):
-                return
-            document = with_entry(renamed(document, key.name), entry)
-            replace_whole(path, (compacted(document) if is_long(document) else document).data)
-
-    def compact(self, key: KernelKey, keep: int = KEPT) -> None:
-        """Settle all but the newest `keep` entries, however many there are."""
-        self._rewrite(key, lambda document: compacted(document, keep))
-
-    def note(self, key: KernelKey, text: str) -> None:
-        """Put the user's words into a kernel's file. Raises InputError where they would be taken
-        for something else."""
-
-        def noted(document: Document) -> Document:
-            after = in_section(document, NOTES, text.splitlines())
-            known = (document.entries, document.avoided)
-            if not text.strip() or (after.entries, after.avoided) != known:
-                raise InputError("a note needs words, and must not look like an entry")
-            return after
-
-        self._rewrite(key, noted)
-
-    def replace(self, path: Path, before: bytes, after: bytes) -> None:
-        """Put a user's edit of `before` in place; what runs added since is kept behind it.
-
-        Raises InputError where somebody else changed the notes since; the edit is then kept in a
-        file beside, which the message names.
-        """
-        with writing(self._kernels, self._wait_s):
-            now = path.read_bytes() if path.exists() else b""
-            merged = _merged(before, now, after)
-            if merged is None:
-                kept = path.with_suffix(".edited")
-                replace_whole(kept, after)
-                raise InputError(f"{path.name} was changed by somebody else; your text is {kept}")
-            replace_whole(path, merged.data)
+        with self._reading() as db:
+            there = list(_kernels(db, key))
+        return there[0].model_copy(update={"key": key}) if there else KernelMemory(key=key)
 
     def patterns(
         self, subtype: str | None = None, device_class: str | None = None
     ) -> tuple[Pattern, ...]:
         """What families of strategies brought, over all kernels; most promising first."""
-        return aggregate((r.memory for r in self._files()), subtype, device_class)
+        return aggregate(self.kernels(), subtype, device_class)
+
+    def record(self, key: KernelKey, entry: MemoryEntry) -> None:
+        """Keep one result. What is there already, whatever its date, is not written twice: a
+        resumed run may record again."""
+        with self._writing() as db:
+            row = _row(_kernel(db, key), entry)
+            if db.execute(_THERE, row).fetchone() is None:
+                db.execute(_ADD, row)
+
+    def note(self, key: KernelKey, text: str) -> None:
+        """Keep the user's words on a kernel. Raises InputError where there are none."""
+        if not text.strip():
+            raise InputError("a note needs words")
+        with self._writing() as db:
+            _note(db, _kernel(db, key), text)
 
     def forget(self, key: KernelKey | None = None) -> int:
-        """Remove the files of this kernel, of all kernels without a key; returns how many.
+        """Remove this kernel, all of them without a key, notes included; returns how many."""
+        if key is None:
+            return self._deleted("DELETE FROM kernel")
+        return self._deleted(f"DELETE FROM kernel WHERE {_SAME}", *_key(key))
 
-        The user's notes in them go as well.
-        """
-        if not self._kernels.is_dir():
+    def forget_results(self, key: KernelKey, source_id: str) -> int:
+        """Remove every result of one rewrite; returns how many."""
+        return self._deleted(
+            f"DELETE FROM result WHERE {_ITS} AND source_id = ?", *_key(key), source_id
+        )
+
+    def forget_notes(self, key: KernelKey) -> int:
+        """Remove the user's words on a kernel; returns how many notes."""
+        return self._deleted(f"DELETE FROM note WHERE {_ITS}", *_key(key))
+
+    def _deleted(self, sql: str, *values: str) -> int:
+        if not self.kernels():  # nor is a folder made to forget in
             return 0
-        with writing(self._kernels, self._wait_s):
-            paths = [r.path for r in self._files(key)]
-            for path in paths:
-                path.unlink(missing_ok=True)
-        return len(paths)
+        with self._writing() as db:
+            return db.execute(sql, values).rowcount
 
-    def forget_entry(self, key: KernelKey, source_id: str) -> int:
-        """Remove every result of one rewrite; returns how many lines named it."""
-        removed = 0
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """One state of the database."""
+        with self._failures():
+            where = ":memory:"
+            with suppress(FileNotFoundError):
+                self.file.stat()  # `exists` takes what may not be entered for missing
+                # A reader beside WAL makes files, too; where it may not, nobody else writes either.
+                how = "mode=rw" if os.access(self.folder, os.W_OK) else "mode=ro&immutable=1"
+                where = f"{self.file.absolute().as_uri()}?{how}"
+            with self._connected(where) as db:
+                db.execute("BEGIN")
+                yield db
 
-        def without(document: Document) -> Document:
-            nonlocal removed
-            rows, removed = [], 0
-            for line in document.lines:
-                left = _left_of(line.content, source_id)
-                removed += left is not line.content
-                if left is line.content:
-                    rows.append(line.raw)
-                elif isinstance(left, Avoided):
-                    rows.append(avoided_line(left).encode() + b"\n")
-            return read_document(b"".join(rows))
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction as the only writer: all of it happens, or nothing."""
+        with self._failures():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with self._connected(f"{self.file.absolute().as_uri()}?mode=rw") as db:
+                with suppress(sqlite3.OperationalError):  # others are in it: next time
+                    db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
+                db.execute("PRAGMA foreign_keys = ON")
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+                db.execute("COMMIT")
 
-        self._rewrite(key, without)
-        return removed
+    @contextmanager
+    def _connected(self, where: str) -> Iterator[sqlite3.Connection]:
+        """A database that is ours. A new one gets the schema, and in it what the old files say."""
+        opened = sqlite3.connect(where, uri=True, timeout=self._wait_s, isolation_level=None)
+        with closing(opened) as db:
+            if _is_new(db):
+                db.execute("BEGIN IMMEDIATE")
+                if _is_new(db):  # nobody was quicker
+                    _make(db, self.folder / OLD)
+                db.execute("COMMIT")
+            application, version = _pragma(db, "application_id"), _pragma(db, "user_version")
+            if application != APPLICATION:
+                problem = f"memory: {self.file} is another program's database"
+                raise EnvironmentFailure(problem, _MOVE)
+            if version != VERSION:
+                problem = f"memory: {self.file} is of a later cudaops, version {version}"
+                raise EnvironmentFailure(problem, f"update cudaops, or {_ELSEWHERE}")
+            yield db
 
-    def _rewrite(self, key: KernelKey, change: Callable[[Document], Document]) -> None:
-        if not self._kernels.is_dir():
-            return
-        with writing(self._kernels, self._wait_s):
-            for remembered in self._files(key):
-                after = change(remembered.document)
-                if after.data != remembered.document.data:
-                    replace_whole(remembered.path, after.data)
-
-    def _files(self, wanted: KernelKey | None = None) -> Iterator[Remembered]:
-        """Files of the kernel `wanted`; all where none is."""
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """What fails within, as the user is told it."""
         try:
-            # Not glob: it takes a folder that may not be read for an empty one.
-            paths = sorted(self._kernels.iterdir()) if self._kernels.exists() else []
-            for path in paths:
-                if path.suffix != ".md" or path.name.startswith(".") or not path.is_file():
-                    continue
-                try:
-                    data = path.read_bytes()
-                except FileNotFoundError:  # forgotten meanwhile
-                    continue
-                key = read_key(data) or _key_by_name(path)
-                if key is not None and (wanted is None or _same(key, wanted)):
-                    yield Remembered(path, key, read_document(data))
-        except OSError as problem:
-            raise unusable(self._kernels, problem) from problem
-
-    def _path(self, key: KernelKey) -> Path:
-        """A new file's place. Its name is for people; the front matter decides."""
-        name = re.sub(r"\W", "_", key.name, flags=re.ASCII)[:60]
-        rest = (re.sub(r"\W", "_", part)[:40] for part in (key.structure, key.device_class))
-        return self._kernels / f"{'-'.join([name, *rest])}.md"
+            yield
+        except OSError as error:
+            problem = f"memory: {error.filename or self.file}: {error.strerror or error}"
+            raise EnvironmentFailure(problem, _ELSEWHERE) from error
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_BUSY:
+                raise EnvironmentFailure(
+                    f"memory: another process has kept {self.file} locked for {self._wait_s:g} s",
+                    "wait for it to end",
+                ) from error
+            damaged = code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+            raise EnvironmentFailure(
+                f"memory: {self.file}: {error}", _MOVE if damaged else _ELSEWHERE
+            ) from error
 
 
-def _same(one: KernelKey, other: KernelKey) -> bool:
-    return (one.structure, one.device_class) == (other.structure, other.device_class)
+def _is_new(db: sqlite3.Connection) -> bool:
+    """Whether the file is empty."""
+    (objects,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return not (objects or _pragma(db, "application_id") or _pragma(db, "user_version"))
 
 
-def _key_by_name(path: Path) -> KernelKey | None:
-    """The key of a file whose front matter was damaged, from the name that it was given."""
-    named = _NAMED.fullmatch(path.stem)
-    return KernelKey(**named.groupdict()) if named else None
+def _make(db: sqlite3.Connection, old_files: Path) -> None:
+    for statement in SCHEMA.split(";"):
+        db.execute(statement)
+    for old in read_old_files(old_files):
+        kernel = _kernel(db, old.key)
+        db.executemany(_ADD, [_row(kernel, entry) for entry in old.entries])
+        if old.notes:
+            _note(db, kernel, old.notes)
 
 
-def _left_of(content: MemoryEntry | Avoided | None, source_id: str) -> MemoryEntry | Avoided | None:
-    """What is left of a line's content without this rewrite: itself where it is of another."""
-    if isinstance(content, MemoryEntry):
-        return None if content.source_id == source_id else content
-    if isinstance(content, Avoided) and source_id in content.source_ids:
-        left = tuple(i for i in content.source_ids if i != source_id)
-        return content.model_copy(update={"source_ids": left}) if left else None
-    return content
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _merged(before: bytes, now: bytes, after: bytes) -> Document | None:
-    """The edit with the entries that came since; None where the notes changed as well."""
-    edited = read_document(after)
-    if now == before:
-        return edited
-    old, new = read_document(before), read_document(now)
-    if _words(new) != _words(old):
+def _kernels(db: sqlite3.Connection, key: KernelKey | None = None) -> Iterator[KernelMemory]:
+    """Of this kernel, of all without a key, what is not empty."""
+    sql = "SELECT id, structure, device_class, name FROM kernel"
+    order = " ORDER BY name, structure, device_class"
+    rows = db.execute(f"{sql} WHERE {_SAME}", _key(key)) if key else db.execute(sql + order)
+    for kernel, structure, device_class, name in rows.fetchall():
+        memory = KernelMemory(
+            key=KernelKey(structure=structure, device_class=device_class, name=name),
+            entries=tuple(filter(None, map(_entry, db.execute(_RESULTS, (kernel,))))),
+            notes="\n".join(text for (text,) in db.execute(_NOTES, (kernel,))),
+        )
+        if not memory.empty:
+            yield put_together(memory)
+
+
+def _entry(row: tuple[object, ...]) -> MemoryEntry | None:
+    """None where another version of cudaops knew an outcome or a gate that this one does not."""
+    try:
+        return MemoryEntry.model_validate(dict(zip(_FIELDS, row, strict=True)))
+    except ValidationError:
         return None
-    for entry in new.entries:
-        if entry not in old.entries:
-            edited = with_entry(edited, entry)
-    return edited
 
 
-def _words(document: Document) -> list[str]:
-    """The notes without empty lines, which an entry's coming may add."""
-    return [line for line in document.notes.splitlines() if line.strip()]
+def _kernel(db: sqlite3.Connection, key: KernelKey) -> int:
+    """Its id; its name is the one it has now."""
+    db.execute(
+        "INSERT INTO kernel (structure, device_class, name) VALUES (?, ?, ?) "
+        "ON CONFLICT (structure, device_class) DO UPDATE SET name = excluded.name",
+        (*_key(key), _storable(key.name)),
+    )
+    return int(db.execute(f"SELECT id FROM kernel WHERE {_SAME}", _key(key)).fetchone()[0])
+
+
+def _note(db: sqlite3.Connection, kernel: int, text: str) -> None:
+    db.execute("INSERT INTO note (kernel, text) VALUES (?, ?)", (kernel, _storable(text.strip())))
+
+
+def _row(kernel: int, entry: MemoryEntry) -> dict[str, object]:
+    fields = entry.model_dump()
+    return {"kernel": kernel} | {
+        name: _storable(value) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+
+
+def _key(key: KernelKey) -> tuple[str, str]:
+    return key.structure, key.device_class
+
+
+def _storable(text: str) -> str:
+    """Half of a surrogate pair, which no file can hold, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,5 @@
-"""Memory as a prompt holds it: bounded, one line a result, every time with where it comes from.
+"""Memory as it is shown: to a person whole, in a prompt bounded; one line a result, every time with
+where it comes from.
 
 The text holds what models and users wrote. It is material for a model, not instructions to it.
 """
@@ -9,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cudaops.domain.execution import MEASURED
 from cudaops.domain.memory import MemoryEntry, Pattern
-from cudaops.memory.patterns import share_saved
-from cudaops.memory.records import Avoided, KernelMemory, decided, results
+from cudaops.memory.results import Avoided, KernelMemory, decided, results, share_saved
 
 CountTokens = Callable[[str], int]
 
@@ -27,6 +27,21 @@ def estimated_tokens(text: str) -> int:
     wordllama 0.4.0.post1; upper-case names with numbers have fewest (2026-11-20).
     """
     return -(-len(text.encode("utf-8", errors="replace")) // 2)
+
+
+def document(memory: KernelMemory) -> str:
+    """All that is known of one kernel, as Markdown without control characters: the user's notes,
+    rejected candidates that were put together, then one line a candidate."""
+    key = memory.key
+    lines = [f"# {key.name} on {key.device_class}", "", f"structure {key.structure}"]
+    for heading, part in (
+        ("Notes", memory.notes.splitlines()),
+        ("Avoid", [_avoided_line(group) for group in memory.avoided]),
+        ("Tried", [_entry_line(entry) for entry in memory.entries]),
+    ):
+        if part:
+            lines += ["", f"## {heading}", "", *part]
+    return "\n".join(map(_cleaned, lines))
 
 
 def prompt_text(
@@ -139,7 +154,45 @@ def _avoided_text(group: Avoided) -> str:
     )
 
 
+def _entry_line(entry: MemoryEntry) -> str:
+    """Every field of it, as docs/memory.md has them."""
+    speedup = "-" if entry.speedup is None else f"{entry.speedup:.2f}x"
+    timed = entry.speedup is not None or entry.time_source is not None
+    fields = (
+        entry.date,
+        entry.outcome,
+        f"{speedup} {entry.time_source or '-'}" if timed else "untimed",
+        entry.subtype,
+        entry.family,
+        entry.title,
+        f"by {entry.proposer}",
+        f"run {entry.run_id}",
+        f"source {entry.source_id}",
+        f"gate {entry.gate or '-'}",
+        entry.lesson,
+    )
+    return "- " + " | ".join(fields)
+
+
+def _avoided_line(group: Avoided) -> str:
+    fields = (
+        f"avoid {len(group.source_ids)}x",
+        group.subtype,
+        group.family,
+        f"gate {group.gate or '-'}",
+        "measured" if group.measured else "unmeasured",
+        " ".join(["sources", *group.source_ids]),
+        group.lesson,
+    )
+    return "- " + " | ".join(fields)
+
+
 def _printable(text: str) -> str:
-    """One line without control characters."""
-    kept = "".join(c if c.isprintable() else " " for c in text).rstrip()
+    """One line of a prompt."""
+    kept = _cleaned(text)
     return kept if len(kept) <= _LINE else kept[: _LINE - 1] + "…"
+
+
+def _cleaned(text: str) -> str:
+    """One line without control characters."""
+    return "".join(c if c.isprintable() else " " for c in text).rstrip()

@@ -13,12 +13,14 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,15 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from cudaops.program import syntax as s
 from cudaops.program.clang_bodies import ROOT, Body, evaluated, is_own, numbered, where_of
+from cudaops.program.instances import callee_of
 
 HEADERS = Path(__file__).parents[1] / "sandbox" / "cpu" / "include"
 MEMORY_BYTES = 6 << 30
 """Address space: clang maps much more than it touches."""
+
+MOST_POINTERS = 4095
+"""Of one parameter, which takes up to 32,764 bytes. Source: CUDA C++ Programming Guide, function
+parameters."""
 
 _PRELUDE = """\
 #include <cstdio>
@@ -196,22 +203,91 @@ def _functions_named(cursor: Cursor) -> list[Cursor]:
     return list(found.values())
 
 
-def launched(unit: cindex.TranslationUnit, name: str) -> list[Cursor]:
-    """Instances of a kernel template that the program's functions name, host templates included."""
+def reached(unit: cindex.TranslationUnit) -> Iterator[Cursor]:
+    """Functions that the program defines, and instances of templates that these name."""
     seen: set[int] = set()
     waiting = list(definitions(unit.cursor))
-    instances = []
     while waiting:
         cursor = waiting.pop()
-        if cursor.hash in seen:
-            continue
-        seen.add(cursor.hash)
-        if _K.CUDAGLOBAL_ATTR in _attributes(cursor):
-            if _qualified(cursor) == name:
-                instances.append(cursor)
-            continue
-        waiting += _functions_named(cursor)
-    return instances
+        if cursor.hash not in seen:
+            seen.add(cursor.hash)
+            yield cursor
+            if _K.CUDAGLOBAL_ATTR not in _attributes(cursor):
+                waiting += _functions_named(cursor)
+
+
+def launched(unit: cindex.TranslationUnit, name: str) -> list[Cursor]:
+    """Instances of a kernel template that the program names."""
+    return [
+        c for c in reached(unit) if _K.CUDAGLOBAL_ATTR in _attributes(c) and _qualified(c) == name
+    ]
+
+
+def launches(unit: cindex.TranslationUnit) -> Iterator[s.LaunchedInstance]:
+    """What each launch of the program means; several where it stands in a template. Those in
+    macros and those whose kernel no other place can name are left out."""
+    plain = {c.hash for c in definitions(unit.cursor)}
+    for function in reached(unit):
+        for call in function.walk_preorder():
+            if call.kind != _K.CALL_EXPR or not _is_launch(call):
+                continue
+            kernel, where = call.referenced, where_of(call)
+            callee = spelled(kernel) if kernel is not None else None
+            if callee is not None and where is not None:
+                parameters = tuple(parameter_of(p) for p in kernel.get_arguments())
+                is_only = function.hash in plain
+                yield s.LaunchedInstance(where.file, where.start, callee, parameters, is_only)
+
+
+def _is_launch(call: Cursor) -> bool:
+    return any(
+        c.kind == _K.CALL_EXPR and c.spelling == "__cudaPushCallConfiguration"
+        for c in call.get_children()
+    )
+
+
+def spelled(kernel: Cursor) -> str | None:
+    """A kernel with all its template arguments, as any place of the program can name it; None
+    where one is a type that is local or has no name.
+
+    By its mangled name: libclang does not tell what stands in a parameter pack.
+    """
+    mangled = re.sub(
+        r"(\d+)__device_stub__",
+        lambda m: str(int(m[1]) - len("__device_stub__")),
+        kernel.mangled_name,
+        count=1,
+    )
+    if not mangled.startswith("_Z"):  # extern "C"
+        return str(kernel.spelling)
+    # `Z` begins a name within a function; source names, which may hold one, go first.
+    at, rest = 2, ""
+    while at < len(mangled):
+        number = re.compile(r"\d+").match(mangled, at)
+        rest += "" if number else mangled[at]
+        at = number.end() + int(number[0]) if number else at + 1
+    text = demangled(mangled)
+    if text is None or "Z" in rest or any(mark in text for mark in "{'$"):
+        return None
+    return callee_of(text)
+
+
+def demangled(mangled: str) -> str | None:
+    """A name of the Itanium ABI in C++; None where it is none."""
+    function = _cxx().__cxa_demangle
+    function.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    found = function(mangled.encode(), None, None, ctypes.byref(status))
+    if not found:
+        return None
+    text = ctypes.string_at(found).decode()
+    _cxx().free(ctypes.c_void_p(found))
+    return text
+
+
+@lru_cache(maxsize=1)
+def _cxx() -> ctypes.CDLL:
+    return ctypes.CDLL("libstdc++.so.6")
 
 
 def walk_fields(
@@ -235,8 +311,8 @@ def walk_fields(
             unclear = walk_fields(element, f"{path}[{n}]", at, found, deep + 1)
             if unclear or len(found) == before:  # without pointers, all elements are alike
                 return unclear
-            if len(found) > 64:
-                return f"{path} is a table of pointers"
+            if len(found) > MOST_POINTERS:
+                return f"{path} has too many pointers"
     elif canonical.kind == TypeKind.RECORD:
         return _walk_record(canonical, path, offset, found, deep)
     return ""
@@ -342,8 +418,10 @@ class Reader:
 
 
 def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
-    """One request: the form of a kernel, or what was not understood."""
-    unit = clang.parse(request["files"], request["main"], request["callee"])
+    """One request: the form of a kernel, or all launches; or what was not understood."""
+    unit = clang.parse(request["files"], request["main"], request.get("callee"))
+    if "kernel" not in request:
+        return {"launches": [s.encoded(one) for one in launches(unit)]}
     try:
         kernel = find_kernel(unit, request["kernel"], request["callee"] is not None)
         form = Reader(clang).form(kernel)

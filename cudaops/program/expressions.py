@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from cudaops.domain.workload import OpaqueArgument
 from cudaops.errors import PlanError
 from cudaops.program.grammar import (
     MAX_LENGTH,
@@ -46,7 +47,7 @@ class NullPointer:
 class OpaqueValue:
     """A structure passed by value; only handed on whole."""
 
-    raw_hex: str
+    argument: OpaqueArgument
 
 
 ExpressionValue = int | float | PointerValue | NullPointer | OpaqueValue

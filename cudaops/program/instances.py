@@ -16,6 +16,25 @@ SPELLED: dict[Element, str] = {
 }  # fmt: skip
 """C++ type of an element. `opaque` has none."""
 
+_ELEMENTS: dict[str, Element] = {
+    **{text: element for element, text in SPELLED.items()},
+    "half": "f16", "unsigned": "u32", "char": "i8", "unsigned long long": "u64", "__half2": "f16",
+    "__nv_bfloat162": "bf16",
+}  # fmt: skip
+_VECTORS: dict[str, Element] = {
+    "char": "i8", "uchar": "u8", "short": "i16", "ushort": "u16", "int": "i32", "uint": "u32",
+    "long": "i64", "ulong": "u64", "longlong": "i64", "ulonglong": "u64", "float": "f32",
+    "double": "f64",
+}  # fmt: skip
+
+
+def element_of(type_text: str) -> Element:
+    """Element of a type as `syntax.normal_type` spells it; `opaque` for what has none."""
+    if type_text[-1:] in "1234" and type_text[:-1] in _VECTORS:
+        return _VECTORS[type_text[:-1]]
+    return _ELEMENTS.get(type_text, "opaque")
+
+
 _PACK_OR_NAME = re.compile(r"^(?:typename|class)\s*(\.\.\.)?\s*(\w+)\s*(?:=\s*(.+))?$", re.DOTALL)
 _VALUE = re.compile(r"^.*?(\w+)\s*(?:=\s*(.+))?$", re.DOTALL)
 
@@ -72,3 +91,28 @@ def template_parameter_names(kernel: Kernel) -> tuple[str, ...]:
 def is_type_parameter(written: str) -> bool:
     """Whether a template parameter stands for a type."""
     return _PACK_OR_NAME.match(written) is not None
+
+
+def callee_of(demangled: str) -> str:
+    """The callable part of a demangled function: `ops::scale<float, 4>`.
+
+    Return type and parameters go; what stands between angle brackets stays.
+    """
+    depth = 0
+    end = len(demangled)
+    for index, character in enumerate(demangled):
+        if character == "<":
+            depth += 1
+        elif character == ">" and demangled[index - 1 : index + 1] != "->":
+            depth -= 1
+        elif character == "(" and depth == 0 and not demangled.startswith("(anonymous", index):
+            end = index
+            break
+    head = demangled[:end].strip()
+    depth = 0
+    start = 0
+    for index, character in enumerate(head):
+        depth += (character == "<") - (character == ">")
+        if character == " " and depth == 0 and not head.startswith("(anonymous", index - 10):
+            start = index + 1
+    return head[start:].replace("(anonymous namespace)::", "")

@@ -13,6 +13,7 @@ from cudaops.domain.rewrite import (
     LaunchStep,
     NullValue,
     NumberValue,
+    PlacedPointer,
     RawValue,
     ResolvedLaunch,
     ResolvedPlan,
@@ -238,8 +239,17 @@ def _value(value: ExpressionValue) -> Value:
             return BufferValue(allocation=allocation, scratch=scratch, offset_bytes=offset)
         case NullPointer():
             return NullValue()
-        case OpaqueValue(raw_hex=raw_hex):
-            return RawValue(raw_hex=raw_hex)
+        case OpaqueValue(argument=argument):
+            return RawValue(
+                raw_hex=argument.raw_hex,
+                pointers=tuple(
+                    PlacedPointer(
+                        at_bytes=p.at_bytes,
+                        to=BufferValue(allocation=p.allocation, offset_bytes=p.offset_bytes),
+                    )
+                    for p in argument.pointers
+                ),
+            )
         case int() | float():
             return NumberValue(value=value)
 
@@ -254,7 +264,7 @@ def _argument(argument: Argument, pointee_bytes: int | None) -> ExpressionValue:
         case ScalarArgument():
             return argument.value
         case OpaqueArgument():
-            return OpaqueValue(argument.raw_hex)
+            return OpaqueValue(argument)
 
 
 def _captured(argument: Argument) -> Value:

@@ -18,6 +18,7 @@ from cudaops.program.dialect import (
     shared_globals,
     without_shared_globals,
 )
+from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import deduce_instance
 from cudaops.program.launches import Launch, find_launches
 from cudaops.program.lexing import (
@@ -120,11 +121,24 @@ class _Rewriter:
         name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
         call = f"{self.shim}::launch({site.index}, {name}, {', '.join(parts)})"
         if self._must_deduce(site, launch):
-            call += _DEDUCED[self.dialect].replace("CALLEE", callee)
+            instance = self._instance(site, launch)
+            deduced = _DEDUCED[self.dialect].replace("CALLEE", callee)
+            call += f".of({instance})" if instance else deduced
         else:
             call += f".of({callee})"
         lines = lexed.text.count("\n", launch.start, launch.open_paren)
         return call + ("\n" if launch.directive is None else "\\\n") * lines
+
+    def _instance(self, site: LaunchSite, launch: Launch) -> str | None:
+        """The one instance that a launch means, where clang can tell."""
+        if launch.directive is not None or self.overloads[site.kernel] > 1:
+            return None
+        found = {
+            one.callee
+            for one in launched_instances(self.program)
+            if (one.file, one.start, one.is_only) == (site.file, site.start_byte, True)
+        }
+        return f"::{found.pop()}" if len(found) == 1 else None
 
     def _named(self, callee: str, site: LaunchSite) -> str:
         """The callee so that it names one function: under `using namespace std`, `fill` alone is

@@ -307,6 +307,20 @@ class KernelForm:
         return next((f for f in self.functions if f.name == name), None)
 
 
+@dataclass(frozen=True)
+class LaunchedInstance:
+    """The kernel that one launch means, as clang resolves its template and overload."""
+
+    file: str
+    start: int
+    """Where the launch expression begins: bytes from the file's start."""
+    callee: str
+    """Qualified, with all template arguments: `ops::scale<float, 4>`."""
+    parameters: tuple[TypedParameter, ...]
+    is_only: bool
+    """The launch means no other: it stands in no template."""
+
+
 _NORMAL = {
     "unsigned int": "unsigned", "long": "long long", "unsigned long": "unsigned long long",
     "__half": "half", "_Bool": "bool",
@@ -352,7 +366,7 @@ _KINDS = {
     for kind in (
         Number, Name, Member, Index, Call, Cast, Unary, Step, Binary, Choice, Assign, Values,
         Unmodelled, Declare, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block, Opaque,
-        PointerField, TypedParameter, Function, KernelForm,
+        PointerField, TypedParameter, Function, KernelForm, LaunchedInstance,
     )
 }  # fmt: skip
 

@@ -9,8 +9,14 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from cudaops.domain.run import RunOptions
-from cudaops.reports.recorded_calls import RecordedCall, RecordedTool, without_prompt
-from cudaops.reports.recording import REWRITE, Iteration, Recording
+from cudaops.reports.recording import (
+    REWRITE,
+    Iteration,
+    RecordedCall,
+    RecordedTool,
+    Recording,
+    without_prompt,
+)
 
 KEYS = re.compile(
     r"\b(?:nvapi-[\w-]{8,}|sk-[\w-]{16,}|AIza[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{16,}"

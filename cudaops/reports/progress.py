@@ -1,4 +1,4 @@
-"""Live progress: one line an event, who is at work and what was found, and when."""
+"""Progress, live or replayed: one line an event, who is at work and what was found, and when."""
 
 from __future__ import annotations
 
@@ -56,15 +56,19 @@ class Progress:
             if self._status is not None:
                 self._status.start()
 
-    def __call__(self, event: Event) -> None:
-        """Show one event."""
+    def __call__(self, event: Event, seconds: float | None = None) -> None:
+        """Show one event. `seconds`: since the run began; None: since this began to show it."""
         if event.kind == "started" and self._status is not None:
             self._status.update(Text(f"{event.agent}: {one_line(event.message, 120)}"))
             return
-        elapsed = time.monotonic() - self._began
-        line = Text.assemble(
-            (f"{elapsed:7.1f} s  ", "dim"),
-            (f"{event.agent:<{_AGENT_WIDTH}}  ", "cyan"),
-            (one_line(event.message, _MOST_CHARACTERS), _STYLES[event.kind]),
-        )
+        elapsed = time.monotonic() - self._began if seconds is None else seconds
+        message = one_line(event.message, _MOST_CHARACTERS)
+        line = stamped(elapsed, event.agent, message, _STYLES[event.kind])
         self._console.print(line, soft_wrap=True)
+
+
+def stamped(seconds: float, who: str, line: str, style: str) -> Text:
+    """One line of progress: when, who, what."""
+    return Text.assemble(
+        (f"{seconds:7.1f} s  ", "dim"), (f"{who:<{_AGENT_WIDTH}}  ", "cyan"), (line, style)
+    )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from cudaops.domain.judgement import Attempt
+from cudaops.domain.model_use import ModelCall
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Event, RunOptions, RunRecord
 from cudaops.errors import InputError
-from cudaops.reports.recorded_calls import RecordedCall, RecordedTool, read_entry
 
 MOST_BYTES = 64 * 2**20
 """Of one file; a longer one is not read. Chosen: 100 times the largest that a run has written
@@ -23,7 +23,12 @@ MOST_BYTES = 64 * 2**20
 REWRITE = "rewrite.json"
 """Name of a candidate's rewrite in its iteration's folder, where there is no evaluation."""
 
-Model = TypeVar("Model", bound=BaseModel)
+WITHHELD = "withheld_characters"
+"""In place of a message's text where a recording was made portable without prompts."""
+_GONE = re.compile(r"withheld: (\d{1,9}) characters")
+"""The same in place of a tool's result, which must stay a text."""
+
+Kind = TypeVar("Kind")
 
 
 class Damage(NamedTuple):
@@ -69,6 +74,51 @@ class Iteration(NamedTuple):
         return self.rewrite.why if self.rewrite else None
 
 
+class Message(NamedTuple):
+    """One message of a prompt."""
+
+    role: str
+    """`system`, `human`, `ai`, `tool`."""
+    characters: int
+    text: str | None
+    """None where the recording was made without prompts."""
+
+
+class RecordedCall(NamedTuple):
+    """What the model was asked, and what it answered."""
+
+    number: int
+    """Position in the journal, as in the file's name."""
+    call: ModelCall
+    messages: tuple[Message, ...]
+    answer: str
+    tool_calls: tuple[str, ...]
+    """Tools it asked for instead of, or beside, an answer: name and arguments."""
+    entry: dict[str, Any]
+    """As it stands in the file."""
+
+    @property
+    def scope(self) -> str:
+        """Iteration and branch that asked."""
+        return self.call.scope
+
+
+class RecordedTool(NamedTuple):
+    """What a tool told the model while it was answering."""
+
+    number: int
+    """Position in the journal."""
+    scope: str
+    """Iteration and branch that asked."""
+    tool: str
+    characters: int
+    """Length of the result."""
+    result: str | None
+    """None where the recording was made without prompts."""
+    entry: dict[str, Any]
+    """As it stands in the file."""
+
+
 class Recording(NamedTuple):
     """What a run folder holds."""
 
@@ -91,17 +141,18 @@ def read_recording(folder: Path) -> Recording:
     Raises InputError where the folder holds no run.
     """
     reader = _Reader(folder)
-    record = reader.model("run.json", RunRecord)
+    record = reader.read("run.json", TypeAdapter(RunRecord))
     events = reader.events()
     if record is None and not events:
         told = f" ({reader.damage[0].text})" if reader.damage else ""
         raise InputError(f"{folder} holds no run to replay: no run.json, no event{told}")
-    options = record.options if record else reader.model("state/options.json", RunOptions)
+    options = TypeAdapter(RunOptions)
+    asked = record.options if record else reader.read("state/options.json", options)
     patch = reader.text("best.patch")
     return Recording(
         folder=folder,
         events=events,
-        options=options,
+        options=asked,
         record=record,
         iterations=reader.iterations(record.attempts if record else ()),
         calls=reader.calls(),
@@ -131,13 +182,13 @@ class _Reader:
             self._spoilt(name, getattr(error, "strerror", None) or str(error))
             return None
 
-    def model(self, name: str, kind: type[Model]) -> Model | None:
-        """One record of a file; None where it is not there or is none."""
+    def read(self, name: str, kind: TypeAdapter[Kind]) -> Kind | None:
+        """What a JSON file holds; None where it is not there or holds something else."""
         data = self.text(name)
         if data is None:
             return None
         try:
-            return kind.model_validate_json(data)
+            return kind.validate_json(data)
         except ValidationError as error:
             self._spoilt(name, first_fault(error))
             return None
@@ -175,30 +226,13 @@ class _Reader:
         if name is None:
             return Iteration(number, known, None, ())
         where = f"iterations/{name}"
-        attempt = self.model(f"{where}/attempt.json", Attempt) or known
-        trials = self._trials(f"{where}/trials.json")
-        return Iteration(number, attempt, self._rewrite(where), trials)
-
-    def _rewrite(self, where: str) -> Rewrite | None:
-        """From the evaluation; a portable recording has the rewrite alone."""
-        evaluation = self._object(f"{where}/evaluation.json")
-        if evaluation is None:
-            return self.model(f"{where}/{REWRITE}", Rewrite)
-        try:
-            return Rewrite.model_validate(evaluation.get("rewrite"))
-        except ValidationError as error:
-            self._spoilt(f"{where}/evaluation.json", first_fault(error))
-            return None
-
-    def _trials(self, name: str) -> tuple[Trial, ...]:
-        data = self.text(name)
-        if data is None:
-            return ()
-        try:
-            return _TRIALS.validate_json(data)
-        except ValidationError as error:
-            self._spoilt(name, first_fault(error))
-            return ()
+        attempt = self.read(f"{where}/attempt.json", TypeAdapter(Attempt)) or known
+        evaluated = self.read(f"{where}/evaluation.json", TypeAdapter(_Evaluation))
+        rewrite = evaluated.rewrite if evaluated else None
+        if rewrite is None:
+            rewrite = self.read(f"{where}/{REWRITE}", TypeAdapter(Rewrite))
+        trials = self.read(f"{where}/trials.json", TypeAdapter(tuple[Trial, ...])) or ()
+        return Iteration(number, attempt, rewrite, trials)
 
     def calls(self) -> tuple[RecordedCall | RecordedTool, ...]:
         """What the model was asked and what tools told it, in that order."""
@@ -207,7 +241,8 @@ class _Reader:
             name = f"state/calls/{path.name}"
             if path.name.startswith("."):
                 self._spoilt(name, "half-written")
-            entry = self._object(name) if _ENTRY.fullmatch(path.name) else None
+            known = _ENTRY.fullmatch(path.name)
+            entry = self.read(name, TypeAdapter(dict[str, Any])) if known else None
             if entry is None:
                 continue
             try:
@@ -215,20 +250,6 @@ class _Reader:
             except ValidationError as error:
                 self._spoilt(name, first_fault(error))
         return tuple(sorted(found, key=lambda recorded: recorded.number))
-
-    def _object(self, name: str) -> dict[str, Any] | None:
-        data = self.text(name)
-        if data is None:
-            return None
-        try:
-            value = from_json(data, allow_inf_nan=True)
-        except ValueError as error:
-            self._spoilt(name, str(error))
-            return None
-        if not isinstance(value, dict):
-            self._spoilt(name, "holds no JSON object")
-            return None
-        return value
 
     def _listed(self, name: str) -> list[Path]:
         try:
@@ -244,7 +265,12 @@ class _Reader:
 
 
 _ENTRY = re.compile(r"[0-9]{1,9}-[a-z]+\.json")
-_TRIALS = TypeAdapter(tuple[Trial, ...])
+
+
+class _Evaluation(BaseModel):
+    """What a replay needs of `evaluation.json`; a portable recording has the rewrite alone."""
+
+    rewrite: Rewrite
 
 
 def first_fault(error: ValidationError) -> str:
@@ -252,3 +278,71 @@ def first_fault(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+def read_entry(name: str, entry: dict[str, Any]) -> RecordedCall | RecordedTool:
+    """What a file of the journal holds. Raises pydantic's ValidationError where that is nothing."""
+    number = int(name.partition("-")[0])
+    if "tool" in entry and "call" not in entry:
+        result = _text(entry.get("result"))
+        gone = _GONE.fullmatch(result)
+        return RecordedTool(
+            number=number,
+            scope=str(entry.get("scope", "")),
+            tool=str(entry["tool"]),
+            characters=int(gone.group(1)) if gone else len(result),
+            result=None if gone else result,
+            entry=entry,
+        )
+    messages, asked = entry.get("messages"), entry.get("tool_calls")
+    return RecordedCall(
+        number=number,
+        call=ModelCall.model_validate(entry.get("call")),
+        messages=tuple(map(_message, messages)) if isinstance(messages, list) else (),
+        answer=_text(entry.get("answer")),
+        tool_calls=tuple(map(_tool_call, asked)) if isinstance(asked, list) else (),
+        entry=entry,
+    )
+
+
+def without_prompt(recorded: RecordedCall | RecordedTool) -> dict[str, Any]:
+    """The entry with lengths in place of what the model was sent; its answer stays."""
+    if isinstance(recorded, RecordedTool):
+        gone = f"withheld: {recorded.characters} characters"
+        return {**recorded.entry, "arguments": {}, "result": gone}
+    kept = [{"role": m.role, WITHHELD: m.characters} for m in recorded.messages]
+    # `message` is the answer once more, with the model's thoughts.
+    left_out: dict[str, Any] = {"tools": [], "message": {}}
+    return {**recorded.entry, **left_out, "messages": kept}
+
+
+def _message(raw: Any) -> Message:
+    fields = raw if isinstance(raw, dict) else {"content": raw}
+    role = str(fields.get("role", "unknown"))
+    withheld = fields.get(WITHHELD)
+    if isinstance(withheld, int):
+        return Message(role, withheld, None)
+    text = _text(fields.get("content"))
+    calls = fields.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        text = "\n".join([text, *map(_tool_call, calls)]).strip()
+    return Message(role, len(text), text)
+
+
+def _text(content: Any) -> str:
+    """What a message says: its text, or the texts of its parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict) and isinstance(content.get("text"), str):
+        return str(content["text"])
+    if isinstance(content, list):
+        return "".join(map(_text, content))
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _tool_call(raw: Any) -> str:
+    if not isinstance(raw, dict):
+        return _text(raw)
+    return f"{raw.get('name', 'unknown')} {json.dumps(raw.get('args', {}), ensure_ascii=False)}"

@@ -1,21 +1,26 @@
-"""A recorded run as steps, in the order and at the times at which they happened."""
+"""A recorded run as steps, in the order and at the times at which they happened, and as JSON."""
 
 from __future__ import annotations
 
+import heapq
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel
 
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.run import Event, RunRecord
-from cudaops.reports.recorded_calls import RecordedCall, RecordedTool
-from cudaops.reports.recording import Damage, Iteration, Recording
+from cudaops.errors import InputError
+from cudaops.reports.recording import Damage, Iteration, RecordedCall, RecordedTool, Recording
 
 LONGEST_WAIT = 3600.0
 """Seconds. A clock that was set forward while the run was recorded must not stop a replay."""
 
+_ENDED = {"outcome", "reason", "verify", "model", "loop_time_seconds", "seconds_by_tool"}
 _NUMBER = re.compile(r"iteration (\d{1,6}):")
 
 StepKind = Literal[
@@ -72,14 +77,14 @@ def steps_of(recording: Recording) -> list[Step]:
 
 
 def of_iteration(steps: Sequence[Step], number: int) -> list[Step]:
-    """The way to one candidate: what it is about, and the steps that belong to it."""
+    """The way to one candidate: what it is about, and the steps that belong to it. Raises
+    InputError where the recording has no such candidate."""
+    known = sorted({step.iteration for step in steps if step.iteration is not None})
+    if number not in known:
+        there = ", ".join(map(str, known)) or "none"
+        raise InputError(f"--iteration {number}: not in this recording, which has {there}")
     whole = ("run", "damage")
     return [step for step in steps if step.kind in whole or step.iteration == number]
-
-
-def iterations_in(steps: Sequence[Step]) -> list[int]:
-    """Numbers of the candidates that steps belong to."""
-    return sorted({step.iteration for step in steps if step.iteration is not None})
 
 
 def paced(
@@ -107,34 +112,61 @@ def time_source(recording: Recording) -> TimeSource | None:
     return "modelled" if on_cpu else None
 
 
+def json_line(step: Step, *, prompts: bool) -> str:
+    """One JSON object on one line, in ASCII: nothing in it acts on a terminal. A number that JSON
+    has not, such as an infinite one, stands as text. `prompts`: with every word that the model was
+    asked."""
+    head = {"kind": step.kind, "seconds": step.seconds, "iteration": step.iteration}
+    text = json.dumps(_plain(head | _content(step, prompts)), allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
+
+
 def _timeline(recording: Recording) -> Iterator[Step]:
     """Events with the model's calls between them, each candidate after its judgement."""
-    waiting = _by_end(recording.calls)
     by_number = {iteration.number: iteration for iteration in recording.iterations}
     last, judged_at = max(by_number, default=0), _judgements(recording.events)
-    clock = _Clock()
     current, verdict = 1, None
-    for position, event in enumerate(recording.events):
-        seconds = clock.at(event)
-        while waiting and clock.stamp is not None and waiting[0].ended <= clock.stamp:
-            yield from _asked(waiting.pop(0), clock)
-        if event.stage == "profiler" and event.kind == "finished":
-            verdict = event.message
-        belongs = current - 1 if event.stage == "accepted" and current > 1 else current
-        if recording.record is not None and belongs > last:
-            yield Step("event", seconds, None, event)
+    for seconds, entry in _timed(recording):
+        if not isinstance(entry, Event):
+            number = re.match(r"\d{1,6}", entry.scope)
+            kind: StepKind = "model_call" if isinstance(entry, RecordedCall) else "tool_result"
+            yield Step(kind, seconds, int(number.group()) if number else None, entry)
             continue
-        yield Step("event", seconds, belongs, event)
-        number = judged_at.get(position)
-        if number is not None:
-            current = number + 1
-            if number in by_number:
-                judged = Judged(by_number.pop(number), verdict)
-                yield Step("iteration", seconds, number, judged)
-    for turn in waiting:
-        yield from _asked(turn, clock)
-    for number, iteration in sorted(by_number.items()):
-        yield Step("iteration", None, number, Judged(iteration, None))
+        if entry.stage == "profiler" and entry.kind == "finished":
+            verdict = entry.message
+        belongs = current - 1 if entry.stage == "accepted" and current > 1 else current
+        if recording.record is not None and belongs > last:
+            yield Step("event", seconds, None, entry)
+            continue
+        yield Step("event", seconds, belongs, entry)
+        if judged := judged_at.get(id(entry)):
+            current = judged + 1
+            if judged in by_number:
+                content = Judged(by_number.pop(judged), verdict)
+                yield Step("iteration", seconds, judged, content)
+    for rest, iteration in sorted(by_number.items()):
+        yield Step("iteration", None, rest, Judged(iteration, None))
+
+
+def _timed(recording: Recording) -> Iterator[tuple[float, Event | RecordedCall | RecordedTool]]:
+    """Events and calls in the order in which they ended, a tool's result after the call before it,
+    with seconds since the first. A clock that was set back stands still, as does a run between a
+    kill and its resumption."""
+    ended, asked = math.inf, []
+    for call in recording.calls:
+        ended = _ended(call) if isinstance(call, RecordedCall) else ended
+        asked.append((ended, call))
+    asked.sort(key=lambda pair: pair[0])
+    stamped = [(_stamp(event.time), event) for event in recording.events]
+    happened = ((-math.inf if stamp is None else stamp, event) for stamp, event in stamped)
+    seconds, before = 0.0, math.nan
+    for stamp, entry in heapq.merge(asked, happened, key=lambda pair: pair[0]):
+        if math.isfinite(stamp):
+            resumed = isinstance(entry, Event) and (entry.kind, entry.message)
+            if resumed != ("notice", "resumed") and stamp > before:
+                seconds += stamp - before
+            before = stamp
+        yield round(seconds, 3), entry
 
 
 def _closing(recording: Recording) -> Iterator[Step]:
@@ -152,70 +184,22 @@ def _closing(recording: Recording) -> Iterator[Step]:
 
 
 def _judgements(events: Sequence[Event]) -> dict[int, int]:
-    """Position of the event that says what came of a candidate, to the candidate's number.
+    """`id` of the event that says what came of a candidate, to the candidate's number.
 
     A stage that was killed at its very end is run again: the last event for a candidate counts.
     """
     last: dict[int, int] = {}
-    for position, event in enumerate(events):
+    for event in events:
         found = _NUMBER.match(event.message)
         if event.stage == "verify" and event.kind == "finished" and found:
-            last[int(found.group(1))] = position
-    return {position: number for number, position in last.items()}
+            last[int(found.group(1))] = id(event)
+    return {event: number for number, event in last.items()}
 
 
-class _Clock:
-    """Seconds since the first event. Never runs backwards, and stands still between a kill and the
-    resumption."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.stamp: float | None = None
-
-    def at(self, event: Event) -> float:
-        """Move to an event."""
-        stamp = _stamp(event.time)
-        if stamp is not None:
-            resumed = event.kind == "notice" and event.message == "resumed"
-            if self.stamp is not None and not resumed:
-                self.seconds += max(0.0, stamp - self.stamp)
-            self.stamp = stamp
-        return round(self.seconds, 3)
-
-
-class _Turn(NamedTuple):
-    """A call and the results of tools that the journal has after it."""
-
-    ended: float
+def _ended(recorded: RecordedCall) -> float:
     """When the answer was there; infinity where no time is recorded."""
-    entries: tuple[RecordedCall | RecordedTool, ...]
-
-
-def _by_end(entries: Sequence[RecordedCall | RecordedTool]) -> list[_Turn]:
-    turns: list[_Turn] = []
-    for entry in entries:
-        if isinstance(entry, RecordedTool) and turns:
-            turns[-1] = turns[-1]._replace(entries=(*turns[-1].entries, entry))
-        else:
-            turns.append(_Turn(_ended(entry), (entry,)))
-    return sorted(turns, key=lambda turn: turn.ended)
-
-
-def _asked(turn: _Turn, clock: _Clock) -> Iterator[Step]:
-    seconds = clock.seconds
-    if clock.stamp is not None and math.isfinite(turn.ended):
-        seconds = max(0.0, seconds - max(0.0, clock.stamp - turn.ended))
-    for entry in turn.entries:
-        found = re.match(r"\d{1,6}", entry.scope)
-        kind: StepKind = "model_call" if isinstance(entry, RecordedCall) else "tool_result"
-        yield Step(kind, round(seconds, 3), int(found.group()) if found else None, entry)
-
-
-def _ended(entry: RecordedCall | RecordedTool) -> float:
-    if isinstance(entry, RecordedTool):
-        return math.inf
-    stamp = _stamp(entry.call.started)
-    ended = math.inf if stamp is None else stamp + entry.call.seconds
+    stamp = _stamp(recorded.call.started)
+    ended = math.inf if stamp is None else stamp + recorded.call.seconds
     return ended if math.isfinite(ended) else math.inf
 
 
@@ -225,3 +209,55 @@ def _stamp(text: str) -> float | None:
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+def _content(step: Step, prompts: bool) -> dict[str, Any]:
+    """What a step has beside its kind, its time and its candidate: plain values and records."""
+    match step.content:
+        case Event() as event:
+            return {"event": event}
+        case RecordedCall() as call:
+            words = [_fields(m, *(() if prompts else ("text",))) for m in call.messages]
+            return _fields(call, "entry") | {"messages": words}
+        case RecordedTool() as told:
+            return _fields(told, "entry", *(() if prompts else ("result",)))
+        case Judged(iteration, verdict):
+            kept = {"attempt": iteration.attempt, "why": iteration.why, "trials": iteration.trials}
+            return {"verdict": verdict, **kept}
+        case Recording() as recording:
+            record, options = recording.record, recording.options
+            return {
+                "folder": str(recording.folder),
+                "run_id": record.run_id if record else None,
+                "date": record.date if record else None,
+                "cudaops_version": record.cudaops_version if record else None,
+                "device": record.device if record else options.device if options else None,
+                "time_source": time_source(recording),
+                "options": options,
+            }
+        case Ending(record, under_way):
+            told_of = {"outcome", "reason", "verify", "model", "loop_time_seconds"}
+            ended = (
+                record.model_dump(mode="json", include=told_of | {"seconds_by_tool"})
+                if record
+                else {}
+            )
+            stage = under_way.stage if under_way else None
+            return {"finished": record is not None, "under_way": stage, **ended}
+        case Damage() | Patch() as plain:
+            return plain._asdict()
+
+
+def _fields(row: NamedTuple, *without: str) -> dict[str, Any]:
+    return {name: value for name, value in row._asdict().items() if name not in without}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; a number that it has not stands as text."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

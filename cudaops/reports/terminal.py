@@ -31,7 +31,7 @@ def run_summary(record: RunRecord) -> RenderableType:
     if record.research is not None and record.research.citations:
         parts += [heading("Notes it leaned on"), _notes(record)]
     if record.attempts:
-        parts += [heading("What was tried"), _attempts(record)]
+        parts += [heading("What was tried"), attempts_table(facts.attempt_rows(record))]
     if record.model is not None:
         parts += model_parts(record.model)
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
@@ -87,6 +87,19 @@ def model_parts(use: ModelUse) -> list[RenderableType]:
         lines(model_use.model_sentences(use)),
         indented(table),
     ]
+
+
+def attempts_table(rows: Sequence[facts.AttemptRow]) -> RenderableType:
+    """What was tried, how fast it was, and why it was kept or not."""
+    table = columns("no", "outcome", "what")
+    for row in rows:
+        outcome = Text(row.outcome, style="green" if row.outcome != "rejected" else "red")
+        what = Text(row.what)
+        if row.time != "not timed":
+            what.append(f"\n{row.time}, {row.speedup}")
+        what.append(f"\n{row.why}", style="dim")
+        table.add_row(Text(row.number), outcome, what)
+    return indented(table)
 
 
 def gate_table(
@@ -167,18 +180,6 @@ def _notes(record: RunRecord) -> RenderableType:
     table = columns("note", "sections")
     for title, sections in facts.notes_read(record).items():
         table.add_row(Text(title), Text("; ".join(sections), style="dim"))
-    return indented(table)
-
-
-def _attempts(record: RunRecord) -> RenderableType:
-    table = columns("no", "outcome", "what")
-    for row in facts.attempt_rows(record):
-        outcome = Text(row.outcome, style="green" if row.outcome != "rejected" else "red")
-        what = Text(row.what)
-        if row.time != "not timed":
-            what.append(f"\n{row.time}, {row.speedup}")
-        what.append(f"\n{row.why}", style="dim")
-        table.add_row(Text(row.number), outcome, what)
     return indented(table)
 
 

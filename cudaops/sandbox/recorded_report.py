@@ -76,10 +76,21 @@ class Configuration(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """An argument, and whether a pointer was bound to a parameter of const type."""
+    """An argument as the launch gave it."""
 
     argument: Argument
     to_const: bool
+    """Whether a pointer was bound to a parameter of const type."""
+    type: str = ""
+    """Of a structure, as g++ or nvcc spells it."""
+
+
+class Address(NamedTuple):
+    """A word in the bytes of a structure that is an address in an allocation."""
+
+    at_bytes: int
+    allocation: int
+    offset_bytes: int
 
 
 class Stored(NamedTuple):
@@ -154,7 +165,7 @@ class Launches:
         self._variables = {v.qualified_name for v in program.global_variables}
         self._lines: dict[str, dict[str, list[tuple[str, ...]]]] = {
             verb: defaultdict(list)
-            for verb in ("arg", "before", "after", "gbefore", "gafter", "limit")
+            for verb in ("arg", "field", "before", "after", "gbefore", "gafter", "limit")
         }
         for verb, by_number in self._lines.items():
             for line in report.all(verb):
@@ -169,6 +180,21 @@ class Launches:
         lines = self._lines["arg"][number]
         allocations = len(self._lines["before"][number])
         return tuple(self._passed(i, line, allocations) for i, line in enumerate(lines))
+
+    def addresses(self, number: str) -> dict[int, tuple[Address, ...]]:
+        """What stands in structures, by the argument's position. Raises Malformed."""
+        last = len(self._lines["before"][number]) - 1
+        found: dict[int, tuple[Address, ...]] = {}
+        for line in self._lines["field"][number]:
+            at, place, index, offset = _exactly("field", line, 4)
+            position = _whole("field", at, 0, MOST_ARGUMENTS)
+            address = Address(
+                _whole("field", place, 0, MOST_ARGUMENTS),
+                _whole("field", index, 0, last),
+                _whole("field", offset, -_FARTHEST, _FARTHEST),
+            )
+            found[position] = (*found.get(position, ()), address)
+        return found
 
     def allocations(self, number: str) -> tuple[Stored, ...]:
         """Those that the pointers reach, by index. Raises Malformed."""
@@ -211,7 +237,12 @@ class Launches:
                 offset_bytes=_whole("arg", offset, -_FARTHEST, _FARTHEST),
             )
             return Passed(pointer, const == "1")
-        return Passed(_by_value(name, kind, rest), False)
+        if kind == "opaque":
+            written, raw = _exactly("arg", rest, 2)
+            return Passed(OpaqueArgument(name=name, raw_hex=_hex(raw)), False, _type_in(written))
+        if kind != "scalar":
+            raise Malformed("an arg line of no known kind")
+        return Passed(_scalar(name, rest), False)
 
     def _parameter(self, position: int) -> str:
         parameters = self._kernel.parameters
@@ -246,14 +277,23 @@ def _configuration(
     )
 
 
-def _by_value(name: str, kind: str, line: Sequence[str]) -> Argument:
+def _type_in(written: str) -> str:
+    """The type that `__PRETTY_FUNCTION__` of a template with the parameter T names."""
+    return written.partition("T =")[2].strip().removesuffix("]").strip()
+
+
+def _hex(raw: str) -> str:
+    if not _HEX.fullmatch(raw):
+        raise Malformed("an arg line without a value")
+    return raw
+
+
+def _scalar(name: str, line: Sequence[str]) -> Argument:
     element, raw = _exactly("arg", line, 2)
-    if kind not in ("scalar", "opaque") or not _HEX.fullmatch(raw):
-        raise Malformed("an arg line of no known kind or without a value")
     known = _element(element)
-    if kind == "opaque" or known not in FORMATS:
-        return OpaqueArgument(name=name, raw_hex=raw)
-    data = bytes.fromhex(raw)
+    if known not in FORMATS:
+        return OpaqueArgument(name=name, raw_hex=_hex(raw))
+    data = bytes.fromhex(_hex(raw))
     if len(data) != struct.calcsize(FORMATS[known]):
         raise Malformed(f"an arg line with {len(data)} bytes of {known}")
     value = struct.unpack(FORMATS[known], data)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,17 +12,19 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     Allocation,
-    Argument,
+    Element,
     GlobalState,
+    OpaqueArgument,
     PointerArgument,
     Role,
     ScalarArgument,
     Workload,
 )
 from cudaops.errors import InputError
-from cudaops.program.reroute import deduce_instance
+from cudaops.program.front_end import launched_instances
+from cudaops.program.instances import callee_of, deduce_instance
 from cudaops.sandbox.executors.cpu_report import Report
-from cudaops.sandbox.executors.cpu_symbols import callee_of, function_names
+from cudaops.sandbox.executors.cpu_symbols import function_names
 from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.left_files import copy_left
 from cudaops.sandbox.recorded_report import (
@@ -32,6 +35,7 @@ from cudaops.sandbox.recorded_report import (
     Passed,
     Stored,
 )
+from cudaops.sandbox.recorded_structures import NotFollowed, takes, with_pointers
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
@@ -55,10 +59,12 @@ class WorkloadReader:
     def __init__(
         self, program: Program, kernel: Kernel, report: Report, source: Source, folder: Path
     ) -> None:
+        self.program = program
         self.kernel = kernel
         self.source = source
         self.folder = folder
         self._launches = Launches(program, kernel, report)
+        self._sites = {site.index: (site.file, site.start_byte) for site in program.launches}
         self._copies: dict[str, Path] = {}
         """By the recorder's name; files of ours, which the program never could open."""
         self._copied = 0
@@ -71,45 +77,51 @@ class WorkloadReader:
         Raises InputError where none can be captured, Malformed and NotLeft where the program is
         not as the recorder says or touched what the recorder left.
         """
-        usable = [c for c in configurations if not self._launches.limits(c.number)]
-        if not usable:
-            raise InputError(self._cannot(configurations))
-        functions = {c.function for c in usable if c.function}
+        functions = {c.function for c in configurations if c.function}
         names = function_names(self.source.executable, functions)
         total = max(total_seconds, 1e-12)
         covered = 0.0
         workloads: list[Workload] = []
-        for configuration in usable[:MAX_WORKLOADS]:
-            workloads.append(self._workload(f"w{len(workloads)}", configuration, names, total))
-            covered += configuration.seconds
-            if covered >= TIME_COVERED * total:
+        reasons: list[str] = []
+        for c in configurations:
+            if limits := self._launches.limits(c.number):
+                reasons.append(limits[0])
+                continue
+            passed = self._launches.passed(c.number)
+            callee = self._callee(c, names, passed)
+            try:
+                addresses = self._launches.addresses(c.number)
+                passed = with_pointers(self.program, self.kernel, callee, passed, addresses)
+            except NotFollowed as problem:
+                reasons.append(str(problem))
+                continue
+            workloads.append(self._workload(f"w{len(workloads)}", c, callee, passed, total))
+            covered += c.seconds
+            if covered >= TIME_COVERED * total or len(workloads) == MAX_WORKLOADS:
                 break
+        if not workloads:
+            raise InputError(self._cannot(reasons))
         return tuple(workloads)
 
-    def _cannot(self, configurations: list[Configuration]) -> str:
-        reason = (
-            self._launches.limits(configurations[0].number)[0]
-            if configurations
-            else "nothing was recorded"
-        )
+    def _cannot(self, reasons: list[str]) -> str:
+        reason = reasons[0] if reasons else "nothing was recorded"
         for position, parameter in enumerate(self.kernel.parameters):
             reason = reason.replace(f"@N{position}@", parameter.name)
         text = f"the launches of {self.kernel.name} cannot be captured: {reason}"
         return f"{text}; choose another kernel with --kernel"
 
     def _workload(
-        self, name: str, c: Configuration, names: dict[int, str], total: float
+        self, name: str, c: Configuration, callee: str, passed: tuple[Passed, ...], total: float
     ) -> Workload:
         folder = self.folder / name
         remove(folder)
         folder.mkdir(parents=True)
-        passed = self._launches.passed(c.number)
         arguments = tuple(p.argument for p in passed)
         gx, gy, gz, bx, by, bz = c.geometry
         return Workload(
             id=name,
             kernel=self.kernel.name,
-            callee=self._callee(c, names, arguments),
+            callee=callee,
             site=c.site,
             grid=Dim3(x=gx, y=gy, z=gz),
             block=Dim3(x=bx, y=by, z=bz),
@@ -131,23 +143,35 @@ class WorkloadReader:
         self, folder: Path, index: int, stored: Stored, passed: tuple[Passed, ...]
     ) -> Allocation:
         pointing = [
-            (position, p.argument, p.to_const)
+            (element, to_const)
             for position, p in enumerate(passed)
-            if isinstance(p.argument, PointerArgument) and p.argument.allocation == index
+            for element, to_const in self._pointing(position, p, index)
         ]
         if not pointing:
             raise Malformed("a before line of memory that no argument points into")
-        only_read = all(to_const or self._is_const(at) for at, _, to_const in pointing)
+        only_read = all(to_const for _, to_const in pointing)
         role: Role = "in" if only_read and stored.before == stored.after else "inout"
         before, after = self._keep(folder, f"a{index}", stored)
         return Allocation(
             index=index,
             size_bytes=stored.size_bytes,
-            element=pointing[0][1].element,
+            element=next((e for e, _ in pointing if e != "opaque"), "opaque"),
             role=role,
             before=before,
             after=after,
         )
+
+    def _pointing(
+        self, position: int, passed: Passed, allocation: int
+    ) -> Iterator[tuple[Element, bool]]:
+        """Element of each pointer of an argument into the allocation, and whether to const."""
+        argument = passed.argument
+        if isinstance(argument, PointerArgument) and argument.allocation == allocation:
+            yield argument.element, passed.to_const or self._is_const(position)
+        elif isinstance(argument, OpaqueArgument):
+            for field in argument.pointers:
+                if field.allocation == allocation:
+                    yield field.element, field.is_const
 
     def _is_const(self, position: int) -> bool:
         """As declared, where the compiler deduced a template and the type that was bound is not."""
@@ -188,14 +212,21 @@ class WorkloadReader:
         except OSError:
             shutil.copyfile(known, target)
 
-    def _callee(
-        self, c: Configuration, names: dict[int, str], arguments: tuple[Argument, ...]
-    ) -> str:
-        """The instance that ran: as the linker names it, else as written, else deduced."""
+    def _callee(self, c: Configuration, names: dict[int, str], passed: tuple[Passed, ...]) -> str:
+        """The instance that ran: as the linker names it; where the compiler chose it, the only one
+        of this launch, by clang, that takes such arguments; else deduced from these."""
         if not self.kernel.template_parameters:
             return self.kernel.qualified_name
         if c.function in names:
             return self._instance(callee_of(names[c.function]))
+        instances = {
+            one.callee
+            for one in launched_instances(self.program)
+            if (one.file, one.start) == self._sites[c.site] and takes(one.parameters, passed)
+        }
+        if len(instances) == 1:
+            return self._instance(instances.pop())
+        arguments = (p.argument for p in passed)
         elements = [
             a.element if isinstance(a, PointerArgument | ScalarArgument) else None
             for a in arguments

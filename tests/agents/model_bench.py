@@ -21,7 +21,7 @@ from cudaops.graph.remembering import key_of
 from cudaops.graph.services import make_executor, open_bench, open_knowledge
 from cudaops.mcp_servers.session import Session
 from cudaops.mcp_servers.together import build_servers
-from cudaops.memory.records import KernelMemory
+from cudaops.memory.results import KernelMemory
 from cudaops.memory.run_memory import Snapshot
 from cudaops.models.build import ModelAccess
 from cudaops.models.caller import connect

@@ -74,7 +74,7 @@ def remembered(memory: Path) -> tuple[MemoryEntry, ...]:
     (kernel,) = Memory(memory).kernels()
     assert kernel.key.device_class == "sm_86"
     assert kernel.key.name == "correlate"
-    return kernel.memory.entries
+    return kernel.entries
 
 
 def certificate_of(run: Path) -> Certificate:

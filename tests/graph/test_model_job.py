@@ -17,6 +17,7 @@ from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
 from cudaops.graph.placing import Proposing, run_options, target
 from cudaops.graph.run import start
+from cudaops.memory.store import Memory
 from cudaops.models.scripted import read_script
 from cudaops.rag.embedding import EMBEDDING_MODEL
 from cudaops.settings import load_settings
@@ -166,9 +167,8 @@ def test_the_certificate_says_who_wrote_the_kernel(job: Job) -> None:
 
 
 def test_memory_keeps_what_was_judged(job: Job) -> None:
-    (kept,) = (job.folder / "memory" / "kernels").glob("*.md")
-    lines = [line for line in kept.read_text("utf-8").splitlines() if line.startswith("- 20")]
-    assert [line.split(" | ")[1] for line in lines] == ["rejected"] * 3 + ["provisional"]
+    (kernel,) = Memory(job.folder / "memory").kernels()
+    assert [e.outcome for e in kernel.entries] == ["rejected"] * 3 + ["provisional"]
 
 
 def test_no_path_of_this_machine_is_sent(job: Job) -> None:

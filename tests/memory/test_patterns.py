@@ -8,9 +8,15 @@ import pytest
 
 from cudaops.domain.memory import MemoryEntry, Pattern
 from cudaops.domain.rewrite import LaunchPlan, Rewrite
-from cudaops.memory.patterns import PRIOR_SAVING, aggregate, expected_saving, share_saved
-from cudaops.memory.ranking import ranking
-from cudaops.memory.records import Avoided, KernelMemory
+from cudaops.memory.results import (
+    PRIOR_SAVING,
+    Avoided,
+    KernelMemory,
+    aggregate,
+    expected_saving,
+    share_saved,
+)
+from cudaops.memory.run_memory import ranking
 from tests.memory.made import KEY, entry
 
 MEASURED = {"outcome": "accepted", "time_source": "cuda_event"}
@@ -144,7 +150,7 @@ def test_patterns_against_another_verdict_say_nothing() -> None:
     assert favour(rewrite("a"), "tiling") == 0.0
 
 
-def test_what_was_compacted_away_is_still_avoided() -> None:
+def test_what_was_put_together_is_still_avoided() -> None:
     bad = rewrite("bad", "llm:x")
     group = Avoided(
         subtype="dram_bandwidth", family="tiling", source_ids=(bad.source_id,), lesson="l"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.files import writing
 from cudaops.memory.store import Memory
 from tests.memory.made import KEY, entry
+
+DATA = Path(__file__).parents[1] / "data"
 
 _WRITER = """
 import sys
@@ -57,10 +61,29 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
         writer.communicate(timeout=200)
         assert writer.returncode == 0
     known = Memory(tmp_path).recall(KEY)
+    with sqlite3.connect(Memory(tmp_path).file) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     ids = [i for group in known.avoided for i in group.source_ids]
     ids += [e.source_id for e in known.entries]
     assert sorted(ids) == sorted(entry(n).source_id for n in [*range(30), *range(1000, 1030)])
     assert known.notes == ""
+
+
+def test_files_of_before_are_imported_by_one_of_several_at_once(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(DATA / "memory_files", tmp_path / "memory"))
+    there = Memory(folder).kernels()
+    before = sum(len(m.entries) + sum(len(g.source_ids) for g in m.avoided) for m in there)
+    writers = [_writer(folder, 5000 + first, 2) for first in (0, 10, 20)]
+    for writer in writers:
+        _go(writer)
+    for writer in writers:
+        writer.communicate(timeout=120)
+        assert writer.returncode == 0
+    memory = Memory(folder)
+    assert len(memory.kernels()) == 3
+    with sqlite3.connect(memory.file) as db:
+        (results,) = db.execute("SELECT count(*) FROM result").fetchone()
+    assert results == before + 6
 
 
 def test_a_killed_writer_leaves_whole_entries_and_no_lock(tmp_path: Path) -> None:
@@ -78,17 +101,20 @@ def test_a_killed_writer_leaves_whole_entries_and_no_lock(tmp_path: Path) -> Non
     assert said <= found <= said + 1, "what it had said to be written, and at most one more"
     assert known.notes == ""
     memory.record(KEY, entry(200_000))
-    assert not list((tmp_path / "kernels").glob(".*.tmp")), "what it left is swept away"
+    assert [path.name for path in tmp_path.iterdir()] == ["memory.sqlite"], "nothing is left"
 
 
 def test_a_writer_that_holds_the_lock_is_waited_for_and_then_named(tmp_path: Path) -> None:
     memory = Memory(tmp_path, wait_s=0.1)
-    with writing(tmp_path / "kernels"):
+    memory.note(KEY, "made")
+    other = sqlite3.connect(memory.file, isolation_level=None)
+    with closing(other):
+        other.execute("BEGIN IMMEDIATE")
         started = time.monotonic()
         with pytest.raises(EnvironmentFailure, match="another process has kept"):
             memory.record(KEY, entry(1))
         assert time.monotonic() - started >= 0.1
-        assert memory.recall(KEY).empty, "reading needs no lock"
+        assert memory.recall(KEY).notes == "made", "reading needs no lock"
     memory.record(KEY, entry(1))
 
 
@@ -99,7 +125,7 @@ from cudaops.errors import EnvironmentFailure
 from cudaops.memory.store import Memory
 from tests.memory.made import KEY, entry
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:
     Memory(Path(sys.argv[1])).record(KEY, entry(2))
 except EnvironmentFailure as error:
@@ -107,12 +133,11 @@ except EnvironmentFailure as error:
 """
 
 
-def test_a_full_disk_leaves_the_old_file_whole(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     memory.record(KEY, entry(1))
-    assert "File too large" in _said(_FULL, tmp_path)
+    assert f"memory: {memory.file}: " in _said(_FULL, tmp_path)
     assert memory.recall(KEY).entries == (entry(1),)
-    assert not list((tmp_path / "kernels").glob(".*.tmp"))
 
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
@@ -143,13 +168,13 @@ for attempt in (lambda: memory.recall(KEY), lambda: memory.record(KEY, entry(2))
 
 
 def test_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
-    memory, kernels = Memory(tmp_path), tmp_path / "kernels"
+    memory = Memory(tmp_path / "memory")
     memory.record(KEY, entry(1))
-    kernels.chmod(0)
+    memory.folder.chmod(0)
     try:
-        said = _said(_OUTSIDER, tmp_path)
+        said = _said(_OUTSIDER, memory.folder)
     finally:
-        kernels.chmod(0o700)
+        memory.folder.chmod(0o700)
     assert said.count("Permission denied") == 2
     assert memory.recall(KEY).entries == (entry(1),)
 

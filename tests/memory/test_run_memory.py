@@ -9,7 +9,7 @@ import pytest
 
 from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.memory import MemoryEntry
-from cudaops.memory.records import Avoided
+from cudaops.memory.results import MOST, put_together
 from cudaops.memory.run_memory import RunMemory, Snapshot, entry_again, entry_of
 from cudaops.memory.store import Memory
 from tests.memory.made import KEY, entry
@@ -81,7 +81,7 @@ def test_trouble_is_said_once_and_the_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_trouble_at_the_start_is_in_the_snapshot(tmp_path: Path) -> None:
-    (tmp_path / "kernels").write_text("a file in its place")
+    (tmp_path / "memory.sqlite").write_text("a file in its place, and no database")
     run = RunMemory(tmp_path, KEY)
     assert run.snapshot.notice is not None
     assert run.keep(entry(1)) is None, "said already"
@@ -118,53 +118,50 @@ def recorded_again(memory: Memory, attempt: Attempt, run_id: str = "k/2") -> Mem
     return kept
 
 
-def sections(memory: Memory) -> dict[str, list[str]]:
-    """Ids under each heading once everything is settled."""
-    memory.compact(KEY, keep=0)
-    (there,) = memory.kernels()
+def standing(memory: Memory) -> dict[str, list[str]]:
+    """Ids by what came of them once everything is put together."""
+    short = put_together(memory.recall(KEY), keep=0)
     found: dict[str, list[str]] = {}
-    for line in there.document.lines:
-        if isinstance(line.content, MemoryEntry):
-            found.setdefault(line.section, []).append(line.content.source_id)
-        elif isinstance(line.content, Avoided):
-            found.setdefault(line.section, []).extend(line.content.source_ids)
+    for made in short.entries:
+        found.setdefault(made.outcome, []).append(made.source_id)
+    for group in short.avoided:
+        found.setdefault("rejected", []).extend(group.source_ids)
     return found
 
 
-@pytest.mark.parametrize("settled", [False, True])
 @pytest.mark.parametrize(
     ("judgement", "where"),
     [
-        ({"passed": True, "outcome": "accepted", "time_source": "cuda_event"}, "Resolved"),
-        ({"passed": True}, "Pending"),
-        ({"passed": False, "time_source": "cuda_event", "speedup": 0.9}, "Avoid"),
-        ({"passed": False, "time_source": None, "speedup": None}, "Avoid"),
+        ({"passed": True, "outcome": "accepted", "time_source": "cuda_event"}, "accepted"),
+        ({"passed": True}, "provisional"),
+        ({"passed": False, "time_source": "cuda_event", "speedup": 0.9}, "rejected"),
+        ({"passed": False, "time_source": None, "speedup": None}, "rejected"),
     ],
 )
 def test_a_pending_result_judged_again_moves(
-    judgement: dict[str, Any], where: str, settled: bool, tmp_path: Path
+    judgement: dict[str, Any], where: str, tmp_path: Path
 ) -> None:
-    """Whether it stands under Tried or, compacted, under Pending."""
     memory = Memory(tmp_path)
     memory.record(KEY, entry(1))
     memory.record(KEY, entry(2))
-    if settled:
-        assert sections(memory) == {"Pending": [entry(1).source_id, entry(2).source_id]}
+    assert standing(memory) == {"provisional": [entry(1).source_id, entry(2).source_id]}
     kept = recorded_again(memory, again(**judgement))
     assert (kept.subtype, kept.family) == (entry(1).subtype, entry(1).family)
-    found = sections(memory)
+    found = standing(memory)
     assert [name for name, ids in found.items() if entry(1).source_id in ids] == [where]
-    assert found["Pending"][-1] == entry(2).source_id
+    assert found["provisional"][-1] == entry(2).source_id
     assert sum(p.tried for p in memory.patterns()) == 2
 
 
 def test_what_was_avoided_is_filed_there_again(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     memory.record(KEY, entry(1, outcome="rejected", family="unrolling"))
-    memory.compact(KEY, keep=0)
+    for number in range(2, MOST + 2):
+        memory.record(KEY, entry(number, outcome="rejected"))
+    assert entry(1).source_id in memory.recall(KEY).avoided[-1].source_ids
     kept = recorded_again(memory, again(True, outcome="accepted", time_source="cuda_event"))
     assert kept.family == "unrolling"
-    assert sections(memory) == {"Resolved": [entry(1).source_id]}
+    assert standing(memory)["accepted"] == [entry(1).source_id]
 
 
 def test_a_rewrite_nothing_is_known_of_goes_where_the_run_had_it(tmp_path: Path) -> None:

@@ -1,16 +1,24 @@
-"""The folder of memory files: what is found again, and what a person's edits do to it."""
+"""The database: what is found again, and what happens where it is damaged or another's."""
 
 from __future__ import annotations
 
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
-from cudaops.errors import InputError
-from cudaops.memory.compaction import KEPT, MOST
-from cudaops.memory.document import read_document, with_entry
+from cudaops.domain.memory import MemoryEntry
+from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.memory.results import KEPT, MOST
 from cudaops.memory.store import Memory
-from tests.memory.made import KEY, entry
+from tests.memory.made import KEY, any_entry, entry
+
+AWKWARD = st.text(alphabet="ab |\\\n\r\t\x00\x1b\u2028\u00a0- x", max_size=12)
 
 
 @pytest.fixture
@@ -18,17 +26,12 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(tmp_path / "memory")
 
 
-def only_file(memory: Memory) -> Path:
-    (path,) = (memory.folder / "kernels").glob("*.md")
-    return path
-
-
 def test_a_folder_that_is_not_there_is_empty_and_reading_does_not_make_it(memory: Memory) -> None:
     assert memory.recall(KEY).empty
     assert memory.kernels() == ()
     assert memory.patterns() == ()
     assert memory.forget() == 0
-    memory.compact(KEY)
+    assert memory.forget_notes(KEY) == 0
     assert not memory.folder.exists()
 
 
@@ -36,27 +39,38 @@ def test_what_is_recorded_is_recalled(memory: Memory) -> None:
     memory.record(KEY, entry(1))
     memory.record(KEY, entry(2, outcome="rejected"))
     assert memory.recall(KEY).entries == (entry(1), entry(2, outcome="rejected"))
-    assert only_file(memory).name == "naive_matmul-0123456789abcdef-sm_86.md"
-    for private in (only_file(memory).parent, only_file(memory)):
+    for private in (memory.folder, memory.file):
         assert private.stat().st_mode & 0o077 == 0, "nobody else's business"
+
+
+@hypothesis_settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(made=any_entry() | any_entry(AWKWARD))
+def test_any_entry_comes_back_whole(memory: Memory, made: MemoryEntry) -> None:
+    made = made.model_copy(update={"date": "2026-11-20T08:00:00Z"})
+    memory.forget()
+    memory.record(KEY, made)
+    assert memory.recall(KEY).entries == (made,)
+
+
+def test_half_a_surrogate_pair_is_replaced_because_no_file_can_hold_it(memory: Memory) -> None:
+    odd = KEY.model_copy(update={"name": "a\ud800"})
+    memory.record(odd, entry(1, lesson="b\udfff"))
+    memory.note(odd, "c\ud800")
+    (known,) = memory.kernels()
+    assert (known.key.name, known.entries[0].lesson, known.notes) == ("a?", "b?", "c?")
 
 
 def test_structure_and_class_of_device_are_the_key_and_the_name_is_not(memory: Memory) -> None:
     memory.record(KEY, entry(1))
     for other in ({"device_class": "sm_90"}, {"structure": "f" * 16}):
         assert memory.recall(KEY.model_copy(update=other)).empty
-    renamed = KEY.model_copy(update={"name": "sgemm"})
+    renamed = KEY.model_copy(update={"name": "../../a::b<int>\n" + "x" * 300})
     assert memory.recall(renamed).entries == (entry(1),)
     memory.record(renamed, entry(2))
-    (remembered,) = memory.kernels()
-    assert remembered.key.name == "sgemm", "where it was last seen"
-
-
-def test_a_name_that_no_file_can_have(memory: Memory) -> None:
-    odd = KEY.model_copy(update={"name": "../../a::b<int>\n" + "x" * 300})
-    memory.record(odd, entry(1))
-    assert only_file(memory).parent == memory.folder / "kernels"
-    assert memory.kernels()[0].key == odd
+    (known,) = memory.kernels()
+    assert known.key == renamed, "named as it was last seen"
 
 
 def test_the_same_result_is_not_written_twice(memory: Memory) -> None:
@@ -67,135 +81,151 @@ def test_the_same_result_is_not_written_twice(memory: Memory) -> None:
     assert len(memory.recall(KEY).entries) == 2
 
 
-def test_edits_between_two_writes_are_kept(memory: Memory) -> None:
-    memory.record(KEY, entry(1))
-    path = only_file(memory)
-    text = path.read_text("utf-8").replace("lesson 1", "what I think").replace(
-        "## Tried", "It runs at night.\n\n## Tried"
-    )  # fmt: skip
-    path.write_text(text, "utf-8")
-    memory.record(KEY, entry(2))
-    known = memory.recall(KEY)
-    assert [e.lesson for e in known.entries] == ["what I think", "lesson 2"]
-    assert known.notes == "It runs at night."
-    assert path.read_text("utf-8").startswith(text)
-
-
-def test_a_file_is_found_by_its_head_or_else_by_its_name(memory: Memory) -> None:
-    memory.record(KEY, entry(1))
-    path = only_file(memory)
-    moved = path.rename(path.with_name("matmul.md"))
-    assert memory.recall(KEY).entries == (entry(1),)
-    memory.record(KEY, entry(2))
-    assert only_file(memory) == moved
-    headless = moved.read_bytes().replace(b"structure:", b"form:")
-    moved.write_bytes(headless)
-    assert memory.kernels() == (), "nobody can say what it is about"
-    moved.rename(path)
-    assert len(memory.recall(KEY).entries) == 2
-    memory.record(KEY, entry(3))
-    assert len(memory.recall(KEY).entries) == 3
-
-
-def test_two_files_of_one_kernel_are_read_together(memory: Memory) -> None:
-    memory.record(KEY, entry(1))
-    path = only_file(memory)
-    path.with_name("z.md").write_bytes(path.read_bytes().replace(b"number 1", b"number 7"))
-    assert [e.title[-1] for e in memory.recall(KEY).entries] == ["1", "7"]
-
-
-def test_other_things_in_the_folder_do_no_harm(memory: Memory) -> None:
-    memory.record(KEY, entry(1))
-    kernels = memory.folder / "kernels"
-    (kernels / "README.md").write_text("what I keep here\n")
-    (kernels / "notes.txt").write_text("x")
-    (kernels / "folder.md").mkdir()
-    (kernels / "link.md").symlink_to(kernels / "nowhere.md")
-    assert len(memory.kernels()) == 1
-
-
-def test_a_link_stays_a_link(memory: Memory, tmp_path: Path) -> None:
-    memory.record(KEY, entry(1))
-    path, elsewhere = only_file(memory), tmp_path / "mine.md"
-    path.rename(elsewhere)
-    path.symlink_to(elsewhere)
-    memory.record(KEY, entry(2))
-    assert path.is_symlink()
-    assert b"number 2" in elsewhere.read_bytes()
-
-
-def test_a_long_memory_is_compacted_as_it_is_written(memory: Memory) -> None:
+def test_a_long_one_is_shown_short_and_patterns_do_not_notice(memory: Memory) -> None:
     for number in range(MOST + 1):
         memory.record(KEY, entry(number, outcome="rejected"))
-    (remembered,) = memory.kernels()
-    assert len(remembered.document.whole) == KEPT
     known = memory.recall(KEY)
+    assert len(known.entries) == KEPT
     assert sum(len(g.source_ids) for g in known.avoided) == MOST + 1 - KEPT
-    assert memory.patterns()[0].tried == MOST + 1
-    memory.compact(KEY, keep=0)
-    assert memory.recall(KEY).entries == ()
     assert memory.patterns()[0].tried == MOST + 1
 
 
 def test_notes(memory: Memory) -> None:
     memory.record(KEY, entry(1))
     memory.note(KEY, "first")
-    memory.note(KEY, "second\nin two lines")
+    memory.note(KEY, " second\nin two lines\n")
     assert memory.recall(KEY).notes == "second\nin two lines\nfirst"
-    line = only_file(memory).read_text("utf-8").splitlines()[-1]
-    for refused in ("", "  \n", line):
+    for refused in ("", "  \n"):
         with pytest.raises(InputError, match="a note needs words"):
             memory.note(KEY, refused)
-
-
-def test_an_edit_keeps_what_a_run_added_meanwhile(memory: Memory) -> None:
-    memory.record(KEY, entry(1))
-    path = only_file(memory)
-    before = path.read_bytes()
-    memory.record(KEY, entry(2))
-    memory.replace(path, before, before.replace(b"lesson 1", b"edited"))
-    assert [e.lesson for e in memory.recall(KEY).entries] == ["edited", "lesson 2"]
-
-
-def test_an_edit_does_not_overwrite_another_persons(memory: Memory) -> None:
-    memory.record(KEY, entry(1))
-    path = only_file(memory)
-    before = path.read_bytes()
-    memory.note(KEY, "theirs")
-    with pytest.raises(InputError, match=r"changed by somebody else; your text is .*\.edited"):
-        memory.replace(path, before, before + b"mine\n")
-    assert memory.recall(KEY).notes == "theirs"
-    assert path.with_suffix(".edited").read_bytes() == before + b"mine\n"
-    assert len(memory.kernels()) == 1
+    assert memory.forget_notes(KEY) == 2
+    assert memory.recall(KEY).notes == ""
+    assert memory.recall(KEY).entries == (entry(1),)
 
 
 def test_forgetting(memory: Memory) -> None:
     other = KEY.model_copy(update={"device_class": "sm_90"})
     for key in (KEY, other):
-        memory.record(key, entry(1))
+        memory.record(key, entry(1, lesson="do not tell anybody"))
         memory.record(key, entry(2))
-    assert memory.forget_entry(KEY, entry(1).source_id) == 1
-    assert memory.forget_entry(KEY, "nothing like it") == 0
+    assert memory.forget_results(KEY, entry(1).source_id) == 1
+    assert memory.forget_results(KEY, "nothing like it") == 0
     assert memory.recall(KEY).entries == (entry(2),)
     assert len(memory.recall(other).entries) == 2
     assert memory.forget(KEY) == 1
     assert memory.recall(KEY).empty
     assert memory.forget() == 1
     assert memory.kernels() == ()
+    assert b"do not tell anybody" not in memory.file.read_bytes()
 
 
-def test_one_rewrite_is_forgotten_out_of_a_group_too(memory: Memory) -> None:
-    for number in (1, 2):
+def test_a_rewrite_that_was_put_together_is_forgotten_too(memory: Memory) -> None:
+    for number in range(MOST + 1):
         memory.record(KEY, entry(number, outcome="rejected"))
-    memory.compact(KEY, keep=0)
-    assert memory.forget_entry(KEY, entry(1).source_id) == 1
-    assert memory.recall(KEY).avoided[0].source_ids == (entry(2).source_id,)
-    assert memory.forget_entry(KEY, entry(2).source_id) == 1
-    assert memory.recall(KEY).empty
+    assert entry(1).source_id in memory.recall(KEY).avoided[0].source_ids
+    assert memory.forget_results(KEY, entry(1).source_id) == 1
+    known = memory.recall(KEY)
+    assert len(known.entries) == MOST
+    assert entry(1).source_id not in {e.source_id for e in known.entries}
 
 
-def test_the_file_is_what_the_document_says(memory: Memory) -> None:
+def test_a_kernel_of_which_nothing_is_left_is_not_known(memory: Memory) -> None:
     memory.record(KEY, entry(1))
-    document = read_document(only_file(memory).read_bytes())
+    memory.forget_results(KEY, entry(1).source_id)
+    assert memory.kernels() == ()
+
+
+def test_what_another_version_knew_is_left_out_and_stays(memory: Memory) -> None:
+    memory.record(KEY, entry(1))
     memory.record(KEY, entry(2))
-    assert only_file(memory).read_bytes() == with_entry(document, entry(2)).data
+    with sqlite3.connect(memory.file) as db:
+        db.execute("UPDATE result SET gate = 'of tomorrow' WHERE id = 1")
+    assert memory.recall(KEY).entries == (entry(2),)
+    memory.record(KEY, entry(3))
+    with sqlite3.connect(memory.file) as db:
+        assert db.execute("SELECT count(*) FROM result").fetchone() == (3,)
+
+
+def refused(memory: Memory) -> str:
+    """What both a reader and a writer are told; the file stays as it is."""
+    before = memory.file.read_bytes()
+    told = set()
+    for use in (memory.kernels, memory.forget, lambda: memory.record(KEY, entry(1))):
+        with pytest.raises(EnvironmentFailure) as caught:
+            use()
+        told.add(f"{caught.value.problem}; {caught.value.remedy}")
+    assert memory.file.read_bytes() == before
+    (one,) = told
+    assert len(one.splitlines()) == 1
+    assert str(memory.file) in one
+    assert "CUDAOPS_MEMORY" in one
+    return one
+
+
+def test_what_is_no_database_is_not_touched(memory: Memory) -> None:
+    memory.folder.mkdir()
+    memory.file.write_text("somebody's own words, " * 100)
+    assert "move it away" in refused(memory)
+
+
+def test_another_programs_database_is_not_touched(memory: Memory) -> None:
+    memory.folder.mkdir()
+    db = sqlite3.connect(memory.file)
+    db.execute("CREATE TABLE mine (a)")
+    db.commit()
+    db.close()
+    assert "another program's database; move it away" in refused(memory)
+
+
+def test_a_later_versions_database_is_not_touched(memory: Memory) -> None:
+    memory.record(KEY, entry(1))
+    with sqlite3.connect(memory.file) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    assert "version 99; update cudaops" in refused(memory)
+
+
+def test_a_damaged_database_is_not_touched(memory: Memory) -> None:
+    for number in range(200):
+        memory.record(KEY, entry(number, lesson="x" * 300))
+    size = memory.file.stat().st_size
+    with memory.file.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    assert "malformed; move it away" in refused(memory)
+    memory.file.rename(memory.folder / "aside")
+    memory.record(KEY, entry(1))
+    assert memory.recall(KEY).entries == (entry(1),)
+
+
+_READER = """
+import os, sys
+from pathlib import Path
+from cudaops.errors import EnvironmentFailure
+from cudaops.memory.store import Memory
+from tests.memory.made import KEY, entry
+if os.geteuid() == 0:  # root may write everywhere
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+memory = Memory(Path(sys.argv[1]))
+print(len(memory.recall(KEY).entries))
+try:
+    memory.record(KEY, entry(2))
+except EnvironmentFailure as error:
+    print(error.problem)
+"""
+
+
+def test_what_may_only_be_read_is_read(cache: Path) -> None:
+    folder = cache / "read only"  # other accounts may enter the cache, and not pytest's folders
+    Memory(folder).record(KEY, entry(1))
+    (folder / "memory.sqlite").chmod(0o444)
+    folder.chmod(0o555)
+    done = subprocess.run(
+        [sys.executable, "-c", _READER, str(folder)],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    first, second = done.stdout.splitlines()
+    assert first == "1"
+    assert "Permission denied" in second

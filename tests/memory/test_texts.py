@@ -1,4 +1,5 @@
-"""Memory in a prompt: bounded, stable, one line a result, no time without its source."""
+"""Memory as it is shown: in a prompt bounded and stable; one line a result, no time without its
+source."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudaops.domain.memory import MemoryEntry, Pattern
-from cudaops.memory.records import Avoided, KernelMemory
-from cudaops.memory.texts import estimated_tokens, patterns_text, prompt_text
+from cudaops.memory.results import Avoided, KernelMemory
+from cudaops.memory.texts import document, estimated_tokens, patterns_text, prompt_text
 from tests.memory.made import KEY, any_entry, entry
 
 
@@ -116,3 +117,42 @@ def test_patterns_are_one_line_each_with_their_source() -> None:
         "- against dram_bandwidth on sm_86, tiling: 0 of 3 paid",
     ]
     assert estimated_tokens(patterns_text((pattern,) * 99, 200)) <= 200
+
+
+def test_a_person_is_shown_all_of_it() -> None:
+    group = Avoided(
+        subtype="stall_barrier", family="fusion", gate="compile", measured=True,
+        source_ids=("a", "b"), lesson="no such function",
+    )  # fmt: skip
+    made = entry(7, title="a | b", outcome="rejected", lesson="two\nlines")
+    untimed = entry(8, speedup=None, time_source=None, lesson="\x1b[31mred")
+    assert document(known(made, untimed, notes="mine\nours", avoided=(group,))).splitlines() == [
+        "# naive_matmul on sm_86",
+        "",
+        "structure 0123456789abcdef",
+        "",
+        "## Notes",
+        "",
+        "mine",
+        "ours",
+        "",
+        "## Avoid",
+        "",
+        (
+            "- avoid 2x | stall_barrier | fusion | gate compile | measured | sources a b"
+            " | no such function"
+        ),
+        "",
+        "## Tried",
+        "",
+        (
+            "- 2026-11-20T08:00:07Z | rejected | 0.90x modelled | l1_load_throughput | tiling"
+            " | a | b | by llm:nvidia/nemotron | run naive_matmul/20261120T080000Z"
+            " | source 000000000007 | gate speedup | two lines"
+        ),
+        (
+            "- 2026-11-20T08:00:08Z | provisional | untimed | l1_load_throughput | tiling"
+            " | tiling number 8 | by llm:nvidia/nemotron | run naive_matmul/20261120T080000Z"
+            " | source 000000000008 | gate - |  [31mred"
+        ),
+    ]

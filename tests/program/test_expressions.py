@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudaops.domain.workload import OpaqueArgument
 from cudaops.errors import PlanError
 from cudaops.program.expressions import (
     INT64_MAX,
@@ -204,9 +205,10 @@ def test_pointers_move_by_elements() -> None:
 
 
 def test_floats_and_structures() -> None:
-    env: dict[str, ExpressionValue] = {"alpha": 0.5, "s": OpaqueValue("00")}
+    structure = OpaqueValue(OpaqueArgument(name="s", raw_hex="00"))
+    env: dict[str, ExpressionValue] = {"alpha": 0.5, "s": structure}
     assert parse("alpha * 2 == 1.0f").evaluate(env) == 1
-    assert parse("s").evaluate(env) == OpaqueValue("00")
+    assert parse("s").evaluate(env) == structure
     for text in ("s + 1", "!s", "alpha % 2", "ceil_div(alpha, 2)"):
         with pytest.raises(PlanError):
             parse(text).evaluate(env)

@@ -58,6 +58,20 @@ def test_launch() -> None:
     assert '::cudaops::launch(0, "k", g, dim3{32, 4}, 16, s).of(k)(p);' in rerouted(text)
 
 
+def test_a_deduced_instance_is_named_as_clang_tells_it() -> None:
+    text = rerouted(
+        "namespace n { template <class T, int N = 4> __global__ void k(const T* p) {} }\n"
+        "struct Pair { float a, b; };\n"
+        "template <class T> void twice(T* p) { n::k<<<1, 1>>>(p); }\n"
+        "int main() { double* p = nullptr; Pair* q = nullptr; n::k<<<1, 2>>>(p);\n"
+        "  n::k<<<1, 3>>>(q); twice(p); struct Own {}; n::k<<<1, 4>>>((Own*)q); }\n"
+    )
+    assert 'launch(1, "k", 1, 2).of(::n::k<double, 4>)(p);' in text
+    assert 'launch(2, "k", 1, 3).of(::n::k<Pair, 4>)(q);' in text
+    assert 'launch(0, "k", 1, 1).deduced(' in text  # in a template it may be another each time
+    assert 'launch(3, "k", 1, 4).deduced(' in text  # no other place can name this type
+
+
 def test_launch_with_deduced_arguments_and_overloads() -> None:
     deduced = (
         "template <class T> __global__ void k(T* p) {}\n"

@@ -10,8 +10,7 @@ import pytest
 
 from cudaops.models.journal import CallEntry, Journal
 from cudaops.reports.portable import KEYS, REMOVED, Portable, portable
-from cudaops.reports.recorded_calls import RecordedTool
-from cudaops.reports.recording import Recording, read_recording
+from cudaops.reports.recording import RecordedTool, Recording, read_recording
 from cudaops.reports.replay import steps_of
 from tests.reports import recordings
 

@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from cudaops.domain.run import Event
 from cudaops.errors import InputError
+from cudaops.reports.progress import Progress
 from cudaops.reports.recording import Recording, read_recording
-from cudaops.reports.replay import Step, iterations_in, of_iteration, paced, steps_of
-from cudaops.reports.replay_json import json_line
-from cudaops.reports.replay_terminal import Shown
+from cudaops.reports.replay import Step, json_line, of_iteration, paced, steps_of
+from cudaops.reports.replay_terminal import show
 from tests.lanes import examples
 from tests.reports import recordings
 
@@ -30,9 +31,7 @@ def shown(recording: Recording, *, prompts: bool = False, width: int = 100) -> s
     """Everything as a terminal without colours would have it."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False)
-    show = Shown(recording, prompts=prompts)
-    for step in steps_of(recording):
-        console.print(show(step), crop=False)
+    show(recording, steps_of(recording), console, prompts=prompts)
     return stream.getvalue()
 
 
@@ -64,7 +63,8 @@ def test_each_candidate_stands_after_its_judgement(finished: Recording) -> None:
     for number in (1, 2):
         judged = next(s for s in steps if s.kind == "iteration" and s.iteration == number)
         assert f"iteration {number}:" in str(steps[steps.index(judged) - 1].content)
-    assert iterations_in(steps) == [1, 2]
+    with pytest.raises(InputError, match="--iteration 3: not in this recording, which has 1, 2"):
+        of_iteration(steps, 3)
     second = of_iteration(steps, 2)
     assert [s.kind for s in second] == ["run", *["event"] * 3, "iteration", "event", "patch"]
     assert "incumbent" in str(second[5].content), "what was kept belongs to its candidate"
@@ -74,9 +74,7 @@ def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
     text = flat(shown(finished))
     for wanted in (
         "Candidate 1: rejected", "Candidate 2: provisional", "Limited by L1 load throughput",
-        "L1/TEX throughput 97.3 % >= 80 %", "family tiling", f"llm:{recordings.MODEL}",
-        "each operand is loaded once a tile", "tuner, 3 configurations",
-        "223 µs (modelled for A10), chosen", "too much shared memory",
+        "family tiling", f"llm:{recordings.MODEL}",
         "candidate_rel_l2 1.200e-07", "speedup: 1.01 < 1.2", "larger tiles help",
         "What it changes", "-slow();", "PROVISIONAL", "What the model was asked",
         "13,624 tokens in (5,900 cached), 1,302 out, $0.006, 14.2 s", "$0.40 in",
@@ -84,6 +82,25 @@ def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
     ):  # fmt: skip
         assert wanted in text, wanted
     assert "+   fast();" in shown(finished)
+    lines = [json.loads(json_line(step, prompts=False)) for step in steps_of(finished)]
+    second = [line for line in lines if line["kind"] == "iteration"][1]
+    assert second["verdict"].startswith("Limited by L1 load throughput")
+    assert second["why"].startswith("each operand is loaded once a tile")
+    assert [trial["time_us"] for trial in second["trials"]] == [240.0, 223.0, None]
+    assert second["trials"][2]["failure"] == "too much shared memory"
+    assert second["attempt"]["tuned"] == {"BM": 128}
+
+
+def test_events_are_printed_as_the_run_printed_them(finished: Recording) -> None:
+    stream = io.StringIO()
+    live = Progress(Console(file=stream, width=100, highlight=False))
+    for step in steps_of(finished):
+        if isinstance(step.content, Event):
+            live(step.content)
+    printed = [line[11:] for line in stream.getvalue().splitlines()]
+    assert len(printed) == len(finished.events)
+    replayed = iter(line[11:] for line in shown(finished).splitlines())
+    assert all(line in replayed for line in printed), "every line is there, in its order"
 
 
 def test_prompts_are_sizes_unless_asked_for(finished: Recording) -> None:
@@ -231,11 +248,11 @@ def test_no_recorded_text_acts_on_a_terminal(tmp_path: Path) -> None:
     assert len(recording.calls) == 3
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, color_system="truecolor", width=100)
-    show = Shown(recording, prompts=True)
+    show(recording, steps_of(recording), console, prompts=True)
     for step in steps_of(recording):
-        console.print(show(step), crop=False)
         assert re.fullmatch(r"[ -~]+", json_line(step, prompts=True))
-    text = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())  # rich's own colours
+    own = r"\r(?=\x1b\[(?:1A|2K))|\x1b\[(?:[\d;]*m|\?25[lh]|1A|2K)"  # rich's colours and spinner
+    text = re.sub(own, "", stream.getvalue())
     assert "owned" in text
     assert {c for c in text if c != "\n" and unicodedata.category(c).startswith("C")} == set()
     assert "[red]" in text

@@ -12,10 +12,10 @@ from cudaops.domain.execution import Captured, CompileFailed, Misbehaved, Progra
 from cudaops.domain.program import Program
 from cudaops.domain.workload import PointerArgument, ScalarArgument
 from cudaops.errors import InputError, PrerequisiteError
+from cudaops.program.instances import callee_of
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_symbols import callee_of
 from tests.sandbox.cases import Case, array, before, captured_case, program, ran
 
 
@@ -299,13 +299,12 @@ def test_a_flood_of_output_is_stopped(executor: CpuExecutor, tmp_path: Path) -> 
 
 def test_what_cannot_be_captured_is_said(executor: CpuExecutor, tmp_path: Path) -> None:
     kernels = """
-    struct View { float* data; int n; };
-    __global__ void fill(View v) { if (threadIdx.x < v.n) v.data[threadIdx.x] = 1; }
+    __device__ float* kept;
+    __global__ void fill() { if (threadIdx.x < 32) kept[threadIdx.x] = 1; }
     """
-    parsed = program(
-        tmp_path, kernels, "View v{nullptr, 32}; cudaMalloc(&v.data, 128); fill<<<1, 32>>>(v);"
-    )
-    with pytest.raises(InputError, match="parameter v is a structure that holds a device pointer"):
+    main = "float* x; cudaMalloc(&x, 128); cudaMemcpyToSymbol(kept, &x, 8); fill<<<1, 32>>>();"
+    parsed = program(tmp_path, kernels, main)
+    with pytest.raises(InputError, match="variable kept holds a device pointer"):
         executor.capture(parsed, None, (), tmp_path / "c", 30.0)
 
 

@@ -115,28 +115,3 @@ def shared_memory(executable: Path) -> SharedMemory:
             function = local["function"]
             bytes_of[function] = bytes_of.get(function, 0) + int(parts[1], 16)
     return SharedMemory(bytes_of, tuple(sorted(at - begin for at in guards if at >= begin)))
-
-
-def callee_of(demangled: str) -> str:
-    """The callable part of a demangled function: `ops::scale<float, 4>`.
-
-    Return type and parameters go; what stands between angle brackets stays.
-    """
-    depth = 0
-    end = len(demangled)
-    for index, character in enumerate(demangled):
-        if character == "<":
-            depth += 1
-        elif character == ">" and demangled[index - 1 : index + 1] != "->":
-            depth -= 1
-        elif character == "(" and depth == 0 and not demangled.startswith("(anonymous", index):
-            end = index
-            break
-    head = demangled[:end].strip()
-    depth = 0
-    start = 0
-    for index, character in enumerate(head):
-        depth += (character == "<") - (character == ">")
-        if character == " " and depth == 0 and not head.startswith("(anonymous", index - 10):
-            start = index + 1
-    return head[start:].replace("(anonymous namespace)::", "")

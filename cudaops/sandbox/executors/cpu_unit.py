@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cudaops.domain.execution import Misbehaved, Ran, Unit
-from cudaops.domain.rewrite import ResolvedPlan, Value
-from cudaops.domain.workload import Allocation, Element, GlobalState, PointerArgument, Workload
+from cudaops.domain.rewrite import BufferValue, ResolvedPlan, Value
+from cudaops.domain.workload import Allocation, Element, GlobalState, Workload
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.executors.cpu_build import shared_guards
 from cudaops.sandbox.executors.cpu_report import (
@@ -224,9 +224,8 @@ def names_of(task: Task) -> Names:
     parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
     parameters[task.unit.callee] = parameters.get(task.unit.kernel, ())
     allocations: dict[int, str] = {}
-    for argument in task.workload.arguments:
-        if isinstance(argument, PointerArgument):
-            allocations.setdefault(argument.allocation, argument.name)
+    for pointer in task.workload.pointers():
+        allocations.setdefault(pointer.allocation, pointer.name)
     for number, name in enumerate(task.plan.scratch_bytes):
         allocations[-2 - number] = name
     launched: set[tuple[str, ...]] = set()
@@ -317,10 +316,15 @@ def _value(value: Value, factors: dict[int, int], wide: bool) -> str:
     if value.kind == "null":
         return "null"
     if value.kind == "raw":
-        return f"raw {value.raw_hex}"
+        placed = (f" {p.at_bytes} {_buffer(p.to, factors, wide)}" for p in value.pointers)
+        return f"raw {value.raw_hex}" + "".join(placed)
     if value.kind == "number":
         number = value.value
         return f"int {int(number)}" if isinstance(number, int) else f"float {number!r}"
+    return _buffer(value, factors, wide)
+
+
+def _buffer(value: BufferValue, factors: dict[int, int], wide: bool) -> str:
     if value.allocation is not None:
         return f"buffer {value.allocation} {value.offset_bytes * factors[value.allocation]}"
     return f"scratch {value.scratch} {value.offset_bytes * (2 if wide else 1)}"

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from cudaops.domain.execution import CheckerUnavailable, Misbehaved, MisbehaviourKind
-from cudaops.domain.workload import PointerArgument
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.gpu.check_launches import Subject
 from cudaops.sandbox.gpu.cpu_checks import Checked, Level, Look, look_on_cpu
@@ -153,11 +152,7 @@ class GpuChecker:
                 checker=f"compute-sanitizer {tool}", problem="it is not there", remedy=INSTALL
             )
         files = [f.path for f in subject.unit.program.files]
-        called = {
-            a.allocation: a.name
-            for a in reversed(subject.workload.arguments)
-            if isinstance(a, PointerArgument)
-        }
+        called = {p.allocation: p.name for p in reversed([*subject.workload.pointers()])}
         names = names_for(subject.task, called, files)
         with self._turn():
             return self._sanitizer.look(

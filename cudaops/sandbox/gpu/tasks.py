@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
-from cudaops.domain.workload import Element, GlobalState, PointerArgument, Workload
+from cudaops.domain.workload import Element, GlobalState, Workload
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
 from cudaops.sandbox.executors.cpu_unit import WIDENED_BY, contents_before
@@ -109,8 +109,7 @@ def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[
 
 def _name(workload: Workload, index: int) -> str:
     """The first parameter that points into the allocation."""
-    pointing = (a for a in workload.arguments if isinstance(a, PointerArgument))
-    return next((a.name for a in pointing if a.allocation == index), "")
+    return next((p.name for p in workload.pointers() if p.allocation == index), "")
 
 
 def _factor(element: Element, widened: bool) -> int:
@@ -118,7 +117,7 @@ def _factor(element: Element, widened: bool) -> int:
 
 
 def _widened(value: Value, workload: Workload) -> Value:
-    """Offsets in bytes grow with the elements they step over."""
+    """Offsets in bytes grow with the elements they step over. `can_widen` lets no structure in."""
     if value.kind != "buffer" or value.offset_bytes == 0:
         return value
     if value.allocation is None:

@@ -259,11 +259,9 @@ def _equality(name: str, sides: Sides, key: str) -> BufferAccuracy:
 
 
 def parameter_name(workload: Workload, allocation: Allocation) -> str:
-    """The kernel parameter that points into this allocation, for messages."""
-    for argument in workload.arguments:
-        if argument.kind == "pointer" and argument.allocation == allocation.index:
-            return argument.name
-    return f"buffer{allocation.index}"
+    """The kernel's parameter, or the field of one, that points into this allocation."""
+    names = (p.name for p in workload.pointers() if p.allocation == allocation.index)
+    return next(names, f"buffer{allocation.index}")
 
 
 def changed_inputs(workload: Workload, ran: Ran, reference: Reference) -> tuple[str, ...]:

@@ -58,14 +58,31 @@ static bool in_global(uintptr_t p) {
   return false;
 }
 
-static bool holds_device_pointer(const void* data, size_t size) {
+// A word in the bytes of a structure or variable that is an address in an allocation.
+struct Field {
+  size_t at;
+  uintptr_t address;
+  const Allocation* allocation;
+};
+
+static std::vector<Field> fields_in(const void* data, size_t size) {
+  std::vector<Field> found;
   for (size_t i = 0; i + sizeof(uintptr_t) <= size; i += sizeof(uintptr_t)) {
     uintptr_t word;
     std::memcpy(&word, (const char*)data + i, sizeof word);
     const Allocation* a = allocation_around(word);
-    if (a && word >= a->begin && word <= a->begin + a->size) return true;
+    if (a && word >= a->begin && word <= a->begin + a->size) found.push_back({i, word, a});
   }
-  return false;
+  return found;
+}
+
+// The addresses that an argument hands over: itself, or what stands in a structure.
+static std::vector<Field> addresses_in(const ArgumentType& type, const void* value) {
+  if (type.kind == ArgumentKind::Opaque) return fields_in(value, type.size);
+  if (type.kind != ArgumentKind::Pointer) return {};
+  uintptr_t p = *(const uintptr_t*)value;
+  const Allocation* a = p ? allocation_around(p) : nullptr;
+  return a ? std::vector<Field>{{0, p, a}} : std::vector<Field>{};
 }
 
 static Digest digest_memory(bool host_visible_only) {
@@ -167,19 +184,17 @@ class ProgramRecorder : public Recorder {
     std::string key = identity(call);
     std::vector<uintptr_t> order;
     for (int i = 0; i < call.count; ++i) {
-      if (call.types[i].kind != ArgumentKind::Pointer) {
-        key += bytes_of(call.values[i], call.types[i].size);
-        continue;
+      std::string bytes = bytes_of(call.values[i], call.types[i].size);
+      std::vector<Field> addresses = addresses_in(call.types[i], call.values[i]);
+      if (call.types[i].kind == ArgumentKind::Pointer && addresses.empty())
+        bytes = *(const uintptr_t*)call.values[i] ? "host" : "null";
+      for (const Field& field : addresses) {
+        auto at = std::find(order.begin(), order.end(), field.allocation->begin) - order.begin();
+        if (at == (long)order.size()) order.push_back(field.allocation->begin);
+        bytes.replace(field.at, sizeof field.address, sizeof field.address, '\0');
+        bytes += bytes_of(at) + bytes_of(field.allocation->size) + bytes_of(field.address - field.allocation->begin);
       }
-      uintptr_t p = *(const uintptr_t*)call.values[i];
-      const Allocation* a = p ? allocation_around(p) : nullptr;
-      if (!a) {
-        key += p ? "host" : "null";
-        continue;
-      }
-      auto at = std::find(order.begin(), order.end(), a->begin) - order.begin();
-      if (at == (long)order.size()) order.push_back(a->begin);
-      key += bytes_of(at) + bytes_of(a->size) + bytes_of(p - a->begin);
+      key += bytes;
     }
     Configuration& c = configurations_[key];
     if (c.kernel.empty()) {
@@ -214,12 +229,9 @@ class ProgramRecorder : public Recorder {
 
   std::vector<const Allocation*> reach(const Call& call) {
     std::vector<const Allocation*> found;
-    for (int i = 0; i < call.count; ++i) {
-      if (call.types[i].kind != ArgumentKind::Pointer) continue;
-      uintptr_t p = *(const uintptr_t*)call.values[i];
-      const Allocation* a = p ? allocation_around(p) : nullptr;
-      if (a && std::find(found.begin(), found.end(), a) == found.end()) found.push_back(a);
-    }
+    for (int i = 0; i < call.count; ++i)
+      for (const Field& field : addresses_in(call.types[i], call.values[i]))
+        if (std::find(found.begin(), found.end(), field.allocation) == found.end()) found.push_back(field.allocation);
     return found;
   }
 
@@ -255,7 +267,7 @@ class ProgramRecorder : public Recorder {
       report("before\t%d\t%zu\t%zu\t%s", c.id, k, a.size, store((const void*)a.begin, a.size).c_str());
     }
     for (GlobalVariable* v = global_variables; v; v = v->next) {
-      if (holds_device_pointer(v->address, v->size)) report("limit\t%d\tvariable %s holds a device pointer", c.id, v->name);
+      if (!fields_in(v->address, v->size).empty()) report("limit\t%d\tvariable %s holds a device pointer", c.id, v->name);
       report("gbefore\t%d\t%s\t%zu\t%s", c.id, v->name, v->size, store(v->address, v->size).c_str());
     }
   }
@@ -281,10 +293,13 @@ class ProgramRecorder : public Recorder {
       snprintf(two, sizeof two, "%02x", bytes[k]);
       hex += two;
     }
-    bool scalar = type.kind == ArgumentKind::Scalar;
-    if (!scalar && holds_device_pointer(value, type.size))
-      report("limit\t%d\tparameter @N%d@ is a structure that holds a device pointer", id, i);
-    report("arg\t%d\t%d\t%s\t%s\t%s", id, i, scalar ? "scalar" : "opaque", type.element, hex.c_str());
+    if (type.kind == ArgumentKind::Scalar) return report("arg\t%d\t%d\tscalar\t%s\t%s", id, i, type.element, hex.c_str());
+    report("arg\t%d\t%d\topaque\t%s\t%s", id, i, type.written(), hex.c_str());
+    for (const Field& field : addresses_in(type, value)) {
+      auto at = std::find(reachable.begin(), reachable.end(), field.allocation) - reachable.begin();
+      report("field\t%d\t%d\t%zu\t%ld\t%lld", id, i, field.at, (long)at,
+             (long long)field.address - (long long)field.allocation->begin);
+    }
   }
 
   void store_after(const Call& call, Configuration& c) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <vector>
 
 #include "machine.h"
 
@@ -50,12 +51,20 @@ static void write_line(char* text, int length, size_t room) {
 
 void report(const char* format, ...) {
   char text[4096];
-  va_list list;
+  va_list list, again;
   va_start(list, format);
+  va_copy(again, list);
   int length = vsnprintf(text, sizeof text, format, list);
+  std::vector<char> longer;  // the bytes of a large structure
+  if (length >= (int)sizeof text) {
+    longer.resize((size_t)length + 2);
+    vsnprintf(longer.data(), longer.size(), format, again);
+  }
+  va_end(again);
   va_end(list);
   std::lock_guard<std::mutex> hold(report_lock);
-  write_line(text, length, sizeof text);
+  if (longer.empty()) write_line(text, length, sizeof text);
+  else write_line(longer.data(), length, longer.size());
 }
 
 static const char* kernel_name() { return worker && worker->in_kernel ? worker->call->kernel : ""; }

@@ -224,20 +224,20 @@ class Runner {
     words >> s.entry >> s.grid.x >> s.grid.y >> s.grid.z >> s.block.x >> s.block.y >> s.block.z >> s.shared_bytes;
     steps_.push_back(s);
   }
+  // "buffer INDEX OFFSET" or "scratch NAME OFFSET", behind the first word.
+  uintptr_t address(const std::string& kind, std::istringstream& words) {
+    std::string name;
+    long long offset;
+    words >> name >> offset;
+    return (kind == "buffer" ? at_.at(std::stoi(name)) : scratch_.at(name)) + (uintptr_t)offset;
+  }
   void value(std::istringstream& words) {
     std::string kind, name;
     words >> kind;
     RawValue v{};
     v.kind = RawValue::Pointer;
-    if (kind == "buffer") {
-      int index;
-      long long offset;
-      words >> index >> offset;
-      v.bits = at_.at(index) + (unsigned long long)offset;
-    } else if (kind == "scratch") {
-      long long offset;
-      words >> name >> offset;
-      v.bits = scratch_.at(name) + (unsigned long long)offset;
+    if (kind == "buffer" || kind == "scratch") {
+      v.bits = address(kind, words);
     } else if (kind == "int") {
       v.kind = RawValue::Integer;
       words >> name;
@@ -252,6 +252,12 @@ class Runner {
       v.size = name.size() / 2;
       auto* bytes = new unsigned char[v.size + 1];
       for (size_t i = 0; i < v.size; ++i) bytes[i] = (unsigned char)strtoul(name.substr(2 * i, 2).c_str(), nullptr, 16);
+      // Then, for each pointer in it: "AT buffer INDEX OFFSET".
+      for (size_t at; words >> at >> kind;) {
+        uintptr_t pointer = address(kind, words);
+        if (at + sizeof pointer > v.size) bad("a pointer outside of its structure");
+        std::memcpy(bytes + at, &pointer, sizeof pointer);
+      }
       v.bytes = bytes;
     } else if (kind != "null") {
       bad("unknown value " + kind);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,13 +65,21 @@ def understand(
             if found := memory.around(address):
                 reached[found.begin] = found
         elif parameter.kind == "bytes":
-            _refuse_hidden_pointers(kernel, index, raw, memory, variables)
+            for _, address in _words(raw):
+                _refuse_variable(kernel, index, address, variables)
+                if found := memory.around(address):
+                    reached[found.begin] = found
     numbers = {begin: number for number, begin in enumerate(reached)}
     strays = [a for a in dict.fromkeys(pointers.values()) if memory.around(a) is None]
     values = []
     for index, (parameter, raw) in enumerate(zip(kernel.parameters, parameters, strict=True)):
         if index not in pointers:
-            values.append(_value(parameter, raw))
+            placed = [
+                f" {at} buffer {numbers[found.begin]} {address - found.begin}"
+                for at, address in _words(raw)
+                if parameter.kind == "bytes" and (found := memory.around(address))
+            ]
+            values.append(_value(parameter, raw) + "".join(placed))
         elif found := memory.around(pointers[index]):
             values.append(f"buffer {numbers[found.begin]} {pointers[index] - found.begin}")
         else:
@@ -96,13 +104,10 @@ def _refuse_variable(kernel: KernelImage, index: int, address: int, variables: M
         raise DriverError("CUDA_ERROR_NOT_SUPPORTED", "launch", text)
 
 
-def _refuse_hidden_pointers(
-    kernel: KernelImage, index: int, raw: bytes, memory: Memory, variables: Memory
-) -> None:
-    for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8]):
-        if memory.around(word) or variables.around(word):
-            text = f"{_named(kernel, index)} is a structure that holds a pointer"
-            raise DriverError("CUDA_ERROR_NOT_SUPPORTED", "launch", text)
+def _words(raw: bytes) -> Iterator[tuple[int, int]]:
+    """What may be an address in a structure, with where it stands in it."""
+    for number, (word,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):
+        yield 8 * number, word
 
 
 def _named(kernel: KernelImage, index: int) -> str:

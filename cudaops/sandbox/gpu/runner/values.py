@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Callable
 
-from cudaops.domain.rewrite import BufferValue, NumberValue, Value
+from cudaops.domain.rewrite import BufferValue, NumberValue, RawValue, Value
 
 POINTER_BYTES = 8
 
@@ -58,14 +58,17 @@ def pack(
     nearest or lose their fraction. Raises Unpackable.
     """
     if value.kind == "raw":
-        return _raw(value.raw_hex, size_bytes)
+        return _raw(value, size_bytes, address_of)
     plain = _plain(type_text)
     if value.kind == "number":
         return _number(value, plain, size_bytes)
     if size_bytes != POINTER_BYTES or not (_is_pointer(plain) or not plain):
         raise Unpackable(f"a pointer is given where {type_text or 'a value'} is needed")
-    address = address_of(value) if value.kind == "buffer" else 0
-    return struct.pack("<Q", address & 0xFFFF_FFFF_FFFF_FFFF)
+    return _address(address_of(value) if value.kind == "buffer" else 0)
+
+
+def _address(number: int) -> bytes:
+    return struct.pack("<Q", number & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def _plain(type_text: str) -> str:
@@ -78,14 +81,19 @@ def _is_pointer(plain: str) -> bool:
     return plain.endswith(("*", "&")) or bool(re.search(r"\(\*", plain))
 
 
-def _raw(raw_hex: str, size_bytes: int) -> bytes:
+def _raw(value: RawValue, size_bytes: int, address_of: Callable[[BufferValue], int]) -> bytes:
     try:
-        data = bytes.fromhex(raw_hex)
+        data = bytearray.fromhex(value.raw_hex)
     except ValueError as problem:
         raise Unpackable("its bytes are not hexadecimal") from problem
     if len(data) != size_bytes:
         raise Unpackable(f"{len(data)} bytes are given where {size_bytes} are needed")
-    return data
+    for pointer in value.pointers:
+        end = pointer.at_bytes + POINTER_BYTES
+        if not POINTER_BYTES <= end <= size_bytes:
+            raise Unpackable(f"a pointer at byte {pointer.at_bytes} of {size_bytes}")
+        data[pointer.at_bytes : end] = _address(address_of(pointer.to))
+    return bytes(data)
 
 
 def _number(value: NumberValue, plain: str, size_bytes: int) -> bytes:

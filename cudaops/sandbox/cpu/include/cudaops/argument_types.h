@@ -56,17 +56,21 @@ struct ArgumentType {
   unsigned size;
   bool pointee_const;
   bool pointee_pointer;
+  const char* (*written)();  // of a structure: "... [with T = ns::Name<int>]"
 };
+
+template <class T>
+const char* written() { return __PRETTY_FUNCTION__; }
 
 template <class P>
 constexpr ArgumentType describe() {
   using T = std::remove_cv_t<std::remove_pointer_t<P>>;
   if (std::is_pointer<P>::value)
     return {ArgumentKind::Pointer, element<T>::name, sizeof(P),
-            std::is_const<std::remove_pointer_t<P>>::value, std::is_pointer<T>::value};
+            std::is_const<std::remove_pointer_t<P>>::value, std::is_pointer<T>::value, nullptr};
   if (std::is_arithmetic<P>::value || std::is_enum<P>::value)
-    return {ArgumentKind::Scalar, element<T>::name, sizeof(P), false, false};
-  return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false};
+    return {ArgumentKind::Scalar, element<T>::name, sizeof(P), false, false, nullptr};
+  return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false, &written<T>};
 }
 
 }  // namespace cudaops

@@ -55,17 +55,46 @@ struct Configuration {
   }
 };
 
+// A word in the bytes of a structure or variable that is an address in an allocation.
+struct Field {
+  size_t at;
+  uintptr_t address;
+  Range range;
+};
+
+// Small integers and pairs of numbers are no addresses: asking for each would take too long.
+static std::vector<Field> fields_in(const void* data, size_t size, size_t most = 1u << 16) {
+  constexpr uintptr_t least = 1ull << 16, beyond = 1ull << 57;
+  std::vector<Field> found;
+  size_t asked = 0;
+  for (size_t i = 0; i + sizeof(uintptr_t) <= size && asked < (1u << 16) && found.size() < most; i += sizeof(uintptr_t)) {
+    uintptr_t word;
+    std::memcpy(&word, (const char*)data + i, sizeof word);
+    if (word < least || word >= beyond) continue;
+    ++asked;
+    Range range = allocation_of(word);
+    if (range.size) found.push_back({i, word, range});
+  }
+  return found;
+}
+
 // The allocations that the arguments of one launch point into.
 struct Reach {
-  std::vector<Range> of;        // one an argument; size 0: none
-  std::vector<Range> distinct;  // in order of first mention
+  std::vector<std::vector<Field>> of;  // for each argument: itself, or what stands in a structure
+  std::vector<Range> distinct;         // in order of first mention
 
   explicit Reach(const Call& call) {
     for (int i = 0; i < call.count; ++i) {
-      uintptr_t p = call.types[i].kind == ArgumentKind::Pointer ? *(const uintptr_t*)call.values[i] : 0;
-      of.push_back(p ? allocation_of(p) : Range{0, 0});
-      if (of.back().size && index(of.back()) == distinct.size()) distinct.push_back(of.back());
+      of.push_back(addresses_in(call.types[i], call.values[i]));
+      for (const Field& field : of.back())
+        if (index(field.range) == distinct.size()) distinct.push_back(field.range);
     }
+  }
+  static std::vector<Field> addresses_in(const ArgumentType& type, const void* value) {
+    if (type.kind == ArgumentKind::Opaque) return fields_in(value, type.size);
+    uintptr_t p = type.kind == ArgumentKind::Pointer ? *(const uintptr_t*)value : 0;
+    Range range = p ? allocation_of(p) : Range{0, 0};
+    return range.size ? std::vector<Field>{{0, p, range}} : std::vector<Field>{};
   }
   size_t index(const Range& range) const {
     size_t k = 0;
@@ -95,14 +124,15 @@ static std::string key_of(const Call& call, const Reach& reach) {
   for (const dim3* d : {&g.grid, &g.block}) key += bytes_of(d->x) + bytes_of(d->y) + bytes_of(d->z);
   key += bytes_of(g.shared_bytes) + call.kernel;
   for (int i = 0; i < call.count; ++i) {
-    if (call.types[i].kind != ArgumentKind::Pointer) {
-      key += bytes_of(call.values[i], call.types[i].size);
-      continue;
+    std::string bytes = bytes_of(call.values[i], call.types[i].size);
+    const std::vector<Field>& addresses = reach.of[(size_t)i];
+    if (call.types[i].kind == ArgumentKind::Pointer && addresses.empty())
+      bytes = *(const uintptr_t*)call.values[i] ? "host" : "null";
+    for (const Field& field : addresses) {
+      bytes.replace(field.at, sizeof field.address, sizeof field.address, '\0');
+      bytes += bytes_of(reach.index(field.range)) + bytes_of(field.range.size) + bytes_of(field.address - field.range.begin);
     }
-    uintptr_t p = *(const uintptr_t*)call.values[i];
-    const Range& range = reach.of[(size_t)i];
-    if (!range.size) key += p ? "host" : "null";
-    else key += bytes_of(reach.index(range)) + bytes_of(range.size) + bytes_of(p - range.begin);
+    key += bytes;
   }
   return key;
 }
@@ -111,20 +141,6 @@ static bool in_variable(uintptr_t p) {
   for (Variable* v = variables; v; v = v->next)
     if (uintptr_t begin = address_of(*v))
       if (p >= begin && p - begin < v->size) return true;
-  return false;
-}
-
-// Small integers and pairs of numbers are no addresses: asking for each would take too long.
-static bool holds_pointer(const void* data, size_t size) {
-  constexpr uintptr_t least = 1ull << 16, most = 1ull << 57;
-  size_t asked = 0;
-  for (size_t i = 0; i + sizeof(uintptr_t) <= size && asked < (1u << 16); i += sizeof(uintptr_t)) {
-    uintptr_t word;
-    std::memcpy(&word, (const char*)data + i, sizeof word);
-    if (word < least || word >= most) continue;
-    ++asked;
-    if (allocation_of(word).size) return true;
-  }
   return false;
 }
 
@@ -283,22 +299,23 @@ class Recorder {
       snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(value)[k]);
       hex += two;
     }
-    bool scalar = type.kind == ArgumentKind::Scalar;
-    std::string limit = !scalar && holds_pointer(value, type.size)
-                            ? line("limit\t%d\tparameter @N%d@ is a structure that holds a device pointer", id, i)
-                            : std::string();
-    std::string head = "arg\t" + std::to_string(id) + "\t" + std::to_string(i);
-    return limit + head + "\t" + (scalar ? "scalar" : "opaque") + "\t" + type.element + "\t" + hex + "\n";
+    std::string place = "\t" + std::to_string(id) + "\t" + std::to_string(i);
+    if (type.kind == ArgumentKind::Scalar) return "arg" + place + "\tscalar\t" + type.element + "\t" + hex + "\n";
+    std::string lines = "arg" + place + "\topaque\t" + type.written() + "\t" + hex + "\n";
+    for (const Field& field : reach.of[(size_t)i])
+      lines += line("field\t%d\t%d\t%zu\t%zu\t%lld", id, i, field.at, reach.index(field.range),
+                    (long long)(field.address - field.range.begin));
+    return lines;
   }
 
   std::string describe_pointer(int id, int i, const ArgumentType& type, uintptr_t p, const Reach& reach) {
     if (!p) return line("arg\t%d\t%d\tnull", id, i);
     if (in_variable(p)) return line("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
-    const Range& range = reach.of[(size_t)i];
-    if (!range.size) {
+    if (reach.of[(size_t)i].empty()) {
       const char* elsewhere = reachable_elsewhere(p);
       return elsewhere ? line("limit\t%d\tparameter @N%d@ points to %s", id, i, elsewhere) : line("host\t%d\t%d", id, i);
     }
+    const Range& range = reach.of[(size_t)i].front().range;
     std::string limit = type.pointee_pointer ? line("limit\t%d\tparameter @N%d@ points to pointers", id, i) : "";
     return limit + line("arg\t%d\t%d\tpointer\t%s\t%d\t%zu\t%lld", id, i, type.element, (int)type.pointee_const,
                         reach.index(range), (long long)(p - range.begin));
@@ -317,8 +334,8 @@ class Recorder {
     constexpr size_t most = 1 << 20;
     std::vector<char> bytes(std::min(variable.size, most));
     cudaMemcpy(bytes.data(), (const void*)address_of(variable), bytes.size(), cudaMemcpyDefault);
-    return holds_pointer(bytes.data(), bytes.size()) ? line("limit\t%d\tvariable %s holds a device pointer", id, variable.name)
-                                                     : "";
+    bool holds = !fields_in(bytes.data(), bytes.size(), 1).empty();
+    return holds ? line("limit\t%d\tvariable %s holds a device pointer", id, variable.name) : "";
   }
 
   // The recorded launch has been started: what it leaves is kept too.

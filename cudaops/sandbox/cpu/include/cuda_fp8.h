@@ -1,0 +1,2 @@
+#pragma once
+#include "cudaops/fp8.h"
