@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from cudaops.domain.program import Kernel
@@ -90,9 +89,13 @@ _TAG = re.compile(
 _CODE = re.compile(r"\s*(?://|/\*|#|__|template\b|extern\b)")
 """How an answer begins that is code alone."""
 _LAUNCH = re.compile(r"//[/!]?\s*@launch\b")
-_DIRECTIVE = re.compile(rf"//[/!]?\s*@(?:{'|'.join(WORDS)})\b")
-_IN_BLOCK = re.compile(rf"^[\s/*]*@(?:{'|'.join(WORDS)})\b", re.MULTILINE)
-_KEY = re.compile(r"//[/!]?\s*((?:grid|block|smem|args|bytes)\s*=)(?!=)")
+_LOOSE = re.compile(
+    rf"^(?![ \t]*//[/!]?[ \t]*@)[ \t/*#]*@(?:{'|'.join(WORDS)})\b"
+    r"|^[ \t]*//[/!]?[ \t]*@launch\b(?!.*\bsmem[ \t]*=).*\n[ \t]*//[/!]?[ \t]*smem[ \t]*=(?!=)",
+    re.MULTILINE,
+)
+"""A directive that nobody would read: as code or in `/* */`; or one whose `smem=` would be lost, as
+it stands in a line below. Other parts are missed where they are lost."""
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 _FAMILIES = r"cublas|cudnn|cufft|cusolver|cusparse|cutensor|curand|nvrtc|nvjpeg|nccl|magma"
@@ -168,9 +171,6 @@ def _the_one(answer: str) -> Block | Unusable:
         return whole[0]
     if len(texts) < len(found) and any(map(_is_diff, found)):
         return unusable("elided", "it is a diff, which leaves out what stays")
-    for block in (b for b in texts if len(b.text) <= MAX_SOURCE and not _out_of_bounds(b.text)):
-        if left_out := elision(block.text):
-            return unusable("elided", f"`{left_out.text}` stands for code")
     if any(re.search(r"<<<|\bint\s+main\b", b.text) for b in texts):
         return unusable("host_code", "it holds host code and no kernel")
     return unusable("no_code", "no fenced block in it holds a `__global__` function")
@@ -214,8 +214,8 @@ def _not_allowed(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable
             return unusable("whole_program", "it is a whole program", source)
         if any(t.text == "<<<" for t in facts.tokens):
             return unusable("host_code", "a host function launches its kernels")
-    if (loose := next(_loose_directives(facts.lexed), None)) is not None:
-        place = _line_at(facts.lexed, loose)
+    if loose := _LOOSE.search(facts.lexed.text):
+        place = _line_at(facts.lexed, loose.start())
         return unusable("bad_plan", f"it is not one `//` comment in one line, in {place}")
     if not launched:
         return unusable("bad_plan", "there is no `// @launch` line beside the kernels")
@@ -245,26 +245,6 @@ def _check_plan(source: str, kernel: Kernel) -> None:
         for name, column in expression.name_columns().items():
             if name not in known:
                 raise PlanError(unknown_name(name, known), expression.line, column)
-
-
-def _loose_directives(lexed: Lexed) -> Iterator[int]:
-    """Directives that nobody would read: as code, in `/* */`, over several lines."""
-    yield from (token.start for token in lexed.tokens if token.text == "@")
-    for before, comment in pairwise((None, *lexed.comments)):
-        if comment is None:
-            continue
-        in_block = comment.text.startswith("/*") and _IN_BLOCK.search(comment.text[2:])
-        spliced = _DIRECTIVE.match(comment.text) and "\n" in comment.text
-        key = _KEY.match(comment.text)
-        goes_on = (
-            key
-            and before is not None
-            and _DIRECTIVE.match(before.text)
-            and "".join(key[1].split()) not in "".join(before.text.split())
-            and not lexed.text[before.end : comment.start].strip()
-        )
-        if in_block or spliced or goes_on:
-            yield comment.start
 
 
 def _out_of_bounds(source: str) -> str:

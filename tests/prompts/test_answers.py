@@ -56,7 +56,7 @@ ASKED_AGAIN = {
     "one without slashes": (TILES.replace("// @req", "@req"), "line 2: `@requires N % 16 == 0`"),
     "comment of C": (
         CODE.replace("__global__", "/*\n * " + DIRECTIVES.replace("// ", " * ") + "*/\n__global__"),
-        NOT_ONE_LINE,
+        "not one `//` comment in one line, in line 2: ",
     ),
     "one in a comment of C": (
         TILES.replace("// @requires N % 16 == 0", "/* @requires N % 16 == 0 */"),
@@ -64,13 +64,13 @@ ASKED_AGAIN = {
     ),
     "several lines": (
         TILES.replace(" block=", "\n//   block=").replace(" args=", "\n// args="),
-        "line 2: `// block=(16, 16)`",
+        "`@launch tiles` misses `block=(..)`",
     ),
     "shared bytes in a line below": (
         TILES.replace("C, N)\n", "C, N)\n// smem=4\n", 1),
-        "`// smem=4`",
+        NOT_ONE_LINE + "`// @launch",
     ),
-    "backslash": (TILES.replace(" block=", " \\\n//   block="), NOT_ONE_LINE),
+    "backslash": (TILES.replace(" block=", " \\\n//   block="), "unexpected `\\ //`, in the line"),
     "semicolon": (
         TILES.replace("C, N)\n", "C, N);\n", 1),
         "unexpected `;`, in the line `// @launch",
