@@ -26,17 +26,18 @@ from cudaops.models.caller import Caller
 from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
-from cudaops.prompts.answers import Unusable, read_hypotheses, read_lesson, read_rewrite
-from cudaops.prompts.briefing import Briefing
-from cudaops.prompts.fence import fenced
+from cudaops.prompts.answers import Unusable, read_rewrite
+from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
+from cudaops.prompts.prompt import Prompt
 from cudaops.prompts.roles import (
-    Prompt,
+    Briefing,
     coder_prompt,
     fixer_prompt,
     planner_prompt,
     reask,
     reflector_prompt,
 )
+from cudaops.prompts.text import fenced
 from cudaops.sandbox.ledger import LEDGER
 
 Result = TypeVar("Result")
@@ -112,6 +113,8 @@ class ModelDeveloper:
             return Refused(found.reask, found.detail) if isinstance(found, Unusable) else found
 
         found = await self._answer("planner", planner_prompt(self.brief(view), wanted), scope, read)
+        if found == ():
+            self.say("the planner names nothing worth trying")
         return () if isinstance(found, Refused) else found
 
     async def write(

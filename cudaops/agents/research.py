@@ -10,7 +10,7 @@ from cudaops.domain.run import ResearchFindings
 from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.mcp_servers.knowledge import SearchResult
 from cudaops.mcp_servers.payloads import error_text
-from cudaops.prompts.render import render
+from cudaops.prompts.prompt import render
 from cudaops.rag.knowledge import KnowledgeStatus
 
 CITATIONS = 4

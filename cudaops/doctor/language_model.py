@@ -77,7 +77,7 @@ def _asked(site: Site) -> tuple[ModelName, ModelAccess]:
 
 
 def _script(name: ModelName) -> Finding:
-    from cudaops.models.script import read_script
+    from cudaops.models.scripted import read_script
 
     try:
         answers = len(read_script(Path(name.model)).answers)

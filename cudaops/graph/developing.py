@@ -18,20 +18,19 @@ from cudaops.domain.run import RunOptions
 from cudaops.errors import ModelUnavailable, PrerequisiteError
 from cudaops.graph.folder import write_whole
 from cudaops.memory.run_memory import Snapshot
-from cudaops.models.backoff import Backoff
 from cudaops.models.budget import Budget
 from cudaops.models.build import ModelAccess
 from cudaops.models.caller import Caller, connect
+from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model
-from cudaops.models.prices import known_price, parse_price, require_price
-from cudaops.models.script import read_script
-from cudaops.models.usage import summary
+from cudaops.models.prices import known_price, parse_price, require_price, summary
+from cudaops.models.scripted import read_script
 from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
-from cudaops.prompts.briefing import Briefing
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import catalogue, fired
-from cudaops.prompts.sizes import count_tokens
+from cudaops.prompts.prompt import count_tokens
+from cudaops.prompts.roles import Briefing
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.workbench import Workbench

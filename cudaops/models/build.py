@@ -1,15 +1,23 @@
-"""Models from names: clients that are told their key and address and look nothing up themselves."""
+"""Models from names: clients that are told their key and address and look nothing up themselves.
+
+ChatNVIDIA as we need it as well: nothing from the environment, no telemetry, HTTP answers seen.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudaops.domain.base import Record
 from cudaops.errors import InputError, ModelUnavailable, PrerequisiteError
+from cudaops.models.failures import HttpAnswer
 from cudaops.models.names import (
     KEY_VARIABLES,
     PACKAGES,
@@ -20,6 +28,8 @@ from cudaops.models.names import (
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+    from langchain_nvidia_ai_endpoints import ChatNVIDIA
 
 INSTALL = "pip install 'cudaops[models]'"
 """Brings the clients of every provider but NVIDIA, whose client is always there."""
@@ -46,16 +56,10 @@ class Timeouts(Record):
     """Until the last piece: 16,384 tokens, the most that is asked for, at 20 a second are 820 s."""
 
 
-class Sampling(Record):
-    """How an answer is drawn; None leaves a parameter to the server."""
+SAMPLING = {"temperature": 0.2, "top_p": 0.95}
+"""Low: code that compiles matters more than variety, which comes from the hypotheses."""
 
-    temperature: float | None = 0.2
-    """Low: code that compiles matters more than variety, which comes from the hypotheses."""
-    top_p: float | None = 0.95
-    seed: int | None = None
-
-
-NEMOTRON_3_SAMPLING = Sampling(temperature=1.0, top_p=0.95)
+NEMOTRON_3_SAMPLING = {"temperature": 1.0, "top_p": 0.95}
 """Nemotron 3 thinks before it answers and is to be drawn so for all tasks. Source: model card of
 NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4 on Hugging Face, read 2026-11-20."""
 
@@ -90,18 +94,6 @@ class ModelAccess:
         return tuple(k for k in (self.nvidia_api_key, *self.api_keys.values()) if k)
 
 
-def available(name: ModelName, access: ModelAccess) -> str | None:
-    """Why the model cannot be asked, in one line; None where nothing speaks against it.
-
-    Looks at no network: a wrong id or a refused key shows at the first question only.
-    """
-    try:
-        _require_parts(name, access)
-    except (ModelUnavailable, PrerequisiteError, InputError) as error:
-        return str(error)
-    return None
-
-
 def build_model(name: ModelName, access: ModelAccess) -> BaseChatModel:
     """The chat model, with no connection opened.
 
@@ -114,28 +106,21 @@ def build_model(name: ModelName, access: ModelAccess) -> BaseChatModel:
 
         return ScriptedModel.from_file(Path(name.model))
     if name.provider == "host":
-        return _lent(name)
-    if name.provider == "nvidia":
-        from cudaops.models.nvidia import build_nvidia
+        from cudaops.models.host import lent
 
-        return build_nvidia(
-            name.model,
-            api_key=access.key("nvidia") or NO_KEY,
-            base_url=access.nvidia_base_url or OFFICIAL_URLS["nvidia"],
-            timeout_s=access.timeouts.first_token_s,
-        )
+        return lent(name)
+    if name.provider == "nvidia":
+        return _build_nvidia(name.model, access)
     return _build_other(name, access)
 
 
-def request_options(
-    name: ModelName, access: ModelAccess, max_output_tokens: int, sampling: Sampling | None = None
-) -> dict[str, Any]:
+def request_options(name: ModelName, access: ModelAccess, max_output_tokens: int) -> dict[str, Any]:
     """Keyword arguments of one request, in the words of the provider's client.
 
     The present models of OpenAI and Anthropic refuse temperature and top_p (platform.claude.com,
     Claude Sonnet 5; docs.litellm.ai, GPT-6; both read 2026-11-20), so those get neither.
     """
-    drawn = (sampling or default_sampling(name)).model_dump(exclude_none=True)
+    drawn = NEMOTRON_3_SAMPLING if "nemotron-3" in name.model.lower() else SAMPLING
     if name.provider == "google_genai":
         return {"max_output_tokens": max_output_tokens}
     if name.provider == "ollama":
@@ -145,11 +130,6 @@ def request_options(
     return {"max_tokens": max_output_tokens}
 
 
-def default_sampling(name: ModelName) -> Sampling:
-    """The model maker's advice where there is some."""
-    return NEMOTRON_3_SAMPLING if "nemotron-3" in name.model.lower() else Sampling()
-
-
 def _require_parts(name: ModelName, access: ModelAccess) -> None:
     provider = name.provider
     if provider == "scripted":
@@ -157,7 +137,6 @@ def _require_parts(name: ModelName, access: ModelAccess) -> None:
             raise InputError(f"{name.model} is no file of scripted answers")
         return
     if provider == "host":
-        _lent(name)
         return
     wanted = PACKAGES[provider]
     parts = (wanted.package, "langchain") if wanted.optional else (wanted.package,)
@@ -167,12 +146,6 @@ def _require_parts(name: ModelName, access: ModelAccess) -> None:
     variable = KEY_VARIABLES.get(provider)
     if variable and not access.key(provider) and not access.own_server(provider):
         raise ModelUnavailable(f"no key for {name}", f"set {variable}{_or_server(provider)}")
-
-
-def _lent(name: ModelName) -> BaseChatModel:
-    from cudaops.models.host import lent
-
-    return lent(name)
 
 
 def _or_server(provider: Provider) -> str:
@@ -209,3 +182,122 @@ def _build_other(name: ModelName, access: ModelAccess) -> BaseChatModel:
         reason = str(error).splitlines()[0]
         raise InputError(f"{name} cannot be set up: {reason}") from error
     return built
+
+
+class _Seen(HttpAnswer):
+    response: Any = None
+    """aiohttp's, to be closed where the client forgets to: after an answer it cannot read."""
+
+
+_seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
+
+_NOISE = (
+    "Reasoning content was parsed from <think> tags",
+    "Model '.*' is not known to support tools",
+)
+"""Warnings of the client about what `cudaops.models.caller` handles."""
+
+
+def _build_nvidia(model: str, access: ModelAccess) -> ChatNVIDIA:
+    """A client for one model on one NIM.
+
+    The constructor would ask the hosted endpoint for its list of models where it does not know the
+    id; such an id is made known first, so that no connection is opened.
+
+    Raises InputError where the address is no address of a NIM.
+    """
+    from langchain_nvidia_ai_endpoints import ChatNVIDIA, Model, register_model
+    from langchain_nvidia_ai_endpoints._statics import determine_model
+
+    base_url = access.nvidia_base_url or OFFICIAL_URLS["nvidia"]
+    for message in _NOISE:
+        warnings.filterwarnings("ignore", message=message, category=UserWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated or unlisted: the server has the last word
+        if "//integrate.api.nvidia.com" in base_url and determine_model(model) is None:
+            endpoint = f"{base_url.rstrip('/')}/chat/completions"
+            register_model(
+                Model(id=model, model_type="chat", client="ChatNVIDIA", endpoint=endpoint)
+            )
+        try:
+            client = ChatNVIDIA(
+                model=model,
+                api_key=access.key("nvidia") or NO_KEY,
+                base_url=base_url,
+                timeout=access.timeouts.first_token_s,
+                usage_telemetry_enabled=False,
+            )
+        except ValueError as error:
+            raise InputError(
+                "NVIDIA_BASE_URL must be the address of a NIM, http://HOST:PORT/v1, "
+                "with no key and nothing after /v1"
+            ) from error
+    _watch(client)
+    return client
+
+
+def with_tool_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The dialogue with its tool calls where the client looks for them.
+
+    ChatNVIDIA 1.5.0 sends those in `additional_kwargs` only, in OpenAI's form, and drops
+    `AIMessage.tool_calls`; the server then refuses the results that follow.
+    """
+    from langchain_core.messages import AIMessage
+
+    ready: list[BaseMessage] = []
+    for message in messages:
+        if isinstance(message, AIMessage) and message.tool_calls:
+            calls = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": json.dumps(call["args"])},
+                }
+                for call in message.tool_calls
+            ]
+            known = {**message.additional_kwargs, "tool_calls": calls}
+            message = message.model_copy(update={"additional_kwargs": known})
+        ready.append(message)
+    return ready
+
+
+@contextmanager
+def http_answer() -> Iterator[HttpAnswer]:
+    """What NVIDIA's server answers while the block runs, in this task only.
+
+    The client keeps neither Retry-After nor the status of an error page that is no JSON.
+    """
+    answer = _Seen()
+    token = _seen.set(answer)
+    try:
+        yield answer
+    finally:
+        _seen.reset(token)
+        if answer.response is not None:
+            answer.response.close()
+
+
+def _watch(client: ChatNVIDIA) -> None:
+    """Has every HTTP session of the client report to `http_answer`."""
+    sessions = client._async_client
+    open_session = sessions.get_async_session_fn
+
+    def watched() -> Any:
+        import aiohttp
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_end.append(_report)
+        session = open_session()
+        trace.freeze()
+        session.trace_configs.append(trace)
+        return session
+
+    sessions.get_async_session_fn = watched
+
+
+async def _report(session: Any, context: Any, ended: Any) -> None:
+    answer = _seen.get()
+    if answer is not None:
+        answer.response = ended.response
+        answer.status = ended.response.status
+        answer.retry_after = ended.response.headers.get("Retry-After")

@@ -1,28 +1,45 @@
-"""Asking a model within one run: the journal and the accounts around every question."""
+"""Asking a model within one run: a question pursued to its end (tries, an answer that is empty, one
+that is cut off), with the journal and the accounts around it."""
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolCall,
+    messages_from_dict,
+)
 from langchain_core.messages.base import message_to_dict
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from cudaops.domain.model_use import ModelCall, ModelRole, ModelUse
-from cudaops.models.asking import FAILED, Asking, Course, Result
-from cudaops.models.backoff import Backoff
-from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess, Timeouts, build_model, request_options
+from cudaops.domain.model_use import CallOutcome, ModelCall, ModelRole, ModelUse, TokenCount
+from cudaops.errors import CudaOpsError
+from cudaops.models.budget import Budget, BudgetSpent
+from cudaops.models.build import (
+    ModelAccess,
+    Timeouts,
+    build_model,
+    http_answer,
+    request_options,
+)
+from cudaops.models.failures import Backoff, Failure, classify
 from cudaops.models.journal import CallEntry, Journal, question_key
 from cudaops.models.names import ModelName
-from cudaops.models.scripted import ScriptedModel
-from cudaops.models.usage import summary
+from cudaops.models.prices import summary
+from cudaops.models.scripted import ROLE, ScriptedModel
+from cudaops.models.streaming import CONTINUE, Piece, join, put_together, send, without_thinking
 
 OUTPUT_TOKENS: dict[ModelRole, int] = {
     "planner": 4096, "coder": 8192, "fixer": 8192, "reflector": 1024,
@@ -33,6 +50,27 @@ kernel in two."""
 
 HOST_TIMEOUTS = Timeouts(first_token_s=900.0, total_s=900.0)
 """A host's answer comes in one piece, and a person may be asked first."""
+
+CONTINUATIONS = 3
+"""Times an answer that was cut off is asked to go on: four pieces hold any kernel."""
+
+EMPTY_AGAIN = "Your last answer was empty. Answer now, in the form that was asked for."
+
+ROOM_TO_THINK = 2
+"""Factor on the limit of tokens where thinking alone used it up."""
+
+LEAST_OUTPUT_TOKENS = 1024
+"""The limit of tokens is halved for a model whose context is too small, down to this."""
+
+BYTES_PER_TOKEN_LEAST = 2.0
+BYTES_PER_TOKEN_MOST = 8.0
+"""For upper and lower bounds where nobody says how many tokens a text is. Measured 2026-11-20 with
+the Llama 2 tokenizer in wordllama 0.4.0.post1 over 78 of our own CUDA, Python and Markdown files:
+2.5 to 3.5 bytes a token; later vocabularies are larger, so their tokens are longer, up to twice
+that on code full of blanks."""
+
+TOKENS_PER_MESSAGE = 8
+"""Marks around a message; 4 to 6 in the chat templates of Llama 3 and Nemotron. Chosen above."""
 
 
 class Answer(NamedTuple):
@@ -47,15 +85,38 @@ class Answer(NamedTuple):
     """The same for the dialogue, with what the provider wants to see again."""
 
 
-class _Asked(NamedTuple):
-    """A question as the journal knows it."""
+class _Result(NamedTuple):
+    """What came of a question."""
 
+    text: str
+    """Without thoughts."""
+    message: AIMessage
+    """Of the last piece; its tool calls are the answer's."""
+    outcome: CallOutcome
+
+
+@dataclass
+class _Question:
+    """One question on its way: what is asked, and everything that was taken for it so far."""
+
+    role: ModelRole
     scope: str
-    key: str
+    messages: list[BaseMessage]
+    tools: list[dict[str, Any]]
+    max_output_tokens: int
     sent: dict[str, Any]
-    at: datetime
+    """As the journal keeps it."""
     begun: float
     """By the caller's clock."""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    tokens: TokenCount = field(default_factory=TokenCount)
+    tries: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, problem: str) -> None:
+        """Keep what went wrong, once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
 
 
 class Caller:
@@ -75,10 +136,12 @@ class Caller:
         """What the journal holds already counts towards the budget and the totals."""
         self.name = name
         self.budget = budget or Budget()
+        self._model = model
         self._access = access
         self._journal = journal
+        self._backoff = backoff or Backoff()
         self._clock = clock
-        self._asking = Asking(model, name, access, self.budget, backoff or Backoff())
+        self._takes_tools = True
         self._calls: list[ModelCall] = list(journal.calls) if journal else []
         for call in self._calls:
             self.budget.count(call.tokens)
@@ -102,7 +165,6 @@ class Caller:
         scope: str,
         tools: Sequence[dict[str, Any] | BaseTool] = (),
         max_output_tokens: int | None = None,
-        on_text: Callable[[str], None] | None = None,
     ) -> Answer:
         """The model's answer, from the journal where this was answered before.
 
@@ -112,7 +174,6 @@ class Caller:
             scope: Iteration and branch, for the journal.
             tools: What the model may call. A model that refuses tools is asked without.
             max_output_tokens: Of one piece; None: `OUTPUT_TOKENS` of the role.
-            on_text: Is given the answer's text as it comes; pieces of a try that fails as well.
 
         Raises ModelUnavailable where no answer comes, BudgetSpent where a limit forbids to ask.
         """
@@ -124,49 +185,156 @@ class Caller:
             "tools": schemas,
             "options": request_options(self.name, self._access, limit),
         }
-        asked = _Asked(scope, question_key(sent), sent, datetime.now(UTC), self._clock())
-        known = self._journal.recall(scope, asked.key) if self._journal else None
+        known = self._journal.recall(scope, question_key(sent)) if self._journal else None
         if known is not None:
             return _recalled(known)
-        course = Course(role, list(messages), schemas, limit, on_text)
+        asked = _Question(role, scope, list(messages), schemas, limit, sent, self._clock())
         try:
-            result = await self._asking.pursue(course)
+            result = await self._pursue(asked)
         except BaseException:  # cancelled ones have cost something too
-            if course.tries:
-                self._finished(asked, course, FAILED)
+            if asked.tries:
+                self._finished(asked, _Result("", AIMessage(""), "failed"))
             raise
-        return self._finished(asked, course, result)
+        return self._finished(asked, result)
 
-    def _finished(self, asked: _Asked, course: Course, result: Result) -> Answer:
+    async def _pursue(self, asked: _Question) -> _Result:
+        """The whole answer: an empty one asked for once more, one cut off continued.
+
+        Raises ModelUnavailable, and BudgetSpent where not one request was allowed.
+        """
+        piece = await self._piece(asked, asked.messages)
+        if not piece.answer and not piece.message.tool_calls:
+            asked.note(_why_empty(piece, asked))
+            if piece.cut_off:
+                asked.max_output_tokens *= ROOM_TO_THINK
+            try:
+                piece = await self._piece(asked, _nudged(asked.messages, EMPTY_AGAIN))
+            except BudgetSpent as stop:
+                asked.note(stop.problem)
+            if not piece.answer and not piece.message.tool_calls:
+                return _Result("", piece.message, "empty")
+        if not piece.cut_off:
+            return _Result(piece.answer, piece.message, "answered")
+        if piece.message.tool_calls:
+            asked.note("cut off within a tool call")
+            return _Result(piece.answer, piece.message, "cut_off")
+        return await self._continued(asked, without_thinking(piece.text).lstrip("\n"))
+
+    async def _continued(self, asked: _Question, text: str) -> _Result:
+        asked.note(f"cut off at {asked.max_output_tokens} tokens")
+        outcome: CallOutcome = "cut_off"
+        for _ in range(CONTINUATIONS):
+            dialogue = [*asked.messages, AIMessage(text), HumanMessage(CONTINUE)]
+            try:
+                piece = await self._piece(asked, dialogue)
+            except BudgetSpent as stop:
+                asked.note(stop.problem)
+                break
+            text = join(text, without_thinking(piece.text))
+            if not piece.cut_off:
+                outcome = "answered"
+                break
+        text = text.strip("\n")
+        return _Result(text, AIMessage(text), outcome)
+
+    async def _piece(self, asked: _Question, messages: Sequence[BaseMessage]) -> Piece:
+        """One request, sent again while that may help. Raises ModelUnavailable."""
+        tried, waited_s = 0, 0.0
+        while True:
+            tried += 1
+            failure, piece = await self._changed_until_taken(asked, messages)
+            if failure is None:
+                return piece
+            asked.note(failure.problem)
+            delay = self._backoff.delay_s(tried, failure)
+            left_s = min(self.budget.remaining_s(), self._backoff.longest_wait_s - waited_s)
+            if delay is None or delay >= left_s:
+                raise failure.unavailable()
+            self._backoff.announce(f"{failure.problem}; asking again in {delay:.0f} s")
+            await self._backoff.sleep(delay)
+            waited_s += delay
+
+    async def _changed_until_taken(
+        self, asked: _Question, messages: Sequence[BaseMessage]
+    ) -> tuple[Failure | None, Piece]:
+        """One request; where it is refused as such, the same with less asked of the model."""
+        tools = asked.tools if self._takes_tools else []
+        failure, piece = await self._request(asked, messages, tools)
+        if failure is not None and failure.kind == "bad_request" and tools:
+            asked.note(f"asked without tools: {failure.problem}")
+            failure, piece = await self._request(asked, messages, [])
+            self._takes_tools = failure is not None
+        while (
+            failure is not None
+            and failure.kind == "too_long"
+            and asked.max_output_tokens // 2 >= LEAST_OUTPUT_TOKENS
+        ):
+            asked.max_output_tokens //= 2
+            asked.note(f"asked for {asked.max_output_tokens} tokens: {failure.problem}")
+            tools = asked.tools if self._takes_tools else []
+            failure, piece = await self._request(asked, messages, tools)
+        return failure, piece
+
+    async def _request(
+        self, asked: _Question, messages: Sequence[BaseMessage], tools: list[dict[str, Any]]
+    ) -> tuple[Failure | None, Piece]:
+        """One request within the budget; what it took is counted however it ends."""
+        prompt = _prompt_text(messages, tools)
+        prompt_most = _most_tokens(prompt) + TOKENS_PER_MESSAGE * len(messages)
+        options = request_options(self.name, self._access, asked.max_output_tokens)
+        provider, timeouts = self.name.provider, self._access.timeouts
+        config = RunnableConfig(metadata={ROLE: asked.role})
+        failure: Failure | None = None
+        came: list[AIMessage] = []
+        async with self.budget.request(
+            most=TokenCount(input_tokens=prompt_most, output_tokens=asked.max_output_tokens),
+            least=TokenCount(input_tokens=int(_bytes(prompt) / BYTES_PER_TOKEN_MOST)),
+        ) as ticket:
+            asked.tries += 1
+            try:
+                with http_answer() as seen:
+                    await send(
+                        self._model, provider, timeouts, messages, tools, config, options, came
+                    )
+            except CudaOpsError:
+                raise
+            except Exception as error:  # noqa: BLE001  clients raise whatever they like
+                failure = classify(error, self.name, seen=seen, secrets=self._access.secrets)
+            finally:
+                piece = put_together(came, provider)
+                ticket.spent = _taken(piece, prompt_most, failure)
+                asked.tokens += ticket.spent
+        return failure, piece
+
+    def _finished(self, asked: _Question, result: _Result) -> Answer:
         """The answer with its accounts, written down before anybody uses it."""
         call = ModelCall(
             scope=asked.scope,
-            role=course.role,
+            role=asked.role,
             model=self.name.text,
-            key=asked.key,
+            key=question_key(asked.sent),
             started=asked.at.isoformat(),
             seconds=self._clock() - asked.begun,
-            tokens=course.tokens,
-            cost_usd=self.budget.cost_usd(course.tokens),
-            tries=course.tries,
+            tokens=asked.tokens,
+            cost_usd=self.budget.cost_usd(asked.tokens),
+            tries=asked.tries,
             outcome=result.outcome,
-            problem="; ".join(course.problems) or None,
+            problem="; ".join(asked.problems) or None,
         )
         self._calls.append(call)
-        message = result.piece.message
-        answer = Answer(result.text, result.piece.tool_calls, call, message)
+        calls = tuple(result.message.tool_calls)
         if self._journal:
             entry = CallEntry(
                 call=call,
                 messages=tuple(asked.sent["messages"]),
                 tools=tuple(asked.sent["tools"]),
                 options=asked.sent["options"],
-                answer=answer.text,
-                tool_calls=tuple(_plain(c) for c in answer.tool_calls),
-                message=message_to_dict(message),
+                answer=result.text,
+                tool_calls=tuple(map(_plain, calls)),
+                message=message_to_dict(result.message),
             )
             self._journal.record(entry)
-        return answer
+        return Answer(result.text, calls, call, result.message)
 
 
 def connect(
@@ -185,6 +353,53 @@ def connect(
         # A script has no memory of its own: it goes on behind what the journal holds.
         model.skip(sum(call.tries for call in journal.calls))
     return Caller(model, name, access, budget=budget, journal=journal, backoff=backoff)
+
+
+def _taken(piece: Piece, prompt_most: int, failure: Failure | None) -> TokenCount:
+    """Tokens of one request; our own upper bound where the provider did not say."""
+    said = piece.usage
+    if said and min(said.input_tokens, said.cached_input_tokens, said.output_tokens) >= 0:
+        return said  # a negative count says nothing, and would give money back
+    if not piece.begun and (failure is None or failure.kind != "timeout"):
+        return TokenCount()  # refused, or never reached: nothing was read
+    produced = piece.text + piece.reasoning
+    produced += "".join(str(call["args"]) for call in piece.message.tool_calls)
+    output = _most_tokens(produced)
+    return TokenCount(input_tokens=prompt_most, output_tokens=output, estimated=True)
+
+
+def _most_tokens(text: str) -> int:
+    """Upper bound for a text in source code or English."""
+    return math.ceil(_bytes(text) / BYTES_PER_TOKEN_LEAST)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _prompt_text(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> str:
+    """Everything that the model reads, as one text."""
+    parts = [
+        m.content if isinstance(m.content, str) else json.dumps(m.content, default=str)
+        for m in messages
+    ]
+    parts += [json.dumps(calls) for m in messages if (calls := getattr(m, "tool_calls", None))]
+    return "\n".join([*parts, *map(json.dumps, tools)])
+
+
+def _why_empty(piece: Piece, asked: _Question) -> str:
+    if piece.cut_off:
+        return f"thinking alone used up {asked.max_output_tokens} tokens"
+    stopped = f" ({piece.ended})" if piece.ended not in (None, "stop") else ""
+    return f"an empty answer{stopped}"
+
+
+def _nudged(messages: Sequence[BaseMessage], sentence: str) -> list[BaseMessage]:
+    """The dialogue with one more sentence; some chat templates forbid two users in a row."""
+    last = messages[-1]
+    if isinstance(last, HumanMessage) and isinstance(last.content, str):
+        return [*messages[:-1], HumanMessage(f"{last.content}\n\n{sentence}")]
+    return [*messages, HumanMessage(sentence)]
 
 
 def _written(message: BaseMessage) -> dict[str, Any]:

@@ -1,22 +1,24 @@
-"""One request to a model: streamed, put together, its tokens counted."""
+"""One request to a model: streamed, put together, its tokens counted, its thoughts told apart; and
+an answer that was cut off made one text again with its continuation."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import re
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages.ai import add_ai_message_chunks, add_usage
+from langchain_core.runnables import RunnableConfig
 
 from cudaops.domain.model_use import TokenCount
-from cudaops.models.build import Timeouts
+from cudaops.models.build import Timeouts, with_tool_calls
 from cudaops.models.names import Provider
-from cudaops.models.nvidia import with_tool_calls
-from cudaops.models.thinking import VisibleText, without_thinking
 
 MALFORMED = "malformed_json"
 """Name of the one argument of a tool call whose arguments could not be read; its value is the text.
@@ -26,6 +28,27 @@ _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length"}
 
 _OWN_FIELDS = {"reasoning_content", "reasoning", "_reasoning_api_fields", "tool_calls"}
 """Of `additional_kwargs`: what a later request must not send back."""
+
+CONTINUE = (
+    "Your answer was cut off at the limit of its length. Continue exactly where it stopped: begin "
+    "with the very next character, repeat nothing, open no new code fence inside an open one, and "
+    "write no introduction."
+)
+"""Asks for the rest."""
+
+LEAST_OVERLAP = 16
+"""Characters that end one piece and begin the next before they count as repeated. Chosen: a closing
+brace and its line break occur twice rightly, a whole statement hardly ever does."""
+
+LONGEST_OVERLAP = 2000
+"""Characters of a repetition looked for."""
+
+_RESTART = 60
+"""Characters that a continuation shares with the answer's beginning where it starts over."""
+
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+_OPENING = re.compile(r"\s*(?:[^\n`~]{0,120}:[ \t]*\n\s*)?(?:```|~~~)([\w+#.-]*)[ \t]*\n")
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 class StreamCut(ConnectionError):
@@ -40,9 +63,9 @@ class Piece:
     """As it came, thoughts in <think> included."""
     reasoning: str = ""
     """Thoughts that came in a field of their own."""
-    tool_calls: tuple[ToolCall, ...] = ()
     message: AIMessage = field(default_factory=lambda: AIMessage(""))
-    """The answer as the provider's client wants it back in a dialogue, thoughts left out."""
+    """The answer as the provider's client wants it back in a dialogue, thoughts left out; its tool
+    calls each with an id."""
     ended: str | None = None
     """The provider's word for why it stopped: `stop`, `length`, `tool_calls`."""
     usage: TokenCount | None = None
@@ -51,146 +74,145 @@ class Piece:
     """At least one piece came: the prompt was read."""
 
     @property
+    def answer(self) -> str:
+        """The text without thoughts; empty where nothing visible is in it."""
+        said = without_thinking(self.text).strip("\n")
+        return said if said.strip() else ""
+
+    @property
     def cut_off(self) -> bool:
         """It stopped at the limit of its length."""
         return (self.ended or "").lower() in _CUT_OFF
 
 
-class Request:
-    """One request; `piece` holds what came even where `send` raises."""
+async def send(
+    model: BaseChatModel,
+    provider: Provider,
+    timeouts: Timeouts,
+    messages: Sequence[BaseMessage],
+    tools: Sequence[dict[str, Any]],
+    config: RunnableConfig,
+    options: dict[str, Any],
+    came: list[AIMessage],
+) -> None:
+    """Ask, and put what comes into `came`, which holds it even where this raises.
 
-    def __init__(
-        self,
-        model: BaseChatModel,
-        provider: Provider,
-        timeouts: Timeouts,
-        on_text: Callable[[str], None] | None = None,
-    ) -> None:
-        self._model = model
-        self._provider = provider
-        self._timeouts = timeouts
-        self._show = on_text
-        self._chunks: list[AIMessageChunk] = []
-        self._said: UsageMetadata | None = None
-        self.piece = Piece()
+    Raises TimeoutError, StreamCut or whatever the provider's client raises.
+    """
+    dialogue = with_tool_calls(messages) if provider == "nvidia" else list(messages)
+    asked = model.bind_tools(tools) if tools else model
+    stream = asked.astream(dialogue, config, **options)
+    async with asyncio.timeout(timeouts.total_s), aclosing(cast("Any", stream)):
+        while True:
+            async with asyncio.timeout(timeouts.first_token_s):
+                chunk = await anext(stream, None)
+            if chunk is None:
+                break
+            came.append(chunk)
+    if provider in ("nvidia", "openai") and not any(_ended(c) for c in came):
+        raise StreamCut("the answer ended without a finish reason")
 
-    async def send(
-        self,
-        messages: Sequence[BaseMessage],
-        tools: Sequence[dict[str, Any]],
-        options: dict[str, Any],
-        metadata: dict[str, Any],
-    ) -> Piece:
-        """Ask, and take the answer in.
 
-        Raises TimeoutError, StreamCut or whatever the provider's client raises.
-        """
-        dialogue = with_tool_calls(messages) if self._provider == "nvidia" else list(messages)
-        asked = self._model.bind_tools(tools) if tools else self._model
-        stream = cast(
-            "AsyncIterator[AIMessageChunk]",
-            asked.astream(dialogue, {"metadata": metadata}, **options),
-        )
-        async with asyncio.timeout(self._timeouts.total_s):
-            await self._take_in(stream)
-        self._put_together()
-        if self.piece.ended is None and self._provider in ("nvidia", "openai"):
-            raise StreamCut("the answer ended without a finish reason")
-        return self.piece
+def put_together(came: Sequence[AIMessage], provider: Provider) -> Piece:
+    """The chunks of one request as one answer."""
+    text = "".join(str(chunk.text) for chunk in came)
+    whole = _merged(came)
+    kept = {k: v for k, v in whole.additional_kwargs.items() if k not in _OWN_FIELDS}
+    # Providers that answer in blocks want theirs back, with the marks that they put on them.
+    blocks = whole.content if isinstance(whole.content, list) else None
+    content = without_thinking(text).strip("\n") if blocks is None else blocks
+    return Piece(
+        text=text,
+        reasoning=_reasoning(whole, text),
+        message=AIMessage(content, additional_kwargs=kept, tool_calls=_tool_calls(whole)),
+        ended=next(filter(None, map(_ended, reversed(came))), None),
+        usage=_usage(came, provider),
+        begun=bool(came),
+    )
 
-    async def _take_in(self, stream: AsyncIterator[AIMessageChunk]) -> None:
-        visible = VisibleText()
-        async with aclosing(cast("Any", stream)):
-            while True:
-                async with asyncio.timeout(self._timeouts.first_token_s):
-                    chunk = await anext(stream, None)
-                if chunk is None:
-                    break
-                self._add(chunk)
-                if self._show and (shown := visible.feed(str(chunk.text))):
-                    self._show(shown)
-        if self._show and (shown := visible.rest()):
-            self._show(shown)
 
-    def _add(self, chunk: AIMessage) -> None:
-        piece = self.piece
-        piece.begun = True
-        piece.text += str(chunk.text)
-        piece.reasoning += _reasoning(chunk)
-        piece.ended = _ended(chunk.response_metadata) or piece.ended
-        if chunk.usage_metadata and chunk.usage_metadata["total_tokens"]:
-            piece.usage = self._usage(chunk.usage_metadata)
-        if isinstance(chunk, AIMessageChunk):
-            self._chunks.append(chunk)
-        else:  # a model that cannot stream gives one whole message
-            piece.tool_calls = _tool_calls(chunk)
-            piece.message = _for_dialogue(chunk, piece)
+def without_thinking(text: str) -> str:
+    """The answer alone.
 
-    def _usage(self, said: UsageMetadata) -> TokenCount:
-        """LangChain's chunks add up; NVIDIA's client hands on each total as the server says it."""
-        if self._said is not None and self._provider != "nvidia":
-            said = add_usage(self._said, said)
-        self._said = said
-        details = said.get("input_token_details") or {}
-        return TokenCount(
-            input_tokens=said["input_tokens"],
-            cached_input_tokens=min(details.get("cache_read") or 0, said["input_tokens"]),
-            output_tokens=said["output_tokens"],
-        )
+    A closing mark with no opening one ends thoughts that the chat template had begun; an opening
+    one with no end means that the answer was cut off in mid-thought.
+    """
+    if "think>" not in text:
+        return text
+    return _THOUGHTS.sub("", text).rpartition("</think>")[2].partition("<think>")[0]
 
-    def _put_together(self) -> None:
-        if not self._chunks:
-            return
-        calls = [
-            AIMessageChunk(content="", tool_call_chunks=c.tool_call_chunks) for c in self._chunks
+
+def join(text: str, rest: str) -> str:
+    """`text` with its continuation, what was said twice left out.
+
+    A continuation that starts over replaces what it repeats, if it got at least as far. Within a
+    fence, one that opens it again goes: a fence with a language does; a bare one closes, unless
+    fences come in pairs after it.
+    """
+    if not text:
+        return rest
+    begun = text.lstrip()[:_RESTART]
+    if len(begun) == _RESTART and rest.lstrip().startswith(begun):
+        return rest if len(rest) >= len(text) else text
+    if len(_FENCE.findall(text)) % 2 == 1:
+        opened = _OPENING.match(rest)
+        if opened and (opened[1] or len(_FENCE.findall(rest)) % 2 == 0):
+            rest = rest[opened.end() :]
+    longest = min(len(text), len(rest), LONGEST_OVERLAP)
+    overlaps = (n for n in range(longest, LEAST_OVERLAP - 1, -1) if text.endswith(rest[:n]))
+    return text + rest[next(overlaps, 0) :]
+
+
+def _merged(came: Sequence[AIMessage]) -> AIMessage:
+    chunks = [chunk for chunk in came if isinstance(chunk, AIMessageChunk)]
+    if not chunks:  # a model that cannot stream gives one whole message
+        return came[-1] if came else AIMessage("")
+    try:
+        return add_ai_message_chunks(chunks[0], *chunks[1:])
+    except (TypeError, ValueError):  # fields that cannot be merged: text and calls are enough
+        plain = [
+            AIMessageChunk(content=str(c.text), tool_call_chunks=c.tool_call_chunks) for c in chunks
         ]
-        self.piece.tool_calls = _tool_calls(add_ai_message_chunks(calls[0], *calls[1:]))
-        try:
-            whole: AIMessage = add_ai_message_chunks(self._chunks[0], *self._chunks[1:])
-        except TypeError:  # fields of two chunks that cannot be merged: the text is enough
-            whole = AIMessage(self.piece.text)
-        self.piece.message = _for_dialogue(whole, self.piece)
+        return add_ai_message_chunks(plain[0], *plain[1:])
 
 
-def _tool_calls(message: AIMessage) -> tuple[ToolCall, ...]:
+def _usage(came: Sequence[AIMessage], provider: Provider) -> TokenCount | None:
+    """LangChain's chunks add up; NVIDIA's client hands on each total as the server says it."""
+    said = [c.usage_metadata for c in came if c.usage_metadata and c.usage_metadata["total_tokens"]]
+    if not said:
+        return None
+    total = said[-1] if provider == "nvidia" else reduce(add_usage, said)
+    cached = (total.get("input_token_details") or {}).get("cache_read") or 0
+    return TokenCount(
+        input_tokens=total["input_tokens"],
+        cached_input_tokens=min(cached, total["input_tokens"]),
+        output_tokens=total["output_tokens"],
+    )
+
+
+def _tool_calls(message: AIMessage) -> list[ToolCall]:
     """Calls in order, each with an id; those that cannot be read carry their text."""
-    calls = [
-        ToolCall(name=c["name"], args=c["args"], id=c["id"], type="tool_call")
-        for c in message.tool_calls
-    ]
+    calls = [(c["name"], c["args"], c["id"]) for c in message.tool_calls]
     calls += [
-        ToolCall(
-            name=c["name"] or "unknown",
-            args={MALFORMED: c["args"] or ""},
-            id=c["id"],
-            type="tool_call",
-        )
+        (c["name"] or "unknown", {MALFORMED: c["args"] or ""}, c["id"])
         for c in message.invalid_tool_calls
     ]
-    for number, call in enumerate(calls, start=1):
-        call["id"] = call["id"] or f"call-{number}"
-    return tuple(calls)
+    return [
+        ToolCall(name=name, args=args, id=id_ or f"call-{number}", type="tool_call")
+        for number, (name, args, id_) in enumerate(calls, start=1)
+    ]
 
 
-def _for_dialogue(message: AIMessage, piece: Piece) -> AIMessage:
-    """Providers that answer in blocks want theirs back, with the marks that they put on them."""
-    kept = {k: v for k, v in message.additional_kwargs.items() if k not in _OWN_FIELDS}
-    answer = without_thinking(piece.text).strip("\n")
-    content = message.content if isinstance(message.content, list) else answer
-    return AIMessage(content, additional_kwargs=kept, tool_calls=list(piece.tool_calls))
-
-
-def _reasoning(chunk: AIMessage) -> str:
-    said = chunk.additional_kwargs.get("reasoning_content")
+def _reasoning(whole: AIMessage, text: str) -> str:
+    said = whole.additional_kwargs.get("reasoning_content")
     if isinstance(said, str):
-        return "" if "think>" in str(chunk.text) else said
-    if isinstance(chunk.content, str):
-        return ""
-    blocks = [b for b in chunk.content if isinstance(b, dict)]
+        return "" if "think>" in text else said
+    blocks = [b for b in whole.content if isinstance(b, dict)]
     return "".join(str(b.get("thinking") or b.get("reasoning") or "") for b in blocks)
 
 
-def _ended(metadata: dict[str, Any]) -> str | None:
+def _ended(chunk: AIMessage) -> str | None:
+    metadata = chunk.response_metadata
     for key in ("finish_reason", "stop_reason", "done_reason"):
         if metadata.get(key):
             return str(metadata[key])

@@ -1,7 +1,7 @@
 """Expert notes: a short brief on each of nineteen bottlenecks, given where a profile asks for it.
 
 A prompt always holds the catalogue, a line a note; the full text only of the few that fired. The
-texts lie in `expert/`, when each fires in `expert_triggers.py`, all of it in docs/expert-notes.md.
+texts lie in `expert/`; when each fires stands here (`TRIGGERS`), all of it in docs/expert-notes.md.
 """
 
 from __future__ import annotations
@@ -10,13 +10,24 @@ import difflib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import NamedTuple
 
-from cudaops.cuda.facts import Fact
-from cudaops.cuda.rule import Severity, holds
-from cudaops.domain.profile import Profile, Verdict
+from cudaops.cuda import facts as derived
+from cudaops.cuda import metric_counters as counters
+from cudaops.cuda import metric_details as details
+from cudaops.cuda.facts import DerivedDef, Fact, facts
+from cudaops.cuda.rule import Condition, Severity, holds
+from cudaops.cuda.rules_throughput import (
+    BUSY_PCT,
+    BUSY_SOURCE,
+    IDLE_DRAM_PCT,
+    STRAINED_PCT,
+    STRAINED_SOURCE,
+)
+from cudaops.cuda.subtypes import Subtype
+from cudaops.domain.profile import Profile, Roofline, Verdict
 from cudaops.errors import InputError
-from cudaops.prompts.expert_triggers import TRIGGERS, Cue, known_facts
 
 MOST_FIRED = 5
 """Notes given in full at once: five of at most 320 tokens leave room in a prompt of 8,000."""
@@ -40,6 +51,162 @@ class ExpertNote(NamedTuple):
     """Markdown: signal, root causes by likelihood, fixes, anti-patterns."""
 
 
+class Cue(NamedTuple):
+    """One way to fire a note: a finding of one of `subtypes`, all `conditions`, or both.
+
+    A condition whose fact is unknown does not hold.
+    """
+
+    subtypes: tuple[Subtype, ...] = ()
+    """Of the verdict or a finding; the one that the note is most about first."""
+    conditions: tuple[Condition, ...] = ()
+    severity: Severity = "info"
+    """Places the note among those that metrics alone fired."""
+
+
+_BUSY_ALU = Condition(counters.PIPE_ALU, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_FMA = Condition(counters.PIPE_FMA, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_FP64 = Condition(counters.PIPE_FP64, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_TENSOR = Condition(counters.PIPE_TENSOR, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_XU = Condition(counters.PIPE_XU, ">=", BUSY_PCT, BUSY_SOURCE)
+
+_COMPUTE_PEAK = Condition(
+    derived.COMPUTE_ATTAINED, ">=", 80.0, "the rule near_peak_compute: its peak is arithmetic"
+)
+_MEMORY_PEAK = Condition(
+    derived.MEMORY_ATTAINED, ">=", 85.0, "the rule near_peak_memory: its peak is DRAM's bandwidth"
+)
+_L1_LOW = Condition(
+    details.L1_HIT_RATE, "<", 30.0,
+    "source document 001; alone it means nothing: the tiled product has 3 % by design",
+)  # fmt: skip
+_L2_LOW = Condition(
+    details.L2_HIT_RATE, "<", 50.0,
+    "source document 001; alone it means nothing: a stream reads each byte once",
+)  # fmt: skip
+_DRAM_USED = Condition(
+    details.DRAM_THROUGHPUT, ">=", IDLE_DRAM_PCT,
+    "judgement: below it DRAM idles in the rules of the verdict",
+)  # fmt: skip
+_MEMORY_USED = Condition(
+    details.MEMORY_THROUGHPUT, ">=", 20.0, "the uncoalesced rules: below it memory is not the limit"
+)
+_CPI_STALL = "Nsight Compute's CPIStall rule: 30 % of the cycles between two instructions"
+
+STALLED_MATH = DerivedDef(
+    "cudaops__stall_math_pipe_throttle_pct", "Stalled: math pipe throttle", "%",
+    "Share of a warp's time between two of its instructions.",
+    (counters.STALL_MATH, details.CYCLES_PER_ISSUE),
+    lambda stalled, cycles: 100.0 * stalled / cycles if cycles > 0 else None,
+)  # fmt: skip
+"""No verdict rule reads it, so `cudaops.cuda.facts` does not know it: a full pipe is named by the
+pipe's own use."""
+
+
+def _uncoalesced(requests: str, used: str) -> Cue:
+    return Cue(
+        conditions=(
+            Condition(
+                requests, ">", 4.0,
+                "the 4 sectors of 32 threads on neighbouring 4-byte words; broadcasts take fewer",
+            ),
+            Condition(
+                used, "<", 25.6,
+                "source document 001: a fifth of the bytes wasted; just 25.6 is what a stride-free "
+                "access shifted by one word uses, and not worth a rewrite",
+            ),
+            _MEMORY_USED,
+        ),
+        severity="warning",
+    )  # fmt: skip
+
+
+TRIGGERS: Mapping[str, tuple[Cue, ...]] = MappingProxyType({
+    "severe_memory_bound": (
+        Cue(("dram_bandwidth", "l1_load_throughput", "l2_bandwidth", "shared_throughput")),
+        Cue(("near_peak",), (_MEMORY_PEAK,)),
+    ),
+    "near_peak_compute": (
+        Cue(("near_peak",), (_COMPUTE_PEAK,)),
+        Cue(("issue_slots",)),
+        Cue(("fma_pipe",), (_BUSY_FMA,)),
+        Cue(("fp64_pipe",), (_BUSY_FP64,)),
+        Cue(("sfu_pipe",), (_BUSY_XU,)),
+        Cue(("integer_pipe",), (_BUSY_ALU,)),
+        Cue(("tensor_pipe",), (_BUSY_TENSOR,)),
+    ),
+    "huge_dram_traffic": (
+        Cue(("dram_bandwidth",)),
+        Cue(
+            conditions=(
+                Condition(
+                    details.DRAM_THROUGHPUT, ">=", 50.0,
+                    "judgement: half of the time is what the bytes alone take",
+                ),
+            ),
+            severity="warning",
+        ),
+    ),
+    "low_occupancy": (
+        Cue(("occupancy_shared", "occupancy_block_size", "occupancy_registers")),
+        Cue(
+            conditions=(
+                Condition(details.ACHIEVED_OCCUPANCY, "<", 50.0, "source document 001"),
+                Condition(
+                    derived.IDLE_ISSUE, ">=", 50.0,
+                    "the occupancy rules: only a scheduler that idles can use more warps",
+                ),
+                Condition(
+                    details.WAVES, ">=", 1.0, "with less it is the grid that leaves slots empty"
+                ),
+            ),
+            severity="warning",
+        ),
+    ),
+    "register_limited": (Cue(("occupancy_registers", "register_spills")),),
+    "low_waves_per_sm": (Cue(("occupancy_grid", "tail_effect")),),
+    "high_waves_per_sm": (Cue(("many_waves",)),),
+    "poor_coalescing": (
+        Cue(("uncoalesced_access",)),
+        _uncoalesced(derived.LD_SECTORS_PER_REQUEST, counters.BYTES_PER_SECTOR_LD),
+        _uncoalesced(derived.ST_SECTORS_PER_REQUEST, counters.BYTES_PER_SECTOR_ST),
+    ),
+    "low_l1_hit": (
+        Cue(("l2_bandwidth",), (_L1_LOW,)),
+        Cue(conditions=(_L1_LOW, Condition(derived.STALLED_LONG, ">=", 30.0, _CPI_STALL))),
+    ),
+    "low_l2_hit": (
+        Cue(("dram_bandwidth",), (_L2_LOW,)),
+        Cue(conditions=(_L2_LOW, _DRAM_USED)),
+    ),
+    "smem_bank_conflicts": (Cue(("shared_bank_conflicts",)),),
+    "stall_long_scoreboard": (Cue(("stall_long_scoreboard",)),),
+    "stall_short_scoreboard": (Cue(("stall_short_scoreboard",)),),
+    "stall_mio_throttle": (Cue(("stall_mio_throttle", "stall_lg_throttle")),),
+    "stall_math_pipe": (
+        Cue(("fma_pipe", "fp64_pipe", "sfu_pipe", "integer_pipe", "tensor_pipe")),
+        Cue(conditions=(Condition(STALLED_MATH.name, ">=", 30.0, _CPI_STALL),), severity="warning"),
+    ),
+    "stall_barrier": (Cue(("stall_barrier",)),),
+    "stall_wait": (Cue(("stall_wait",)),),
+    "stall_membar": (Cue(("stall_membar",)),),
+    "low_ipc": (
+        Cue(("low_parallelism",)),
+        Cue(
+            conditions=(
+                Condition(
+                    details.EXECUTED_IPC_ACTIVE, "<", 0.5,
+                    "source document 001: an eighth of what four schedulers can issue",
+                ),
+                Condition(details.MEMORY_THROUGHPUT, "<", STRAINED_PCT, STRAINED_SOURCE),
+            ),
+        ),
+    ),
+})  # fmt: skip
+"""Cues of every note, in the order of the source document's four groups: what is full, how the
+launch fills the device, memory accesses, what warps wait for."""
+
+
 def catalogue() -> str:
     """A line for each note: id and signal. The same for every run."""
     return "\n".join(f"- {note.id}: {note.signal}" for note in _notes().values())
@@ -51,10 +218,10 @@ def fired(verdict: Verdict, profile: Profile) -> tuple[ExpertNote, ...]:
     First those on the verdict's subtype, then those on the other findings in their order, then
     those that metrics alone call for, by severity. `profile` is what the verdict was made of.
     """
-    facts = known_facts(profile, verdict.roofline)
+    known = _known_facts(profile, verdict.roofline)
     subtypes = dict.fromkeys((verdict.subtype, *(each.subtype for each in verdict.findings)))
-    ids = [note for subtype in subtypes for note in _on(subtype, facts)]
-    found = tuple(dict.fromkeys((*ids, *_by_metrics(facts))))
+    ids = [note for subtype in subtypes for note in _on(subtype, known)]
+    found = tuple(dict.fromkeys((*ids, *_by_metrics(known))))
     return tuple(_notes()[note] for note in found[:MOST_FIRED])
 
 
@@ -76,30 +243,41 @@ def all_notes() -> tuple[ExpertNote, ...]:
     return tuple(_notes().values())
 
 
-def _on(subtype: str, facts: Mapping[str, Fact]) -> Iterable[str]:
+def _known_facts(profile: Profile, roofline: Roofline | None) -> dict[str, Fact]:
+    """Everything cues may compare for this launch; what is not in it is unknown."""
+    found = facts(profile, roofline)
+    inputs = [found[name].value for name in STALLED_MATH.inputs if name in found]
+    if len(inputs) == len(STALLED_MATH.inputs):
+        share = STALLED_MATH.compute(*inputs)
+        if share is not None:
+            found[STALLED_MATH.name] = Fact(share, STALLED_MATH.unit, STALLED_MATH.label)
+    return found
+
+
+def _on(subtype: str, known: Mapping[str, Fact]) -> Iterable[str]:
     """Notes that a finding of this subtype fires, those most about it first."""
     places = [
         (list(cue.subtypes).index(subtype), order, note)
         for order, (note, cues) in enumerate(TRIGGERS.items())
         for cue in cues
-        if subtype in cue.subtypes and _all_hold(cue, facts)
+        if subtype in cue.subtypes and _all_hold(cue, known)
     ]
     return [note for _, _, note in sorted(places)]
 
 
-def _by_metrics(facts: Mapping[str, Fact]) -> Iterable[str]:
+def _by_metrics(known: Mapping[str, Fact]) -> Iterable[str]:
     """Notes that metrics alone fire, the severest first."""
     places = [
         (_SEVEREST_FIRST.index(cue.severity), order, note)
         for order, (note, cues) in enumerate(TRIGGERS.items())
         for cue in cues
-        if not cue.subtypes and _all_hold(cue, facts)
+        if not cue.subtypes and _all_hold(cue, known)
     ]
     return [note for _, _, note in sorted(places)]
 
 
-def _all_hold(cue: Cue, facts: Mapping[str, Fact]) -> bool:
-    return all(holds(condition, facts.get(condition.fact)) for condition in cue.conditions)
+def _all_hold(cue: Cue, known: Mapping[str, Fact]) -> bool:
+    return all(holds(condition, known.get(condition.fact)) for condition in cue.conditions)
 
 
 @cache

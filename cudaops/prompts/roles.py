@@ -1,30 +1,82 @@
-"""The prompts of the four roles, and what is said where an answer cannot be used."""
+"""The prompts of the four roles, made of a briefing, and how an answer is asked for again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from cudaops.cuda.devices import Device
 from cudaops.domain.hypothesis import FAMILIES, Hypothesis
-from cudaops.domain.judgement import Attempt
+from cudaops.domain.judgement import Attempt, Precision
+from cudaops.domain.profile import Profile, Verdict
+from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.prompts import parts, wording
-from cudaops.prompts.briefing import Briefing
-from cudaops.prompts.faults import bounded_log, excerpt, named_lines
-from cudaops.prompts.fence import fenced, line, visible
+from cudaops.domain.run import ResearchFindings
+from cudaops.domain.search import Branch
+from cudaops.domain.workload import Workload
+from cudaops.program.hygiene import ALLOWED_INCLUDES
+from cudaops.prompts import wording
+from cudaops.prompts.hypotheses import MAX_LESSON
 from cudaops.prompts.prompt import Draft, Prompt, prompt_of
-from cudaops.prompts.tried import attempt_text
+from cudaops.prompts.surroundings import surroundings
+from cudaops.prompts.text import fenced, line, visible
 
-__all__ = [
-    "Prompt",
-    "coder_prompt",
-    "fixer_prompt",
-    "planner_prompt",
-    "reask",
-    "reflector_prompt",
-]
+MAX_WORDS = 120
+"""Words around the code of an answer. Judgement: room for a reason, none for an essay; every token
+of an answer is paid for."""
+MOST_LOG_LINES = 40
+MOST_LOG_CHARACTERS = 3000
+"""Of a log in a prompt. Judgement: several errors with their notes; later ones follow from them."""
+_AROUND = 3
+"""Source lines shown before and after the one that a message names."""
+_MOST_PLACES = 5
 
-LESSON_CHARACTERS = 200
-"""Of a reflector's line."""
+_PLACE = re.compile(r"candidate\.cu[:(](\d{1,6})|\bline (\d{1,6})\b|(?<![\w:.])(\d{1,6}):\d{1,6}: ")
+"""A line of the rewrite, as compilers, hygiene and plan errors name it."""
+_TELLING = re.compile(r"error|fatal|fault|undefined|mismatch|race|refused", re.IGNORECASE)
+
+
+class Briefing(NamedTuple):
+    """The state of a run as a prompt shows it.
+
+    Fields of the first group are to stay the same for a whole run: they make the prompts' common
+    beginning, which providers cache. The second group changes from call to call.
+    """
+
+    program: Program
+    kernel: Kernel
+    workloads: tuple[Workload, ...]
+    device: Device
+    notes_catalogue: str = ""
+    """One line an expert note; part of every prompt."""
+    exemplar: str = ""
+    """A rewrite to learn the form from, chosen once for a run: `exemplars.exemplar_for` of the
+    baseline's verdict, or what a recipe that applies wrote."""
+    memory_text: str = ""
+    """What earlier runs learnt of this kernel, as it was when the run began."""
+    patterns_text: str = ""
+    """What paid on other kernels, as it was when the run began."""
+    allow_libraries: bool = False
+    allow_precision: Precision | None = None
+    """As in `Policy`."""
+    includes: frozenset[str] = ALLOWED_INCLUDES
+    """Headers that a rewrite may include where it will run."""
+    max_words: int = MAX_WORDS
+    """Words of prose that an answer may hold besides code."""
+
+    profile: Profile | None = None
+    """Of the incumbent; of the author's kernel where there is none. None: not profiled."""
+    verdict: Verdict | None = None
+    """On `profile`."""
+    research: ResearchFindings | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+    """Id and text of the expert notes that the verdict fired."""
+    incumbent: Rewrite | None = None
+    attempts: tuple[Attempt, ...] = ()
+    """Everything judged so far, oldest first."""
+    explored: tuple[Branch, ...] = ()
+    """Branches of the search under way."""
 
 
 def planner_prompt(b: Briefing, wanted: int) -> Prompt:
@@ -64,13 +116,13 @@ def reask(reason: str) -> str:
 def planner_drafts(b: Briefing, wanted: int) -> tuple[Draft, ...]:
     """The planner's parts."""
     form = {"families": FAMILIES, "max_words": b.max_words}
-    task = {"wanted": wanted, "subject": parts.subject(b)}
+    task = {"wanted": wanted, "subject": _subject(b)}
     return (
-        *parts.common(b),
+        *_common(b),
         Draft("answer's form", "planner_format.j2", form, True),
-        *parts.evidence(b),
-        *parts.incumbent(b, "propose"),
-        parts.anti_context(b),
+        *_evidence(b),
+        *_incumbent(b, "propose"),
+        _anti_context(b),
         Draft("task", "planner_task.j2", task),
     )
 
@@ -87,11 +139,11 @@ def coder_drafts(
     }
     is_parent = b.incumbent is not None and b.incumbent.id in {p.id for p in parents}
     return (
-        *parts.common(b),
+        *_common(b),
         _code_form(b, "coder"),
-        *parts.evidence(b),
-        *(() if is_parent else parts.incumbent(b, "write")),
-        parts.anti_context(b),
+        *_evidence(b),
+        *(() if is_parent else _incumbent(b, "write")),
+        _anti_context(b),
         Draft("task", "coder_task.j2", task),
     )
 
@@ -109,9 +161,9 @@ def fixer_drafts(
         "log": fenced(bounded_log(log)) if log.strip() else "",
     }
     return (
-        *parts.common(b),
+        *_common(b),
         _code_form(b, "fixer"),
-        parts.anti_context(b),
+        _anti_context(b),
         Draft("task", "fixer_task.j2", task),
     )
 
@@ -120,10 +172,10 @@ def reflector_drafts(b: Briefing, attempt: Attempt) -> tuple[Draft, ...]:
     """The reflector's parts. The anti-context holds what came before the attempt."""
     before = b._replace(attempts=tuple(a for a in b.attempts if a != attempt))
     return (
-        *parts.common(b),
-        Draft("answer's form", "reflector_format.j2", {"most": LESSON_CHARACTERS}, True),
-        parts.anti_context(before),
-        Draft("task", "reflector_task.j2", {"attempt": fenced(attempt_text(attempt))}),
+        *_common(b),
+        Draft("answer's form", "reflector_format.j2", {"most": MAX_LESSON}, True),
+        _anti_context(before),
+        Draft("task", "reflector_task.j2", {"attempt": fenced(wording.attempt_text(attempt))}),
     )
 
 
@@ -142,3 +194,171 @@ def reask_draft(reason: str) -> Draft:
 def _code_form(b: Briefing, role: str) -> Draft:
     values = {"role": role, "max_words": b.max_words}
     return Draft("answer's form", "coder_format.j2", values, True)
+
+
+def named_lines(*texts: str) -> tuple[int, ...]:
+    """Lines of the rewrite that messages name, in order of appearance, each once."""
+    found = (int(next(filter(None, m.groups()))) for t in texts for m in _PLACE.finditer(t))
+    return tuple(dict.fromkeys(found))[:_MOST_PLACES]
+
+
+def excerpt(source: str, lines: Iterable[int]) -> str:
+    """Those lines with some around them, numbered, `>` before the ones named; empty where none of
+    them is in the source."""
+    texts = source.splitlines()
+    named = {n for n in lines if 1 <= n <= len(texts)}
+    shown = sorted(
+        {near for n in named for near in range(n - _AROUND, n + _AROUND + 1)}
+        & set(range(1, len(texts) + 1))
+    )
+    rows = []
+    for before, n in zip([0, *shown], shown, strict=False):
+        if n != before + 1 and before:
+            rows.append("...")
+        rows.append(f"{'>' if n in named else ' '} {n:4} {texts[n - 1]}")
+    return "\n".join(rows)
+
+
+def bounded_log(log: str) -> str:
+    """The lines of a log that tell something, with those around them; else its end.
+
+    Says how many lines were left out.
+    """
+    lines = [line.rstrip()[:300] for line in log.splitlines() if line.strip()]
+    telling = [i for i, line in enumerate(lines) if _TELLING.search(line)]
+    if telling:
+        near = {j for i in telling for j in range(i - 1, i + 4) if 0 <= j < len(lines)}
+        kept = [lines[i] for i in sorted(near)][:MOST_LOG_LINES]
+    else:
+        kept = lines[-MOST_LOG_LINES:]
+    while kept and sum(map(len, kept)) > MOST_LOG_CHARACTERS:
+        kept.pop()
+    left_out = len(lines) - len(kept)
+    return "\n".join([*kept, f"[{left_out} lines left out]"] if left_out else kept)
+
+
+def _common(b: Briefing) -> tuple[Draft, ...]:
+    """What every prompt of a run begins with, byte for byte."""
+    rules = {
+        "includes": sorted(b.includes),
+        "allow_libraries": b.allow_libraries,
+        "allow_precision": b.allow_precision,
+    }
+    drafts = [
+        Draft("rules", "rules.j2", rules, True),
+        Draft("directives", "directives.j2",
+              {"parameters": [p.name for p in b.kernel.parameters]}, True),
+        Draft("device", "device.j2", {"facts": wording.device_lines(b.device)}, True),
+        Draft("notes catalogue", "catalogue.j2", {"catalogue": b.notes_catalogue}, True),
+        _kernel(b),
+        _workloads(b),
+        Draft("exemplar", "exemplar.j2", {"exemplar": fenced(b.exemplar)}, True),
+        _memory(b),
+    ]  # fmt: skip
+    wanted = {
+        "notes catalogue": b.notes_catalogue,
+        "exemplar": b.exemplar,
+        "memory": b.memory_text or b.patterns_text,
+    }
+    return tuple(draft for draft in drafts if wanted.get(draft.name, "always"))
+
+
+def _evidence(b: Briefing) -> tuple[Draft, ...]:
+    """What limits the kernel now, and what is known about that: all but the verdict is
+    optional, and what is last goes first."""
+    drafts: list[Draft] = []
+    if b.verdict is not None and b.profile is not None:
+        drafts += [_verdict(b), _profile(b)]
+    drafts += [
+        Draft(f"note {id_}", "note.j2", {"id": id_, "text": text}, optional=True)
+        for id_, text in b.notes
+    ]
+    if b.research is not None and b.research.citations:
+        passages = fenced("\n".join(wording.citation_lines(b.research)))
+        drafts.append(Draft("research", "research.j2", {"passages": passages}, optional=True))
+    return tuple(drafts)
+
+
+def _incumbent(b: Briefing, verb: str) -> tuple[Draft, ...]:
+    """The best rewrite so far with its tuned values and its time, if there is one."""
+    if b.incumbent is None:
+        return ()
+    values = {
+        "tuned": wording.tuned_text(b.incumbent),
+        "standing": _standing(b.incumbent, b.attempts),
+        "verb": verb,
+        "source": fenced(b.incumbent.source),
+    }
+    return (Draft("incumbent", "incumbent.j2", values),)
+
+
+def _anti_context(b: Briefing) -> Draft:
+    """Everything that was tried; in every prompt."""
+    tried = wording.tried_text(b.attempts, b.explored)
+    return Draft("already tried", "tried.j2", {"tried": fenced(tried) if tried else ""})
+
+
+def _subject(b: Briefing) -> str:
+    """What the profile and the verdict are about."""
+    return "the author's kernel" if b.incumbent is None else "the incumbent"
+
+
+def _kernel(b: Briefing) -> Draft:
+    around = surroundings(b.program, b.kernel)
+    values = {
+        "kernel_name": b.kernel.qualified_name,
+        "source": fenced(b.kernel.text),
+        "around": fenced(around) if around else "",
+    }
+    return Draft("kernel", "kernel.j2", values, True)
+
+
+def _workloads(b: Briefing) -> Draft:
+    lines = [each for workload in b.workloads for each in wording.workload_lines(workload)]
+    return Draft("workloads", "workloads.j2", {"launches": fenced("\n".join(lines))}, True)
+
+
+def _memory(b: Briefing) -> Draft:
+    values = {
+        "memory": fenced(b.memory_text) if b.memory_text else "",
+        "patterns": fenced(b.patterns_text) if b.patterns_text else "",
+    }
+    return Draft("memory", "memory.j2", values, True)
+
+
+def _verdict(b: Briefing) -> Draft:
+    assert b.verdict is not None
+    assert b.profile is not None
+    tools = [*wording.hot_line_texts(b.verdict), *wording.rule_lines(b.verdict)]
+    values = {
+        "subject": _subject(b),
+        "verdict": b.verdict,
+        "provenance": wording.provenance(b.profile),
+        "evidence": [wording.evidence_line(e, b.verdict, b.profile) for e in b.verdict.evidence],
+        "roofline": wording.roofline_line(b.verdict.roofline, b.profile.duration_us),
+        "findings": wording.finding_lines(b.verdict),
+        "tools": fenced("\n".join(tools)) if tools else "",
+    }
+    return Draft("verdict", "verdict.j2", values)
+
+
+def _profile(b: Briefing) -> Draft:
+    assert b.verdict is not None
+    assert b.profile is not None
+    values = {
+        "subject": _subject(b),
+        "provenance": wording.provenance(b.profile),
+        "numbers": wording.profile_lines(b.profile, b.verdict.roofline),
+    }
+    return Draft("profile", "profile.j2", values, optional=True)
+
+
+def _standing(rewrite: Rewrite, attempts: tuple[Attempt, ...]) -> str:
+    """Time and speedup with which a rewrite was kept; empty where no attempt was this one."""
+    kept = next((a for a in reversed(attempts) if a.rewrite_id == rewrite.id), None)
+    if kept is None or kept.candidate_us is None:
+        return ""
+    speedup = kept.judgement.speedup
+    times = f", {speedup:.2f}x the author's speed" if speedup is not None else ""
+    source = kept.judgement.time_source
+    return f"{wording.number(kept.candidate_us)} us{times}" + (f" ({source})" if source else "")

@@ -18,7 +18,7 @@ from cudaops.graph.events import read_events
 from cudaops.graph.placing import Proposing, run_options, target
 from cudaops.graph.run import start
 from cudaops.memory.store import Memory
-from cudaops.models.script import read_script
+from cudaops.models.scripted import read_script
 from cudaops.rag.embedding import EMBEDDING_MODEL
 from cudaops.settings import load_settings
 from tests.nim import Nim, Reply

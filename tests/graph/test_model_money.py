@@ -17,7 +17,7 @@ import pytest
 
 from cudaops.domain.run import RunRecord
 from cudaops.graph.services import open_knowledge
-from cudaops.models.script import read_script
+from cudaops.models.scripted import read_script
 from cudaops.settings import load_settings
 from tests.nim import Asked, Nim, Reply, Usage
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from cudaops.models.backoff import Backoff
 from cudaops.models.budget import Budget
 from cudaops.models.build import ModelAccess, Timeouts
 from cudaops.models.caller import Caller
+from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel

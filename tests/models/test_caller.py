@@ -14,13 +14,11 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
 from cudaops.errors import InputError, ModelUnavailable
-from cudaops.models.asking import CONTINUATIONS
 from cudaops.models.build import ModelAccess, Timeouts
-from cudaops.models.caller import OUTPUT_TOKENS, Answer, Caller
-from cudaops.models.joining import CONTINUE
+from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, Answer, Caller
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall
-from cudaops.models.streaming import MALFORMED
+from cudaops.models.streaming import CONTINUE, MALFORMED
 from tests.models.asked import DIALOGUE, LOOK, NAME, Waits, caller
 
 OK = Scripted("the answer", input_tokens=50, output_tokens=5)
@@ -31,10 +29,9 @@ def ask(asks: Caller, **options: Any) -> Answer:
 
 
 def test_an_answer_and_its_account() -> None:
-    shown: list[str] = []
     asks, model = caller(OK)
-    answer = ask(asks, on_text=shown.append)
-    assert answer.text == "".join(shown) == "the answer"
+    answer = ask(asks)
+    assert answer.text == "the answer"
     call = answer.call
     assert (call.outcome, call.tries, call.tokens.total, call.scope) == ("answered", 1, 55, "01")
     assert not call.tokens.estimated

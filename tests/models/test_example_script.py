@@ -7,15 +7,11 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.hypothesis import Hypothesis
-from cudaops.models.script import Script, read_script
+from cudaops.models.scripted import Script, read_script
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.parse import load_program
-from cudaops.prompts.answers import (
-    CoderAnswer,
-    read_hypotheses,
-    read_lesson,
-    read_rewrite,
-)
+from cudaops.prompts.answers import CoderAnswer, read_rewrite
+from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -36,7 +32,7 @@ def rewrites(script: Script) -> list[CoderAnswer]:
 def test_every_rewrite_can_be_read_and_none_repeats_another(script: Script) -> None:
     read = rewrites(script)
     assert len(read) == 6
-    assert all(answer.title and answer.why and not answer.notices for answer in read)
+    assert all(answer.title and answer.why for answer in read)
     judged = [(read[index].title, read[index].source) for index in (2, 3, 4, 5)]
     for number, (_, source) in enumerate(judged):
         assert near_duplicate(source, judged[:number]) is None

@@ -9,11 +9,10 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from cudaops.errors import ModelUnavailable
-from cudaops.models.build import ModelAccess, Timeouts, build_model, request_options
+from cudaops.models.build import ModelAccess, Timeouts, build_model, http_answer, request_options
 from cudaops.models.failures import LONGEST_MESSAGE, Failure, HttpAnswer, classify, one_line
 from cudaops.models.names import parse_model
-from cudaops.models.nvidia import http_answer
-from cudaops.models.streaming import Request
+from cudaops.models.streaming import send
 from tests.nim import Nim, Reply
 
 NVIDIA = parse_model("nvidia:test/chat")
@@ -38,12 +37,11 @@ def failure_of(
     model = build_model(name, access)
 
     async def ask() -> Failure:
-        request = Request(model, name.provider, access.timeouts)
+        options = request_options(name, access, 10)
+        question = [HumanMessage("hello")]
         with http_answer() as seen:
             try:
-                await request.send(
-                    [HumanMessage("hello")], (), request_options(name, access, 10), {}
-                )
+                await send(model, name.provider, access.timeouts, question, (), {}, options, [])
             except Exception as error:  # noqa: BLE001
                 return classify(error, name, seen=seen, secrets=access.secrets)
         raise AssertionError("the request did not fail")

@@ -9,8 +9,7 @@ import pytest
 from cudaops.domain.model_use import ModelCall, ModelRole, TokenCount
 from cudaops.errors import InputError
 from cudaops.models.names import DEFAULT_MODEL, parse_model
-from cudaops.models.prices import LIST, known_price, parse_price, require_price
-from cudaops.models.usage import summary
+from cudaops.models.prices import LIST, known_price, parse_price, require_price, summary
 
 
 def test_every_row_names_its_source_and_a_date() -> None:

@@ -19,8 +19,14 @@ from cudaops.models.build import ModelAccess
 from cudaops.models.caller import Caller
 from cudaops.models.journal import Journal
 from cudaops.models.names import parse_model
-from cudaops.models.script import Script, Scripted, ScriptedToolCall, read_script
-from cudaops.models.scripted import ROLE, ScriptedModel
+from cudaops.models.scripted import (
+    ROLE,
+    Script,
+    Scripted,
+    ScriptedModel,
+    ScriptedToolCall,
+    read_script,
+)
 
 TEXT = "Tiles of 16x16 in shared memory, so that each operand is read once per tile."
 

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from cudaops.errors import InputError
-from cudaops.models.script import read_script
+from cudaops.models.scripted import read_script
 from tests.nim.replies import Reply
 from tests.nim.server import Nim
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple
 
-from cudaops.models.script import Scripted, ScriptedToolCall
+from cudaops.models.scripted import Scripted, ScriptedToolCall
 
 Fault = Literal["hang", "stall", "cut", "cut_silently", "malformed", "stream_error", "no_events"]
 """hang: no byte comes. stall: half of the answer comes, then nothing more. cut: the connection

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from cudaops.models.script import ScriptedToolCall
+from cudaops.models.scripted import ScriptedToolCall
 from tests.nim import Fault, Nim, Reply, Usage
 from tests.nim import nim as nim
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cudaops.prompts.prompt import Prompt
+from collections.abc import Mapping
+
+from cudaops.prompts.prompt import Prompt, counted_by
 from cudaops.prompts.roles import (
     coder_prompt,
     fixer_prompt,
@@ -10,7 +12,6 @@ from cudaops.prompts.roles import (
     reask,
     reflector_prompt,
 )
-from cudaops.prompts.sizes import counted_by, size_table
 from tests.prompts import samples
 
 PAGE = samples.ROOT / "docs" / "prompts.md"
@@ -68,6 +69,26 @@ def page() -> str:
     again = reask("the answer holds two ```cuda blocks; send exactly one.")
     sections += ["## Asking again\n", "In the same conversation, where an answer cannot be used:\n"]
     return "\n".join([*sections, _block(again)])
+
+
+def size_table(columns: Mapping[str, Mapping[str, int]]) -> str:
+    """A Markdown table of tokens: a row a part, a column a prompt, the totals last.
+
+    `columns`: what `Prompt.sizes` gave, by the heading it is to have.
+    """
+    names: list[str] = []
+    for sizes in columns.values():
+        at = 0
+        for name in sizes:  # a part that is new stands behind the one before it
+            if name not in names:
+                names.insert(at, name)
+            at = names.index(name) + 1
+    rows = [("part", *columns), ("---", *("---:" for _ in columns))]
+    rows += [
+        (name, *(f"{s[name]:,}" if name in s else "" for s in columns.values())) for name in names
+    ]
+    rows.append(("**total**", *(f"**{sum(s.values()):,}**" for s in columns.values())))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _sizes() -> str:

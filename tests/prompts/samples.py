@@ -18,9 +18,9 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Citation, ResearchFindings
 from cudaops.domain.workload import Allocation, Element, PointerArgument, ScalarArgument, Workload
 from cudaops.program.parse import load_program
-from cudaops.prompts.briefing import Briefing
 from cudaops.prompts.exemplars import exemplar_for, read_exemplar
 from cudaops.prompts.expert_notes import catalogue, fired
+from cudaops.prompts.roles import Briefing
 from cudaops.rag.ingest import builtin_notes
 from cudaops.recipes.matmul import MatmulRecipe
 

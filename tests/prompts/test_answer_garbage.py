@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.program.hygiene import check_source
 from cudaops.program.plans import make_rewrite
-from cudaops.prompts.answers import (
-    MAX_ANSWER,
-    CoderAnswer,
-    Unusable,
-    read_hypotheses,
-    read_lesson,
-)
+from cudaops.prompts.answers import MAX_ANSWER, CoderAnswer, Unusable
+from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
 from tests.lanes import examples, mostly_deep
 from tests.prompts.answer_texts import TILES, read
 

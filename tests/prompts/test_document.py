@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cudaops.prompts.sizes import count_tokens, counted_by, size_table
-from tests.prompts.document import MARK, PAGE, page
+from cudaops.prompts.prompt import count_tokens, counted_by
+from tests.prompts.document import MARK, PAGE, page, size_table
 
 
 def test_the_page_is_current() -> None:

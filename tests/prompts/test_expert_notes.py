@@ -11,10 +11,16 @@ from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.errors import InputError
-from cudaops.prompts.expert_document import DIFFERS, expert_notes_page
-from cudaops.prompts.expert_notes import MOST_FIRED, ExpertNote, all_notes, catalogue, read_note
-from cudaops.prompts.expert_triggers import TRIGGERS
-from cudaops.prompts.sizes import count_tokens
+from cudaops.prompts.expert_notes import (
+    MOST_FIRED,
+    TRIGGERS,
+    ExpertNote,
+    all_notes,
+    catalogue,
+    read_note,
+)
+from cudaops.prompts.prompt import count_tokens
+from tests.prompts.expert_document import DIFFERS, expert_notes_page
 
 ROOT = Path(__file__).parents[2]
 NOTES = all_notes()
@@ -105,7 +111,7 @@ def test_every_metric_and_every_note_that_a_text_names_exists(note: ExpertNote) 
 
 def test_the_page_is_current_and_compares_every_note() -> None:
     written = (ROOT / "docs" / "expert-notes.md").read_text("utf-8")
-    assert written == expert_notes_page(), "python -m cudaops.prompts.expert_document"
+    assert written == expert_notes_page(), "python -m tests.prompts.expert_document"
     assert set(DIFFERS) == set(NAMES)
 
 

@@ -34,8 +34,15 @@ from cudaops.cuda.work import (
 )
 from cudaops.domain.base import Dim3
 from cudaops.domain.profile import Finding, Metric, Profile, Verdict
-from cudaops.prompts.expert_notes import MOST_FIRED, ExpertNote, fired, read_note
-from cudaops.prompts.expert_triggers import STALLED_MATH, TRIGGERS, Cue
+from cudaops.prompts.expert_notes import (
+    MOST_FIRED,
+    STALLED_MATH,
+    TRIGGERS,
+    Cue,
+    ExpertNote,
+    fired,
+    read_note,
+)
 
 ROOT = Path(__file__).parents[2]
 H200, A10 = DEVICES["H200"], DEVICES["A10"]

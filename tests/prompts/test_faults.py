@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.prompts.faults import (
+from cudaops.prompts.roles import (
     MOST_LOG_CHARACTERS,
     MOST_LOG_LINES,
     bounded_log,

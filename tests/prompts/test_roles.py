@@ -16,13 +16,12 @@ from cudaops.domain.search import Branch, Order
 from cudaops.program.directives import read_directives
 from cudaops.program.parse import parse_files
 from cudaops.prompts import roles
-from cudaops.prompts.answers import CoderAnswer, read_hypotheses, read_rewrite
-from cudaops.prompts.briefing import Briefing
-from cudaops.prompts.prompt import MOST_TOKENS, Draft, Prompt, prompt_of
-from cudaops.prompts.render import render
-from cudaops.prompts.sizes import count_tokens
+from cudaops.prompts.answers import CoderAnswer, read_rewrite
+from cudaops.prompts.hypotheses import read_hypotheses
+from cudaops.prompts.prompt import MOST_TOKENS, Draft, Prompt, count_tokens, prompt_of, render
+from cudaops.prompts.roles import Briefing
 from tests.prompts import samples
-from tests.prompts.test_fence import contents
+from tests.prompts.test_text import contents
 
 TEMPLATES = {p.name: p.read_text("utf-8") for p in files("cudaops.prompts").iterdir()
              if p.name.endswith(".j2")}  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cudaops.prompts.sizes import count_tokens
-from cudaops.prompts.tried import NEWEST, failed_groups, kept_lines, tried_text
+from cudaops.prompts.prompt import count_tokens
+from cudaops.prompts.wording import NEWEST, failed_groups, kept_lines, tried_text
 from tests.prompts.samples import FAILED, attempt
 
 

@@ -1,6 +1,6 @@
 """The reference page on expert notes, written from the notes and what fires them.
 
-`python -m cudaops.prompts.expert_document > docs/expert-notes.md`
+`python -m tests.prompts.expert_document > docs/expert-notes.md`
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ from cudaops.cuda.document import table
 from cudaops.cuda.facts import label_and_unit
 from cudaops.cuda.rule import Condition
 from cudaops.cuda.rules import RULES, SUBTYPES
-from cudaops.prompts.expert_notes import MOST_FIRED, ExpertNote, all_notes, catalogue
-from cudaops.prompts.expert_triggers import STALLED_MATH, TRIGGERS, Cue
-from cudaops.prompts.sizes import count_tokens, counted_by
+from cudaops.prompts.expert_notes import (
+    MOST_FIRED,
+    STALLED_MATH,
+    TRIGGERS,
+    Cue,
+    ExpertNote,
+    all_notes,
+    catalogue,
+)
+from cudaops.prompts.prompt import count_tokens, counted_by
 
 _INTRO = (
-    "Written by `python -m cudaops.prompts.expert_document` from `cudaops/prompts/expert/` and "
-    "`cudaops/prompts/expert_triggers.py`; a test holds this page to them. Every prompt of a model "
+    "Written by `python -m tests.prompts.expert_document` from `cudaops/prompts/expert/` and "
+    "`cudaops/prompts/expert_notes.py`; a test holds this page to them. Every prompt of a model "
     "holds the catalogue, one line a note. The full text of at most {most} is given: first of "
     "those on the verdict's subtype, then of those on the other findings in their order, then of "
     "those that metrics alone call for, by severity. A model can read the others by id through "

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cudaops.models.joining import LEAST_OVERLAP, join
-from cudaops.models.thinking import VisibleText, without_thinking
+from cudaops.models.streaming import LEAST_OVERLAP, join, without_thinking
 
 CODE = (
     "TITLE: tiles\n```cuda\n__global__ void k(float *a) {\n  float sum = 0.0f;\n"
@@ -62,18 +59,3 @@ def test_closing_braces_are_no_repetition() -> None:
 )
 def test_thoughts_are_left_out(said: str, answer: str) -> None:
     assert without_thinking(said) == answer
-
-
-@given(
-    st.lists(st.sampled_from(["<", "a<b", "<th", "ink>", " x\n", "</", "think"]), max_size=9),
-    st.text("abc<>/ \n", max_size=12),
-    st.integers(1, 5),
-)
-def test_what_is_shown_while_it_comes_holds_no_thought(
-    parts: list[str], after: str, step: int
-) -> None:
-    inside = "".join(parts).replace("think>", "")
-    text = f"before<think>{inside}</think>{after}"
-    view = VisibleText()
-    shown = "".join(view.feed(text[i : i + step]) for i in range(0, len(text), step)) + view.rest()
-    assert shown == without_thinking(text) == f"before{after}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudaops.prompts.fence import MARK_DIGITS, fenced, line, visible
+from cudaops.prompts.text import MARK_DIGITS, fenced, line, visible
 
 OPENED = re.compile(rf"<data-([0-9a-f]{{{MARK_DIGITS}}})>\n")
 

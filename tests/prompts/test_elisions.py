@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudaops.prompts.answer_elisions import elision
+from cudaops.prompts.elisions import elision
 from tests.lanes import examples
 from tests.prompts.answer_texts import CODE, EXPLOITS, TILES, accepted, refused
 
@@ -98,6 +98,7 @@ HONEST = [
     "// here the bank conflicts are avoided", "// see the verdict: 32 sectors a request",
     "// mirrors the code of the author", "// more work per thread", "// edge: the last block",
     "// skip the first element", "// same for B", "// Then the same with b", "// remaining rows",
+    "// rows past N are left out", "// the edge is left out of the tile and summed below",
     "// 1. load  2. wait  3. compute", "// the kernel stays within 48 KB of shared memory",
 ]  # fmt: skip
 

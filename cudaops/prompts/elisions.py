@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from cudaops.program.lexing import Comment, Token, byte_text, line_of, plain_text
+from cudaops.program.lexing import Comment, byte_text, line_of, plain_text
 from cudaops.program.outline import Outline, outline
 
 _TEXT = (
@@ -23,60 +23,54 @@ _PART = (
     rf"(?:{_TEXT}|loops?|computation|steps?|parts?|sections?|setup|epilogue|prologue|everything"
     r"|rest)"
 )
-_OLD = r"(?:existing|original|previous|remaining|same|other|unchanged|baseline|earlier|your|old)"
-_STATE = (
-    r"(?:unchanged|unmodified|omitted|elided|truncated|abbreviated|snipped|skipped|as before"
-    r"|as above|as is|the same|same|identical|not shown|here|goes here|follows|continues"
-    r"|remains?|stays?|exactly as)"
+_REST = r"(?:rest|remainder|everything else)"
+_OLD = r"(?:existing|original|previous|remaining|same|other|unchanged|baseline|earlier|old)"
+_GONE = (
+    r"(?:unchanged|unmodified|omitted|elided|truncated|abbreviated|snipped|not shown|here"
+    r"|(?:goes|comes|belongs|would go|should go) here|as before|as above"
+    r"|(?:stays?|remains?) same)"
 )
-_BEFORE = r"(?:before|above|earlier|previously|previous|original|originally|existing|baseline)"
+_STATE = rf"(?:{_GONE}|skipped|as is|same|identical|follows|continues|remains?|stays?|exactly as)"
+_BEFORE = r"(?:before|above|earlier|previously|previous|originally|original|existing|baseline)"
 _SOME = r"(?:\w+ ){0,2}"
-_KEEP = r"(?:(?:keep|insert|add|put|paste|copy|use) )?"
-_THE = r"(?:(?:the|this|your|my|all|of) ){0,3}"
-
-_ALWAYS = tuple(
+_STANDS_FOR_CODE = tuple(
     re.compile(pattern)
     for pattern in (
-        r"\.\.\.+",
-        rf"\.\.\.+.*\b(?:{_OLD}|{_STATE}|rest|remain\w*|more|similar\w*|etc|{_TEXT})\b.*",
+        rf"\.\.\.+(?:.*\b(?:{_OLD}|{_STATE}|rest|remain\w*|more|similar\w*|etc|{_TEXT})\b.*)?",
         (
-            rf".*\b(?:rest of {_THE}\w+|existing|unchanged|implementation|code|omitted|so on|etc"
+            r".*\b(?:rest \w+|existing|unchanged|implementation|code|omitted|so on|etc"
             r"|as before|as above|goes here|original)\b[^.]{0,20}\.\.\.+"
         ),
-        rf"{_SOME}{_THE}(?:rest|remainder) of {_THE}{_SOME}{_TEXT}",
-        rf"{_SOME}{_THE}(?:rest|remainder) of {_THE}{_SOME}{_PART}:?,? {_SOME}{_STATE}.*",
-        rf"{_SOME}{_THE}(?:rest|remainder|everything else) (?:is |are )?{_STATE}.*",
-        rf"{_KEEP}{_THE}{_OLD} {_SOME}{_TEXT}",
-        rf"{_KEEP}{_THE}{_OLD} {_SOME}{_PART} {_SOME}{_STATE}.*",
-        (
-            rf"{_THE}{_SOME}{_PART} (?:is |are |was )?(?:unchanged|unmodified|omitted|elided"
-            r"|truncated|abbreviated|snipped|not shown|goes here|here|as before|as above"
-            r"|stays? the same|remains? the same)(?: .*)?"
-        ),
+        rf"{_SOME}{_REST} {_SOME}{_TEXT}",
+        rf"{_SOME}{_REST}:?,? (?:\w+:?,? ){{0,4}}{_STATE}.*",
+        rf"(?:keep|insert|add|put|paste|copy|use)? ?{_OLD} {_SOME}(?:{_TEXT}|{_PART}.* {_STATE}.*)",
+        rf"{_SOME}{_PART} {_GONE}(?: .*)?",
+        rf"{_SOME}{_PART} left out",
         r"(?:[\w`'/-]+ ){0,5}(?:unchanged|unmodified)(?: (?:from|as|here|below|above)\b.*)?",
         (
-            r"(?:(?:the|code|body|kernel|all|this|everything|logic|loop|exactly|is|are) ){0,6}"
-            r"(?:same|identical|as)(?: (?:as|to|like|code|logic|in)){0,3}(?: the)?(?: in the)? "
-            rf"{_BEFORE}(?: {_PART}| version| one)?"
+            r"(?:(?:code|body|kernel|everything|logic|loop|exactly) ){0,6}(?:same|identical|as)"
+            rf"(?: (?:as|to|like|code|logic|in)){{0,4}} {_BEFORE}(?: {_PART}| version| one)?"
         ),
-        r".*\bfor (?:brevity|clarity|conciseness)\b.*",
         r"(?:omitted|elided|truncated|abbreviated|snip|snipped|placeholder|stub|tbd)(?: .*)?",
-        rf"{_THE}{_SOME}{_PART} (?:goes|comes|belongs|would go|should go) here",
         (
             r"(?:insert|add|put|place|fill in|write|paste|copy|implement)\b.{0,80}"
             r"\b(?:here|as before|as above)"
         ),
         (
             r"(?:todo|fixme|xxx)\b[: -]{0,3}(?:\w+: )?(?:implement|add|fill|complete|write|finish"
-            r"|insert|copy|port|same|rest|the rest|code)\b.*"
+            r"|insert|copy|port|same|rest|code)\b.*"
         ),
-        r".*\b(?:not shown|not repeated|not reproduced|left out|as an exercise)\b.*",
+        (
+            r".*\b(?:for (?:brevity|clarity|conciseness)|not shown|not repeated|not reproduced"
+            r"|as an exercise)\b.*"
+        ),
     )
 )
-"""Comments that stand for code wherever they are, as a whole."""
+"""Comments that stand for code wherever they are, as a whole and without `_FILLING`."""
+_FILLING = re.compile(r"\b(?:the|this|your|my|all|of|is|are|was) ")
 _AT_AN_END = re.compile(
     r"(?:todo|fixme|xxx)\b.*|.*\.\.\.+"
-    r"|(?:same|the same|similar|similarly|likewise|repeat|ditto|etc|and so on|continue|continued"
+    r"|(?:same|similar|similarly|likewise|repeat|ditto|etc|and so on|continue|continued"
     r"|implement\w*|as before|as above)\b.*"
 )
 """Comments on a line of their own that stand for code where none follows them in their block."""
@@ -96,16 +90,13 @@ class Elision(NamedTuple):
 
 def elision(source: str) -> Elision | None:
     """The first place where a source leaves code out; None where it is written out."""
-    facts = outline(byte_text(source))
+    facts = outline(byte_text(source.replace("\u2026", "...")))
     raw = facts.lexed.text
-    found = [*_comments(facts), *_dots(facts), *_empty(facts)]
-    if not found:
+    at = min([*_comments(facts), *_dots(facts), *_empty(facts)], default=None)
+    if at is None:
         return None
-    at = min(found)
-    start = raw.rfind("\n", 0, at) + 1
-    end = raw.find("\n", at)
-    text = plain_text(raw[start : end if end >= 0 else len(raw)])
-    return Elision(line_of(raw, at), " ".join(text.split())[:120])
+    written = plain_text(raw[raw.rfind("\n", 0, at) + 1 :].split("\n", 1)[0])
+    return Elision(line_of(raw, at), " ".join(written.split())[:120])
 
 
 def _comments(facts: Outline) -> Iterator[int]:
@@ -132,16 +123,15 @@ def _said(comment: Comment) -> Iterator[str]:
 
 def _stands_for_code(said: str, at_an_end: bool) -> bool:
     whole = said if said.endswith("...") else said.rstrip(".!").rstrip(_EDGES)
-    if not whole:
-        return False
-    if any(pattern.fullmatch(whole) for pattern in _ALWAYS):
+    whole = _FILLING.sub("", whole)
+    if any(pattern.fullmatch(whole) for pattern in _STANDS_FOR_CODE):
         return True
     return at_an_end and _AT_AN_END.fullmatch(whole) is not None
 
 
 def _dots(facts: Outline) -> Iterator[int]:
     """`...` where C++ has none: as a statement, a body, a value or all of a call's arguments."""
-    tokens = facts.lexed.tokens
+    raw, tokens = facts.lexed.text, facts.lexed.tokens
     for at in range(len(tokens) - 2):
         if not tokens[at].text == tokens[at + 1].text == tokens[at + 2].text == ".":
             continue
@@ -149,25 +139,22 @@ def _dots(facts: Outline) -> Iterator[int]:
         after = tokens[at + 3] if at + 3 < len(tokens) else None
         if before is not None and before.text == ".":
             continue
-        if _is_no_pack(facts.lexed.text, tokens, at, before, after):
+        if before is None or after is None or before.text in ("{", "}", ";", ":", "=", "["):
             yield tokens[at].start
-
-
-def _is_no_pack(
-    raw: str, tokens: Sequence[Token], at: int, before: Token | None, after: Token | None
-) -> bool:
-    if before is None or after is None or before.text in ("{", "}", ";", ":", "=", "["):
-        return True
-    alone = "\n" in raw[before.end : tokens[at].start] and "\n" in raw[tokens[at].end : after.start]
-    if alone or after.text in (";", "}", "."):
-        return True
-    called = tokens[at - 2].text if at > 1 else ""
-    return (
-        before.text == "("
-        and after.text == ")"
-        and tokens[at].directive < 0
-        and called not in ("catch", "")
-    )
+            continue
+        lines = (
+            "\n" in raw[before.end : tokens[at].start],
+            "\n" in raw[tokens[at].end : after.start],
+        )
+        called = tokens[at - 2].text if at > 1 else ""
+        arguments = (
+            before.text == "("
+            and after.text == ")"
+            and tokens[at].directive < 0
+            and called not in ("catch", "")
+        )
+        if all(lines) or after.text in (";", "}", ".") or arguments:
+            yield tokens[at].start
 
 
 def _empty(facts: Outline) -> Iterator[int]:

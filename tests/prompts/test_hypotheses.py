@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cudaops.domain.hypothesis import FAMILIES, Hypothesis
-from cudaops.prompts.answers import Unusable, read_hypotheses, read_lesson
+from cudaops.prompts.answers import Unusable
+from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
 
 FIRST = {
     "family": "tiling",
@@ -36,17 +37,11 @@ TAKEN = {
     "fenced": f"```json\n{BOTH}\n```",
     "fenced without info": f"Thinking about it:\n```\n{BOTH}\n```\nGood luck.",
     "in an object": json.dumps({"hypotheses": [FIRST, SECOND]}),
-    "in another object": json.dumps({"plan": {"x": 1}, "ideas": [FIRST, SECOND]}),
-    "with sentences": f"I see [1] two ways {{roughly}}: {BOTH} and no more.",
-    "trailing commas": BOTH.replace("}, {", "},\n{").replace("]", ",]").replace("[,]", "[]"),
-    "one object a line": json.dumps(FIRST) + "\n" + json.dumps(SECOND),
-    "two blocks": f"```json\n{json.dumps(FIRST)}\n```\n```json\n{json.dumps(SECOND)}\n```",
     "raw line ends": BOTH.replace("every element is", "every element\nis"),
-    "constants of Python": BOTH.replace("3.5", "None").replace('"steps": []', '"steps": None'),
     "thoughts before": f"<think>[{{}}]</think>{BOTH}",
-    "cut off in a third": BOTH[:-1] + ', {"family": "fusion", "tit',
     "byte order mark": "\ufeff" + BOTH,
-    "said twice": f"{BOTH}\nTo sum up:\n{BOTH}",
+    "nothing for the steps": BOTH.replace('"steps": []', '"steps": null'),
+    "said twice": f"```json\n{BOTH}\n```\nTo sum up:\n```json\n{BOTH}\n```",
 }
 
 
@@ -103,8 +98,12 @@ def test_no_more_than_wanted_and_nothing_twice() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "Try tiling.", "[]", "{}", "[1, 2]", '{"hypotheses": []}', '[{"why": "x"}]', "[" * 50_000,
-     '{"a":' * 50_000, '[{"title": 3}]', '[{"title": " "}]', "<think>" + BOTH],
+    ["", "Try tiling.", "{}", "[1, 2]", '[{"why": "x"}]', "[" * 50_000,
+     '{"a":' * 50_000, '[{"title": 3}]', '[{"title": " "}]', "<think>" + BOTH,
+     json.dumps({"plan": {"x": 1}, "ideas": [FIRST, SECOND]}), f"I see [1] two ways: {BOTH}.",
+     BOTH.replace("}]", "},]"), json.dumps(FIRST) + "\n" + json.dumps(SECOND),
+     f"```json\n[{json.dumps(FIRST)}]\n```\n```json\n[{json.dumps(SECOND)}]\n```",
+     BOTH.replace("3.5", "None"), BOTH[:-1] + ', {"family": "fusion", "tit'],
 )  # fmt: skip
 def test_nothing_usable_is_asked_for_again(text: str) -> None:
     found = read_hypotheses(text, 3)
@@ -112,6 +111,18 @@ def test_nothing_usable_is_asked_for_again(text: str) -> None:
     assert found.kind in ("malformed", "no_code")
     assert '"title"' in found.reask
     assert "\n" not in found.reask
+
+
+@pytest.mark.parametrize("text", ["[]", "```json\n[]\n```", '{"hypotheses": []}'])
+def test_nothing_worth_trying_is_an_answer(text: str) -> None:
+    assert read(text) == ()
+
+
+def test_names_of_the_language_stay_whole() -> None:
+    steps = ["__ldcs for what is read once", "#pragma unroll 4", "- use `__launch_bounds__`"]
+    (found,) = read(text_of(title="__ldcs loads", steps=steps))
+    assert found.title == "__ldcs loads"
+    assert found.steps == (*steps[:2], "use `__launch_bounds__`")
 
 
 def test_texts_are_fit_to_stand_in_a_prompt() -> None:
@@ -126,6 +137,9 @@ def test_texts_are_fit_to_stand_in_a_prompt() -> None:
         ("Tiles of 32 spill registers; use 16.", "Tiles of 32 spill registers; use 16."),
         ("\n\n  - **Lesson:** *use 16*  \nand more", "use 16"),
         ("```\nuse 16\n```", "use 16"),
+        ("```text\nuse 16\n```", "use 16"),
+        ("```cuda\nint x;\n```\nuse 16", "use 16"),
+        ('```json\n{"lesson": "use 16"}\n```', "use 16"),
         ("LESSON: `use 16`", "use 16"),
         ('{"lesson": "use 16"}', "use 16"),
         ("<think>hm</think>\nuse 16", "use 16"),
