@@ -14,7 +14,13 @@ from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ResearchFindings
 from cudaops.domain.search import Branch
-from cudaops.domain.workload import ELEMENT_BYTES, Argument, Workload
+from cudaops.domain.workload import (
+    ELEMENT_BYTES,
+    Argument,
+    PointerArgument,
+    PointerField,
+    Workload,
+)
 from cudaops.prompts.text import line
 
 _MAIN = (
@@ -30,6 +36,7 @@ _STALLS = 3
 """Reasons of waiting that are shown, the longest first."""
 _STALL_FROM_PCT = 5.0
 _FINDINGS = 8
+_FIELDS = 16
 _RULES = 3
 _CITATIONS = 3
 _CITATION_CHARACTERS = 480
@@ -92,16 +99,20 @@ def _argument(workload: Workload, argument: Argument) -> str:
         case "null":
             return f"{argument.name} = nullptr"
         case "opaque":
-            return f"{argument.name}: a structure of {len(argument.raw_hex) // 2} bytes"
-    held = next(a for a in workload.allocations if a.index == argument.allocation)
-    count = (held.size_bytes - argument.offset_bytes) // ELEMENT_BYTES[argument.element]
-    also = f", in allocation {held.index}"
-    shared = sum(getattr(a, "allocation", None) == held.index for a in workload.arguments) > 1
-    offset = f", from byte {argument.offset_bytes:,} on" if argument.offset_bytes else ""
-    return (
-        f"{argument.name}: {count:,} x {argument.element}, {held.role}{offset}"
-        f"{also if shared else ''}"
-    )
+            size = f"{argument.name}: a structure of {len(argument.raw_hex) // 2} bytes"
+            named = [f"{p.path}: {_pointed(workload, p)}" for p in argument.pointers]
+            more = [f"and {len(named) - _FIELDS} more pointers"] if len(named) > _FIELDS else []
+            return "\n    ".join([size, *named[:_FIELDS], *more])
+    return f"{argument.name}: {_pointed(workload, argument)}"
+
+
+def _pointed(workload: Workload, pointer: PointerArgument | PointerField) -> str:
+    held = next(a for a in workload.allocations if a.index == pointer.allocation)
+    count = (held.size_bytes - pointer.offset_bytes) // ELEMENT_BYTES[pointer.element]
+    shared = sum(p.allocation == held.index for p in workload.pointers()) > 1
+    offset = f", from byte {pointer.offset_bytes:,} on" if pointer.offset_bytes else ""
+    also = f", in allocation {held.index}" if shared else ""
+    return f"{count:,} x {pointer.element}, {held.role}{offset}{also}"
 
 
 def evidence_line(evidence: Evidence, verdict: Verdict, profile: Profile | None) -> str:

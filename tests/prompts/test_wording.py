@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from cudaops.domain.profile import Profile
-from cudaops.domain.workload import NullArgument, OpaqueArgument, PointerArgument, ScalarArgument
+from cudaops.domain.workload import (
+    NullArgument,
+    OpaqueArgument,
+    PointerArgument,
+    PointerField,
+    ScalarArgument,
+)
 from cudaops.prompts import wording
 from tests.prompts import samples
 
@@ -33,6 +39,15 @@ def test_workloads_show_every_kind_of_argument() -> None:
                 PointerArgument(name="A2", element="f32", allocation=0, offset_bytes=64),
                 NullArgument(name="bias"),
                 OpaqueArgument(name="shape", raw_hex="00" * 12),
+                OpaqueArgument(
+                    name="view",
+                    raw_hex="00" * 16,
+                    pointers=(
+                        PointerField(
+                            path="view.data", at_bytes=0, is_const=True, element="f32", allocation=1
+                        ),
+                    ),
+                ),
                 ScalarArgument(name="alpha", element="f32", value=0.5),
             )
         }
@@ -42,6 +57,7 @@ def test_workloads_show_every_kind_of_argument() -> None:
         "  A2: 1,048,560 x f32, in, from byte 64 on, in allocation 0",
         "  bias = nullptr",
         "  shape: a structure of 12 bytes",
+        "  view: a structure of 16 bytes\n    view.data: 1,048,576 x f32, in",
         "  alpha = 0.5 (f32)",
     )
     assert wording.workload_lines(base)[3] == "  C: 1,048,576 x f32, out"
