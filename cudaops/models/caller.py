@@ -285,7 +285,7 @@ class Caller:
         provider, timeouts = self.name.provider, self._access.timeouts
         config = RunnableConfig(metadata={ROLE: asked.role})
         failure: Failure | None = None
-        came: list[AIMessage] = []
+        received: list[AIMessage] = []
         async with self.budget.request(
             most=TokenCount(input_tokens=prompt_most, output_tokens=asked.max_output_tokens),
             least=TokenCount(input_tokens=int(_bytes(prompt) / BYTES_PER_TOKEN_MOST)),
@@ -294,14 +294,14 @@ class Caller:
             try:
                 with http_answer() as seen:
                     await send(
-                        self._model, provider, timeouts, messages, tools, config, options, came
+                        self._model, provider, timeouts, messages, tools, config, options, received
                     )
             except CudaOpsError:
                 raise
             except Exception as error:  # noqa: BLE001  clients raise whatever they like
                 failure = classify(error, self.name, seen=seen, secrets=self._access.secrets)
             finally:
-                piece = put_together(came, provider)
+                piece = put_together(received, provider)
                 ticket.spent = _taken(piece, prompt_most, failure)
                 asked.tokens += ticket.spent
         return failure, piece

@@ -93,9 +93,9 @@ async def send(
     tools: Sequence[dict[str, Any]],
     config: RunnableConfig,
     options: dict[str, Any],
-    came: list[AIMessage],
+    received: list[AIMessage],
 ) -> None:
-    """Ask, and put what comes into `came`, which holds it even where this raises.
+    """Ask, and put what comes into `received`, which holds it even where this raises.
 
     Raises TimeoutError, StreamCut or whatever the provider's client raises.
     """
@@ -108,15 +108,15 @@ async def send(
                 chunk = await anext(stream, None)
             if chunk is None:
                 break
-            came.append(chunk)
-    if provider in ("nvidia", "openai") and not any(_ended(c) for c in came):
+            received.append(chunk)
+    if provider in ("nvidia", "openai") and not any(_ended(c) for c in received):
         raise StreamCut("the answer ended without a finish reason")
 
 
-def put_together(came: Sequence[AIMessage], provider: Provider) -> Piece:
+def put_together(received: Sequence[AIMessage], provider: Provider) -> Piece:
     """The chunks of one request as one answer."""
-    text = "".join(str(chunk.text) for chunk in came)
-    whole = _merged(came)
+    text = "".join(str(chunk.text) for chunk in received)
+    whole = _merged(received)
     kept = {k: v for k, v in whole.additional_kwargs.items() if k not in _OWN_FIELDS}
     # Providers that answer in blocks want theirs back, with the marks that they put on them.
     blocks = whole.content if isinstance(whole.content, list) else None
@@ -125,9 +125,9 @@ def put_together(came: Sequence[AIMessage], provider: Provider) -> Piece:
         text=text,
         reasoning=_reasoning(whole, text),
         message=AIMessage(content, additional_kwargs=kept, tool_calls=_tool_calls(whole)),
-        ended=next(filter(None, map(_ended, reversed(came))), None),
-        usage=_usage(came, provider),
-        begun=bool(came),
+        ended=next(filter(None, map(_ended, reversed(received))), None),
+        usage=_usage(received, provider),
+        begun=bool(received),
     )
 
 
@@ -163,10 +163,10 @@ def join(text: str, rest: str) -> str:
     return text + rest[next(overlaps, 0) :]
 
 
-def _merged(came: Sequence[AIMessage]) -> AIMessage:
-    chunks = [chunk for chunk in came if isinstance(chunk, AIMessageChunk)]
+def _merged(received: Sequence[AIMessage]) -> AIMessage:
+    chunks = [chunk for chunk in received if isinstance(chunk, AIMessageChunk)]
     if not chunks:  # a model that cannot stream gives one whole message
-        return came[-1] if came else AIMessage("")
+        return received[-1] if received else AIMessage("")
     try:
         return add_ai_message_chunks(chunks[0], *chunks[1:])
     except (TypeError, ValueError):  # fields that cannot be merged: text and calls are enough
@@ -176,9 +176,11 @@ def _merged(came: Sequence[AIMessage]) -> AIMessage:
         return add_ai_message_chunks(plain[0], *plain[1:])
 
 
-def _usage(came: Sequence[AIMessage], provider: Provider) -> TokenCount | None:
+def _usage(received: Sequence[AIMessage], provider: Provider) -> TokenCount | None:
     """LangChain's chunks add up; NVIDIA's client hands on each total as the server says it."""
-    said = [c.usage_metadata for c in came if c.usage_metadata and c.usage_metadata["total_tokens"]]
+    said = [
+        c.usage_metadata for c in received if c.usage_metadata and c.usage_metadata["total_tokens"]
+    ]
     if not said:
         return None
     total = said[-1] if provider == "nvidia" else reduce(add_usage, said)

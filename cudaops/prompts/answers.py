@@ -24,7 +24,7 @@ from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.outline import outline
 from cudaops.program.plans import parse_plan
 from cudaops.prompts.elisions import elision
-from cudaops.prompts.text import Block, blocks, sentence, spoken
+from cudaops.prompts.text import Block, answer_text, fenced_blocks, one_line
 
 MAX_ANSWER = 1_000_000
 """Characters of an answer that is looked at."""
@@ -89,7 +89,7 @@ _TAG = re.compile(
 _CODE = re.compile(r"\s*(?://|/\*|#|__|template\b|extern\b)")
 """How an answer begins that is code alone."""
 _LAUNCH = re.compile(r"//[/!]?\s*@launch\b")
-_LOOSE = re.compile(
+_MISPLACED = re.compile(
     rf"^(?![ \t]*//[/!]?[ \t]*@)[ \t/*#]*@(?:{'|'.join(WORDS)})\b"
     r"|^[ \t]*//[/!]?[ \t]*@launch\b(?!.*\bsmem[ \t]*=).*\n[ \t]*//[/!]?[ \t]*smem[ \t]*=(?!=)",
     re.MULTILINE,
@@ -149,17 +149,17 @@ def read_rewrite(
     """
     if len(text) > MAX_ANSWER:
         return unusable("too_long", f"it has {len(text):,} characters")
-    answer = spoken(text)
-    block = _the_one(answer)
+    answer = answer_text(text)
+    block = _chosen_block(answer)
     if isinstance(block, Unusable):
         return block
     problem = _unreadable(block) or _not_allowed(block.text, kernel, allow_libraries)
     return problem or CoderAnswer(block.text, *_title_and_why(answer))
 
 
-def _the_one(answer: str) -> Block | Unusable:
+def _chosen_block(answer: str) -> Block | Unusable:
     """The one block that holds a rewrite or a program."""
-    found = blocks(answer)
+    found = fenced_blocks(answer)
     if not found and _CODE.match(answer):
         found = (Block("", answer, False),)
     texts = [b for b in found if not _is_diff(b) and b.text.lstrip()[:1] not in ("{", "[")]
@@ -214,8 +214,8 @@ def _not_allowed(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable
             return unusable("whole_program", "it is a whole program", source)
         if any(t.text == "<<<" for t in facts.tokens):
             return unusable("host_code", "a host function launches its kernels")
-    if loose := _LOOSE.search(facts.lexed.text):
-        place = _line_at(facts.lexed, loose.start())
+    if misplaced := _MISPLACED.search(facts.lexed.text):
+        place = _line_at(facts.lexed, misplaced.start())
         return unusable("bad_plan", f"it is not one `//` comment in one line, in {place}")
     if not launched:
         return unusable("bad_plan", "there is no `// @launch` line beside the kernels")
@@ -315,7 +315,7 @@ def _title_and_why(answer: str) -> tuple[str, str]:
     found: dict[str, str] = {}
     for match in _TAG.finditer(answer):
         found.setdefault(match[1].lower(), match[2][:2000])
-    return sentence(found.get("title", ""), MAX_TITLE), sentence(found.get("why", ""), MAX_WHY)
+    return one_line(found.get("title", ""), MAX_TITLE), one_line(found.get("why", ""), MAX_WHY)
 
 
 def _line_at(lexed: Lexed, at: int) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_valid
 
 from cudaops.domain.hypothesis import FAMILIES, Family, Hypothesis
 from cudaops.prompts.answers import MAX_ANSWER, MAX_TITLE, Unusable
-from cudaops.prompts.text import blocks, prose, sentence, spoken
+from cudaops.prompts.text import answer_text, fenced_blocks, one_line, prose
 
 MAX_LESSON = 200
 _MAX_WHY = 500
@@ -40,12 +40,12 @@ class _Planned(BaseModel):
     @field_validator("title", mode="before")
     @classmethod
     def _title(cls, value: Any) -> Any:
-        return sentence(value, MAX_TITLE) if isinstance(value, str) else value
+        return one_line(value, MAX_TITLE) if isinstance(value, str) else value
 
     @field_validator("why", mode="before")
     @classmethod
     def _why(cls, value: Any) -> str:
-        return sentence(value, _MAX_WHY) if isinstance(value, str) else ""
+        return one_line(value, _MAX_WHY) if isinstance(value, str) else ""
 
     @field_validator("family", mode="before")
     @classmethod
@@ -58,7 +58,7 @@ class _Planned(BaseModel):
     def _steps(cls, value: Any) -> tuple[str, ...]:
         listed = value.split("\n") if isinstance(value, str) else value
         written = [s for s in listed if isinstance(s, str)] if isinstance(listed, list) else []
-        return tuple([said for s in written if (said := sentence(s, _MAX_STEP))][:_MAX_STEPS])
+        return tuple([said for s in written if (said := one_line(s, _MAX_STEP))][:_MAX_STEPS])
 
     @field_validator("expected_speedup", mode="before")
     @classmethod
@@ -83,8 +83,8 @@ def read_hypotheses(text: str, wanted: int) -> tuple[Hypothesis, ...] | Unusable
     percentage counts as none. `Unusable` (`malformed`, `no_code` where there is no JSON at all)
     where the answer is not one list of objects with titles.
     """
-    answer = spoken(text[:MAX_ANSWER])
-    texts = [b.text for b in blocks(answer) if b.text.lstrip()[:1] in ("[", "{")] or [answer]
+    answer = answer_text(text[:MAX_ANSWER])
+    texts = [b.text for b in fenced_blocks(answer) if b.text.lstrip()[:1] in ("[", "{")] or [answer]
     try:
         planned = _planned(texts[0])
         if len(texts) > 1:
@@ -106,12 +106,12 @@ def read_hypotheses(text: str, wanted: int) -> tuple[Hypothesis, ...] | Unusable
 def read_lesson(text: str) -> str:
     """The first line that says something, without markdown, at most MAX_LESSON characters, fit to
     stand in later prompts; empty where nothing is left."""
-    answer = spoken(text[:MAX_ANSWER])
-    answer = prose(answer).strip() or "\n".join(block.text for block in blocks(answer))
+    answer = answer_text(text[:MAX_ANSWER])
+    answer = prose(answer).strip() or "\n".join(block.text for block in fenced_blocks(answer))
     with suppress(ValueError, RecursionError, TypeError, KeyError):
         answer = str(json.loads(answer, strict=False)["lesson"])
     for line in (line for line in answer.split("\n") if re.search(r"\w", line)):
-        said = sentence(_LABEL.sub("", sentence(line, 4 * MAX_LESSON), count=1), MAX_LESSON)
+        said = one_line(_LABEL.sub("", one_line(line, 4 * MAX_LESSON), count=1), MAX_LESSON)
         said = said.strip("\"'` ")
         if len(re.findall(r"\w", said)) > 1:
             return said

@@ -59,7 +59,7 @@ class Block(NamedTuple):
     """Whether the answer ends before its closing fence."""
 
 
-def blocks(answer: str) -> tuple[Block, ...]:
+def fenced_blocks(answer: str) -> tuple[Block, ...]:
     """The fenced blocks of an answer in order, what is said twice once."""
     found: dict[str, Block] = {}
     for match in _BLOCK.finditer(answer):
@@ -83,7 +83,7 @@ def printable(text: str) -> str:
     return "".join(c for c in whole if c in "\n\t" or unicodedata.category(c) not in _UNSEEN)
 
 
-def spoken(answer: str) -> str:
+def answer_text(answer: str) -> str:
     """An answer as `printable`, without the thoughts that a thinking model puts before it."""
     whole = printable(answer)
     ends = list(_THOUGHT_END.finditer(whole))
@@ -92,7 +92,7 @@ def spoken(answer: str) -> str:
     return "" if _THOUGHTS.match(whole) else whole
 
 
-def sentence(text: str, most: int) -> str:
+def one_line(text: str, most: int) -> str:
     """At most `most` characters of a model's words on one line, fit to stand within a prompt: no
     fence, tag, role or other mark by which its reader could take it for something else."""
     flat = " ".join(_STRUCTURE.sub(" ", printable(text[: 20 * most])).split())
