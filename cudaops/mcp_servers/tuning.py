@@ -14,7 +14,6 @@ from cudaops.errors import PlanError
 from cudaops.recipes.registry import refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
 from cudaops.sandbox.evaluate import Say
-from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.stopping import raise_if_stopped
 from cudaops.sandbox.workbench import Workbench
 
@@ -82,7 +81,7 @@ def tune_values(bench: Workbench, rewrite: Rewrite, limits: Limits, say: Say) ->
         seeds=seeds(rewrite),
     )
     best, best_us = found.best, found.best_us
-    if machinery(bench.executor) != "cpu" and found.stopped != "far behind":
+    if bench.executor.name != "cpu" and found.stopped != "far behind":
         best, best_us = _by_final_compiler(bench, rewrite, found.trials, say)
     return Tuned(
         best=None if best is None else best.values(),

@@ -36,10 +36,7 @@ SCOPES: tuple[Scope, ...] = ("read", "run", "admin")
 
 _NO_NUL = r"^[^\x00]*$"
 Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_CHARS, pattern=_NO_NUL)]
-FileName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$", max_length=100)
-]
-HeaderPath = Annotated[
+SourcePath = Annotated[
     str,
     StringConstraints(
         pattern=r"^(?:[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}/){0,8}[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$",
@@ -60,9 +57,10 @@ class ProgramRequest(Record):
 
     source: Text
     """The `.cu` file's text, as its author wrote it."""
-    filename: FileName = "program.cu"
-    """Name of the file; names the results."""
-    files: dict[HeaderPath, Text] = Field(
+    filename: SourcePath = "program.cu"
+    """Name of the file; names the results. With a folder in front where its headers lie beside
+    that: `src/program.cu` with `include/tile.cuh`."""
+    files: dict[SourcePath, Text] = Field(
         default_factory=dict,
         max_length=MAX_FILES,
         # pydantic writes the keys' pattern alone, which lets other names through.
