@@ -23,7 +23,8 @@ from procrastinate.exceptions import ProcrastinateException
 from cudaops import __version__
 from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
-from cudaops.service import gauges, tracing
+from cudaops.sandbox.gpu.telemetry import gpu_gauges
+from cudaops.service import tracing
 from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
 from cudaops.service.gpu_choice import gpu_name
 from cudaops.service.job_folder import JobFolder
@@ -78,6 +79,19 @@ def executors_of(choice: WorkerExecutor) -> tuple[ExecutorName, ...]:
 def service_folder(settings: Settings) -> Path:
     """Where workers of these settings keep what they are working on, absolute."""
     return (settings.service_folder or settings.cache / "service").absolute()
+
+
+def gauges() -> dict[str, object]:
+    """What a worker measures of its machine, sent with every beat; quick, raises nothing.
+
+    `load_1m`: runnable processes, mean of a minute. `cpus`: processors this process may use.
+    `gpus`: a list of `sandbox.gpu.telemetry.gpu_gauges`, empty without one.
+    """
+    return {
+        "load_1m": os.getloadavg()[0],
+        "cpus": len(os.sched_getaffinity(0)),
+        "gpus": gpu_gauges(),
+    }
 
 
 def check_settings(settings: Settings) -> None:
@@ -237,7 +251,7 @@ class Worker:
             await asyncio.sleep(every_s)
 
     async def _beat(self) -> None:
-        options, measured = self._options, await asyncio.to_thread(gauges.sample)
+        options, measured = self._options, await asyncio.to_thread(gauges)
         device = gpu_name(measured, os.environ) if "cuda" in self._executors else None
         await self._store.beat(options.name, self._executors, device, __version__, measured)
 
