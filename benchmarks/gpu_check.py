@@ -203,7 +203,7 @@ def _suite(check: Check, name: str, words: tuple[str, ...]) -> None:
 
 
 def service(check: Check) -> None:
-    """`cudaops serve` on this GPU: two jobs at once, and the remote executor."""
+    """`cudaops serve` on this GPU: two jobs at once, and one by `--executor remote`."""
     command = [sys.executable, "benchmarks/gpu_service.py", str(check.source)]
     done = check.command("service", [*command, str(check.folder / "service")], 540)
     if done is not None:

@@ -1,5 +1,5 @@
-"""Stage `service` of gpu_check.py: `cudaops serve` with a worker on the GPU, asked over HTTP and as
-the remote executor.
+"""Stage `service` of gpu_check.py: `cudaops serve` with a worker on the GPU, asked over HTTP and by
+`run --executor remote`.
 
     python benchmarks/gpu_service.py SOURCE.cu FOLDER
 
@@ -133,7 +133,7 @@ def _came_to(job: dict[str, Any]) -> str:
 
 
 def remote(python: str, address: str, source: Path, folder: Path) -> None:
-    """The command line with its executor on the service."""
+    """The command line, which hands the service the whole job."""
     started = time.monotonic()
     words = ["run", str(source), "--executor", "remote", "--max-iterations", "1", "--no-memory"]
     environment = {**os.environ, "CUDAOPS_SERVER": address}

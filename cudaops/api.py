@@ -17,16 +17,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, Protocol, TypeVar
 
 from pydantic import Field, ValidationError, validate_call
 
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
-from cudaops.domain.run import Event, ExecutorChoice, ProfileSummary, RunRecord
+from cudaops.domain.run import Event, ExecutorChoice, ProfileSummary, RunOptions, RunRecord
 from cudaops.domain.search import SearchOptions, Strategy
 from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
 from cudaops.graph.placing import (
+    REMOTE_NOTE,
+    ExecutorName,
     OptimizerChoice,
     Target,
     choose,
@@ -181,7 +183,8 @@ def optimize(
         allow_libraries=allow_libraries,
         review=review is not None,
     )
-    proposing = choose(optimizer, model, settings)._replace(
+    placed = _placed(source, out, settings, kernel, executor, device, arch)
+    proposing = choose(optimizer, model, settings, placed[-1].executor)._replace(
         search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
         max_cost_usd=max_cost_usd,
         max_tokens=max_tokens,
@@ -190,12 +193,11 @@ def optimize(
         use_memory=use_memory,
     )
     options = run_options(
-        *_placed(source, out, settings, kernel, executor, device, arch),
+        *placed,
         argv=tuple(argv), kernel=kernel, proposing=proposing, max_iterations=max_iterations,
         timeout_s=timeout_seconds, policy=policy, trust_source=trust_source,
     )  # fmt: skip
-    from cudaops.graph import run
-
+    run = runner_of(options.executor)
     return _apart(lambda: run.start(options, _told(on_event), settings, _asked(review)))
 
 
@@ -208,8 +210,7 @@ def resume(
     No finished stage runs twice. Raises AwaitsReview as `optimize` does.
     """
     settings, path = load_settings(), Path(folder).resolve()
-    from cudaops.graph import run
-
+    run = runner_of_folder(path)
     return _apart(lambda: run.resume(path, _told(on_event), settings, _asked(review)))
 
 
@@ -246,8 +247,7 @@ def verify(
         trust_source=trust_source,
     )  # fmt: skip
     base = Path(options.source)
-    from cudaops.graph import run
-
+    run = runner_of(options.executor)
     return _apart(lambda: run.verify_files(base, rewrite, options, _told(on_event), settings))
 
 
@@ -270,8 +270,7 @@ def profile(
         *_placed(source, None, settings, kernel, executor, device, arch),
         argv=tuple(argv), kernel=kernel, timeout_s=timeout_seconds, trust_source=trust_source,
     )  # fmt: skip
-    from cudaops.graph import run
-
+    run = runner_of(options.executor)
     return _apart(lambda: run.profile_only(options, _told(on_event), settings))
 
 
@@ -291,6 +290,58 @@ def show(record: RunRecord) -> Report:
     from cudaops.reports.markdown import run_report
 
     return Report(run_report(record))
+
+
+class Runner(Protocol):
+    """Who does a run: `graph/run.py` here, `service/client.py` by a service."""
+
+    def start(
+        self,
+        options: RunOptions,
+        on_event: Callable[[Event], None],
+        settings: Settings,
+        on_review: Callable[[ReviewRequest], ReviewAnswer | None],
+        /,
+    ) -> RunRecord: ...
+
+    def resume(
+        self,
+        folder: Path,
+        on_event: Callable[[Event], None],
+        settings: Settings,
+        on_review: Callable[[ReviewRequest], ReviewAnswer | None],
+        /,
+    ) -> RunRecord: ...
+
+    def verify_files(
+        self,
+        base: Path,
+        candidate: Path,
+        options: RunOptions,
+        on_event: Callable[[Event], None],
+        settings: Settings,
+        /,
+    ) -> RunRecord: ...
+
+    def profile_only(
+        self, options: RunOptions, on_event: Callable[[Event], None], settings: Settings, /
+    ) -> ProfileSummary: ...
+
+
+def runner_of(executor: ExecutorName) -> Runner:
+    """Who runs for this executor; loaded now."""
+    if executor == "remote":
+        from cudaops.service import client
+
+        return client
+    from cudaops.graph import run
+
+    return run
+
+
+def runner_of_folder(folder: Path) -> Runner:
+    """Who resumes the run in this folder."""
+    return runner_of("remote" if (folder / REMOTE_NOTE).is_file() else "cpu")
 
 
 def _placed(

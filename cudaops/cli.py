@@ -66,7 +66,15 @@ from cudaops.domain.review import AwaitsReview
 from cudaops.domain.run import ExecutorChoice, ProfileSummary, RunOptions, RunRecord
 from cudaops.domain.search import SearchOptions
 from cudaops.errors import InputError
-from cudaops.graph.placing import Target, choose, new_folder, place, run_options, source_file
+from cudaops.graph.placing import (
+    REMOTE_NOTE,
+    Target,
+    choose,
+    new_folder,
+    place,
+    run_options,
+    source_file,
+)
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
 from cudaops.reports.progress import Progress
@@ -142,13 +150,14 @@ def run(
 ) -> None:
     """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
     settings, path = load_settings(), source_file(source)
+    where = _place(executor or settings.executor, device, arch)
     options = run_options(
         path,
         new_folder(out, settings.runs, path, kernel),
-        _place(executor or settings.executor, device, arch),
+        where,
         argv=tuple(argv or ()),
         kernel=kernel,
-        proposing=choose(optimizer, model, settings)._replace(
+        proposing=choose(optimizer, model, settings, where.executor)._replace(
             search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
             max_cost_usd=max_cost,
             max_tokens=max_tokens,
@@ -172,10 +181,10 @@ def run(
 
 
 def _run(options: RunOptions, settings: Settings, as_json: bool) -> None:
-    from cudaops.graph import run as graph
+    from cudaops.api import runner_of
 
     with _live(Path(options.out)) as progress:
-        record = graph.start(options, progress, settings, asking(progress))
+        record = runner_of(options.executor).start(options, progress, settings, asking(progress))
     _finish(record, as_json)
 
 
@@ -191,10 +200,13 @@ def resume(
     """Go on with a run that was killed or waits for a person; no finished stage runs twice."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
-    from cudaops.graph import run as graph
+    from cudaops.api import runner_of_folder
 
-    with _live(folder) as progress:
-        record = graph.resume(folder, progress, settings, answering(accept, note, progress))
+    # Ctrl-C ends a service's job: nothing is left to go on with.
+    resumable = None if (folder / REMOTE_NOTE).is_file() else folder
+    with _live(resumable) as progress:
+        answer = answering(accept, note, progress)
+        record = runner_of_folder(folder).resume(folder, progress, settings, answer)
     _finish(record, as_json)
 
 
@@ -234,10 +246,10 @@ def profile(
         ncu_clock_control=clock_control,
         trust_source=trust_source,
     )
-    from cudaops.graph import run as graph
+    from cudaops.api import runner_of
 
     with _live(None) as progress:
-        summary = graph.profile_only(options, progress, settings)
+        summary = runner_of(options.executor).profile_only(options, progress, settings)
     _print_profile(summary, as_json)
 
 
@@ -303,10 +315,11 @@ def verify(
         ),
         trust_source=trust_source,
     )
-    from cudaops.graph import run as graph
+    from cudaops.api import runner_of
 
     with _live(None) as progress:
-        judged = graph.verify_files(path, rewrite, options, progress, settings)
+        runner = runner_of(options.executor)
+        judged = runner.verify_files(path, rewrite, options, progress, settings)
     _finish(judged, as_json)
 
 

@@ -26,6 +26,7 @@ from cudaops.cli_options import (
     TrustOption,
 )
 from cudaops.domain.judgement import Policy
+from cudaops.errors import InputError
 from cudaops.graph.placing import place
 from cudaops.settings import load_settings
 
@@ -106,9 +107,15 @@ def serve(
     from cudaops.graph.services import open_knowledge
     from cudaops.mcp_servers.servers import build_server
 
+    where = place(executor or settings.executor, device, arch)
+    if where.executor == "remote":
+        raise InputError(
+            "MCP's tools work on this machine; start `cudaops mcp` on the service's, or choose "
+            "--executor cpu or cuda"
+        )
     hosting = Hosting(
         settings=settings,
-        where=place(executor or settings.executor, device, arch),
+        where=where,
         policy=Policy(min_speedup=min_speedup),
         timeout_s=timeout,
         trust_source=trust_source,

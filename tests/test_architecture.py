@@ -37,7 +37,8 @@ HOMES = {
     "jinja2": {"prompts", "reports"}, "fastapi": {"service"}, "uvicorn": {"service"},
     "starlette": {"service", "mcp_servers"}, "procrastinate": {"service"},
     "prometheus_client": {"service"}, "opentelemetry": {"service"}, "structlog": {"service"},
-    "h11": {"service"}, "httpx": {"sandbox", "doctor"},
+    "h11": {"service"}, "httpx": {"service", "doctor"}, "httpx_sse": {"service"},
+    "tenacity": {"service"},
     "clang": {"program/clang_child.py", "program/clang_bodies.py"},
     "subprocess": {
         "sandbox", "service", "rag/postgres_programs.py", "program/front_end.py",

@@ -120,7 +120,7 @@ def isolation() -> Finding:
 
 def folder(path: Path, variable: str) -> Finding:
     """Whether a folder can be written to and has room for a run."""
-    from cudaops.graph.services import MIN_FREE_BYTES
+    from cudaops.graph.folder import MIN_FREE_BYTES
 
     absolute = path.absolute()
     existing = next(parent for parent in (absolute, *absolute.parents) if parent.exists())

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from cudaops.doctor.ladder import Site, Step
 from cudaops.doctor.listing import SOON_S, Endpoint, bearer, listed, nearest
 from cudaops.doctor.records import Finding, failed, missing, ok
 from cudaops.errors import ModelUnavailable
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL, choose_embedder
-from cudaops.sandbox.executors.remote_transport import TOKEN_REMEDY
-from cudaops.sandbox.wire import PROTOCOL, Offer
+from cudaops.service.api_client import TOKEN_REMEDY, UPDATE
+from cudaops.service.health import Readiness
+from cudaops.service.records import JobSummary, Problem
 
 HOSTED_NIM = "https://integrate.api.nvidia.com/v1"
 """Where a key of build.nvidia.com is good. Source: langchain-nvidia-ai-endpoints 1.5, its default
@@ -98,7 +101,8 @@ def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
 
 
 def service(site: Site) -> Finding:
-    """Whether the service that `--executor remote` would use is there and has an executor."""
+    """Whether the service that `--executor remote` would use is there, knows the token and has a
+    worker."""
     server, secret = site.settings.server, site.settings.token
     if server is None:
         return missing(
@@ -106,32 +110,30 @@ def service(site: Site) -> Finding:
             "set CUDAOPS_SERVER to the address of a service, http://host:port (docs/remote.md)",
         )
     address = server.rstrip("/")
+    headers = bearer(secret.get_secret_value() if secret is not None else None)
     try:
-        headers = bearer(secret.get_secret_value() if secret is not None else None)
-        answer = site.machine.get(f"{address}/executor", headers, SOON_S)
+        jobs = site.machine.get(f"{address}/jobs?limit=1", headers, SOON_S)
+        ready = site.machine.get(f"{address}/readyz", {}, SOON_S)
     except OSError as error:
         return failed(
             f"{address} cannot be reached ({type(error).__name__})",
             "start it there (`cudaops serve`), or correct CUDAOPS_SERVER",
         )
-    if answer.status in (401, 403):
-        return failed(f"{address} refuses the token (HTTP {answer.status})", TOKEN_REMEDY)
+    if jobs.status in (401, 403):
+        return failed(f"{address} refuses the token (HTTP {jobs.status})", TOKEN_REMEDY)
     try:
-        offer = Offer.model_validate_json(answer.text)
+        TypeAdapter(list[JobSummary]).validate_json(jobs.text)
+        if ready.status != 200:
+            problem = Problem.model_validate_json(ready.text)
+            return failed(f"{address} answers, and: {problem.detail}", "mend that there")
+        found = Readiness.model_validate_json(ready.text)
     except ValueError:
         return failed(
-            f"{address} is no service of this cudaops (HTTP {answer.status})",
-            "correct CUDAOPS_SERVER, or install the same version of cudaops on both sides",
+            f"{address} is no service of this cudaops (HTTP {jobs.status})",
+            f"correct CUDAOPS_SERVER, or {UPDATE}",
         )
-    if offer.protocol != PROTOCOL:
-        return failed(
-            f"{address} speaks version {offer.protocol} of the protocol, this cudaops {PROTOCOL}",
-            "install the same version of cudaops on both sides",
-        )
-    if not offer.places:
-        return failed(f"{address} answers, and no worker is there", "start `cudaops worker` there")
-    targets = ", ".join(sorted(place.target for place in offer.places))
-    return ok(f"{address}, cudaops {offer.version}, runs on {targets}")
+    workers = f"{found.workers} worker{'' if found.workers == 1 else 's'}"
+    return ok(f"{address} has {workers}, on {' and '.join(found.executors)}")
 
 
 STEPS = (

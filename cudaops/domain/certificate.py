@@ -20,7 +20,7 @@ from cudaops.domain.workload import Element, Role
 CERTIFICATE_FORMAT = "cudaops-certificate/1"
 """Name and version of the file's format; another version is another format."""
 
-ExecutorName = Literal["cpu", "cuda", "remote"]
+ExecutorName = Literal["cpu", "cuda"]
 ProbeKind = Literal["signed", "exact", "captured"]
 """`signed`: multiples of 2**-23 from -1 to 1 in every floating buffer. `exact`: integers from -3 to
 3. `captured`: what the program itself put there, for kernels without a floating buffer."""

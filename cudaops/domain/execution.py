@@ -59,13 +59,6 @@ class KernelResources(Record):
     """Kernel parameters and constants, bank 0."""
 
 
-class Image(Record):
-    """The file of a build that runs."""
-
-    name: str
-    sha256: str
-
-
 class Compiled(Record):
     """A unit that compiled."""
 
@@ -85,8 +78,6 @@ class Compiled(Record):
     """One a launch step of a rewrite, or the baseline's; empty where no ptxas was asked."""
     draft: bool = False
     """Built by a quicker compiler for the search; nothing is accepted on it."""
-    image: Image | None = None
-    """What runs, where it was built elsewhere; None: it lies in `folder`."""
 
 
 class Fault(Record):

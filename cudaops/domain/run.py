@@ -44,9 +44,9 @@ class RunOptions(Record):
     """Where the program runs and finds its files, absolute."""
     kernel: str | None = None
     executor: Literal["cpu", "cuda", "remote"] = "cpu"
-    remote: Literal["cpu", "cuda"] | None = None
-    """What works behind `remote`; None until the service was asked."""
-    optimizer: Literal["recipes", "llm"] = "recipes"
+    """`remote`: not yet known, a service will choose. Never in a record."""
+    optimizer: Literal["auto", "recipes", "llm"] = "recipes"
+    """`auto`: the same, of a service's model. Never in a record."""
     model: str | None = None
     """Name of the model that proposes, `nvidia/...` or `provider:model`; None with `recipes`."""
     no_model: str | None = None
@@ -205,7 +205,7 @@ class RunRecord(Record):
     outcome: Outcome
     reason: str
     """Why it ended as it did, in one sentence."""
-    executor: Literal["cpu", "cuda", "remote"]
+    executor: Literal["cpu", "cuda"]
     time_source: TimeSource
     device: str
     sm_arch: str

@@ -27,7 +27,7 @@ from cudaops.domain.certificate import (
     WorkloadIdentity,
 )
 from cudaops.domain.contradictions import leniencies
-from cudaops.domain.execution import Compiled, Image
+from cudaops.domain.execution import Compiled
 from cudaops.domain.judgement import Comparison, Judgement, Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord
@@ -254,7 +254,7 @@ def _compiled(bench: Workbench, rewrite: Rewrite | None) -> Compiled:
 
 def _build(what: str, compiled: Compiled) -> Build:
     folder = Path(compiled.folder)
-    image = compiled.image or _image(folder)
+    image = next((folder / n for n in (IMAGE, EXECUTABLE) if (folder / n).is_file()), None)
     package = str(Path(cudaops.__file__).parent)
     command = compiled.command.replace(package, "<cudaops>").replace(str(folder), ".")
     return Build.model_validate(
@@ -262,16 +262,11 @@ def _build(what: str, compiled: Compiled) -> Build:
             "what": what,
             "key": compiled.key,
             "image": None if image is None else image.name,
-            "image_sha256": None if image is None else image.sha256,
+            "image_sha256": None if image is None else digest(image),
             "command": command.replace(str(folder.parent), "<cache>"),
             "compiler": compiled.compiler,
         }
     )
-
-
-def _image(folder: Path) -> Image | None:
-    name = next((name for name in (IMAGE, EXECUTABLE) if (folder / name).is_file()), None)
-    return None if name is None else Image(name=name, sha256=digest(folder / name))
 
 
 def _workload(workload: Workload) -> WorkloadIdentity:

@@ -37,9 +37,9 @@ from cudaops.graph.certificate import (
     write_signed,
 )
 from cudaops.graph.events import EventLog, OnEvent, utc_now
-from cudaops.graph.folder import write_whole
+from cudaops.graph.folder import check_space, write_whole
 from cudaops.graph.remembering import remember_again
-from cudaops.graph.services import check_space, make_executor, settled, warm
+from cudaops.graph.services import make_executor, settled, warm
 from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation

@@ -32,7 +32,6 @@ from cudaops.prompts.expert_notes import catalogue, fired
 from cudaops.prompts.prompt import count_tokens
 from cudaops.prompts.roles import Briefing
 from cudaops.recipes.registry import propose
-from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
@@ -164,7 +163,7 @@ def brief_with(
     memory_text = snapshot.memory_text(count=count_tokens)
     patterns_text = snapshot.patterns_text(count=count_tokens)
     includes = ALLOWED_INCLUDES
-    if machinery(bench.executor) == "cpu":
+    if bench.executor.name == "cpu":
         includes -= NOT_ON_CPU
 
     def brief(view: RunView) -> Briefing:

@@ -4,15 +4,70 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.errors import InputError
+from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
+from cudaops.sandbox.isolation.removing import remove
+
+MIN_FREE_BYTES = 512 * 1024 * 1024
+"""A 1024x1024 float32 product keeps about 150 MB of captured and compared buffers at its peak."""
+
+
+def check_space(folder: Path, free_bytes: Callable[[Path], int]) -> None:
+    """Raise SandboxUnavailable where the file system of `folder` is nearly full."""
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = free_bytes(existing)
+    if free < MIN_FREE_BYTES:
+        raise SandboxUnavailable(
+            f"only {free >> 20} MB are free at {existing}, a run needs {MIN_FREE_BYTES >> 20} MB",
+            "free some space or name another folder with --out",
+        )
+
+
+@contextmanager
+def run_folder(
+    folder: Path,
+    *,
+    keep: bool = True,
+    goes_on: Callable[[BaseException], bool] = lambda _: False,
+) -> Iterator[None]:
+    """Make the run folder. Where the input turns out wrong, or without `keep`, nothing of it stays:
+    neither the folder nor the folders above it that were made for it. `goes_on`: after which errors
+    it stays all the same."""
+    check_space(folder, lambda path: shutil.disk_usage(path).free)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"{folder} cannot be made: {error.strerror}", "name another folder with --out"
+        ) from error
+    try:
+        yield
+    except (CudaOpsError, KeyboardInterrupt) as error:
+        keep = goes_on(error)
+        raise
+    finally:
+        if not keep:
+            _empty(folder, made)
+
+
+def _empty(folder: Path, made: Sequence[Path]) -> None:
+    for child in folder.iterdir():
+        if child.is_dir() and not child.is_symlink():
+            remove(child)
+        else:
+            child.unlink(missing_ok=True)
+    for path in made:
+        with suppress(OSError):  # somebody else's run lies beside ours
+            path.rmdir()
 
 
 @contextmanager

@@ -194,7 +194,7 @@ class Hosting:
     def _where(self, executor: ExecutorChoice | None, device: str | None) -> Target:
         if executor is None and device is None:
             return self.where
-        if self.strangers and executor == "remote" and self.where.executor != "remote":
+        if executor == "remote":
             # It would act there with the token of whoever started this server.
             raise InputError("this server works for no other service: leave `executor` out")
         return place(executor or self.where.executor, device, None)

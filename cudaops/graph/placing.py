@@ -21,6 +21,9 @@ OptimizerChoice = Literal["auto", "recipes", "llm"]
 ExecutorName = Literal["cpu", "cuda", "remote"]
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 
+REMOTE_NOTE = "state/remote.json"
+"""In a run folder: which job of a service it is of."""
+
 NO_MODEL = (
     "no model is asked: neither NVIDIA_API_KEY nor --model is there; recipes propose "
     "(docs/language-models.md)"
@@ -139,7 +142,8 @@ def new_folder(out: Path | None, runs: Path, source: Path, kernel: str | None) -
 class Proposing(NamedTuple):
     """Who proposes, and within which limits."""
 
-    optimizer: Literal["recipes", "llm"] = "recipes"
+    optimizer: OptimizerChoice = "recipes"
+    """`auto`: a service will choose."""
     model: str | None = None
     search: SearchOptions = SearchOptions()
     max_cost_usd: float | None = None
@@ -151,8 +155,14 @@ class Proposing(NamedTuple):
     """Why recipes alone propose although nobody declined a model."""
 
 
-def choose(optimizer: OptimizerChoice, model: str | None, settings: Settings) -> Proposing:
-    """The optimizer asked for. `auto`: the model where one was named or NVIDIA's can be reached.
+def choose(
+    optimizer: OptimizerChoice,
+    model: str | None,
+    settings: Settings,
+    executor: ExecutorName = "cpu",
+) -> Proposing:
+    """The optimizer asked for. `auto`: the model where one was named or NVIDIA's can be reached; on
+    `remote` it is the service that knows.
 
     A model that turns out to be out of reach is no error: the run says so and recipes propose.
     Raises InputError for a name that cannot be a model's, or one given with `recipes`.
@@ -161,6 +171,8 @@ def choose(optimizer: OptimizerChoice, model: str | None, settings: Settings) ->
         if model is not None:
             raise InputError("a model names who proposes, and the optimizer recipes asks nobody")
         return Proposing()
+    if executor == "remote":
+        return Proposing(optimizer, model)
     reachable = settings.nvidia_api_key or settings.nvidia_base_url
     named = model or settings.model
     if optimizer == "auto" and named is None and not reachable:

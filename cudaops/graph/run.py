@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,19 +20,25 @@ from cudaops.cuda.ncu_launch import metrics_parsed
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
 from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
-from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
+from cudaops.errors import InputError
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.context import Context
 from cudaops.graph.developing import Development, check_model, develop
 from cudaops.graph.events import EventLog, OnEvent, profile_data, provenance, utc_now
-from cudaops.graph.folder import alone, run_id_of, write_best, write_json, write_whole
+from cudaops.graph.folder import (
+    alone,
+    run_folder,
+    run_id_of,
+    write_best,
+    write_json,
+    write_whole,
+)
 from cudaops.graph.record import build_record
 from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
     build_toolbox,
     check_database,
-    check_space,
     make_executor,
     open_bench,
     settled,
@@ -113,7 +118,7 @@ def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> OpenRun
     check_database(settings)
     check_model(options, settings)
     folder = Path(options.out)
-    with _new_folder(folder):
+    with run_folder(folder):
         events = EventLog(folder / "events.jsonl", on_event)
         bench, options, seconds = _intake(options, events, settings)
         with _closed_where_it_fails(bench.executor):
@@ -153,7 +158,7 @@ def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> OpenRun:
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
     """Metrics and verdict of the kernel, without touching it. Leaves no folder behind."""
     folder = Path(options.out)
-    with _new_folder(folder, keep=False):
+    with run_folder(folder, keep=False):
         events = EventLog(folder / "events.jsonl", on_event)
         bench, _, _ = _intake(options, events, settings)
         try:
@@ -169,7 +174,7 @@ def verify_files(
     started = time.monotonic()
     folder = Path(options.out)
     with contextlib.ExitStack() as after:
-        with _new_folder(folder):
+        with run_folder(folder):
             events = EventLog(folder / "events.jsonl", on_event)
             options = options.model_copy(update={"source": str(base)})
             bench, options, seconds = _intake(options, events, settings)
@@ -347,39 +352,6 @@ def finish(
     if not goes_on:
         remove(folder / "work")
     return record
-
-
-@contextlib.contextmanager
-def _new_folder(folder: Path, *, keep: bool = True) -> Iterator[None]:
-    """Make the run folder. Where the input turns out wrong, or without `keep`, nothing of it stays:
-    neither the folder nor the folders above it that were made for it."""
-    check_space(folder, lambda path: shutil.disk_usage(path).free)
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SandboxUnavailable(
-            f"{folder} cannot be made: {error.strerror}", "name another folder with --out"
-        ) from error
-    try:
-        yield
-    except (CudaOpsError, KeyboardInterrupt):
-        keep = False
-        raise
-    finally:
-        if not keep:
-            _empty(folder, made)
-
-
-def _empty(folder: Path, made: Sequence[Path]) -> None:
-    for child in folder.iterdir():
-        if child.is_dir() and not child.is_symlink():
-            remove(child)
-        else:
-            child.unlink(missing_ok=True)
-    for path in made:
-        with contextlib.suppress(OSError):  # somebody else's run lies beside ours
-            path.rmdir()
 
 
 class Services(NamedTuple):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.devices import device
 from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.run import RunOptions
-from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.errors import InputError
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.program.parse import load_program
@@ -20,15 +19,10 @@ from cudaops.rag.server import open_database
 from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cuda import CudaExecutor
-from cudaops.sandbox.executors.remote import RemoteExecutor
 from cudaops.sandbox.isolation.level import enforce
-from cudaops.sandbox.wire import MAX_TIMEOUT_S
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 from cudaops.storage import sweep
-
-MIN_FREE_BYTES = 512 * 1024 * 1024
-"""A 1024x1024 float32 product keeps about 150 MB of captured and compared buffers at its peak."""
 
 
 def make_executor(options: RunOptions, settings: Settings) -> Executor:
@@ -36,14 +30,17 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
 
     Raises PrerequisiteError, InputError, SandboxUnavailable.
     """
+    if options.executor == "remote":
+        raise InputError(
+            "--executor remote hands whole jobs to a service (run, profile, verify); for this work "
+            "on the service's own machine, with --executor cpu or cuda"
+        )
     if settings.isolation == "off" and not options.trust_source:
         raise InputError(
             "CUDAOPS_ISOLATION=off lets the program and every candidate do what you may do; add "
             "--trust-source if you have read them, or leave the variable out"
         )
     enforce(settings.isolation)
-    if options.executor == "remote":
-        return _remote_executor(options, settings)
     cache, where = settings.builds_folder, Path(options.working_folder).absolute()
     executor: CpuExecutor | CudaExecutor
     if options.executor == "cpu":
@@ -63,28 +60,6 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     return executor
 
 
-def _remote_executor(options: RunOptions, settings: Settings) -> Executor:
-    if settings.server is None:
-        raise InputError(
-            "--executor remote needs a service: set CUDAOPS_SERVER to its address, http://host:port"
-        )
-    if options.ncu_clock_control != "none":
-        raise InputError("--clock-control is for the GPU of this machine, not of a service")
-    if options.timeout_seconds > MAX_TIMEOUT_S:
-        raise InputError(f"--timeout: a service gives a program at most {MAX_TIMEOUT_S:g} s")
-    executor = RemoteExecutor(
-        settings.server,
-        settings.token.get_secret_value() if settings.token else None,
-        settings.cache / "remote",
-        device=options.device or None,
-        sm_arch=options.sm_arch or None,
-        behind=options.remote,
-        program_folder=Path(options.working_folder).absolute(),
-    )
-    executor.check_available()
-    return executor
-
-
 def warm(bench: Workbench) -> None:
     """Start what will be needed and takes a while, in the background."""
     if isinstance(bench.executor, CudaExecutor):
@@ -93,12 +68,9 @@ def warm(bench: Workbench) -> None:
 
 def settled(options: RunOptions, executor: Executor) -> RunOptions:
     """The options with the device and target that the executor found."""
-    if not isinstance(executor, CudaExecutor | RemoteExecutor):
+    if not isinstance(executor, CudaExecutor):
         return options
-    found: dict[str, object] = {"device": executor.device, "sm_arch": executor.sm_arch}
-    if isinstance(executor, RemoteExecutor):
-        found["remote"] = executor.behind
-    return options.model_copy(update=found)
+    return options.model_copy(update={"device": executor.device, "sm_arch": executor.sm_arch})
 
 
 def open_bench(options: RunOptions, executor: Executor) -> Workbench:
@@ -124,17 +96,6 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
         sm_arch=options.sm_arch,
         timeout_s=options.timeout_seconds,
     )
-
-
-def check_space(folder: Path, free_bytes: Callable[[Path], int]) -> None:
-    """Raise SandboxUnavailable where the file system of `folder` is nearly full."""
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    free = free_bytes(existing)
-    if free < MIN_FREE_BYTES:
-        raise SandboxUnavailable(
-            f"only {free >> 20} MB are free at {existing}, a run needs {MIN_FREE_BYTES >> 20} MB",
-            "free some space or name another folder with --out",
-        )
 
 
 def check_database(settings: Settings) -> None:

@@ -41,7 +41,6 @@ from cudaops.prompts.expert_notes import fired
 from cudaops.recipes.registry import family_of, propose, refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
 from cudaops.sandbox.evaluate import Evaluating
-from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.screen import Screened, screen
 from cudaops.sandbox.stopping import raise_if_stopped
 from cudaops.sandbox.stripping import program_of, strip
@@ -333,7 +332,7 @@ def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: S
         seeds=seeds(rewrite),
     )
     best, best_us = found.best, found.best_us
-    if machinery(bench.executor) != "cpu" and found.stopped != "far behind":
+    if bench.executor.name != "cpu" and found.stopped != "far behind":
         best, best_us = _by_final_compiler(bench, rewrite, found.trials, say)
     return Tuned(
         best=None if best is None else best.values(),

@@ -19,7 +19,6 @@ from cudaops.domain.execution import Compiled, Ran
 from cudaops.domain.workload import FLOATING, Element, Workload
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import Executor, InputSet
-from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.verification.arrays import (
     UNIT_ROUNDOFF,
     element_count,
@@ -83,7 +82,7 @@ def anchors_of(
                 outputs=outputs,
                 problem=problem,
                 executor=executor.name,
-                sm_arch="" if machinery(executor) == "cpu" else _target(baseline),
+                sm_arch="" if executor.name == "cpu" else _target(baseline),
                 compiler=baseline.compiler,
             )
         )

@@ -10,7 +10,6 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.sandbox.executors.elsewhere import machinery
 from cudaops.sandbox.isolation.phases import Confinement
 from cudaops.sandbox.process import Finished, run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_command, nvcc_version
@@ -31,7 +30,7 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
     ran = _run_gate(bench, spliced)
     yield ran
     nvcc = find_nvcc()
-    if ran.passed and nvcc is not None and machinery(bench.executor) == "cpu":
+    if ran.passed and nvcc is not None and bench.executor.name == "cpu":
         yield _nvcc_gate(bench, spliced, nvcc)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 
 from cudaops.service import openapi, problems
 from cudaops.service.auth import Doorkeeper, require
@@ -27,7 +27,6 @@ def build_app(
     *,
     metrics: Metrics | None = None,
     renderer: Renderer | None = None,
-    executor_router: APIRouter | None = None,
 ) -> FastAPI:
     """The application on an open store.
 
@@ -36,7 +35,6 @@ def build_app(
         options: limits, and whether tokens are asked for.
         metrics: what /metrics shows; None: one of this store.
         renderer: makes reports; None: there is no /jobs/{id}/report.
-        executor_router: the remote executor's routes, below /executor.
     """
     metrics = metrics or Metrics(store, options.version)
     doorkeeper = Doorkeeper(store, options)
@@ -54,8 +52,6 @@ def build_app(
     app.include_router(
         build_operation_router(store, metrics, options, dependencies=[Depends(require("read"))])
     )
-    if executor_router is not None:
-        app.include_router(executor_router)
     add_pages(app, with_report=renderer is not None)
     openapi.install(app)
     app.add_middleware(BodyLimits, options=options)

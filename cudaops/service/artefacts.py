@@ -16,8 +16,8 @@ MAX_ALL_BYTES = 64 * 2**20
 
 FIRST = ("run.json", "report.md", "report.html", "best.cu", "best.patch", "certificate.json")
 """Taken before the rest, should the whole be too much."""
-BELOW = ("best", "iterations")
-"""Folders of which everything is taken."""
+LEFT = ("state", "work", "workloads")
+"""Folders of which nothing is taken: checkpoints, what can be made again, captured buffers."""
 OURS = (".json", ".jsonl", ".md", ".html")
 """What cudaops writes and may name a folder of this machine in. Sources and patches are the
 author's text, and pass as they are."""
@@ -69,9 +69,11 @@ def _candidates(run: Path) -> Iterator[Path]:
     if not run.is_dir():
         return
     first = [run / name for name in FIRST]
-    # Headers of a rewritten program stand beside best.cu.
-    top = sorted(path for path in run.iterdir() if path not in first)
-    below = [path for name in BELOW for path in sorted((run / name).rglob("*"))]
+    # Headers of a rewritten program stand beside best.cu, also in folders of its own.
+    rest = sorted(path for path in run.iterdir() if path not in first)
+    top = [path for path in rest if not path.is_dir() or path.is_symlink()]
+    taken = [path for path in rest if path not in top and path.name not in LEFT]
+    below = [path for folder in taken for path in sorted(folder.rglob("*"))]
     for path in [*first, *top, *below]:
         whole = path.suffix != ".part" and not path.name.startswith(".")
         if whole and path.is_file() and not path.is_symlink():

@@ -11,8 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cudaops.service.options import ServiceOptions
 from cudaops.service.problems import Refused
 
-OWN_LIMITS = "/executor/"
-"""Below it blobs are as large as their own routes allow; slow ones are refused as anywhere."""
 DRAIN_BYTES = 32 << 20
 DRAIN_S = 2.0
 """How much of a body that is too large is still read: a client that is busy sending sees no answer
@@ -31,10 +29,9 @@ class BodyLimits:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        sized = not scope["path"].startswith(OWN_LIMITS)
-        body = _Body(receive, self._options, self._options.max_body_bytes if sized else None)
+        body = _Body(receive, self._options)
         declared = headers.get("content-length", "")
-        if sized and declared.isdecimal() and int(declared[:20]) > self._options.max_body_bytes:
+        if declared.isdecimal() and int(declared[:20]) > self._options.max_body_bytes:
             if "expect" not in headers:
                 await body.drain()
             raise body.too_large()
@@ -44,10 +41,9 @@ class BodyLimits:
 class _Body:
     """One request's body as it comes."""
 
-    def __init__(self, receive: Receive, options: ServiceOptions, limit: int | None) -> None:
+    def __init__(self, receive: Receive, options: ServiceOptions) -> None:
         self._receive = receive
         self._options = options
-        self._limit = limit
         self._complete = False
         self._seen = 0
         self._window_bytes = 0
@@ -68,7 +64,7 @@ class _Body:
             return message
         self._complete = not message.get("more_body", False)
         self._count(len(message.get("body", b"")), time.monotonic() - began)
-        if self._limit is not None and self._seen > self._limit:
+        if self._seen > self._options.max_body_bytes:
             await self.drain()
             raise self.too_large()
         return message

@@ -21,7 +21,7 @@ SCHEMA = "cudaops_service"
 QUEUE_SCHEMA = "cudaops_queue"
 """procrastinate's tables, apart from ours."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised with every change of schema.sql."""
 
 CREATE_LOCK = 0x6375_6462
@@ -132,7 +132,7 @@ async def _create_tables(conninfo: str) -> None:
         for text in _schemas():
             await cursor.execute(text)
         known = await fact(cursor, "schema_version")
-        if known is None:
+        if known is None or int(known) < SCHEMA_VERSION:
             await set_fact(cursor, "schema_version", str(SCHEMA_VERSION))
         elif int(known) > SCHEMA_VERSION:
             raise ServiceUnavailable(

@@ -1,7 +1,7 @@
 """The folder of one job on a worker: the program that was sent, and where it is worked on.
 
     ID/program/      the sources, and where the program runs
-    ID/candidate/    the rewrite to judge, beside a copy of the headers
+    ID/candidate/    the rewrite to judge, where the main file would be among a copy of the headers
     ID/ID/           the run folder
 
 What leaves it names no place of this machine.
@@ -46,7 +46,6 @@ class JobFolder:
         self.root = root
         self.program = root / "program"
         self.run = root / root.name
-        self.candidate_file = root / "candidate" / CANDIDATE
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -78,10 +77,15 @@ class JobFolder:
         _write(self.program, files)
         candidate: str | None = getattr(request, "candidate", None)
         if candidate is not None:
-            if CANDIDATE in request.files:
-                raise InputError(f"files: {CANDIDATE} is what the candidate is called here")
-            _write(self.candidate_file.parent, {CANDIDATE: candidate, **request.files})
+            name = self.candidate_file(request).relative_to(self.root / "candidate").as_posix()
+            if name in request.files:
+                raise InputError(f"files: {name} is what the candidate is called here")
+            _write(self.root / "candidate", {name: candidate, **request.files})
         return self.program / request.filename
+
+    def candidate_file(self, request: ProgramRequest) -> Path:
+        """Where the rewrite to judge stands."""
+        return self.root / "candidate" / PurePosixPath(request.filename).with_name(CANDIDATE)
 
     def empty_run(self) -> None:
         """Remove what an earlier attempt left in the run folder."""

@@ -60,10 +60,6 @@ FAMILIES: dict[str, Family] = {
     "model_calls": Family("Questions to language models.", ()),
     "model_tokens": Family("Tokens of language models.", ("direction",)),
     "model_cost_usd": Family("US dollars for language models, where a price is known.", ()),
-    "executor_calls": Family("Calls of the remote executor that ended.", ("method", "outcome")),
-    "executor_call_seconds": Family(
-        "From a call's start at a worker to its end.", ("method",), HistogramMetricFamily
-    ),
 }
 """By the names under which `meters` keeps them; `cudaops_` comes before each."""
 

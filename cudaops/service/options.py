@@ -27,8 +27,6 @@ class ServiceOptions(Record):
     """Requests of one token, or of one address without a token; 0: no limit."""
     submits_per_minute: Annotated[int, Field(ge=0)] = 60
     """New jobs of one token or address; 0: no limit."""
-    executor_calls_per_minute: Annotated[int, Field(ge=0)] = 6000
-    """Requests of the remote executor: one run makes hundreds; 0: no limit."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 8 * MIB
     """A source, 64 headers and their JSON escapes fit; see records.MAX_TEXT_CHARS."""
     stall_seconds: Annotated[float, Field(gt=0)] = 10.0

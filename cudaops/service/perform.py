@@ -61,7 +61,8 @@ def perform(task: Task, on_event: OnEvent) -> Record:
     if isinstance(request, OptimizeRequest):
         return graph.start(options, on_event, task.settings)
     if isinstance(request, VerifyRequest):
-        return graph.verify_files(source, folder.candidate_file, options, on_event, task.settings)
+        candidate = folder.candidate_file(request)
+        return graph.verify_files(source, candidate, options, on_event, task.settings)
     folder.run.mkdir(parents=True)
     if isinstance(request, ProfileRequest):
         return graph.profile_only(options, on_event, task.settings)
@@ -166,7 +167,8 @@ def _compile(task: Task, options: RunOptions) -> Compiled | CompileFailed:
         rewrite = None if text is None else _rewrite(text)
         return executor.compile(Unit(program=program, kernel=name, callee=name, rewrite=rewrite))
     bench = open_bench(options, executor)
-    rewrite = None if text is None else read_candidate(bench, task.folder.candidate_file)
+    candidate = task.folder.candidate_file(task.request)
+    rewrite = None if text is None else read_candidate(bench, candidate)
     return bench.compile(rewrite)
 
 
@@ -203,7 +205,7 @@ def _benchmark(task: Task, options: RunOptions, events: EventLog) -> BenchmarkRe
             kernel=bench.callee, comparisons=timed, provenance=timed[0].baseline.provenance
         )
     else:
-        result = _beside(bench, read_candidate(bench, task.folder.candidate_file))
+        result = _beside(bench, read_candidate(bench, task.folder.candidate_file(task.request)))
     events.emit("sandbox", "sandbox", "finished", "timed")
     return result
 

@@ -37,7 +37,6 @@ KINDS: dict[str, Kind] = {
     "method": Kind(405, "Method not allowed"),
     "slow-request": Kind(408, "The request came too slowly"),
     "not-ended": Kind(409, "The job has not ended"),
-    "blob-missing": Kind(409, "A blob is not there"),
     "too-large": Kind(413, "The body is too large"),
     "address-too-long": Kind(414, "The address is too long"),
     "media-type": Kind(415, "The body is of a kind that is not read here"),

@@ -16,7 +16,7 @@ from typing import Literal
 from cudaops.service.options import ServiceOptions
 from cudaops.service.problems import Refused
 
-Rate = Literal["read", "submit", "executor"]
+Rate = Literal["read", "submit"]
 
 WINDOW_S = 60.0
 
@@ -30,7 +30,6 @@ class Rates:
         self._allowed: dict[Rate, int] = {
             "read": options.reads_per_minute,
             "submit": options.submits_per_minute,
-            "executor": options.executor_calls_per_minute,
         }
         self._clock = clock
         self._times: dict[tuple[Rate, str], deque[float]] = {}

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from cudaops.domain.base import Record, SourceLocation
 from cudaops.domain.execution import (
@@ -36,10 +36,7 @@ SCOPES: tuple[Scope, ...] = ("read", "run", "admin")
 
 _NO_NUL = r"^[^\x00]*$"
 Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_CHARS, pattern=_NO_NUL)]
-FileName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$", max_length=100)
-]
-HeaderPath = Annotated[
+SourcePath = Annotated[
     str,
     StringConstraints(
         pattern=r"^(?:[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}/){0,8}[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$",
@@ -52,6 +49,8 @@ Identifier = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$",
                            max_length=200)
 ]  # fmt: skip
+WHOLE = BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)
+"""JSON Schema takes 3.0 for an integer (2020-12, validation, section 6.1.1); so do we."""
 ProgramArgument = Annotated[str, StringConstraints(max_length=1000, pattern=_NO_NUL)]
 
 
@@ -60,9 +59,10 @@ class ProgramRequest(Record):
 
     source: Text
     """The `.cu` file's text, as its author wrote it."""
-    filename: FileName = "program.cu"
-    """Name of the file; names the results."""
-    files: dict[HeaderPath, Text] = Field(
+    filename: SourcePath = "program.cu"
+    """Name of the file; names the results. With a folder in front where its headers lie beside
+    that: `src/program.cu` with `include/tile.cuh`."""
+    files: dict[SourcePath, Text] = Field(
         default_factory=dict,
         max_length=MAX_FILES,
         # pydantic writes the keys' pattern alone, which lets other names through.
@@ -102,7 +102,7 @@ class ProfileRequest(ProgramRequest):
 class _Bar(Record):
     min_speedup: Annotated[float, Field(ge=1, le=1000)] = 1.2
     """Baseline time over candidate time that a rewrite must reach."""
-    seed: Annotated[int, Field(ge=0, lt=2**62)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**62), WHOLE] | None = None
     """Fixes the secret inputs, to repeat a run; null: drawn."""
     allow_precision: Precision | None = None
     """Arithmetic less exact than the author's that is fine by you."""
@@ -130,14 +130,14 @@ class OptimizeRequest(ProgramRequest, _Bar):
     optimizer: Literal["auto", "recipes", "llm"] = "auto"
     """Who proposes rewrites. `auto`: the service's model where it has one, recipes otherwise."""
     strategy: Strategy = "greedy"
-    beam_width: Annotated[int, Field(ge=1, le=16)] = 4
-    beam_rounds: Annotated[int, Field(ge=1, le=20)] = 3
-    max_iterations: Annotated[int, Field(ge=1, le=50)] = 3
+    beam_width: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
+    beam_rounds: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
+    max_iterations: Annotated[int, Field(ge=1, le=50), WHOLE] = 3
     """Candidates to try."""
     max_cost_usd: Annotated[float, Field(ge=0, le=1000)] | None = None
     """No question goes to the model once this is spent."""
-    max_tokens: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
-    max_trials: Annotated[int, Field(ge=1, le=1000)] = 10
+    max_tokens: Annotated[int, Field(ge=1, le=100_000_000), WHOLE] | None = None
+    max_trials: Annotated[int, Field(ge=1, le=1000), WHOLE] = 10
     """Settings of one rewrite that the tuner measures at most."""
     budget_minutes: Annotated[float, Field(ge=0, le=720)] | None = None
     """Minutes after which nothing further is tried."""

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from fastapi import APIRouter, Request, Response
 
 from cudaops.domain.base import Record
-from cudaops.sandbox.wire import PROTOCOL
 from cudaops.service.health import Health, Readiness, readiness
 from cudaops.service.metrics import MEDIA_TYPE, Metrics
 from cudaops.service.problems import Refused, responses
@@ -21,8 +20,6 @@ class Version(Record):
 
     version: str
     """Of cudaops."""
-    protocol: int
-    """Of the remote executor; a client of another number cannot use this service's."""
 
 
 class _Options(Protocol):
@@ -57,8 +54,8 @@ def build_operation_router(
 
     @router.get("/version", operation_id="version", summary="What runs here")
     async def version() -> Version:
-        """Version of cudaops, and of the remote executor's protocol."""
-        return Version(version=options.version, protocol=PROTOCOL)
+        """Version of cudaops."""
+        return Version(version=options.version)
 
     @router.get(
         "/metrics",

@@ -85,3 +85,6 @@ CREATE TABLE IF NOT EXISTS workers (
     seen_at timestamptz NOT NULL DEFAULT now(),
     gauges json NOT NULL DEFAULT '{}'   -- what a worker measures of its machine, by metric name
 );
+
+-- Of version 1: single calls of the remote executor.
+DROP TABLE IF EXISTS calls, blob_chunks, blobs, executor_hosts;

@@ -1,22 +1,64 @@
 """Whether a worker can do what it offers: asked at its start, and when something failed for it.
 
 A worker that cannot, and takes jobs all the same, fails every job of a queue within seconds while
-others could do them.
+others could do them. Executors are tried in a child process, for a driver may hang or crash; it has
+no way to the database and none of the service's secrets.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
 
-from cudaops.errors import EnvironmentFailure, SandboxUnavailable
-from cudaops.sandbox.wire import CallProblem, Machinery
-from cudaops.service.executor_host import HostOptions
-from cudaops.service.executor_process import HostDied, HostProcess
+from cudaops.domain.base import Record
+from cudaops.domain.run import IsolationChoice
+from cudaops.errors import EnvironmentFailure, InputError, SandboxUnavailable
+from cudaops.sandbox.executors.base import close_executor
+from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.executors.cuda import CudaExecutor
+from cudaops.sandbox.isolation.level import enforce
+from cudaops.sandbox.process import child_environment, python_path
+from cudaops.service.temporary import remove_left, remove_own, take_own
+from cudaops.storage import sweep
 
 HOLDS_S = 60.0
 """What was found to work is believed for this long: a check takes seconds."""
+CHECK_S = 300.0
+"""A first check imports everything and may open a GPU, on a loaded machine."""
+PASSED_ON = ("LD_LIBRARY_PATH", "HOME", "TMPDIR")
+
+ExecutorName = Literal["cpu", "cuda"]
+
+
+class CheckOptions(Record):
+    """What a worker wants to run on, and where it keeps what compilers make."""
+
+    executors: tuple[ExecutorName, ...] = ("cpu",)
+    builds: str
+    """Folder for what compilers make, absolute."""
+    builds_bytes: int
+    """Size it keeps to."""
+    driver: Literal["nvidia", "standin"] = "nvidia"
+    isolation: IsolationChoice = "auto"
+
+
+class Lack(Record):
+    """Why an executor does not work here."""
+
+    problem: str
+    remedy: str = ""
+
+
+class Checked(Record):
+    """What the child says."""
+
+    lacks: dict[ExecutorName, Lack]
 
 
 class SelfCheck:
@@ -24,7 +66,7 @@ class SelfCheck:
 
     def __init__(
         self,
-        options: Callable[[], HostOptions],
+        options: Callable[[], CheckOptions],
         on_failure: Callable[[EnvironmentFailure], None],
     ) -> None:
         self._options = options
@@ -39,35 +81,53 @@ class SelfCheck:
                 return True
             self._passed_at = None
             try:
-                host = await tried_host(self._options(), all_must_work=True)
+                await working(self._options(), all_must_work=True)
             except SandboxUnavailable as failure:
                 self._on_failure(failure)
                 return False
-            await host.close()
             self._passed_at = time.monotonic()
             return True
 
 
-async def tried_host(options: HostOptions, *, all_must_work: bool) -> HostProcess:
-    """A process of a worker's executors, started; it has tried each of them.
+async def working(options: CheckOptions, *, all_must_work: bool) -> tuple[ExecutorName, ...]:
+    """Those of a worker's executors that work.
 
-    Raises SandboxUnavailable where it does not come up, where no executor works, or one that must.
+    Raises SandboxUnavailable where they cannot be tried, where none works, or one that must.
     """
+    lacks = (await _checked(options)).lacks
+    if lacks and (all_must_work or len(lacks) == len(options.executors)):
+        raise _cannot_work(lacks)
+    return tuple(name for name in options.executors if name not in lacks)
+
+
+async def _checked(options: CheckOptions) -> Checked:
+    env = child_environment(
+        {n: v for n, v in os.environ.items() if n.startswith("CUDA_") or n in PASSED_ON}
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cudaops.service.self_check", options.model_dump_json()),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        env={**env, "PYTHONPATH": python_path()},
+        start_new_session=True,
+    )
     try:
-        host = await HostProcess.start(options)
-    except HostDied:
+        async with asyncio.timeout(CHECK_S):
+            said, _ = await process.communicate()
+        return Checked.model_validate_json(said)
+    except (ValueError, TimeoutError):
         raise SandboxUnavailable(
-            "the process of this worker's executors does not start",
+            "the process that tries this worker's executors does not come to an end",
             "see what it has written above; a machine without memory for it needs more, or fewer"
             " jobs",
         ) from None
-    if host.lacks and (all_must_work or not host.places):
-        await host.close()
-        raise _cannot_work(host.lacks)
-    return host
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await asyncio.to_thread(remove_left)
 
 
-def _cannot_work(lacks: Mapping[Machinery, CallProblem]) -> SandboxUnavailable:
+def _cannot_work(lacks: Mapping[ExecutorName, Lack]) -> SandboxUnavailable:
     """For executors that do not work; the remedy is that of the first."""
     told = "; ".join(f"{name}: {lack.problem}" for name, lack in lacks.items())
     first = next(iter(lacks.values()))
@@ -75,3 +135,46 @@ def _cannot_work(lacks: Mapping[Machinery, CallProblem]) -> SandboxUnavailable:
     if list(lacks) == ["cuda"]:
         remedy += "; or start it with --executor cpu"
     return SandboxUnavailable(f"this worker's executors do not work here: {told}", remedy)
+
+
+def lacks_of(options: CheckOptions) -> Checked:
+    """Try each executor, in this process."""
+    lacks: dict[ExecutorName, Lack] = {}
+    for name in options.executors:
+        try:
+            enforce(options.isolation)
+            _try(name, options)
+        except EnvironmentFailure as failure:
+            lacks[name] = Lack(problem=failure.problem, remedy=failure.remedy)
+        except InputError as problem:
+            lacks[name] = Lack(problem=str(problem))
+    cache = Path(options.builds)
+    cache.mkdir(parents=True, exist_ok=True)
+    sweep(cache, options.builds_bytes)
+    return Checked(lacks=lacks)
+
+
+def _try(name: ExecutorName, options: CheckOptions) -> None:
+    cache = Path(options.builds)
+    executor: CpuExecutor | CudaExecutor
+    if name == "cpu":
+        executor = CpuExecutor("A10", cache)
+    else:
+        executor = CudaExecutor(None, cache, driver=options.driver)
+    try:
+        executor.check_available()
+    finally:
+        close_executor(executor)
+
+
+def main() -> None:
+    """Say on stdout what does not work. The options are the one argument, as JSON."""
+    take_own()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
+        os.dup2(2, 1)  # whatever a library prints must not stand in the answer
+        answer.write(lacks_of(CheckOptions.model_validate_json(sys.argv[1])).model_dump_json())
+    remove_own()
+
+
+if __name__ == "__main__":
+    main()

@@ -12,9 +12,6 @@ from cudaops.domain.address import is_loopback
 from cudaops.domain.base import Record
 from cudaops.errors import InputError
 from cudaops.service.app import build_app
-from cudaops.service.auth import require
-from cudaops.service.executor_queue import Calls
-from cudaops.service.executor_routes import build_router
 from cudaops.service.health import readiness
 from cudaops.service.options import ServiceOptions
 from cudaops.service.rendering import HtmlReports
@@ -69,7 +66,7 @@ async def serve(
         store = await open_store(settings, pool_size=POOL_SIZE)
         try:
             await _raise_if_open_to_others(store, place, options)
-            app = application(store, options)
+            app = build_app(store, options, renderer=HtmlReports())
             server = Server(app, options)
             async with supervised(workers):
                 serving = asyncio.create_task(server.serve([listening]))
@@ -83,17 +80,6 @@ async def serve(
                     await asyncio.gather(ready, return_exceptions=True)
         finally:
             await store.close()
-
-
-def application(store: Store, options: ServiceOptions) -> FastAPI:
-    """The whole application, with reports and the remote executor."""
-    calls = Calls(store)
-    return build_app(
-        store,
-        options,
-        renderer=HtmlReports(),
-        executor_router=build_router(calls, require("run", "executor")),
-    )
 
 
 async def _raise_if_open_to_others(store: Store, place: Place, options: ServiceOptions) -> None:

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry: request, job, stages of the graph, calls of the remote executor.
+"""Traces by OpenTelemetry: request, job, stages of the graph.
 
 Off, and at no cost, until `configure` is given an endpoint. The context travels as a `traceparent`
 (W3C Trace Context, level 1, section 3.2): from the client's request into the row of the job, from
@@ -171,15 +171,6 @@ def job(
             yield traced
         finally:
             traced.close()
-
-
-@contextmanager
-def call(traceparent: str | None, id: UUID, method: str) -> Iterator[Traced]:
-    """A span for one call of the remote executor."""
-    with _span(f"executor {method}", traceparent, "consumer") as span:
-        traced = Traced(span)
-        traced.note(cudaops__call=str(id), cudaops__method=method)
-        yield traced
 
 
 @contextmanager

@@ -23,18 +23,16 @@ from procrastinate.exceptions import ProcrastinateException
 from cudaops import __version__
 from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
-from cudaops.sandbox.wire import Machinery
-from cudaops.service import executor_calls, gauges, tracing
+from cudaops.sandbox.gpu.telemetry import gpu_gauges
+from cudaops.service import tracing
 from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
-from cudaops.service.executor_host import HostOptions
-from cudaops.service.executor_process import HostProcess
 from cudaops.service.gpu_choice import gpu_name
 from cudaops.service.job_folder import JobFolder
 from cudaops.service.job_process import fault, job_event, start_server
 from cudaops.service.logs import bound
 from cudaops.service.queue import WORKER_POLL_S, build_app, queue_of
 from cudaops.service.records import ENDED
-from cudaops.service.self_check import SelfCheck, tried_host
+from cudaops.service.self_check import CheckOptions, ExecutorName, SelfCheck, working
 from cudaops.service.store import Claim, Store
 from cudaops.service.store_work import MAX_ATTEMPTS
 from cudaops.service.temporary import remove_left
@@ -45,8 +43,6 @@ WorkerExecutor = Literal["cpu", "cuda", "all"]
 SWEEP_EVERY_S = 5.0
 BEAT_EVERY_S = 10.0
 """A worker that was not seen for three of these counts as gone (`Store.workers`)."""
-CALLS_FOLDER = "calls"
-"""Beside the jobs' folders, which are called by their ids."""
 FORGET_EVERY_S = 3600.0
 CLEAR_EVERY_S = 3600.0
 AGAIN_S = 1.0
@@ -59,7 +55,7 @@ class WorkerOptions(NamedTuple):
     """What a worker takes, and how."""
 
     name: str
-    executors: tuple[Machinery, ...]
+    executors: tuple[ExecutorName, ...]
     folder: Path
     """In which every job has a folder, absolute."""
     all_must_work: bool = True
@@ -75,7 +71,7 @@ def default_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def executors_of(choice: WorkerExecutor) -> tuple[Machinery, ...]:
+def executors_of(choice: WorkerExecutor) -> tuple[ExecutorName, ...]:
     """What a worker started for `choice` runs on."""
     return ("cpu", "cuda") if choice == "all" else (choice,)
 
@@ -83,6 +79,19 @@ def executors_of(choice: WorkerExecutor) -> tuple[Machinery, ...]:
 def service_folder(settings: Settings) -> Path:
     """Where workers of these settings keep what they are working on, absolute."""
     return (settings.service_folder or settings.cache / "service").absolute()
+
+
+def gauges() -> dict[str, object]:
+    """What a worker measures of its machine, sent with every beat; quick, raises nothing.
+
+    `load_1m`: runnable processes, mean of a minute. `cpus`: processors this process may use.
+    `gpus`: a list of `sandbox.gpu.telemetry.gpu_gauges`, empty without one.
+    """
+    return {
+        "load_1m": os.getloadavg()[0],
+        "cpus": len(os.sched_getaffinity(0)),
+        "gpus": gpu_gauges(),
+    }
 
 
 def check_settings(settings: Settings) -> None:
@@ -102,7 +111,7 @@ class Worker:
         self._executors = options.executors
         self._failure: EnvironmentFailure | None = None
         self._stop = asyncio.Event()
-        self._check = SelfCheck(self._host_options, self._fail)
+        self._check = SelfCheck(self._check_options, self._fail)
 
     def stop(self) -> None:
         """End orderly: what is being worked on goes back to the queue."""
@@ -114,15 +123,17 @@ class Worker:
         Raises ServiceUnavailable where the database is not there at the beginning; later it is
         waited for. Raises SandboxUnavailable where its executors do not work, then or later.
         """
-        host = await self._open()  # a driver may hang: until it has answered a signal ends us
+        starting = asyncio.create_task(asyncio.to_thread(start_server))
+        try:  # a driver may hang: until it has answered a signal ends us
+            self._executors = await working(
+                self._check_options(), all_must_work=self._options.all_must_work
+            )
+        finally:
+            await starting
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        try:
-            await self._beat()
-        except ServiceUnavailable:
-            await host.close()
-            raise
+        await self._beat()
         log.info("worker ready", name=self._options.name, executors=self._executors)
         ready()
         tasks = [
@@ -134,29 +145,18 @@ class Worker:
         if (days := self._settings.keep_days) is not None:
             forget = functools.partial(self._forget, days)
             tasks.append(asyncio.create_task(self._repeat(forget, FORGET_EVERY_S)))
-        calls = asyncio.create_task(self._calls(host))
         try:
             await self._stop.wait()
         finally:
             self._stop.set()
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, calls, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             with contextlib.suppress(ServiceUnavailable):
                 await self._store.retire(self._options.name)
             log.info("worker stopped", name=self._options.name)
         if self._failure is not None:
             raise self._failure
-
-    async def _open(self) -> HostProcess:
-        """Start what jobs and calls are done with. Raises SandboxUnavailable."""
-        starting = asyncio.create_task(asyncio.to_thread(start_server))
-        try:
-            host = await tried_host(self._host_options(), all_must_work=self._options.all_must_work)
-        finally:
-            await starting
-        self._executors = tuple(name for name in self._executors if name not in host.lacks)
-        return host
 
     def _fail(self, failure: EnvironmentFailure) -> None:
         """End orderly, and say why: others do what cannot be done here."""
@@ -185,16 +185,8 @@ class Worker:
                 log.exception("deliveries failed")
             await asyncio.sleep(AGAIN_S)
 
-    async def _calls(self, host: HostProcess) -> None:
-        """Answer the calls of remote executors, beside the jobs."""
-        means = executor_calls.Means(host, self._check)
-        folder, name = self._options.folder / CALLS_FOLDER, self._options.name
-        await executor_calls.serve(
-            self._store, self._host_options(), folder, self._stop, name=name, means=means
-        )
-
-    def _host_options(self) -> HostOptions:
-        return HostOptions(
+    def _check_options(self) -> CheckOptions:
+        return CheckOptions(
             executors=self._executors,
             builds=str(self._settings.builds_folder),
             builds_bytes=self._settings.builds_bytes,
@@ -259,7 +251,7 @@ class Worker:
             await asyncio.sleep(every_s)
 
     async def _beat(self) -> None:
-        options, measured = self._options, await asyncio.to_thread(gauges.sample)
+        options, measured = self._options, await asyncio.to_thread(gauges)
         device = gpu_name(measured, os.environ) if "cuda" in self._executors else None
         await self._store.beat(options.name, self._executors, device, __version__, measured)
 

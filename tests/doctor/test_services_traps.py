@@ -15,7 +15,6 @@ from cudaops.doctor.host import python
 from cudaops.doctor.machine import Response, ThisMachine
 from cudaops.doctor.records import Rung
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL
-from cudaops.sandbox.wire import PROTOCOL
 from tests.doctor.machines import OtherMachine, climbed, settings
 
 KEY = "nvapi-hunter2"
@@ -167,39 +166,37 @@ def test_a_real_endpoint_is_asked_and_answers(tmp_path: Path) -> None:
         assert "NVIDIA_API_KEY" in (refused.remedy or "")
 
 
+NO_WORKER = "no worker was seen in the last 30 s: jobs are taken and wait"
+
+
 @pytest.mark.parametrize(
-    ("page", "status", "words", "remedy"),
+    ("jobs", "ready", "status", "words", "remedy"),
     [
-        (Response(401, "{}"), "failed", "refuses the token", "CUDAOPS_TOKEN"),
-        (Response(200, "<html>"), "failed", "no service of this cudaops", "CUDAOPS_SERVER"),
+        (Response(401, "{}"), Response(200, "{}"), "failed", "refuses the token", "CUDAOPS_TOKEN"),
         (
-            Response(200, '{"version": "9", "protocol": 99, "places": []}'),
-            "failed",
-            "version 99 of the protocol",
-            "same version",
+            Response(200, "<html>"), Response(200, "<html>"),
+            "failed", "no service of this cudaops", "CUDAOPS_SERVER",
         ),
         (
-            Response(200, f'{{"version": "9", "protocol": {PROTOCOL}, "places": []}}'),
-            "failed",
-            "no worker is there",
-            "cudaops worker",
+            Response(200, "[]"), Response(200, '{"workers": 1, "executors": [], "new": 1}'),
+            "failed", "no service of this cudaops", "same version",
         ),
         (
-            Response(
-                200,
-                f'{{"version": "9", "protocol": {PROTOCOL}, "places":'
-                ' [{"executor": "cuda", "device": "H200"}]}',
-            ),
-            "ok",
-            "runs on cuda:H200",
-            "",
+            Response(200, "[]"),
+            Response(503, f'{{"title": "not ready", "status": 503, "detail": "{NO_WORKER}"}}'),
+            "failed", NO_WORKER, "there",
+        ),
+        (
+            Response(200, "[]"),
+            Response(200, '{"status": "ready", "workers": 2, "executors": ["cpu", "cuda"]}'),
+            "ok", "has 2 workers, on cpu and cuda", "",
         ),
     ],
-)
+)  # fmt: skip
 def test_the_service_of_the_remote_executor(
-    page: Response, status: str, words: str, remedy: str, tmp_path: Path
+    jobs: Response, ready: Response, status: str, words: str, remedy: str, tmp_path: Path
 ) -> None:
-    machine = OtherMachine(pages=lambda url: page)
+    machine = OtherMachine(pages=lambda url: ready if url.endswith("/readyz") else jobs)
     found = climbed(machine, settings(tmp_path, server="http://gpu:8080"), "service")["service"]
     assert found.status == status
     assert words in found.detail

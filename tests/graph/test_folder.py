@@ -8,13 +8,11 @@ import pytest
 
 from cudaops.domain.program import Program, SourceFile
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.graph.folder import write_best, write_whole
-from cudaops.graph.run import _new_folder
-from cudaops.graph.services import MIN_FREE_BYTES, check_space
+from cudaops.graph.folder import MIN_FREE_BYTES, check_space, run_folder, write_best, write_whole
 
 
 def stop_with_wrong_input(folder: Path) -> None:
-    with _new_folder(folder):
+    with run_folder(folder):
         (folder / "state").mkdir()
         raise InputError("no kernel")
 
@@ -54,7 +52,7 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path) -> None:
 def test_an_unwritable_place_is_an_environment_failure(tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("not a folder")
-    with pytest.raises(SandboxUnavailable, match="--out"), _new_folder(blocker / "run"):
+    with pytest.raises(SandboxUnavailable, match="--out"), run_folder(blocker / "run"):
         pass
 
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
-from fastapi import APIRouter
 
 from cudaops.domain.base import Record
 from cudaops.service.app import build_app
@@ -120,7 +119,6 @@ def running(
     options: ServiceOptions | None = None,
     *,
     renderer: Renderer | None = None,
-    executor_router: APIRouter | None = None,
     max_queued: int = 10_000,
 ) -> Iterator[Api]:
     """Serves until the block ends; what the server itself raises fails the test."""
@@ -135,7 +133,6 @@ def running(
                 store,
                 options or open_to_all(),
                 renderer=renderer,
-                executor_router=executor_router,
             )
             server = Server(app, options or open_to_all())
             state.update(loop=asyncio.get_running_loop(), store=store, server=server)

@@ -72,7 +72,7 @@ def _fresh(server: EmbeddedServer) -> str:
 def remote_service(
     server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RemoteService]:
-    """A service for the remote executor, on loopback without tokens, `cpu` behind it."""
+    """A service for `--executor remote`, on loopback without tokens, with a worker on `cpu`."""
     with psycopg.connect(server.conninfo, autocommit=True) as connection:
         connection.execute("CREATE DATABASE remote_service")
     conninfo = make_conninfo(server.conninfo, dbname="remote_service")

@@ -11,8 +11,9 @@ from contextlib import suppress
 class CuttingProxy:
     """Every connection ends after some bytes that it let through, both ways together."""
 
-    def __init__(self, port: int, seed: int = 7) -> None:
+    def __init__(self, port: int, *, most_bytes: int, seed: int = 7) -> None:
         self._target = port
+        self._most_bytes = most_bytes
         self._chance = random.Random(seed)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
@@ -37,7 +38,7 @@ class CuttingProxy:
 
     def _serve(self, client: socket.socket) -> None:
         server = socket.create_connection(("127.0.0.1", self._target))
-        left = [self._chance.randrange(200, 40_000)]
+        left = [self._chance.randrange(200, self._most_bytes)]
         self._open |= {client, server}
         both = [
             threading.Thread(target=self._copy, args=(one, other, left, (client, server)))

@@ -1,21 +1,18 @@
-"""A real service for the remote executor: the API in one process, a worker in another."""
+"""A real service for `--executor remote`: the API in one process, a worker in another."""
 
 from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import httpx
-import psycopg
 
-from cudaops.sandbox.executors.remote import RemoteExecutor
+from cudaops.service.records import ENDED, JobSummary
 
 DEADLINE_S = 600.0
 """For whatever is waited for, on a loaded machine."""
@@ -24,11 +21,7 @@ DEADLINE_S = 600.0
 class RemoteService:
     """Starts, kills and starts again."""
 
-    def __init__(
-        self, conninfo: str, folder: Path, cache: Path, executor: Literal["cpu", "cuda"] = "cpu"
-    ) -> None:
-        """`cuda` is the stand-in's."""
-        self._executor = executor
+    def __init__(self, conninfo: str, folder: Path, cache: Path) -> None:
         self.conninfo, self.folder, self.cache = conninfo, folder, cache
         self.port = 0
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -41,7 +34,7 @@ class RemoteService:
     def start(self) -> None:
         self.start_api()
         self.start_worker()
-        self.wait_for_places()
+        wait_for(lambda: httpx.get(f"{self.address}/readyz").status_code == 200)
 
     def start_api(self) -> None:
         api = self._start("api", "serve", "--workers", "0", "--port", str(self.port))
@@ -51,23 +44,8 @@ class RemoteService:
         assert found, (said, (self.folder / "api.log").read_text())
         self.port = int(found[1])
 
-    def start_worker(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        return self._start("worker", "worker", "--executor", self._executor, env=env)
-
-    def wait_for_places(self) -> None:
-        wait_for(lambda: bool(httpx.get(f"{self.address}/executor").json()["places"]))
-
-    def kill_host(self) -> None:
-        """The worker's child that holds its executors."""
-        worker = self._processes["worker"].pid
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if parent == worker and b"cudaops.service.executor_host" in words:
-                os.kill(int(entry.name), signal.SIGKILL)
+    def start_worker(self) -> None:
+        self._start("worker", "worker", "--executor", "cpu")
 
     def kill(self, name: str) -> None:
         """As `kill -9` does."""
@@ -85,27 +63,21 @@ class RemoteService:
                 process.kill()
                 process.communicate()
 
-    def executor(self, cache: Path, patience_s: float = 120.0) -> RemoteExecutor:
-        return RemoteExecutor(self.address, None, cache, device="A10", patience_s=patience_s)
+    def newest(self) -> JobSummary:
+        """The job that was submitted last. Raises IndexError where there is none."""
+        (found,) = httpx.get(f"{self.address}/jobs", params={"limit": 1}).json()
+        return JobSummary.model_validate(found)
 
-    def calls(self) -> list[tuple[str, str, int, str]]:
-        """Method, status, attempts and problem of every call."""
-        with psycopg.connect(self.conninfo) as connection:
-            rows = connection.execute(
-                "SELECT request->'call'->>'method', status, attempts, problem->>'kind'"
-                " FROM cudaops_service.calls ORDER BY created_at"
-            ).fetchall()
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+    def wait_for_end(self) -> JobSummary:
+        """The newest job, once it has ended."""
+        wait_for(lambda: self.newest().status in ENDED)
+        return self.newest()
 
-    def _start(
-        self, name: str, *arguments: str, env: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[str]:
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
         env = {
             **os.environ,
-            **(env or {}),
             "DATABASE_URL": self.conninfo,
             "CUDAOPS_CACHE": str(self.cache),
-            "CUDAOPS_GPU_DRIVER": "standin",
             "CUDAOPS_SERVICE_FOLDER": str(self.folder / "work"),
         }
         with (self.folder / f"{name}.log").open("a") as log:

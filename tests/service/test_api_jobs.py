@@ -52,6 +52,16 @@ def test_a_job_is_accepted_kept_and_found_again(api: Api, kind: str) -> None:
     assert kept.source == SOURCE
 
 
+@pytest.mark.parametrize(
+    ("given", "status"), [("2", 202), ("2.0", 202), ("2.5", 422), ('"2"', 422), ("true", 422)]
+)
+def test_a_whole_number_is_what_json_schema_says(api: Api, given: str, status: int) -> None:
+    headers = {"Content-Type": "application/json"}
+    body = f'{{"source": "x", "max_iterations": {given}}}'
+    answer = api.http.post("/optimize", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+
+
 def test_the_result_and_a_failure_come_with_the_job(api: Api) -> None:
     good, bad = api.submit(), api.submit()
     api.work(good, result=DONE)

@@ -37,8 +37,19 @@ def test_files_are_written_where_the_program_expects_them(folder: JobFolder) -> 
     for _ in range(2):  # a second attempt finds what the first has left
         assert folder.write(request) == folder.program / "m.cu"
         assert (folder.program / "a" / "b" / "c.cuh").read_bytes() == b"x\r\n"
-        assert folder.candidate_file.read_text() == "y"
-        assert (folder.candidate_file.parent / "sizes.h").read_text() == HEADERS["sizes.h"]
+        candidate = folder.candidate_file(request)
+        assert candidate.read_text() == "y"
+        assert (candidate.parent / "sizes.h").read_text() == HEADERS["sizes.h"]
+
+
+def test_a_main_file_may_lie_below_another_folder(folder: JobFolder) -> None:
+    request = VerifyRequest(
+        source='#include "../include/x.h"\n', filename="src/m.cu", files={"include/x.h": "x"},
+        candidate="y",
+    )  # fmt: skip
+    assert folder.write(request) == folder.program / "src" / "m.cu"
+    assert folder.candidate_file(request) == folder.root / "candidate" / "src" / "candidate.cu"
+    assert (folder.root / "candidate" / "include" / "x.h").read_text() == "x"
 
 
 @pytest.mark.parametrize(

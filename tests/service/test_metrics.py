@@ -225,7 +225,7 @@ async def test_routes_and_requests(store: Store) -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
         version = (await client.get("/version")).json()
-        assert version == {"version": "1.2.3", "protocol": version["protocol"]}
+        assert version == {"version": "1.2.3"}
         unready = await client.get("/readyz")
         assert unready.status_code == 503
         assert unready.json()["type"] == "urn:cudaops:problem:not-ready"

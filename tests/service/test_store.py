@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from cudaops.errors import InputError, ServiceUnavailable
+from cudaops.service.database import SCHEMA_VERSION
 from cudaops.service.queue import migrations_since, queue_of
 from cudaops.service.records import (
     CompileRequest,
@@ -226,6 +227,23 @@ async def test_stores_may_open_at_once_and_again(conninfo: str) -> None:
     again = await Store.open(conninfo)
     assert await again.summary(submitted.job.id) == submitted.job
     await again.close()
+
+
+async def test_tables_of_an_older_cudaops_are_brought_up_to_date(conninfo: str) -> None:
+    """Version 1 had a queue of its own for single calls."""
+    store = await Store.open(conninfo)
+    async with store.pool.transaction() as cursor:
+        await cursor.execute("UPDATE facts SET value = '1' WHERE name = 'schema_version'")
+        await cursor.execute("CREATE TABLE calls (owner text)")
+        await cursor.execute("CREATE TABLE blobs (owner text PRIMARY KEY)")
+        await cursor.execute("CREATE TABLE blob_chunks (owner text REFERENCES blobs)")
+    await store.close()
+    store = await Store.open(conninfo)
+    left = await store.fetch("SELECT to_regclass('calls') AS calls, to_regclass('blobs') AS blobs")
+    assert left == [{"calls": None, "blobs": None}]
+    facts = await store.fetch("SELECT value FROM facts WHERE name = 'schema_version'")
+    assert facts == [{"value": str(SCHEMA_VERSION)}]
+    await store.close()
 
 
 async def test_tables_of_a_newer_cudaops_are_left_alone(conninfo: str) -> None:

@@ -77,11 +77,9 @@ def test_a_trace_goes_from_the_client_to_the_stages(exporter: InMemorySpanExport
             ("started", "sandbox", 4), ("failed", "sandbox", 6), ("started", "optimizer", 7),
         ]:  # fmt: skip
             job.event(event(kind, stage, second))
-        with tracing.call(None, UUID(int=9), "compile"):
-            pass
     spans = finished(exporter)
 
-    names = {"POST /optimize", "job optimize", "executor compile", "stage intake", "stage sandbox"}
+    names = {"POST /optimize", "job optimize", "stage intake", "stage sandbox"}
     assert set(spans) == names | {"stage optimizer"}  # the last was open when the job ended
     trace = int(CLIENT[3:35], 16)
     assert {ids(span)[0] for span in spans.values()} == {trace}

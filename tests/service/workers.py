@@ -15,7 +15,6 @@ from uuid import UUID
 
 from cudaops.service.records import Job
 from cudaops.service.store import Store
-from cudaops.service.worker import CALLS_FOLDER
 
 DEADLINE_S = 600.0
 """For whatever is waited for, on a loaded machine."""
@@ -134,7 +133,7 @@ async def until_works(store: Store, name: str) -> None:
 async def until_cleared(folder: Path) -> None:
     """Until no job has a folder there any more: it goes once the job's end is written."""
     deadline = time.monotonic() + DEADLINE_S
-    while left := {path.name for path in folder.iterdir()} - {CALLS_FOLDER}:
+    while left := {path.name for path in folder.iterdir()}:
         assert time.monotonic() < deadline, f"{sorted(left)} are left"
         await asyncio.sleep(0.05)
 

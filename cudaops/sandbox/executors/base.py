@@ -64,7 +64,7 @@ class Executor(Protocol):
         """The cache (`cudaops.storage`) of what is compiled here."""
 
     @property
-    def name(self) -> Literal["cpu", "cuda", "remote"]:
+    def name(self) -> Literal["cpu", "cuda"]:
         """Which one it is."""
 
     @property

@@ -46,7 +46,7 @@ TRACE_REPORT = "trace.json"
 class CpuExecutor:
     """Implements `Executor` on this machine's processor."""
 
-    name: Literal["cpu", "cuda", "remote"] = "cpu"
+    name: Literal["cpu", "cuda"] = "cpu"
     time_source: TimeSource = "modelled"
 
     def __init__(

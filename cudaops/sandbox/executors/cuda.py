@@ -52,7 +52,7 @@ from cudaops.sandbox.isolation.level import level_of, lowest
 class CudaExecutor:
     """Implements `Executor` on a GPU, or on its stand-in."""
 
-    name: Literal["cpu", "cuda", "remote"] = "cuda"
+    name: Literal["cpu", "cuda"] = "cuda"
 
     def __init__(
         self,

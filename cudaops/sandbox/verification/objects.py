@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from cudaops.cuda.ptx_findings import Findings, findings
 from cudaops.cuda.ptx_module import PtxError
@@ -25,13 +26,6 @@ from cudaops.errors import EnvironmentFailure
 from cudaops.program.hygiene_facts import text_facts
 from cudaops.program.reroute import device_view_files
 from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.executors.elsewhere import (
-    CannotLook,
-    LooksElsewhere,
-    NotPreprocessed,
-    ObjectLook,
-    machinery,
-)
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.verification.objects_device import (
     NotCompiled,
@@ -40,8 +34,22 @@ from cudaops.sandbox.verification.objects_device import (
 )
 from cudaops.sandbox.verification.objects_elf import ElfError
 from cudaops.sandbox.verification.objects_host import look_at_object
-from cudaops.sandbox.verification.preprocessed import text_by_gxx
+from cudaops.sandbox.verification.preprocessed import NotPreprocessed, text_by_gxx
 from cudaops.sandbox.workbench import Workbench
+
+
+class ObjectLook(NamedTuple):
+    """What one kind of compiled file told."""
+
+    findings: Findings
+    numbers: dict[str, float]
+    said: tuple[str, ...] = ()
+    """What a reader of a passed gate should know."""
+
+
+class CannotLook(Exception):
+    """What was compiled cannot be looked at; says why in one line."""
+
 
 CANNOT_LOOK = (
     CannotLook, NotCompiled, NotPreprocessed, ElfError, PtxError, EnvironmentFailure,
@@ -73,8 +81,6 @@ def _looks(bench: Workbench, compiled: Compiled) -> tuple[ObjectLook, ...]:
     if isinstance(baseline, CompileFailed):
         raise CannotLook(f"the baseline does not compile: {baseline.placed}")
     executor, allowed = bench.executor, bench.policy.allow_precision
-    if isinstance(executor, LooksElsewhere):
-        return executor.object_looks(compiled, baseline, bench.sm_arch, allowed)
     return tuple(looks_of(executor, compiled, baseline, bench.sm_arch, allowed))
 
 
@@ -86,7 +92,7 @@ def looks_of(
     allowed: Precision | None,
 ) -> Iterator[ObjectLook]:
     """Every look that applies to a rewrite's unit where it was built. Raises `CANNOT_LOOK`."""
-    by, cache, rewrite = machinery(executor), executor.cache, compiled.unit.rewrite
+    by, cache, rewrite = executor.name, executor.cache, compiled.unit.rewrite
     if rewrite is None:
         raise CannotLook("it is the baseline itself")
     if by == "cpu":

@@ -42,13 +42,6 @@ from cudaops.sandbox.executors.cpu_toolchain import (
     find_toolchain,
     source_digest,
 )
-from cudaops.sandbox.executors.elsewhere import (
-    LooksElsewhere,
-    NotPreprocessed,
-    PreprocessorRefused,
-    TextView,
-    machinery,
-)
 from cudaops.sandbox.gpu import source as gpu_source
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_version, require_nvcc
@@ -65,6 +58,21 @@ CODE_FLAGS = ("-O3", "-std=c++17", "-w")
 """Those of `gpu.build.FINAL_FLAGS` on which the meaning of a text depends."""
 
 
+class TextView(NamedTuple):
+    """A candidate's text as one compiler sees it."""
+
+    compiler: str
+    candidate: CandidateText
+
+
+class NotPreprocessed(Exception):
+    """There is no text to look at; says why in one line."""
+
+
+class PreprocessorRefused(NotPreprocessed):
+    """The preprocessor does not take the text: a header is missing, a condition is none."""
+
+
 class PreprocessedText(NamedTuple):
     """The gate, and what the certificate keeps of the text."""
 
@@ -78,7 +86,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
     started = time.monotonic()
     unit = bench.unit(bench.workloads[0], rewrite)
     try:
-        views = _views(bench, unit)
+        views = views_of(bench.executor, unit, bench.sm_arch)
     except (NotPreprocessed, EnvironmentFailure) as problem:
         gate = Gate(
             name="preprocessed",
@@ -103,12 +111,6 @@ def text_by_gxx(unit: Unit, rewrite: Rewrite, cache: Path) -> CandidateText:
     return _text(_by_gxx(unit, "plain"), rewrite, cache)
 
 
-def _views(bench: Workbench, unit: Unit) -> list[TextView]:
-    if isinstance(bench.executor, LooksElsewhere):
-        return bench.executor.texts(unit, bench.sm_arch)
-    return views_of(bench.executor, unit, bench.sm_arch)
-
-
 def views_of(executor: Executor, unit: Unit, sm_arch: str) -> list[TextView]:
     """First by the compiler of what is judged, then by the others that build it.
 
@@ -124,7 +126,7 @@ def views_of(executor: Executor, unit: Unit, sm_arch: str) -> list[TextView]:
     def by_nvcc() -> CandidateText:
         return _text(_by_nvcc(unit, sm_arch), rewrite, executor.cache)
 
-    if machinery(executor) == "cuda":
+    if executor.name == "cuda":
         views = [TextView("nvcc", by_nvcc())]
         try:  # the checker on the processor builds it too, where the processor has its headers
             return [
@@ -216,7 +218,7 @@ def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> 
     missing = next((name for name in _libraries(rewrite) if name in str(problem)), None)
     if missing is None or not isinstance(problem, PreprocessorRefused):
         return ""
-    if machinery(bench.executor) == "cpu":
+    if bench.executor.name == "cpu":
         return (
             f"<{missing}> is for nvcc, and kernels on the processor are compiled by g++: "
             "a rewrite with libraries is judged on a GPU only"
