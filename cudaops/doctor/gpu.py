@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from cudaops.cuda import nvidia_smi
-from cudaops.cuda.nvidia_smi_failures import NvidiaSmiFailure
+from cudaops.cuda import driver_texts
+from cudaops.cuda.driver_texts import NvidiaSmiFailure
 from cudaops.doctor.ladder import CudaDevice, Site, Step
 from cudaops.doctor.machine import libcuda_command
 from cudaops.doctor.records import Finding, failed, missing, ok
@@ -108,9 +108,9 @@ def gpu(site: Site) -> Finding:
 def _ask_nvidia_smi(site: Site, program: str) -> NvidiaSmiFailure | None:
     """Fill `site.smi`, leaving out the fields that this driver does not know. The failure of a GPU
     that did not answer where others did is for the rung `gpu health`."""
-    fields = nvidia_smi.QUERY
+    fields = driver_texts.QUERY
     while True:
-        command = nvidia_smi.gpu_command(program, fields)
+        command = driver_texts.gpu_command(program, fields)
         done = site.machine.run(command, timeout_s=SMI_TIMEOUT_S)
         if done.timed_out:
             return NvidiaSmiFailure(
@@ -118,12 +118,12 @@ def _ask_nvidia_smi(site: Site, program: str) -> NvidiaSmiFailure | None:
                 f"nvidia-smi gave no answer within {SMI_TIMEOUT_S:g} s: a GPU or its driver hangs",
                 "reboot; `sudo dmesg | grep -i xid` says what happened",
             )
-        fewer = nvidia_smi.without_invalid_field(done.stdout + done.stderr, fields)
+        fewer = driver_texts.without_invalid_field(done.stdout + done.stderr, fields)
         if fewer is None or len(fewer) < 2:
             break
         fields = fewer
     try:
-        site.smi = nvidia_smi.parse_gpus(
+        site.smi = driver_texts.parse_gpus(
             done.stdout, fields, stderr=done.stderr, exit_code=done.exit_code
         )
     except NvidiaSmiFailure as failure:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cudaops.cuda import driver_texts, nvidia_smi
-from cudaops.cuda.nvidia_smi import Gpu
+from cudaops.cuda import driver_texts
+from cudaops.cuda.driver_texts import Gpu
 from cudaops.doctor.gpu import SMI_TIMEOUT_S
 from cudaops.doctor.ladder import Site, Step
 from cudaops.doctor.records import Finding, failed, ok
@@ -24,12 +24,12 @@ def clocks(site: Site) -> Finding:
         parts.append(f"{gpu.temperature_c} °C")
     reasons = gpu.clock_reasons
     if reasons is not None:
-        named = ", ".join(nvidia_smi.clock_reasons(reasons))
+        named = ", ".join(driver_texts.clock_reasons(reasons))
         parts.append(f"held by: {named}" if named else "held by nothing")
     if gpu.persistence is False:
         parts.append("persistence mode off (the first call of each program waits for the driver)")
     text = "; ".join(parts) or "nvidia-smi tells no clock of this GPU"
-    if reasons is not None and reasons & nvidia_smi.SLOWING:
+    if reasons is not None and reasons & driver_texts.SLOWING:
         return failed(
             f"{text}: the GPU is slowed down and its times are not its own",
             "let it cool, check fans, power cables and supply; `nvidia-smi -q -d PERFORMANCE` shows"
@@ -42,8 +42,8 @@ def processes(site: Site) -> Finding:
     """Others that hold a CUDA context on the GPU, and how busy it is."""
     gpu = _row(site)
     program = str(site.machine.find("nvidia-smi"))
-    done = site.machine.run(nvidia_smi.apps_command(program), timeout_s=SMI_TIMEOUT_S)
-    apps = [app for app in nvidia_smi.parse_apps(done.stdout) if app.gpu_uuid == gpu.uuid]
+    done = site.machine.run(driver_texts.apps_command(program), timeout_s=SMI_TIMEOUT_S)
+    apps = [app for app in driver_texts.parse_apps(done.stdout) if app.gpu_uuid == gpu.uuid]
     if apps:
         listed = ", ".join(
             f"{app.pid} {app.name.rsplit('/', 1)[-1]}"

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from cudaops.cuda.nvidia_smi import Answer, Gpu
-from cudaops.cuda.nvidia_smi_failures import NvidiaSmiFailure
+from cudaops.cuda.driver_texts import Answer, Gpu, NvidiaSmiFailure
 from cudaops.doctor.machine import Machine, Runner
 from cudaops.doctor.records import ExecutorName, Finding, Rung, failed, missing
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PrerequisiteError

@@ -1,6 +1,6 @@
 """What device code does beside computing, as far as its words tell: for where there is no nvcc.
 
-The vocabulary is that of `cuda.ptx_facts`. Words say less than instructions: any variable that
+The vocabulary is that of `cuda.ptx`. Words say less than instructions: any variable that
 could be written is state, and arithmetic on halves by operators is not seen beside their storage.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cudaops.cuda.ptx_facts import Facts, Kind, Trait
+from cudaops.cuda.ptx import Facts, Kind, Trait
 from cudaops.program.lexing import Token, byte_text
 from cudaops.program.outline import Item, Outline, outline
 

@@ -21,8 +21,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device as device_named
-from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.base import Record
 from cudaops.domain.run import IsolationChoice
 from cudaops.errors import EnvironmentFailure, InputError, PrerequisiteError

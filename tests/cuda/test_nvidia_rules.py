@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.ncu_csv import merged, parse_details, parse_raw
-from cudaops.cuda.nvidia_rules import MEANINGS, marked, meaning_of
+from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.cuda.verdict import diagnose
+from cudaops.cuda.verdict import MEANINGS, diagnose, marked, meaning_of
 from cudaops.domain.profile import Finding, NvidiaRule, Verdict
 
 DATA = Path(__file__).parents[1] / "data" / "ncu"

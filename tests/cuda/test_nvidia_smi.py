@@ -12,20 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudaops.cuda.nvidia_smi import (
+from cudaops.cuda.driver_texts import (
     APPS,
     QUERY,
     Answer,
     ComputeApp,
     Gpu,
+    NvidiaSmiFailure,
     apps_command,
     clock_reasons,
+    failure_in,
     gpu_command,
     parse_apps,
     parse_gpus,
     without_invalid_field,
 )
-from cudaops.cuda.nvidia_smi_failures import NvidiaSmiFailure, failure_in
 
 A = (
     "0, NVIDIA A10, GPU-aaaaaaaa-0000-0000-0000-000000000000, 2, 535.129.03, 8.6, 23028, 311, 885,"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from cudaops.cuda.ptx_findings import Findings
+from cudaops.cuda.ptx import Findings
 from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.judgement import Precision
 from cudaops.program.hygiene_preprocessed import CandidateText
