@@ -19,9 +19,8 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from cudaops.doctor import LADDER
-from cudaops.doctor.ladder import Step, climb
+from cudaops.doctor.ladder import Rung, Step, climb
 from cudaops.doctor.machine import Response, Runner
-from cudaops.doctor.records import Rung
 from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
