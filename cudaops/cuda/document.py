@@ -13,7 +13,7 @@ from cudaops.cuda.metrics import COUNTER_ROWS, DETAILS_ROWS, MetricDef
 from cudaops.cuda.rule import Condition, Rule
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.cuda.verdict import MEANINGS
+from cudaops.cuda.verdict import NVIDIA_MEANINGS
 
 _METRICS_INTRO = (
     "Written by `python -m cudaops.cuda.document metrics` from `cudaops/cuda/metrics.py`; a test "
@@ -68,7 +68,7 @@ def verdicts_page() -> str:
             info.bottleneck_class,
             f"{info.one_line} {info.relief}",
             ", ".join(f"`{rule.id}`" for rule in RULES if rule.subtype == key),
-            ", ".join(dict.fromkeys(m.rule for m in MEANINGS if key in m.subtypes)),
+            ", ".join(dict.fromkeys(m.rule for m in NVIDIA_MEANINGS if key in m.subtypes)),
         )
         for key, info in SUBTYPES.items()
     ]

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.errors import EnvironmentFailure
 
-Kind = Literal[
+FailureKind = Literal[
     "driver_not_loaded", "version_mismatch", "no_devices", "gpu_lost", "access_lost", "blocked",
     "no_library", "no_permission", "power_cables", "reset_required", "unreadable",
 ]  # fmt: skip
@@ -32,9 +32,9 @@ Kind = Literal[
 class NvidiaSmiFailure(EnvironmentFailure):
     """nvidia-smi gave no facts about a GPU, or not about all of them."""
 
-    def __init__(self, kind: Kind, problem: str, remedy: str) -> None:
+    def __init__(self, kind: FailureKind, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
-        self.kind: Kind = kind
+        self.kind: FailureKind = kind
 
     @classmethod
     def unreadable(cls, text: str, exit_code: int) -> NvidiaSmiFailure:
@@ -47,8 +47,8 @@ class NvidiaSmiFailure(EnvironmentFailure):
         )
 
 
-class _Known(NamedTuple):
-    kind: Kind
+class _KnownFailure(NamedTuple):
+    kind: FailureKind
     said: str
     """Pattern in the output."""
     exit_code: int | None
@@ -56,63 +56,63 @@ class _Known(NamedTuple):
     remedy: str
 
 
-_KNOWN: tuple[_Known, ...] = (
-    _Known(
+_KNOWN_FAILURES: tuple[_KnownFailure, ...] = (
+    _KnownFailure(
         "version_mismatch", r"Driver/library version mismatch", 18,
         "the loaded kernel module and the driver's libraries are of different versions",
         "reboot: the driver was updated while its old module stayed loaded (in a container: restart"
         " the container, its libraries come from the host)",
     ),
-    _Known(
+    _KnownFailure(
         "driver_not_loaded", r"couldn't communicate with the NVIDIA driver|Driver Not Loaded", 9,
         "the NVIDIA kernel driver is not loaded",
         "sudo modprobe nvidia; where that fails, install the headers of the running kernel"
         " (sudo apt-get install linux-headers-$(uname -r)) and reinstall the driver; with Secure"
         " Boot its module must be signed",
     ),
-    _Known(
+    _KnownFailure(
         "blocked", r"GPU access blocked by the operating system", 17,
         "the operating system keeps this process from the GPU",
         "in WSL: `wsl --shutdown` in PowerShell and open it again; in a container: start it with"
         " --gpus all",
     ),
-    _Known(
+    _KnownFailure(
         "no_library", r"couldn't find libnvidia-ml\.so", 12,
         "nvidia-smi finds no libnvidia-ml.so, the driver's own library",
         "in a container: start it with --gpus all (Container Toolkit); else put the folder that"
         " holds it into /etc/ld.so.conf.d and run sudo ldconfig (on Colab: /usr/lib64-nvidia)",
     ),
-    _Known(
+    _KnownFailure(
         "reset_required", r"GPU requires reset", 16,
         "a GPU says that it must be reset before anything runs on it",
         "reboot, or have the administrator run sudo nvidia-smi -r when nobody uses the GPU;"
         " `sudo dmesg | grep -i xid` says what happened",
     ),
-    _Known(
+    _KnownFailure(
         "gpu_lost", r"GPU is lost|Unable to determine the device handle|fallen off the bus", 15,
         "a GPU does not answer any more",
         "reboot, with the power off for half a minute where a warm one does not help;"
         " `sudo dmesg | grep -i xid` says why (79: fallen off the bus: slot, cable, power, heat)",
     ),
-    _Known(
+    _KnownFailure(
         "access_lost", r"Failed to initialize NVML: Unknown Error", None,
         "this container has lost its access to the GPU",
         "restart the container; it happens when systemd reloads its units on the host, unless the"
         " device nodes are given by name: docker run --gpus all --device /dev/nvidia0 --device"
         " /dev/nvidiactl --device /dev/nvidia-uvm",
     ),
-    _Known(
+    _KnownFailure(
         "no_permission", r"Failed to initialize NVML: (Insufficient Permissions|No Permission)", 4,
         "this account may not open the GPU",
         "`ls -l /dev/nvidia*` names the group that may: sudo usermod -aG THAT_GROUP $USER, then log"
         " in again",
     ),
-    _Known(
+    _KnownFailure(
         "power_cables", r"external power", 8,
         "a GPU's power cables are not attached",
         "switch the machine off and attach them",
     ),
-    _Known(
+    _KnownFailure(
         "no_devices", r"No devices were found", None,
         "the driver is loaded and has taken no GPU",
         "`lspci | grep -i nvidia` says whether one is on the bus, `sudo dmesg | grep -i nvrm` why"
@@ -126,16 +126,16 @@ def failure_in(text: str, exit_code: int = 0) -> NvidiaSmiFailure | None:
 
     `exit_code` 0 leaves the words alone to decide.
     """
-    for known in _KNOWN:
+    for known in _KNOWN_FAILURES:
         if re.search(known.said, text, flags=re.IGNORECASE):
             return NvidiaSmiFailure(known.kind, _detailed(known, text), known.remedy)
-    for known in _KNOWN:
+    for known in _KNOWN_FAILURES:
         if exit_code and exit_code == known.exit_code:
             return NvidiaSmiFailure(known.kind, _detailed(known, text), known.remedy)
     return None
 
 
-def _detailed(known: _Known, text: str) -> str:
+def _detailed(known: _KnownFailure, text: str) -> str:
     """The problem with the version or the GPU that the message names."""
     version = re.search(r"NVML library version: (\d[\d.]*)", text)
     handle = re.search(r"device handle for (GPU\s?[\w:.]*(?: [\w:.]+\.\d)?)", text)
@@ -210,7 +210,7 @@ CLOCK_REASONS: Mapping[int, str] = MappingProxyType({
     0x080: "power brake", 0x100: "clocks set for a display",
 })  # fmt: skip
 """Source: nvml.h, `nvmlClocksEventReason*`."""
-SLOWING = 0x008 | 0x020 | 0x040 | 0x080
+SLOWING_REASONS = 0x008 | 0x020 | 0x040 | 0x080
 """Reasons that mean a fault of cooling or power supply and not an idle or a capped GPU."""
 
 
@@ -248,7 +248,7 @@ class _Field(NamedTuple):
 
 _BUS_ID = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]", re.IGNORECASE)
 
-FIELDS: Mapping[str, _Field] = MappingProxyType({
+GPU_FIELDS: Mapping[str, _Field] = MappingProxyType({
     "index": _Field("index", _integer),
     "name": _Field("name", _word),
     "uuid": _Field("uuid", _matching(r"(GPU|MIG)-[0-9A-Fa-f/-]{8,80}")),
@@ -271,27 +271,33 @@ FIELDS: Mapping[str, _Field] = MappingProxyType({
     "clocks_throttle_reasons.active": _Field("clock_reasons", _hexadecimal),
     "pci.bus_id": _Field("bus_id", _matching(_BUS_ID.pattern)),
 })  # fmt: skip
-RENAMED = MappingProxyType({"clocks_event_reasons.active": "clocks_throttle_reasons.active"})
+RENAMED_FIELDS = MappingProxyType({"clocks_event_reasons.active": "clocks_throttle_reasons.active"})
 """What drivers before R535 call a field."""
 
-QUERY: tuple[str, ...] = tuple(name for name in FIELDS if name not in RENAMED.values())
+GPU_QUERY: tuple[str, ...] = tuple(
+    name for name in GPU_FIELDS if name not in RENAMED_FIELDS.values()
+)
 """Index first and bus id last: both have a shape of their own, so that a row which lost its head or
 its tail is recognised."""
-APPS: tuple[str, ...] = ("gpu_uuid", "pid", "used_memory", "process_name")
+APPS_QUERY: tuple[str, ...] = ("gpu_uuid", "pid", "used_memory", "process_name")
 """The name last: it may hold commas."""
 
 _ABSENT = re.compile(r"\[[^\]]*\]|N/A|ERR!|Unknown Error|Not Supported", re.IGNORECASE)
-_INVALID = re.compile(r'Field "([\w.]+)" is not a valid field to query')
+_INVALID_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field to query')
 
 
-def gpu_command(program: str, fields: Sequence[str] = QUERY) -> list[str]:
+def gpu_command(program: str, fields: Sequence[str] = GPU_QUERY) -> list[str]:
     """`nvidia-smi --query-gpu=... --format=csv,noheader,nounits`."""
     return [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
 
 
 def apps_command(program: str) -> list[str]:
     """The same for the processes that hold a CUDA context."""
-    return [program, f"--query-compute-apps={','.join(APPS)}", "--format=csv,noheader,nounits"]
+    return [
+        program,
+        f"--query-compute-apps={','.join(APPS_QUERY)}",
+        "--format=csv,noheader,nounits",
+    ]
 
 
 def without_invalid_field(text: str, fields: Sequence[str]) -> tuple[str, ...] | None:
@@ -299,16 +305,16 @@ def without_invalid_field(text: str, fields: Sequence[str]) -> tuple[str, ...] |
 
     nvidia-smi names one such field and prints no row.
     """
-    found = _INVALID.search(text)
+    found = _INVALID_FIELD.search(text)
     if found is None or found[1] not in fields:
         return None
-    older = RENAMED.get(found[1])
+    older = RENAMED_FIELDS.get(found[1])
     renamed = (older if name == found[1] else name for name in fields)
     return tuple(name for name in renamed if name is not None)
 
 
 def parse_gpus(
-    stdout: str, fields: Sequence[str] = QUERY, *, stderr: str = "", exit_code: int = 0
+    stdout: str, fields: Sequence[str] = GPU_QUERY, *, stderr: str = "", exit_code: int = 0
 ) -> Answer:
     """The rows of `gpu_command(fields)`.
 
@@ -317,7 +323,7 @@ def parse_gpus(
     gpus: list[Gpu] = []
     unread: list[str] = []
     for line in stdout.splitlines(keepends=True):
-        gpu = _row(line, fields)
+        gpu = _gpu_row(line, fields)
         if gpu is not None and all(gpu.index != other.index for other in gpus):
             gpus.append(gpu)
         elif line.strip() and failure_in(line) is None:
@@ -332,11 +338,11 @@ def parse_apps(text: str) -> tuple[ComputeApp, ...]:
     """The rows of `apps_command`; a line that is none is left out, so the list may be short."""
     found = []
     for line in text.splitlines(keepends=True):
-        cells = [cell.strip() for cell in line.split(",", len(APPS) - 1)]
-        if not line.endswith("\n") or len(cells) != len(APPS):
+        cells = [cell.strip() for cell in line.split(",", len(APPS_QUERY) - 1)]
+        if not line.endswith("\n") or len(cells) != len(APPS_QUERY):
             continue
         pid = _integer(cells[1])
-        if FIELDS["uuid"].read(cells[0]) and pid is not None and cells[3]:
+        if GPU_FIELDS["uuid"].read(cells[0]) and pid is not None and cells[3]:
             found.append(ComputeApp(cells[0], pid, _integer(cells[2]), cells[3]))
     return tuple(found)
 
@@ -348,7 +354,7 @@ def clock_reasons(bits: int) -> tuple[str, ...]:
     return (*known, f"{rest:#x}") if rest else tuple(known)
 
 
-def _row(line: str, fields: Sequence[str]) -> Gpu | None:
+def _gpu_row(line: str, fields: Sequence[str]) -> Gpu | None:
     """The GPU of one line; None where the line is not exactly one whole row."""
     cells = [cell.strip() for cell in line.split(",")]
     if not line.endswith("\n") or len(cells) != len(fields):
@@ -356,8 +362,8 @@ def _row(line: str, fields: Sequence[str]) -> Gpu | None:
     values: dict[str, object] = dict.fromkeys(f.name for f in dataclasses.fields(Gpu))
     absent: dict[str, str] = {}
     for name, cell in zip(fields, cells, strict=True):
-        value = None if _ABSENT.fullmatch(cell) else FIELDS[name].read(cell)
-        values[FIELDS[name].attribute] = value
+        value = None if _ABSENT.fullmatch(cell) else GPU_FIELDS[name].read(cell)
+        values[GPU_FIELDS[name].attribute] = value
         if value is None:
             absent[name] = cell
     if values["index"] is None or values["name"] is None:

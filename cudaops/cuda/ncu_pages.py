@@ -101,7 +101,7 @@ def to_canonical(value: float, unit: str, wanted: str) -> float:
 
 
 DISPLAY_NAME = "device__attribute_display_name"
-_MISSING = {"", "n/a", "no data", "nan", "-nan", "inf", "-inf", "(null)", "none"}
+_NO_VALUE = {"", "n/a", "no data", "nan", "-nan", "inf", "-inf", "(null)", "none"}
 """What ncu prints, in any case, where it has no value."""
 
 
@@ -143,7 +143,7 @@ def launch_of(
         InputError: no name or no duration, without which nothing can be said of a launch.
     """
     cells = list(cells)
-    read = _read(cells)
+    read = _read_cells(cells)
     kernel = kernel_name(facts.get("Kernel Name", ""))
     duration = read.metrics.get(ncu.DURATION)
     if not kernel:
@@ -199,14 +199,14 @@ def kernel_name(shown: str) -> str:
     return re.split(r"[\s:]+", head.strip())[-1]
 
 
-def _read(cells: Iterable[Cell]) -> _Read:
+def _read_cells(cells: Iterable[Cell]) -> _Read:
     read = _Read({}, {}, [])
     contradicted: set[str] = set()
     for cell in cells:
-        if cell.text.lower() in _MISSING:
+        if cell.text.lower() in _NO_VALUE:
             continue
         before = read.metrics.get(cell.name) or read.texts.get(cell.name)
-        _take(cell, read)
+        _take_cell(cell, read)
         after = read.metrics.get(cell.name) or read.texts.get(cell.name)
         if before is not None and before != after:
             contradicted.add(cell.name)
@@ -216,7 +216,7 @@ def _read(cells: Iterable[Cell]) -> _Read:
     return read
 
 
-def _take(cell: Cell, read: _Read) -> None:
+def _take_cell(cell: Cell, read: _Read) -> None:
     row = METRICS.get(ALIASES.get(cell.name, cell.name))
     value = number(cell.text)
     if row is not None and row.unit == "text":
@@ -255,7 +255,7 @@ FACTS = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Contex
          "Block Size", "Grid Size", "Device", "CC")  # fmt: skip
 """Columns of both pages that are no metrics."""
 
-_AGAIN = "export it again: `ncu --import REPORT --csv --page details` or `--page raw`"
+_EXPORT_AGAIN = "export it again: `ncu --import REPORT --csv --page details` or `--page raw`"
 
 
 def parse_details(text: str) -> tuple[NcuLaunch, ...]:
@@ -267,11 +267,11 @@ def parse_details(text: str) -> tuple[NcuLaunch, ...]:
     Raises:
         InputError: not that page, not whole, or no launch in it.
     """
-    header, rows = _table(text, "Metric Name")
+    header, rows = _csv_table(text, "Metric Name")
     column = {name: i for i, name in enumerate(header)}
     for needed in ("Kernel Name", "Section Name", "Metric Unit", "Metric Value"):
         if needed not in column:
-            raise InputError(f"the details page has no column {needed!r}; {_AGAIN}")
+            raise InputError(f"the details page has no column {needed!r}; {_EXPORT_AGAIN}")
     launches: dict[str, list[list[str]]] = {}
     for row in rows:
         identity = row[column["ID"]] if len(row) > column["ID"] else ""
@@ -288,10 +288,10 @@ def parse_raw(text: str) -> tuple[NcuLaunch, ...]:
     Raises:
         InputError: not that page, not whole, or no launch in it.
     """
-    header, rows = _table(text, "Kernel Name")
+    header, rows = _csv_table(text, "Kernel Name")
     units = next(rows, None)
     if units is None or len(units) != len(header) or units[header.index("ID")].strip():
-        raise InputError(f"the raw page has no line of units under its header; {_AGAIN}")
+        raise InputError(f"the raw page has no line of units under its header; {_EXPORT_AGAIN}")
     launches = tuple(_from_raw(header, units, row) for row in rows)
     if not launches:
         raise InputError("the raw page holds no launch: was a kernel profiled?")
@@ -304,7 +304,7 @@ def parse_csv(text: str) -> tuple[NcuLaunch, ...]:
     Raises:
         InputError: neither page, not whole, or no launch in it.
     """
-    header, _ = _table(text, "Kernel Name")
+    header, _ = _csv_table(text, "Kernel Name")
     return parse_details(text) if "Metric Name" in header else parse_raw(text)
 
 
@@ -329,13 +329,13 @@ def merged(details: Iterable[NcuLaunch], raw: Iterable[NcuLaunch]) -> tuple[NcuL
     return tuple(joined)
 
 
-def _table(text: str, needed: str) -> tuple[list[str], Iterator[list[str]]]:
+def _csv_table(text: str, needed: str) -> tuple[list[str], Iterator[list[str]]]:
     """The header that holds `needed` and the rows under it; lines before it are ncu's chatter."""
-    rows = _rows(text)
+    rows = _csv_rows(text)
     for row in rows:
         if needed in row and "ID" in row:
             if len(set(row)) != len(row):
-                raise InputError(f"the page names a column twice; {_AGAIN}")
+                raise InputError(f"the page names a column twice; {_EXPORT_AGAIN}")
             return row, (r for r in rows if len(r) > 1)
     raise InputError(
         f"no column {needed!r} found: give the output of `ncu --import REPORT --csv --page "
@@ -343,11 +343,11 @@ def _table(text: str, needed: str) -> tuple[list[str], Iterator[list[str]]]:
     )
 
 
-def _rows(text: str) -> Iterator[list[str]]:
+def _csv_rows(text: str) -> Iterator[list[str]]:
     try:
         yield from csv.reader(io.StringIO(text, newline=""), strict=True)
     except csv.Error as error:
-        raise InputError(f"the page is cut short or no CSV ({error}); {_AGAIN}") from error
+        raise InputError(f"the page is cut short or no CSV ({error}); {_EXPORT_AGAIN}") from error
 
 
 def _from_details(rows: Sequence[list[str]], column: Mapping[str, int]) -> NcuLaunch:
@@ -361,7 +361,7 @@ def _from_details(rows: Sequence[list[str]], column: Mapping[str, int]) -> NcuLa
 
         label, section = cell("Metric Name"), cell("Section Name")
         if cell("Rule Name"):
-            rules.append(_rule(section, cell))
+            rules.append(_nvidia_rule(section, cell))
         elif label:
             name = BY_LABEL.get((section, label), f"{section} / {label}")
             cells.append(Cell(name, cell("Metric Unit"), cell("Metric Value")))
@@ -370,7 +370,7 @@ def _from_details(rows: Sequence[list[str]], column: Mapping[str, int]) -> NcuLa
     return launch_of({n: first[i] for n, i in column.items() if i < len(first)}, cells, rules)
 
 
-def _rule(section: str, get: Callable[[str], str]) -> NvidiaRule:
+def _nvidia_rule(section: str, get: Callable[[str], str]) -> NvidiaRule:
     scope = get("Estimated Speedup Type")
     return NvidiaRule(
         section=section,
@@ -384,7 +384,9 @@ def _rule(section: str, get: Callable[[str], str]) -> NvidiaRule:
 
 def _from_raw(header: Sequence[str], units: Sequence[str], row: Sequence[str]) -> NcuLaunch:
     if len(row) != len(header):
-        raise InputError(f"a line of the raw page has {len(row)} of {len(header)} cells; {_AGAIN}")
+        raise InputError(
+            f"a line of the raw page has {len(row)} of {len(header)} cells; {_EXPORT_AGAIN}"
+        )
     cells = [
         Cell(name, unit.strip(), text.strip())
         for name, unit, text in zip(header, units, row, strict=True)
@@ -405,7 +407,7 @@ def _refuse_decimal_commas(cells: Iterable[Cell]) -> None:
 
 _HALF_DIGIT_PCT = 0.005
 """The details page prints percentages with two decimals."""
-_TOLERANCE = 0.10
+_BANDWIDTH_TOLERANCE = 0.10
 """judgement: memory clocks below their maximum, and `gpu__dram_throughput` counting other cycles
 than those that move bytes; devices of one capability lie 15 % and more apart, or cannot be told."""
 
@@ -439,7 +441,9 @@ def likely_devices(profile: Profile) -> Likely:
         devices = [
             d
             for d in devices
-            if low * (1 - _TOLERANCE) <= d.dram_bandwidth_gb_s <= high * (1 + _TOLERANCE)
+            if low * (1 - _BANDWIDTH_TOLERANCE)
+            <= d.dram_bandwidth_gb_s
+            <= high * (1 + _BANDWIDTH_TOLERANCE)
         ]
     return Likely(tuple(devices), ", ".join(signs))
 

@@ -195,7 +195,7 @@ def written_variables(module: PtxModule, reached: Iterable[Function]) -> frozens
     found: set[str] = set()
     mentioned: set[str] = set()
     for function in reached:
-        found |= _written(function, known)
+        found |= _written_by(function, known)
         mentioned |= {n for i in function.instructions for n in names_in(i.operands)}
     # A variable that holds another one's address hands it to whoever reads it.
     for name in mentioned & module.variables.keys():
@@ -203,7 +203,7 @@ def written_variables(module: PtxModule, reached: Iterable[Function]) -> frozens
     return frozenset(found)
 
 
-def _written(function: Function, known: set[str]) -> set[str]:
+def _written_by(function: Function, known: set[str]) -> set[str]:
     holders = _address_holders(function.instructions, known)
 
     def addressed(text: str) -> set[str]:
@@ -267,7 +267,7 @@ def _split(operands: str) -> tuple[str, str]:
     return operands, ""
 
 
-Kind = Literal[
+TraitKind = Literal[
     "launches", "calls", "breakpoint", "state", "clock", "place", "sleeps", "discards", "profiler",
     "dependents", "heap", "prints", "matrix", "arithmetic", "rounding", "holds", "approximation",
 ]  # fmt: skip
@@ -276,7 +276,7 @@ Kind = Literal[
 class Trait(NamedTuple):
     """One thing that code does, and with what."""
 
-    kind: Kind
+    kind: TraitKind
     """`launches`: kernels, from the device. `calls`: a function that is not in the module. `state`:
     a variable that outlives the launch. `place`: asks where it runs. `matrix`, `arithmetic`,
     `rounding`, `holds`: operands, results, conversions and values of a precision."""
@@ -357,7 +357,7 @@ def _traits(one: Instruction, module: PtxModule) -> Iterator[Trait]:
     yield from (Trait("place", f"%{m[1]}") for m in _PLACES.finditer(one.operands))
     match one.name:
         case "call":
-            yield from _call(_callee(one), module)
+            yield from _call_traits(_callee(one), module)
         case "brkpt":
             yield Trait("breakpoint", "brkpt")
         case "nanosleep":
@@ -369,14 +369,14 @@ def _traits(one: Instruction, module: PtxModule) -> Iterator[Trait]:
         case "griddepcontrol":
             yield Trait("dependents", one.opcode)
         case "mma" | "wmma" | "wgmma" | "tcgen05":
-            yield from _matrix(one)
+            yield from _matrix_traits(one)
         case "cvt":
-            yield from _conversion(one)
+            yield from _conversion_traits(one)
         case name if name in _OPERATIONS:
-            yield from _arithmetic(one)
+            yield from _arithmetic_traits(one)
 
 
-def _call(name: str, module: PtxModule) -> Iterator[Trait]:
+def _call_traits(name: str, module: PtxModule) -> Iterator[Trait]:
     if name in module.functions or name.startswith("%") or name in _QUIET:
         return
     if name == "vprintf":
@@ -389,15 +389,15 @@ def _call(name: str, module: PtxModule) -> Iterator[Trait]:
         yield Trait("calls", name)
 
 
-def _types(one: Instruction) -> list[str]:
+def _types_of(one: Instruction) -> list[str]:
     return [_FLOATS[m] for m in one.modifiers if m in _FLOATS]
 
 
-def _matrix(one: Instruction) -> Iterator[Trait]:
+def _matrix_traits(one: Instruction) -> Iterator[Trait]:
     """Operands and accumulators: `.d.a.b.c`, `.d.a.b` (wgmma), `.d.c` (wmma on halves)."""
     if one.name == "wmma" and one.modifiers[:1] != ("mma",):
         return
-    types = _types(one)
+    types = _types_of(one)
     accumulators, operands = types[:1] + types[3:], types[1:3]
     if one.name == "wmma" and len(types) == 2:
         accumulators, operands = types, ["fp16"]
@@ -407,7 +407,7 @@ def _matrix(one: Instruction) -> Iterator[Trait]:
     yield from (Trait("arithmetic", p) for p in accumulators if p not in _WIDE.values())
 
 
-def _conversion(one: Instruction) -> Iterator[Trait]:
+def _conversion_traits(one: Instruction) -> Iterator[Trait]:
     types = [m for m in one.modifiers if re.fullmatch(r"[a-z]+\d\w*", m) and m != "relu"][-2:]
     if types and types[0] in NARROW:
         yield Trait("rounding", NARROW[types[0]])
@@ -415,8 +415,8 @@ def _conversion(one: Instruction) -> Iterator[Trait]:
         yield Trait("holds", NARROW[types[1]])
 
 
-def _arithmetic(one: Instruction) -> Iterator[Trait]:
-    types = _types(one)
+def _arithmetic_traits(one: Instruction) -> Iterator[Trait]:
+    types = _types_of(one)
     if one.name in ("red", "atom") and "add" not in one.modifiers:
         return
     yield from (Trait("arithmetic", p) for p in types[:1])
@@ -424,13 +424,13 @@ def _arithmetic(one: Instruction) -> Iterator[Trait]:
         yield Trait("approximation", f"{one.name}.approx.f32")
 
 
-REFUSED: Mapping[Kind, str] = {
+REFUSED: Mapping[TraitKind, str] = {
     "launches": "launches kernels from the device: {}",
     "calls": "calls what is not in its text: {}",
     "breakpoint": "stops for a debugger: {}",
 }
 
-SUSPICIOUS: Mapping[Kind, str] = {
+SUSPICIOUS: Mapping[TraitKind, str] = {
     "state": "keeps {} between launches; look whether every launch sets it anew",
     "clock": "reads a clock ({}); look whether the result or the work depends on it",
     "place": "asks where it runs ({}); look whether the work depends on it",
@@ -446,8 +446,8 @@ SUSPICIOUS: Mapping[Kind, str] = {
     "approximation": "approximates coarsely ({}), where the baseline does not",
 }
 
-_SAME_DATA: frozenset[Kind] = frozenset({"matrix", "rounding"})
-_SAME_THING: frozenset[Kind] = frozenset({"arithmetic", "approximation"})
+_SAME_DATA: frozenset[TraitKind] = frozenset({"matrix", "rounding"})
+_SAME_THING: frozenset[TraitKind] = frozenset({"arithmetic", "approximation"})
 _COVERED: Mapping[Precision, frozenset[str]] = {
     "tf32": frozenset({"tf32"}),
     "fp16": frozenset({"fp16", "tf32"}),
@@ -476,8 +476,8 @@ def findings(
     beyond = {t for t in candidate if not _excused(t, baseline)}
     permitted = {t for t in beyond if _permitted(t, allowed)}
     return Findings(
-        refused=_lines(REFUSED, beyond, shown),
-        suspicious=_lines(SUSPICIOUS, beyond - permitted, shown),
+        refused=_finding_lines(REFUSED, beyond, shown),
+        suspicious=_finding_lines(SUSPICIOUS, beyond - permitted, shown),
         allowed=tuple(sorted({t.what for t in permitted})),
     )
 
@@ -506,8 +506,8 @@ def _permitted(trait: Trait, allowed: Precision | None) -> bool:
     return precise and trait.what in _COVERED[allowed]
 
 
-def _lines(
-    texts: Mapping[Kind, str], found: set[Trait], shown: Callable[[str], str]
+def _finding_lines(
+    texts: Mapping[TraitKind, str], found: set[Trait], shown: Callable[[str], str]
 ) -> tuple[str, ...]:
     lines = []
     for kind, text in texts.items():

@@ -271,15 +271,15 @@ def modelled_metrics(m: Modelled) -> dict[str, Metric]:
     """Every metric the model knows, by ncu's name; what is not here is not known."""
     known: dict[str, Metric] = {}
     groups: Sequence[tuple[MetricSource, Iterable[tuple[str, float]]]] = (
-        ("launch", _launch(m)),
-        ("modelled", _resources(m)),
-        ("modelled", _throughput(m)),
-        ("modelled", _instructions(m)),
-        ("modelled", _operations(m)),
-        ("modelled", _global_memory(m)),
-        ("modelled", _shared_memory(m)),
-        ("modelled", _beyond_l1(m)),
-        ("modelled", _waiting(m)),
+        ("launch", _launch_metrics(m)),
+        ("modelled", _resource_metrics(m)),
+        ("modelled", _throughput_metrics(m)),
+        ("modelled", _instruction_metrics(m)),
+        ("modelled", _operation_metrics(m)),
+        ("modelled", _global_memory_metrics(m)),
+        ("modelled", _shared_memory_metrics(m)),
+        ("modelled", _beyond_l1_metrics(m)),
+        ("modelled", _waiting_metrics(m)),
     )
     for source, pairs in groups:
         for name, value in pairs:
@@ -289,7 +289,7 @@ def modelled_metrics(m: Modelled) -> dict[str, Metric]:
     return known
 
 
-def _launch(m: Modelled) -> list[tuple[str, float]]:
+def _launch_metrics(m: Modelled) -> list[tuple[str, float]]:
     w = m.work
     return [
         (ncu.BLOCK_SIZE, w.block_threads), (ncu.GRID_SIZE, w.grid_blocks),
@@ -300,7 +300,7 @@ def _launch(m: Modelled) -> list[tuple[str, float]]:
     ]  # fmt: skip
 
 
-def _resources(m: Modelled) -> list[tuple[str, float]]:
+def _resource_metrics(m: Modelled) -> list[tuple[str, float]]:
     w, e = m.work, m.estimate
     held = e.occupancy
     reserved = m.device.shared_reserved_per_block
@@ -318,7 +318,7 @@ def _resources(m: Modelled) -> list[tuple[str, float]]:
     ]  # fmt: skip
 
 
-def _throughput(m: Modelled) -> list[tuple[str, float]]:
+def _throughput_metrics(m: Modelled) -> list[tuple[str, float]]:
     e = m.estimate
     busy = e.busy_pct
     active = e.cycles / max(e.active_cycles, 1e-9)
@@ -343,7 +343,7 @@ def _dram_pct(m: Modelled) -> float:
     return min(100.0, moved / (m.estimate.kernel_us * m.device.dram_bandwidth_gb_s * 10.0))
 
 
-def _instructions(m: Modelled) -> list[tuple[str, float]]:
+def _instruction_metrics(m: Modelled) -> list[tuple[str, float]]:
     e, blocks = m.estimate, m.work.grid_blocks
     demand = m.costs.demand(m.work)
     issued = demand["issue"] * blocks
@@ -369,7 +369,7 @@ def _instructions(m: Modelled) -> list[tuple[str, float]]:
     ]  # fmt: skip
 
 
-def _operations(m: Modelled) -> list[tuple[str, float]]:
+def _operation_metrics(m: Modelled) -> list[tuple[str, float]]:
     counts, blocks = m.work.counts, m.work.grid_blocks
     pairs = (
         (ncu.FFMA, ncu.FFMA_PER_CYCLE, counts.ffma), (ncu.FADD, ncu.FADD_PER_CYCLE, counts.fadd),
@@ -382,7 +382,7 @@ def _operations(m: Modelled) -> list[tuple[str, float]]:
     return result
 
 
-def _global_memory(m: Modelled) -> list[tuple[str, float]]:
+def _global_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
     loads = m.total(_global_load, lambda s: s.requests_per_block)
     stores = m.total(_global_store, lambda s: s.requests_per_block)
     load_sectors = m.total(_global_load, _sectors)
@@ -415,7 +415,7 @@ def _global_memory(m: Modelled) -> list[tuple[str, float]]:
     return result
 
 
-def _shared_memory(m: Modelled) -> list[tuple[str, float]]:
+def _shared_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
     def waves(write: bool) -> float:
         return m.total(_shared(write), lambda s: s.instructions_per_block * s.wavefronts)
 
@@ -443,7 +443,7 @@ def _shared_memory(m: Modelled) -> list[tuple[str, float]]:
     ]  # fmt: skip
 
 
-def _beyond_l1(m: Modelled) -> list[tuple[str, float]]:
+def _beyond_l1_metrics(m: Modelled) -> list[tuple[str, float]]:
     missed = m.total(_global_load, lambda s: _sectors(s) * (1.0 - s.l1_hit))
     stored = m.total(_global_store, _sectors)
     t = m.work.traffic
@@ -460,7 +460,7 @@ def _beyond_l1(m: Modelled) -> list[tuple[str, float]]:
     return result
 
 
-def _waiting(m: Modelled) -> list[tuple[str, float]]:
+def _waiting_metrics(m: Modelled) -> list[tuple[str, float]]:
     """Where the played warps spent their cycles; reasons the model does not tell apart are
     absent."""
     waits = m.estimate.waits

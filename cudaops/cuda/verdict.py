@@ -138,7 +138,7 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-class Meaning(NamedTuple):
+class NvidiaMeaning(NamedTuple):
     """What a rule of NVIDIA's means in our words."""
 
     rule: str
@@ -148,51 +148,52 @@ class Meaning(NamedTuple):
     """Any of these as a finding of ours says the same."""
 
 
-_LATENCY: tuple[Subtype, ...] = tuple(
+_LATENCY_SUBTYPES: tuple[Subtype, ...] = tuple(
     subtype for subtype, info in SUBTYPES.items() if info.bottleneck_class == "latency_bound"
 )
-_PIPES: tuple[Subtype, ...] = (
+_PIPE_SUBTYPES: tuple[Subtype, ...] = (
     "fma_pipe", "fp64_pipe", "tensor_pipe", "sfu_pipe", "integer_pipe", "issue_slots",
 )  # fmt: skip
 
-MEANINGS: tuple[Meaning, ...] = (
-    Meaning("SOLBottleneck", "grid is too small", ("occupancy_grid",)),
-    Meaning("SOLBottleneck", "analyzing l1 in", (
+NVIDIA_MEANINGS: tuple[NvidiaMeaning, ...] = (
+    NvidiaMeaning("SOLBottleneck", "grid is too small", ("occupancy_grid",)),
+    NvidiaMeaning("SOLBottleneck", "analyzing l1 in", (
         "l1_load_throughput", "shared_throughput", "uncoalesced_access", "shared_bank_conflicts",
         "register_spills")),
-    Meaning("SOLBottleneck", "analyzing l2 in", ("l2_bandwidth", "uncoalesced_access")),
-    Meaning("SOLBottleneck", "analyzing dram in", (
+    NvidiaMeaning("SOLBottleneck", "analyzing l2 in", ("l2_bandwidth", "uncoalesced_access")),
+    NvidiaMeaning("SOLBottleneck", "analyzing dram in", (
         "dram_bandwidth", "uncoalesced_access", "near_peak")),
-    Meaning("SOLBottleneck", "compute workload analysis", (*_PIPES, "near_peak")),
-    Meaning("SOLBottleneck", "latency issues", _LATENCY),
-    Meaning("HighPipeUtilization", "is over-utilized", _PIPES),
-    Meaning("HighPipeUtilization", "pipelines are under-utilized", _LATENCY),
-    Meaning("SlowPipeLimiter", "", ("fp64_pipe", "sfu_pipe")),
-    Meaning("MemoryCacheAccessPattern", "", ("uncoalesced_access",)),
-    Meaning("UncoalescedGlobalAccess", "", ("uncoalesced_access",)),
-    Meaning("SharedMemoryConflicts", "", ("shared_bank_conflicts",)),
-    Meaning("UncoalescedSharedAccess", "", ("shared_bank_conflicts",)),
-    Meaning("ThreadDivergence", "", ("divergence",)),
-    Meaning("IssueSlotUtilization", "", ("low_parallelism", *_LATENCY)),
-    Meaning("LaunchConfiguration", "full waves and a partial wave", ("tail_effect",)),
-    Meaning("LaunchConfiguration", "which is less than the gpu's", ("occupancy_grid",)),
-    Meaning("LaunchConfiguration", "two blocks per multiprocessor", (
+    NvidiaMeaning("SOLBottleneck", "compute workload analysis", (*_PIPE_SUBTYPES, "near_peak")),
+    NvidiaMeaning("SOLBottleneck", "latency issues", _LATENCY_SUBTYPES),
+    NvidiaMeaning("HighPipeUtilization", "is over-utilized", _PIPE_SUBTYPES),
+    NvidiaMeaning("HighPipeUtilization", "pipelines are under-utilized", _LATENCY_SUBTYPES),
+    NvidiaMeaning("SlowPipeLimiter", "", ("fp64_pipe", "sfu_pipe")),
+    NvidiaMeaning("MemoryCacheAccessPattern", "", ("uncoalesced_access",)),
+    NvidiaMeaning("UncoalescedGlobalAccess", "", ("uncoalesced_access",)),
+    NvidiaMeaning("SharedMemoryConflicts", "", ("shared_bank_conflicts",)),
+    NvidiaMeaning("UncoalescedSharedAccess", "", ("shared_bank_conflicts",)),
+    NvidiaMeaning("ThreadDivergence", "", ("divergence",)),
+    NvidiaMeaning("IssueSlotUtilization", "", ("low_parallelism", *_LATENCY_SUBTYPES)),
+    NvidiaMeaning("LaunchConfiguration", "full waves and a partial wave", ("tail_effect",)),
+    NvidiaMeaning("LaunchConfiguration", "which is less than the gpu's", ("occupancy_grid",)),
+    NvidiaMeaning("LaunchConfiguration", "two blocks per multiprocessor", (
         "stall_barrier", "occupancy_grid")),
-    Meaning("LaunchConfiguration", "multiple of 32", ("occupancy_block_size",)),
-    Meaning("TheoreticalOccupancy", "number of required registers", ("occupancy_registers",)),
-    Meaning("TheoreticalOccupancy", "required amount of shared memory", ("occupancy_shared",)),
-    Meaning("TheoreticalOccupancy", "number of warps", ("occupancy_block_size",)),
-    Meaning("TheoreticalOccupancy", "number of blocks", ("occupancy_block_size",)),
-    Meaning("AchievedOccupancy", "", ("occupancy_grid", "tail_effect")),
-    Meaning("CPIStall", "instruction queue for local and global", ("stall_lg_throttle",)),
-    Meaning("CPIStall", "dependency on a l1tex", ("stall_long_scoreboard",)),
-    Meaning("CPIStall", "dependency on a mio", ("stall_short_scoreboard",)),
-    Meaning("CPIStall", "waiting for the mio", ("stall_mio_throttle",)),
-    Meaning("CPIStall", "at a cta barrier", ("stall_barrier",)),
-    Meaning("CPIStall", "memory barrier", ("stall_membar",)),
-    Meaning("CPIStall", "branch target", ("stall_branch",)),
-    Meaning("CPIStall", "fixed latency execution dependency", ("stall_wait",)),
-    Meaning("CPIStall", "execution pipe to be available", _PIPES),
+    NvidiaMeaning("LaunchConfiguration", "multiple of 32", ("occupancy_block_size",)),
+    NvidiaMeaning("TheoreticalOccupancy", "number of required registers", ("occupancy_registers",)),
+    NvidiaMeaning("TheoreticalOccupancy", "required amount of shared memory",
+                  ("occupancy_shared",)),
+    NvidiaMeaning("TheoreticalOccupancy", "number of warps", ("occupancy_block_size",)),
+    NvidiaMeaning("TheoreticalOccupancy", "number of blocks", ("occupancy_block_size",)),
+    NvidiaMeaning("AchievedOccupancy", "", ("occupancy_grid", "tail_effect")),
+    NvidiaMeaning("CPIStall", "instruction queue for local and global", ("stall_lg_throttle",)),
+    NvidiaMeaning("CPIStall", "dependency on a l1tex", ("stall_long_scoreboard",)),
+    NvidiaMeaning("CPIStall", "dependency on a mio", ("stall_short_scoreboard",)),
+    NvidiaMeaning("CPIStall", "waiting for the mio", ("stall_mio_throttle",)),
+    NvidiaMeaning("CPIStall", "at a cta barrier", ("stall_barrier",)),
+    NvidiaMeaning("CPIStall", "memory barrier", ("stall_membar",)),
+    NvidiaMeaning("CPIStall", "branch target", ("stall_branch",)),
+    NvidiaMeaning("CPIStall", "fixed latency execution dependency", ("stall_wait",)),
+    NvidiaMeaning("CPIStall", "execution pipe to be available", _PIPE_SUBTYPES),
 )  # fmt: skip
 """First match wins. Rules not listed (roofline chart, L2 compression, NUMA, PCIe) say nothing that
 a verdict of ours could say."""
@@ -205,10 +206,10 @@ def marked(rules: Iterable[NvidiaRule], findings: Sequence[Finding]) -> tuple[Nv
     )
 
 
-def meaning_of(rule: NvidiaRule) -> Meaning | None:
+def meaning_of(rule: NvidiaRule) -> NvidiaMeaning | None:
     """What a rule means in our words; None where it says nothing that a verdict of ours could."""
     text = rule.text.lower()
-    return next((m for m in MEANINGS if m.rule == rule.name and m.phrase in text), None)
+    return next((m for m in NVIDIA_MEANINGS if m.rule == rule.name and m.phrase in text), None)
 
 
 def _agreement(rule: NvidiaRule, findings: Sequence[Finding]) -> str | None:

@@ -14,7 +14,7 @@ from cudaops.cuda import driver_texts
 from cudaops.cuda.driver_texts import Gpu, NvidiaSmiFailure
 from cudaops.doctor.ladder import CudaDevice, Finding, Site, Step, failed, missing, ok
 from cudaops.doctor.machine import libcuda_command
-from cudaops.doctor.toolkit import shown
+from cudaops.doctor.toolkit import dotted
 from cudaops.errors import PrerequisiteError
 
 SMI_TIMEOUT_S = 6.0
@@ -84,7 +84,7 @@ def driver(site: Site) -> Finding:
         CudaDevice(d["name"], d["uuid"], tuple(d["capability"]), d["sm_count"], d["memory_bytes"])
         for d in answer["devices"]
     )
-    text = f"speaks CUDA {shown(version)}"
+    text = f"speaks CUDA {dotted(version)}"
     if site.smi is None:
         why = refused.problem if refused else "no nvidia-smi here"
         return ok(f"libcuda {text}; {why}, so clocks and processes are unknown")
@@ -97,7 +97,7 @@ def gpu(site: Site) -> Finding:
         problem, remedy = CAUSES["CUDA_ERROR_NO_DEVICE"]
         return missing(problem, remedy)
     listed = [
-        f"{d.name}, compute capability {shown(d.capability)}, {d.sm_count} SMs,"
+        f"{d.name}, compute capability {dotted(d.capability)}, {d.sm_count} SMs,"
         f" {d.memory_bytes / 2**30:.0f} GiB"
         for d in site.devices
     ]
@@ -110,7 +110,7 @@ def gpu(site: Site) -> Finding:
 def _ask_nvidia_smi(site: Site, program: str) -> NvidiaSmiFailure | None:
     """Fill `site.smi`, leaving out the fields that this driver does not know. The failure of a GPU
     that did not answer where others did is for the rung `gpu health`."""
-    fields = driver_texts.QUERY
+    fields = driver_texts.GPU_QUERY
     while True:
         command = driver_texts.gpu_command(program, fields)
         done = site.machine.run(command, timeout_s=SMI_TIMEOUT_S)
@@ -201,7 +201,7 @@ def clocks(site: Site) -> Finding:
     if gpu.persistence is False:
         parts.append("persistence mode off (the first call of each program waits for the driver)")
     text = "; ".join(parts) or "nvidia-smi tells no clock of this GPU"
-    if reasons is not None and reasons & driver_texts.SLOWING:
+    if reasons is not None and reasons & driver_texts.SLOWING_REASONS:
         return failed(
             f"{text}: the GPU is slowed down and its times are not its own",
             "let it cool, check fans, power cables and supply; `nvidia-smi -q -d PERFORMANCE` shows"

@@ -61,12 +61,12 @@ class Endpoint:
         return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
-def bearer(key: str | None) -> dict[str, str]:
+def bearer_header(key: str | None) -> dict[str, str]:
     """The header that OpenAI's protocol carries a key in; none without a key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def listed(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | Finding:
+def listed_models(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | Finding:
     """Ids of the models that the endpoint serves, or what is wrong."""
     try:
         answer = machine.get(
@@ -96,7 +96,7 @@ def listed(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | Finding:
         )
 
 
-def nearest(model: str, ids: Sequence[str]) -> str | None:
+def nearest_model(model: str, ids: Sequence[str]) -> str | None:
     """The listed id that a mistyped one may have meant."""
     return next(iter(difflib.get_close_matches(model, ids, n=1, cutoff=0.6)), None)
 
@@ -127,7 +127,7 @@ def _address_remedy(endpoint: Endpoint, answer: Response) -> str:
 HOSTED_NIM = "https://integrate.api.nvidia.com/v1"
 """Where a key of build.nvidia.com is good. Source: langchain-nvidia-ai-endpoints 1.5, its default
 base URL."""
-KEY = "NVIDIA_API_KEY"
+NVIDIA_KEY = "NVIDIA_API_KEY"
 
 
 def knowledge(site: Site) -> Finding:
@@ -153,19 +153,19 @@ def nim_key(site: Site) -> Finding:
     """Whether there is a key, and from where."""
     here = Path.cwd() / ".env"
     if site.settings.nvidia_api_key is not None:
-        where = "the environment" if site.machine.variable(KEY) else str(here)
-        return ok(f"{KEY} is set in {where} and handed to every client by value")
+        where = "the environment" if site.machine.variable(NVIDIA_KEY) else str(here)
+        return ok(f"{NVIDIA_KEY} is set in {where} and handed to every client by value")
     if site.settings.nvidia_base_url is not None:
         return ok("not set; a NIM of one's own may not need one")
-    detail = f"{KEY} is not set; notes are searched with static word vectors"
+    detail = f"{NVIDIA_KEY} is not set; notes are searched with static word vectors"
     for folder in here.parent.parents:
-        if any(KEY in text for _, text in site.machine.read(str(folder / ".env"))):
+        if any(NVIDIA_KEY in text for _, text in site.machine.read(str(folder / ".env"))):
             return missing(
                 f"{detail}. {folder / '.env'} has it, and is not read: cudaops reads the .env of"
                 " the working folder alone",
                 f"run cudaops in {folder}, or: set -a; source {folder / '.env'}; set +a",
             )
-    return missing(detail, f"set {KEY} in the environment or in {here}")
+    return missing(detail, f"set {NVIDIA_KEY} in the environment or in {here}")
 
 
 def nim_models(site: Site) -> Finding:
@@ -177,11 +177,11 @@ def nim_models(site: Site) -> Finding:
     key = secret.get_secret_value() if secret is not None else None
     endpoint = Endpoint(
         base=base,
-        key_variable=KEY,
+        key_variable=NVIDIA_KEY,
         address_variable="NVIDIA_BASE_URL" if own else None,
-        headers=bearer(key),
+        headers=bearer_header(key),
     )
-    ids = listed(site.machine, endpoint)
+    ids = listed_models(site.machine, endpoint)
     if isinstance(ids, Finding):
         return ids
     wanted = (EMBEDDING_MODEL,) if own else (EMBEDDING_MODEL, RERANK_MODEL)
@@ -199,7 +199,7 @@ def nim_models(site: Site) -> Finding:
 
 
 def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
-    near = nearest(model, ids)
+    near = nearest_model(model, ids)
     hint = f"; the nearest it has is {near}" if near else ""
     return failed(
         f"{endpoint.shown} does not serve {model}{hint} (a wrong id answers with 404, which looks"
@@ -218,7 +218,7 @@ def service(site: Site) -> Finding:
         )
     address = server.rstrip("/")
     try:
-        headers = bearer(secret.get_secret_value() if secret is not None else None)
+        headers = bearer_header(secret.get_secret_value() if secret is not None else None)
         answer = site.machine.get(f"{address}/executor", headers, SOON_S)
     except OSError as error:
         return failed(
@@ -293,7 +293,7 @@ def _model_name(settings: Settings) -> ModelName | None:
     return None if chosen is None else parse_model(chosen)
 
 
-def _asked(site: Site) -> tuple[ModelName, ModelAccess]:
+def _asked_model(site: Site) -> tuple[ModelName, ModelAccess]:
     """The model of the rung `model`, on which the others stand."""
     from cudaops.graph.developing import access_of
 
@@ -317,7 +317,7 @@ def model_key(site: Site) -> Finding:
     """Whether there is a key or a server of one's own, and whether its address can be right."""
     from cudaops.models.names import KEY_VARIABLES
 
-    name, access = _asked(site)
+    name, access = _asked_model(site)
     if name.provider == "scripted":
         return ok("a script needs none")
     key = KEY_VARIABLES.get(name.provider)
@@ -332,7 +332,9 @@ def model_key(site: Site) -> Finding:
         return ok(f"none is needed; {OLLAMA_URL} unless OLLAMA_HOST names another place")
     if access.key(name.provider):
         return ok(f"{key} is set, for {name}")
-    return missing(f"no key for {name}: recipes propose in its place", _key_remedy(name.provider))
+    return missing(
+        f"no key for {name}: recipes propose in its place", _model_key_remedy(name.provider)
+    )
 
 
 def _address_variable(provider: Provider, access: ModelAccess) -> str | None:
@@ -370,7 +372,7 @@ def _wrong_address(provider: Provider, variable: str, access: ModelAccess) -> Fi
     return None
 
 
-def _key_remedy(provider: Provider) -> str:
+def _model_key_remedy(provider: Provider) -> str:
     from cudaops.models.names import KEY_VARIABLES, URL_VARIABLE
 
     own = {"nvidia": NVIDIA_URL, "openai": URL_VARIABLE}.get(provider)
@@ -380,11 +382,11 @@ def _key_remedy(provider: Provider) -> str:
 
 def model_server(site: Site) -> Finding:
     """Whether the server lists the model. No question is asked of it: that would cost."""
-    name, access = _asked(site)
+    name, access = _asked_model(site)
     if name.provider == "scripted":
         return ok("none is asked")
-    endpoint = _endpoint(site, name.provider, access)
-    ids = listed(site.machine, endpoint)
+    endpoint = _model_endpoint(site, name.provider, access)
+    ids = listed_models(site.machine, endpoint)
     if isinstance(ids, Finding):
         return ids
     if _serves(name, ids):
@@ -392,28 +394,29 @@ def model_server(site: Site) -> Finding:
     lacks = f"{endpoint.shown} does not list {name.model} among {len(ids)} models"
     if not ids:
         return failed(lacks, "wait until that server has loaded its model")
-    near = nearest(name.model, ids)
+    near = nearest_model(name.model, ids)
     if near is None:
         return failed(
-            lacks, f"set {MODEL} to one that it lists, {_written(name, ids[0])} or another"
+            lacks,
+            f"set {MODEL} to one that it lists, {_written_name(name, ids[0])} or another",
         )
-    return failed(f"{lacks}; the nearest is {near}", f"set {MODEL}={_written(name, near)}")
+    return failed(f"{lacks}; the nearest is {near}", f"set {MODEL}={_written_name(name, near)}")
 
 
-def _written(name: ModelName, listed_id: str) -> str:
+def _written_name(name: ModelName, listed_id: str) -> str:
     """How a user names another model of the same server."""
     if name.provider == "nvidia" and "/" in listed_id:
         return listed_id
     return f"{name.provider}:{listed_id.removeprefix('models/')}"
 
 
-def _endpoint(site: Site, provider: Provider, access: ModelAccess) -> Endpoint:
+def _model_endpoint(site: Site, provider: Provider, access: ModelAccess) -> Endpoint:
     from cudaops.models.build import OFFICIAL_URLS
     from cudaops.models.names import KEY_VARIABLES
 
     key, variable = access.key(provider), _address_variable(provider, access)
     base = _model_address(provider, access) if variable else OFFICIAL_URLS.get(provider, GOOGLE_URL)
-    headers, query = bearer(key), ""
+    headers, query = bearer_header(key), ""
     if provider == "anthropic":
         base, query = f"{base}/v1", ANTHROPIC_PAGE
         headers = {"x-api-key": key or "", "anthropic-version": ANTHROPIC_VERSION}
@@ -456,7 +459,7 @@ def model_price(site: Site) -> Finding:
     from cudaops.models.names import PRICE_VARIABLE
     from cudaops.models.prices import known_price, parse_price
 
-    name, access = _asked(site)
+    name, access = _asked_model(site)
     form = f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED]", US dollars for a million tokens'
     try:
         text = site.settings.model_price

@@ -37,7 +37,7 @@ LEAST_DRIVER: Mapping[int, int] = MappingProxyType({11: 450, 12: 525, 13: 580})
 """Toolkit's major version to the least branch of the Linux driver that runs what it builds."""
 
 
-def shown(version: Version) -> str:
+def dotted(version: Version) -> str:
     """`13.0`."""
     return f"{version[0]}.{version[1]}"
 
@@ -59,29 +59,30 @@ def fitting(
     known = arch in targets if targets else not (last and release[0] > last)
     if not known and last is not None and release[0] > last:
         return failed(
-            f"nvcc {shown(release)} does not compile for {arch} any more: CUDA {last}.x was the"
+            f"nvcc {dotted(release)} does not compile for {arch} any more: CUDA {last}.x was the"
             " last that did",
             f"install a CUDA {last}.x toolkit and put its bin folder first on PATH",
         )
     if not known:
         first = FIRST_TOOLKIT.get(capability)
-        wanted = f"CUDA {shown(first)} or newer" if first else "a newer CUDA toolkit"
+        wanted = f"CUDA {dotted(first)} or newer" if first else "a newer CUDA toolkit"
         return failed(
-            f"nvcc {shown(release)} does not know this GPU's {arch} yet",
+            f"nvcc {dotted(release)} does not know this GPU's {arch} yet",
             f"install {wanted} and put its bin folder first on PATH",
         )
     if release[0] > driver_cuda[0]:
         branch = LEAST_DRIVER.get(release[0])
         newer = f"R{branch} or newer" if branch else f"one that speaks CUDA {release[0]}"
         return failed(
-            f"nvcc is of CUDA {shown(release)}, the driver speaks CUDA {shown(driver_cuda)}: it"
+            f"nvcc is of CUDA {dotted(release)}, the driver speaks CUDA {dotted(driver_cuda)}: it"
             " refuses what nvcc builds (CUDA driver version is insufficient)",
             f"update the driver to {newer}, or install a CUDA {driver_cuda[0]}.x toolkit and put"
             " its bin folder first on PATH",
         )
     minor = " (by minor version compatibility)" if release > driver_cuda else ""
     return ok(
-        f"CUDA {shown(release)} builds for {arch}, the driver runs CUDA {shown(driver_cuda)}{minor}"
+        f"CUDA {dotted(release)} builds for {arch}, the driver runs CUDA {dotted(driver_cuda)}"
+        f"{minor}"
     )
 
 
@@ -106,7 +107,7 @@ class NcuFit(NamedTuple):
 
 def fitting_ncu(ncu: Version, capability: Version, driver_cuda: Version) -> NcuFit:
     """Whether this ncu knows this GPU and takes this driver, by their versions."""
-    name = f"ncu {shown(ncu)}"
+    name = f"ncu {dotted(ncu)}"
     cuda = next((cuda for release, cuda in reversed(NCU_OF_CUDA) if release <= ncu), None)
     if cuda is None:
         cuda = NCU_OF_CUDA[0][1]
@@ -117,9 +118,9 @@ def fitting_ncu(ncu: Version, capability: Version, driver_cuda: Version) -> NcuF
         least = next((release for release, of in NCU_OF_CUDA if of >= first), NCU_OF_CUDA[-1][0])
         return NcuFit(
             failed(
-                f"{name} (CUDA {shown(cuda)}) is older than this GPU, compute capability"
-                f" {shown(capability)}",
-                f"install ncu {shown(least)} or newer",
+                f"{name} (CUDA {dotted(cuda)}) is older than this GPU, compute capability"
+                f" {dotted(capability)}",
+                f"install ncu {dotted(least)} or newer",
             ),
             older,
         )
@@ -127,21 +128,22 @@ def fitting_ncu(ncu: Version, capability: Version, driver_cuda: Version) -> NcuF
         return NcuFit(
             failed(
                 f"{name} does not know GPUs before Turing any more",
-                f"install ncu {shown(LAST_NCU_FOR_VOLTA)}",
+                f"install ncu {dotted(LAST_NCU_FOR_VOLTA)}",
             ),
             older,
         )
     if cuda[0] > driver_cuda[0]:
         return NcuFit(
             failed(
-                f"{name} came with CUDA {shown(cuda)}, the driver speaks CUDA {shown(driver_cuda)}",
+                f"{name} came with CUDA {dotted(cuda)}, the driver speaks CUDA"
+                f" {dotted(driver_cuda)}",
                 f"update the driver to R{LEAST_DRIVER.get(cuda[0], '')} or newer, or install the"
-                f" ncu of CUDA {shown(driver_cuda)}",
+                f" ncu of CUDA {dotted(driver_cuda)}",
             ),
             older,
         )
-    note = f", older than the driver's CUDA {shown(driver_cuda)}" if older else ""
-    return NcuFit(ok(f"{name}, of CUDA {shown(cuda)}{note}"), older)
+    note = f", older than the driver's CUDA {dotted(driver_cuda)}" if older else ""
+    return NcuFit(ok(f"{name}, of CUDA {dotted(cuda)}{note}"), older)
 
 
 NVCC_TIMEOUT_S = 20.0
