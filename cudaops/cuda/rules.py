@@ -14,6 +14,17 @@ from cudaops.cuda.derived import Fact
 from cudaops.cuda.rule import Condition, Fired, Rule, fire
 from cudaops.cuda.subtypes import Subtype
 
+_PIPE_PRIORITY = 20
+_CAUSE_PRIORITY = 30
+_PATH_PRIORITY = 40
+_STRAINED_PRIORITY = 50
+_GRID_PRIORITY = 60
+_OCCUPANCY_PRIORITY = 65
+_STALL_PRIORITY = 70
+_LAST_PRIORITY = 80
+_MINOR_PRIORITY = 90
+"""Lower decides first; `cuda.verdict` tells why in this order."""
+
 BUSY_PCT = 80.0
 BUSY_SOURCE = (
     "Nsight Compute's SOLBottleneck rule: above 80 % of peak a unit is the limit "
@@ -29,10 +40,6 @@ IDLE_DRAM_SOURCE = (
     "judgement: half of what counts as busy; the captured naive product shows 0.4 %, the A10 run "
     "of seed document 000 1.5 %"
 )
-
-_PIPE = 20
-_PATH = 40
-_STRAINED = 50
 
 
 def _unit_rules(
@@ -59,7 +66,7 @@ def _unit_rules(
     )
     strained = busy._replace(
         id=f"{subtype}{suffix}_strained",
-        priority=_STRAINED,
+        priority=_STRAINED_PRIORITY,
         severity="warning",
         conditions=(
             Condition(fact, ">=", STRAINED_PCT, STRAINED_SOURCE),
@@ -78,15 +85,19 @@ _MOSTLY_SHARED = Condition(
 )  # fmt: skip
 
 COMPUTE_RULES: tuple[Rule, ...] = (
-    *_unit_rules("tensor_pipe", ncu.PIPE_TENSOR, "the tensor pipe is at {0} %", _PIPE),
-    *_unit_rules("fp64_pipe", ncu.PIPE_FP64, "the FP64 pipe is at {0} %", _PIPE),
-    *_unit_rules("sfu_pipe", ncu.PIPE_XU, "the special-function (XU) pipe is at {0} %", _PIPE),
-    *_unit_rules("fma_pipe", ncu.PIPE_FMA, "the FMA pipe is at {0} %", _PIPE),
-    *_unit_rules("integer_pipe", ncu.PIPE_ALU, "the integer (ALU) pipe is at {0} %", _PIPE),
+    *_unit_rules("tensor_pipe", ncu.PIPE_TENSOR, "the tensor pipe is at {0} %", _PIPE_PRIORITY),
+    *_unit_rules("fp64_pipe", ncu.PIPE_FP64, "the FP64 pipe is at {0} %", _PIPE_PRIORITY),
+    *_unit_rules(
+        "sfu_pipe", ncu.PIPE_XU, "the special-function (XU) pipe is at {0} %", _PIPE_PRIORITY
+    ),
+    *_unit_rules("fma_pipe", ncu.PIPE_FMA, "the FMA pipe is at {0} %", _PIPE_PRIORITY),
+    *_unit_rules(
+        "integer_pipe", ncu.PIPE_ALU, "the integer (ALU) pipe is at {0} %", _PIPE_PRIORITY
+    ),
     Rule(
         id="issue_slots",
         subtype="issue_slots",
-        priority=_PIPE + 1,
+        priority=_PIPE_PRIORITY + 1,
         severity="critical",
         conditions=(Condition(ncu.ISSUE_SLOTS_BUSY, ">=", BUSY_PCT, BUSY_SOURCE),),
         text="{0} % of the issue slots are used",
@@ -96,26 +107,27 @@ COMPUTE_RULES: tuple[Rule, ...] = (
 
 PATH_RULES: tuple[Rule, ...] = (
     *_unit_rules(
-        "dram_bandwidth", ncu.DRAM_THROUGHPUT, "DRAM is at {0} % of its peak", _PATH,
+        "dram_bandwidth", ncu.DRAM_THROUGHPUT, "DRAM is at {0} % of its peak", _PATH_PRIORITY,
         also=((ncu.L2_HIT_RATE, " with an L2 hit rate of {} %"),),
     ),
     *_unit_rules(
-        "l2_bandwidth", ncu.L2_THROUGHPUT, "L2 is at {0} % while DRAM is at {1} %", _PATH + 1,
+        "l2_bandwidth", ncu.L2_THROUGHPUT, "L2 is at {0} % while DRAM is at {1} %",
+        _PATH_PRIORITY + 1,
         extra=(Condition(ncu.DRAM_THROUGHPUT, "<", STRAINED_PCT, STRAINED_SOURCE),),
     ),
     *_unit_rules(
         "shared_throughput", ncu.L1_THROUGHPUT,
-        "L1/TEX is at {0} %, shared memory alone takes {1} % of its data path", _PATH + 2,
+        "L1/TEX is at {0} %, shared memory alone takes {1} % of its data path", _PATH_PRIORITY + 2,
         extra=(_MOSTLY_SHARED,), also=_AND_FMA,
     ),
     *_unit_rules(
         "l1_load_throughput", ncu.L1_THROUGHPUT,
-        "L1/TEX is at {0} % while DRAM idles at {1} %", _PATH + 3,
+        "L1/TEX is at {0} % while DRAM idles at {1} %", _PATH_PRIORITY + 3,
         extra=(_DRAM_IDLES,), unless=(_MOSTLY_SHARED,), also=_AND_FMA,
     ),
     *_unit_rules(
         "l1_load_throughput", ncu.PIPE_LSU,
-        "the load/store pipe is at {0} % while DRAM idles at {1} %", _PATH + 4,
+        "the load/store pipe is at {0} % while DRAM idles at {1} %", _PATH_PRIORITY + 4,
         extra=(_DRAM_IDLES,), unless=(_MOSTLY_SHARED,), also=_AND_FMA, suffix="_lsu",
     ),
 )  # fmt: skip
@@ -167,9 +179,6 @@ OVERALL_RULES: tuple[Rule, ...] = (
 """`near_peak_memory` comes after the causes: wasted bytes at full bandwidth are not a peak."""
 
 
-_CAUSE = 30
-_MINOR = 90
-
 _TWICE_COALESCED = (
     "twice the 4 sectors of 32 threads on neighbouring 4-byte words (CUDA C++ Best Practices "
     "Guide, coalesced access); broadcasts take fewer and stay out"
@@ -189,7 +198,7 @@ def _uncoalesced(kind: str, requests: str, used: str) -> tuple[Rule, ...]:
     wasteful = Rule(
         id=f"uncoalesced_{kind}",
         subtype="uncoalesced_access",
-        priority=_CAUSE,
+        priority=_CAUSE_PRIORITY,
         severity="critical",
         conditions=(
             Condition(requests, ">=", 8.0, _TWICE_COALESCED),
@@ -200,13 +209,13 @@ def _uncoalesced(kind: str, requests: str, used: str) -> tuple[Rule, ...]:
     )
     scattered = wasteful._replace(
         id=f"scattered_{kind}",
-        priority=_CAUSE + 1,
+        priority=_CAUSE_PRIORITY + 1,
         conditions=(Condition(requests, ">", 16.0, _BEYOND_VECTOR),),
         text=text,
     )
     minor = scattered._replace(
         id=f"scattered_{kind}_minor",
-        priority=_MINOR,
+        priority=_MINOR_PRIORITY,
         severity="info",
         conditions=(*scattered.conditions, _MEMORY_IDLES),
         unless=(),
@@ -227,7 +236,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="register_spills",
         subtype="register_spills",
-        priority=_CAUSE,
+        priority=_CAUSE_PRIORITY,
         severity="critical",
         conditions=(
             Condition(ncu.SPILL_OVERHEAD, ">=", 5.0, _SPILLS),
@@ -238,7 +247,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="local_memory",
         subtype="register_spills",
-        priority=_CAUSE + 1,
+        priority=_CAUSE_PRIORITY + 1,
         severity="critical",
         conditions=(
             Condition(
@@ -252,7 +261,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="spills_by_compiler",
         subtype="register_spills",
-        priority=_MINOR,
+        priority=_MINOR_PRIORITY,
         severity="info",
         conditions=(
             Condition(
@@ -267,7 +276,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="shared_bank_conflicts",
         subtype="shared_bank_conflicts",
-        priority=_CAUSE + 2,
+        priority=_CAUSE_PRIORITY + 2,
         severity="critical",
         conditions=(
             Condition(derived.BANK_CONFLICT_SHARE, ">=", 25.0, _CONFLICTS),
@@ -278,7 +287,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="bank_conflicts_on_loads",
         subtype="shared_bank_conflicts",
-        priority=_MINOR,
+        priority=_MINOR_PRIORITY,
         severity="info",
         conditions=(Condition(derived.BANK_CONFLICT_LD_SHARE, ">=", 25.0, _CONFLICTS),),
         text="{0} % of the shared load wavefronts are bank conflicts",
@@ -286,7 +295,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="bank_conflicts_on_stores",
         subtype="shared_bank_conflicts",
-        priority=_MINOR,
+        priority=_MINOR_PRIORITY,
         severity="info",
         conditions=(Condition(derived.BANK_CONFLICT_ST_SHARE, ">=", 25.0, _CONFLICTS),),
         text="{0} % of the shared store wavefronts are bank conflicts",
@@ -294,7 +303,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="atomic_unit",
         subtype="atomic_contention",
-        priority=_CAUSE + 3,
+        priority=_CAUSE_PRIORITY + 3,
         severity="critical",
         conditions=(
             Condition(ncu.L2_ATOMIC_UNIT, ">=", 50.0, _ATOMICS),
@@ -305,7 +314,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="atomic_requests",
         subtype="atomic_contention",
-        priority=_CAUSE + 4,
+        priority=_CAUSE_PRIORITY + 4,
         severity="warning",
         conditions=(
             Condition(derived.ATOMIC_SHARE, ">=", 25.0, _ATOMICS),
@@ -319,7 +328,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="shared_atomics",
         subtype="atomic_contention",
-        priority=_CAUSE + 5,
+        priority=_CAUSE_PRIORITY + 5,
         severity="warning",
         conditions=(
             Condition(derived.SHARED_ATOMIC_SHARE, ">=", 25.0, _ATOMICS),
@@ -330,7 +339,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="divergence",
         subtype="divergence",
-        priority=_CAUSE + 6,
+        priority=_CAUSE_PRIORITY + 6,
         severity="critical",
         conditions=(
             Condition(
@@ -348,7 +357,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
     Rule(
         id="divergence_minor",
         subtype="divergence",
-        priority=_MINOR,
+        priority=_MINOR_PRIORITY,
         severity="info",
         conditions=(
             Condition(ncu.ACTIVE_THREADS, "<=", 24.0, "judgement: a quarter of the lanes idle"),
@@ -357,11 +366,6 @@ CAUSE_RULES: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 
-
-_GRID = 60
-_OCCUPANCY = 65
-_STALL = 70
-_LAST = 80
 
 _NOT_FILLED = Condition(ncu.WAVES, "<", 1.0, "such a grid leaves the limit unused, whatever it is")
 _LOW_OCCUPANCY = "judgement: half of the warp slots; above, more warps seldom help"
@@ -374,7 +378,7 @@ def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float) -> Rul
     return Rule(
         id=subtype,
         subtype=subtype,
-        priority=_OCCUPANCY,
+        priority=_OCCUPANCY_PRIORITY,
         severity="warning",
         conditions=(
             Condition(ncu.THEORETICAL_OCCUPANCY, "<=", threshold, _LOW_OCCUPANCY),
@@ -399,7 +403,7 @@ def _stall(subtype: Subtype, fact: str, what: str, threshold: float, source: str
     return Rule(
         id=subtype,
         subtype=subtype,
-        priority=_STALL,
+        priority=_STALL_PRIORITY,
         severity="warning",
         conditions=(Condition(fact, ">=", threshold, source),),
         text=f"warps spend {{0}} % of their time {what}",
@@ -411,7 +415,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
     Rule(
         id="occupancy_grid",
         subtype="occupancy_grid",
-        priority=_GRID,
+        priority=_GRID_PRIORITY,
         severity="critical",
         conditions=(
             Condition(
@@ -430,7 +434,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
     Rule(
         id="tail_effect",
         subtype="tail_effect",
-        priority=_GRID + 1,
+        priority=_GRID_PRIORITY + 1,
         severity="warning",
         conditions=(
             Condition(
@@ -448,7 +452,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
     Rule(
         id="many_waves",
         subtype="many_waves",
-        priority=_OCCUPANCY + 1,
+        priority=_OCCUPANCY_PRIORITY + 1,
         severity="warning",
         conditions=(
             Condition(
@@ -488,7 +492,7 @@ LAST_RULES: tuple[Rule, ...] = (
     Rule(
         id="few_eligible_warps",
         subtype="low_parallelism",
-        priority=_LAST,
+        priority=_LAST_PRIORITY,
         severity="warning",
         conditions=(
             Condition(
@@ -505,7 +509,7 @@ LAST_RULES: tuple[Rule, ...] = (
     Rule(
         id="nothing_busy",
         subtype="low_parallelism",
-        priority=_LAST + 1,
+        priority=_LAST_PRIORITY + 1,
         severity="warning",
         conditions=(
             Condition(ncu.SM_THROUGHPUT, "<", STRAINED_PCT, STRAINED_SOURCE),
