@@ -19,10 +19,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cudaops.cuda import metric_counters as c  # noqa: E402
-from cudaops.cuda import metric_details as d  # noqa: E402
+from cudaops.cuda import metrics as ncu  # noqa: E402
 from cudaops.cuda.metrics import METRICS  # noqa: E402
-from cudaops.cuda.ncu_csv import parse_raw  # noqa: E402
+from cudaops.cuda.ncu_pages import parse_raw  # noqa: E402
 from cudaops.domain.execution import Captured, Compiled, Measurement, Unit  # noqa: E402
 from cudaops.domain.profile import Profile  # noqa: E402
 from cudaops.program.parse import load_program  # noqa: E402
@@ -38,13 +37,15 @@ REGISTERS = dict(zip(PROGRAMS, (32, 32, 128, 64, 90, 64), strict=True))
 """`nvcc -O3 -arch=sm_90 -Xptxas -v`, 13.0.88."""
 CAPTURES = {"naive_matmul": "h200_naive_matmul_1024", "reg64": "h200_regtiled_matmul_1024"}
 COMPARED = (
-    d.DURATION, d.L1_THROUGHPUT, d.SM_THROUGHPUT, d.DRAM_THROUGHPUT, d.L2_THROUGHPUT,
-    d.ISSUE_SLOTS_BUSY, d.ACHIEVED_OCCUPANCY, d.INST_EXECUTED, c.FFMA_PER_CYCLE, c.PIPE_FMA,
-    c.PIPE_ALU, d.L1_HIT_RATE,
-    c.GLOBAL_LD_REQUESTS, c.GLOBAL_LD_SECTORS, c.BYTES_PER_SECTOR_LD, c.SHARED_LD_WAVEFRONTS,
-    c.SHARED_ST_WAVEFRONTS, c.BANK_CONFLICTS_ST, c.L2_READ_SECTORS, d.L2_HIT_RATE,
-    c.DRAM_READ_BYTES,
-    c.STALL_LONG, c.STALL_LG, c.STALL_SHORT, c.STALL_BARRIER, c.STALL_WAIT, d.BRANCHES,
+    ncu.DURATION, ncu.L1_THROUGHPUT, ncu.SM_THROUGHPUT, ncu.DRAM_THROUGHPUT, ncu.L2_THROUGHPUT,
+    ncu.ISSUE_SLOTS_BUSY, ncu.ACHIEVED_OCCUPANCY, ncu.INST_EXECUTED, ncu.FFMA_PER_CYCLE,
+    ncu.PIPE_FMA,
+    ncu.PIPE_ALU, ncu.L1_HIT_RATE,
+    ncu.GLOBAL_LD_REQUESTS, ncu.GLOBAL_LD_SECTORS, ncu.BYTES_PER_SECTOR_LD,
+    ncu.SHARED_LD_WAVEFRONTS,
+    ncu.SHARED_ST_WAVEFRONTS, ncu.BANK_CONFLICTS_ST, ncu.L2_READ_SECTORS, ncu.L2_HIT_RATE,
+    ncu.DRAM_READ_BYTES,
+    ncu.STALL_LONG, ncu.STALL_LG, ncu.STALL_SHORT, ncu.STALL_BARRIER, ncu.STALL_WAIT, ncu.BRANCHES,
 )  # fmt: skip
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
@@ -144,7 +145,7 @@ def registers_table(results: dict[str, dict[str, Result]]) -> list[str]:
     """Estimated registers beside ptxas."""
     lines = ["| program | ptxas | estimate |", "|---|---|---|"]
     for name in PROGRAMS:
-        own = results[name]["H200"].profile.get(d.REGISTERS)
+        own = results[name]["H200"].profile.get(ncu.REGISTERS)
         lines.append(f"| {name} | {REGISTERS[name]} | {own:.0f} |")
     return lines
 

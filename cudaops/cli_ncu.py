@@ -32,7 +32,7 @@ def profile_of_report(path: Path, kernel: str | None, device: str | None) -> Pro
     Raises InputError: not a report or CSV page, no such kernel, unknown device; PrerequisiteError:
     a `.ncu-rep` without the `ncu` extra.
     """
-    from cudaops.cuda.ncu_launch import metrics_parsed
+    from cudaops.cuda.ncu_pages import metrics_parsed
     from cudaops.cuda.verdict import diagnose
 
     profile = _longest(_profiles(path), path, kernel)
@@ -48,7 +48,7 @@ def profile_of_report(path: Path, kernel: str | None, device: str | None) -> Pro
 
 
 def _profiles(path: Path) -> list[Profile]:
-    from cudaops.cuda.ncu_csv import parse_csv
+    from cudaops.cuda.ncu_pages import parse_csv
     from cudaops.sandbox.ncu_rep import profile_of, read_report
 
     if path.suffix == ".ncu-rep":
@@ -72,7 +72,7 @@ def _on_device(profile: Profile, named: str | None, path: Path) -> tuple[Device,
     """The device that was named, that the report names, or the only one it can have been."""
     from cudaops.cuda.devices import DEVICES
     from cudaops.cuda.devices import device as find_device
-    from cudaops.cuda.ncu_device import likely_devices
+    from cudaops.cuda.ncu_pages import likely_devices
 
     if named is not None or profile.device in DEVICES:
         row = find_device(named or profile.device)

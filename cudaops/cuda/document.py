@@ -8,19 +8,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from cudaops.cuda.facts import DERIVED, SPECIAL, label_and_unit
-from cudaops.cuda.metric_counters import COUNTER_ROWS
-from cudaops.cuda.metric_details import DETAILS_ROWS
-from cudaops.cuda.metric_rows import MetricDef
-from cudaops.cuda.nvidia_rules import MEANINGS
+from cudaops.cuda.derived import DERIVED, SPECIAL, label_and_unit
+from cudaops.cuda.metrics import COUNTER_ROWS, DETAILS_ROWS, MetricDef
 from cudaops.cuda.rule import Condition, Rule
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
+from cudaops.cuda.verdict import NVIDIA_MEANINGS
 
 _METRICS_INTRO = (
-    "Written by `python -m cudaops.cuda.document metrics` from `cudaops/cuda/metric_details.py` "
-    "and `metric_counters.py`; a test holds this page to the tables. Keys everywhere are "
-    "ncu's raw names. A metric that was not collected is missing, never 0."
+    "Written by `python -m cudaops.cuda.document metrics` from `cudaops/cuda/metrics.py`; a test "
+    "holds this page to the table. Keys everywhere are ncu's raw names. A metric that was not "
+    "collected is missing, never 0."
 )
 _VERDICTS_INTRO = (
     "Written by `python -m cudaops.cuda.document verdicts` from `cudaops/cuda/subtypes.py` and "
@@ -31,7 +29,7 @@ _VERDICTS_INTRO = (
     "it describes, is silent just beyond each threshold and without any one of its metrics), every "
     "subtype by a launch in `tests/cuda/test_verdict.py`. The last column names the rules of "
     "Nsight Compute that may say the same; which of their texts do stands in "
-    "`cudaops/cuda/nvidia_rules.py`."
+    "`cudaops/cuda/verdict.py`."
 )
 
 
@@ -70,7 +68,7 @@ def verdicts_page() -> str:
             info.bottleneck_class,
             f"{info.one_line} {info.relief}",
             ", ".join(f"`{rule.id}`" for rule in RULES if rule.subtype == key),
-            ", ".join(dict.fromkeys(m.rule for m in MEANINGS if key in m.subtypes)),
+            ", ".join(dict.fromkeys(m.rule for m in NVIDIA_MEANINGS if key in m.subtypes)),
         )
         for key, info in SUBTYPES.items()
     ]

@@ -1,10 +1,377 @@
-"""What the NVIDIA driver and the kernel say in their own files and logs, as facts. Pure."""
+"""What the NVIDIA driver says, as facts: through nvidia-smi, in its own files, in the kernel's log.
+Pure functions of text, nothing is started here.
+
+Of nvidia-smi, a cell that says it has no value stays missing, a row that does not have exactly the
+shape that was asked for is refused: an absent fact may be shown, a wrong one may not. Exit codes
+are not relied upon: nvidia-smi ends with 0 although one of several GPUs did not answer. The ways in
+which it says that there is no GPU to talk to each have their cause and their remedy.
+
+Sources: `nvidia-smi --help-query-gpu` and `--help-query-compute-apps` (names and units of fields),
+NVML API reference, `nvmlReturn_t` (nvidia-smi's exit codes) and `nvmlClocksEventReasons`. Wordings:
+messages of nvidia-smi as quoted in NVIDIA's developer forums, the GPU Operator's and the Container
+Toolkit's troubleshooting pages.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from cudaops.errors import EnvironmentFailure
+
+FailureKind = Literal[
+    "driver_not_loaded", "version_mismatch", "no_devices", "gpu_lost", "access_lost", "blocked",
+    "no_library", "no_permission", "power_cables", "reset_required", "unreadable",
+]  # fmt: skip
+
+
+class NvidiaSmiFailure(EnvironmentFailure):
+    """nvidia-smi gave no facts about a GPU, or not about all of them."""
+
+    def __init__(self, kind: FailureKind, problem: str, remedy: str) -> None:
+        super().__init__(problem, remedy)
+        self.kind: FailureKind = kind
+
+    @classmethod
+    def unreadable(cls, text: str, exit_code: int) -> NvidiaSmiFailure:
+        """Output that is neither a row nor a known message."""
+        said = " ".join(text.split())[:200] or "nothing"
+        return cls(
+            "unreadable",
+            f"nvidia-smi (exit code {exit_code}) printed what cannot be read: {said}",
+            "run nvidia-smi by hand: if it works there, report this text as a bug of cudaops",
+        )
+
+
+class _KnownFailure(NamedTuple):
+    kind: FailureKind
+    said: str
+    """Pattern in the output."""
+    exit_code: int | None
+    problem: str
+    remedy: str
+
+
+_KNOWN_FAILURES: tuple[_KnownFailure, ...] = (
+    _KnownFailure(
+        "version_mismatch", r"Driver/library version mismatch", 18,
+        "the loaded kernel module and the driver's libraries are of different versions",
+        "reboot: the driver was updated while its old module stayed loaded (in a container: restart"
+        " the container, its libraries come from the host)",
+    ),
+    _KnownFailure(
+        "driver_not_loaded", r"couldn't communicate with the NVIDIA driver|Driver Not Loaded", 9,
+        "the NVIDIA kernel driver is not loaded",
+        "sudo modprobe nvidia; where that fails, install the headers of the running kernel"
+        " (sudo apt-get install linux-headers-$(uname -r)) and reinstall the driver; with Secure"
+        " Boot its module must be signed",
+    ),
+    _KnownFailure(
+        "blocked", r"GPU access blocked by the operating system", 17,
+        "the operating system keeps this process from the GPU",
+        "in WSL: `wsl --shutdown` in PowerShell and open it again; in a container: start it with"
+        " --gpus all",
+    ),
+    _KnownFailure(
+        "no_library", r"couldn't find libnvidia-ml\.so", 12,
+        "nvidia-smi finds no libnvidia-ml.so, the driver's own library",
+        "in a container: start it with --gpus all (Container Toolkit); else put the folder that"
+        " holds it into /etc/ld.so.conf.d and run sudo ldconfig (on Colab: /usr/lib64-nvidia)",
+    ),
+    _KnownFailure(
+        "reset_required", r"GPU requires reset", 16,
+        "a GPU says that it must be reset before anything runs on it",
+        "reboot, or have the administrator run sudo nvidia-smi -r when nobody uses the GPU;"
+        " `sudo dmesg | grep -i xid` says what happened",
+    ),
+    _KnownFailure(
+        "gpu_lost", r"GPU is lost|Unable to determine the device handle|fallen off the bus", 15,
+        "a GPU does not answer any more",
+        "reboot, with the power off for half a minute where a warm one does not help;"
+        " `sudo dmesg | grep -i xid` says why (79: fallen off the bus: slot, cable, power, heat)",
+    ),
+    _KnownFailure(
+        "access_lost", r"Failed to initialize NVML: Unknown Error", None,
+        "this container has lost its access to the GPU",
+        "restart the container; it happens when systemd reloads its units on the host, unless the"
+        " device nodes are given by name: docker run --gpus all --device /dev/nvidia0 --device"
+        " /dev/nvidiactl --device /dev/nvidia-uvm",
+    ),
+    _KnownFailure(
+        "no_permission", r"Failed to initialize NVML: (Insufficient Permissions|No Permission)", 4,
+        "this account may not open the GPU",
+        "`ls -l /dev/nvidia*` names the group that may: sudo usermod -aG THAT_GROUP $USER, then log"
+        " in again",
+    ),
+    _KnownFailure(
+        "power_cables", r"external power", 8,
+        "a GPU's power cables are not attached",
+        "switch the machine off and attach them",
+    ),
+    _KnownFailure(
+        "no_devices", r"No devices were found", None,
+        "the driver is loaded and has taken no GPU",
+        "`lspci | grep -i nvidia` says whether one is on the bus, `sudo dmesg | grep -i nvrm` why"
+        " the driver refused it: too old for this GPU, or needs the open kernel modules",
+    ),
+)  # fmt: skip
+
+
+def failure_in(text: str, exit_code: int = 0) -> NvidiaSmiFailure | None:
+    """The failure that this output tells, by its words first and by the exit code else.
+
+    `exit_code` 0 leaves the words alone to decide.
+    """
+    for known in _KNOWN_FAILURES:
+        if re.search(known.said, text, flags=re.IGNORECASE):
+            return NvidiaSmiFailure(known.kind, _detailed(known, text), known.remedy)
+    for known in _KNOWN_FAILURES:
+        if exit_code and exit_code == known.exit_code:
+            return NvidiaSmiFailure(known.kind, _detailed(known, text), known.remedy)
+    return None
+
+
+def _detailed(known: _KnownFailure, text: str) -> str:
+    """The problem with the version or the GPU that the message names."""
+    version = re.search(r"NVML library version: (\d[\d.]*)", text)
+    handle = re.search(r"device handle for (GPU\s?[\w:.]*(?: [\w:.]+\.\d)?)", text)
+    if version and known.kind == "version_mismatch":
+        return f"{known.problem} (libraries: {version[1]})"
+    if handle and known.kind == "gpu_lost":
+        return f"{known.problem} ({handle[1].strip(' :')})"
+    return known.problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One row of `--query-gpu`. None: nvidia-smi gave no value for it."""
+
+    index: int
+    """In the order of the PCI bus, which need not be CUDA's."""
+    name: str
+    uuid: str | None
+    bus_id: str | None
+    count: int | None
+    """GPUs in the system, answering or not."""
+    driver_version: str | None
+    compute_capability: tuple[int, int] | None
+    memory_total_mib: int | None
+    memory_used_mib: int | None
+    sm_clock_mhz: int | None
+    max_sm_clock_mhz: int | None
+    temperature_c: int | None
+    utilization_pct: int | None
+    persistence: bool | None
+    compute_mode: str | None
+    """`Default`, `Exclusive_Process`, `Prohibited`."""
+    mig: bool | None
+    uncorrected_errors: int | None
+    """Uncorrected ECC errors since the driver was loaded."""
+    remap_pending: bool | None
+    remap_failed: bool | None
+    clock_reasons: int | None
+    """Bits of `CLOCK_REASONS`; 0: nothing holds the clocks down."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Field to what was printed instead of a value: `[N/A]`, `[GPU requires reset]`."""
+
+    @property
+    def needs_reset(self) -> bool:
+        """The GPU itself says that nothing runs on it before a reset."""
+        return any("requires reset" in text.lower() for text in self.absent.values())
+
+
+class ComputeApp(NamedTuple):
+    """A process that holds a CUDA context, as far as this machine's namespace lets it be seen."""
+
+    gpu_uuid: str
+    pid: int
+    used_mib: int | None
+    name: str
+    """Path of the program; `[Not Found]` where the process belongs to another container."""
+
+
+class Answer(NamedTuple):
+    """The GPUs that answered, and what was said about those that did not."""
+
+    gpus: tuple[Gpu, ...]
+    failure: NvidiaSmiFailure | None = None
+    """Of a GPU that did not answer, beside others that did."""
+    unread: tuple[str, ...] = ()
+    """Lines that are neither a row nor a known message."""
+
+
+CLOCK_REASONS: Mapping[int, str] = MappingProxyType({
+    0x001: "idle", 0x002: "clocks set by the user", 0x004: "power cap", 0x008: "hardware slowdown",
+    0x010: "sync boost", 0x020: "thermal slowdown by software", 0x040: "thermal slowdown",
+    0x080: "power brake", 0x100: "clocks set for a display",
+})  # fmt: skip
+"""Source: nvml.h, `nvmlClocksEventReason*`."""
+SLOWING_REASONS = 0x008 | 0x020 | 0x040 | 0x080
+"""Reasons that mean a fault of cooling or power supply and not an idle or a capped GPU."""
+
+
+def _word(text: str) -> str | None:
+    return text or None
+
+
+def _matching(pattern: str) -> Callable[[str], str | None]:
+    exact = re.compile(pattern)
+    return lambda text: text if exact.fullmatch(text) else None
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+def _hexadecimal(text: str) -> int | None:
+    return int(text, 16) if re.fullmatch(r"0x[0-9A-Fa-f]{16}", text) else None
+
+
+def _capability(text: str) -> tuple[int, int] | None:
+    found = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _switch(text: str) -> bool | None:
+    words = {"enabled": True, "disabled": False, "yes": True, "no": False, "1": True, "0": False}
+    return words.get(text.lower())
+
+
+class _Field(NamedTuple):
+    attribute: str
+    read: Callable[[str], object]
+
+
+_BUS_ID = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]", re.IGNORECASE)
+
+GPU_FIELDS: Mapping[str, _Field] = MappingProxyType({
+    "index": _Field("index", _integer),
+    "name": _Field("name", _word),
+    "uuid": _Field("uuid", _matching(r"(GPU|MIG)-[0-9A-Fa-f/-]{8,80}")),
+    "count": _Field("count", _integer),
+    "driver_version": _Field("driver_version", _matching(r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}")),
+    "compute_cap": _Field("compute_capability", _capability),
+    "memory.total": _Field("memory_total_mib", _integer),
+    "memory.used": _Field("memory_used_mib", _integer),
+    "clocks.current.sm": _Field("sm_clock_mhz", _integer),
+    "clocks.max.sm": _Field("max_sm_clock_mhz", _integer),
+    "temperature.gpu": _Field("temperature_c", _integer),
+    "utilization.gpu": _Field("utilization_pct", _integer),
+    "persistence_mode": _Field("persistence", _switch),
+    "compute_mode": _Field("compute_mode", _matching(r"[A-Z][A-Za-z_]+")),
+    "mig.mode.current": _Field("mig", _switch),
+    "ecc.errors.uncorrected.volatile.total": _Field("uncorrected_errors", _integer),
+    "remapped_rows.pending": _Field("remap_pending", _switch),
+    "remapped_rows.failure": _Field("remap_failed", _switch),
+    "clocks_event_reasons.active": _Field("clock_reasons", _hexadecimal),
+    "clocks_throttle_reasons.active": _Field("clock_reasons", _hexadecimal),
+    "pci.bus_id": _Field("bus_id", _matching(_BUS_ID.pattern)),
+})  # fmt: skip
+RENAMED_FIELDS = MappingProxyType({"clocks_event_reasons.active": "clocks_throttle_reasons.active"})
+"""What drivers before R535 call a field."""
+
+GPU_QUERY: tuple[str, ...] = tuple(
+    name for name in GPU_FIELDS if name not in RENAMED_FIELDS.values()
+)
+"""Index first and bus id last: both have a shape of their own, so that a row which lost its head or
+its tail is recognised."""
+APPS_QUERY: tuple[str, ...] = ("gpu_uuid", "pid", "used_memory", "process_name")
+"""The name last: it may hold commas."""
+
+_ABSENT = re.compile(r"\[[^\]]*\]|N/A|ERR!|Unknown Error|Not Supported", re.IGNORECASE)
+_INVALID_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field to query')
+
+
+def gpu_command(program: str, fields: Sequence[str] = GPU_QUERY) -> list[str]:
+    """`nvidia-smi --query-gpu=... --format=csv,noheader,nounits`."""
+    return [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+
+
+def apps_command(program: str) -> list[str]:
+    """The same for the processes that hold a CUDA context."""
+    return [
+        program,
+        f"--query-compute-apps={','.join(APPS_QUERY)}",
+        "--format=csv,noheader,nounits",
+    ]
+
+
+def without_invalid_field(text: str, fields: Sequence[str]) -> tuple[str, ...] | None:
+    """The fields to ask for next where this driver does not know one of them; None: it knew all.
+
+    nvidia-smi names one such field and prints no row.
+    """
+    found = _INVALID_FIELD.search(text)
+    if found is None or found[1] not in fields:
+        return None
+    older = RENAMED_FIELDS.get(found[1])
+    renamed = (older if name == found[1] else name for name in fields)
+    return tuple(name for name in renamed if name is not None)
+
+
+def parse_gpus(
+    stdout: str, fields: Sequence[str] = GPU_QUERY, *, stderr: str = "", exit_code: int = 0
+) -> Answer:
+    """The rows of `gpu_command(fields)`.
+
+    Raises NvidiaSmiFailure where there is no row to read.
+    """
+    gpus: list[Gpu] = []
+    unread: list[str] = []
+    for line in stdout.splitlines(keepends=True):
+        gpu = _gpu_row(line, fields)
+        if gpu is not None and all(gpu.index != other.index for other in gpus):
+            gpus.append(gpu)
+        elif line.strip() and failure_in(line) is None:
+            unread.append(line.strip())
+    failure = failure_in(f"{stdout}\n{stderr}", 0 if gpus else exit_code)
+    if not gpus:
+        raise failure or NvidiaSmiFailure.unreadable(stdout + stderr, exit_code)
+    return Answer(tuple(gpus), failure, tuple(unread))
+
+
+def parse_apps(text: str) -> tuple[ComputeApp, ...]:
+    """The rows of `apps_command`; a line that is none is left out, so the list may be short."""
+    found = []
+    for line in text.splitlines(keepends=True):
+        cells = [cell.strip() for cell in line.split(",", len(APPS_QUERY) - 1)]
+        if not line.endswith("\n") or len(cells) != len(APPS_QUERY):
+            continue
+        pid = _integer(cells[1])
+        if GPU_FIELDS["uuid"].read(cells[0]) and pid is not None and cells[3]:
+            found.append(ComputeApp(cells[0], pid, _integer(cells[2]), cells[3]))
+    return tuple(found)
+
+
+def clock_reasons(bits: int) -> tuple[str, ...]:
+    """Names of the reasons that hold the clocks, lowest bit first; unknown ones as numbers."""
+    known = [name for bit, name in CLOCK_REASONS.items() if bits & bit]
+    rest = bits & ~sum(CLOCK_REASONS)
+    return (*known, f"{rest:#x}") if rest else tuple(known)
+
+
+def _gpu_row(line: str, fields: Sequence[str]) -> Gpu | None:
+    """The GPU of one line; None where the line is not exactly one whole row."""
+    cells = [cell.strip() for cell in line.split(",")]
+    if not line.endswith("\n") or len(cells) != len(fields):
+        return None
+    values: dict[str, object] = dict.fromkeys(f.name for f in dataclasses.fields(Gpu))
+    absent: dict[str, str] = {}
+    for name, cell in zip(fields, cells, strict=True):
+        value = None if _ABSENT.fullmatch(cell) else GPU_FIELDS[name].read(cell)
+        values[GPU_FIELDS[name].attribute] = value
+        if value is None:
+            absent[name] = cell
+    if values["index"] is None or values["name"] is None:
+        return None
+    if fields[-1] == "pci.bus_id" and values["bus_id"] is None:
+        return None
+    values["absent"] = MappingProxyType(absent)
+    return Gpu(**values)  # type: ignore[arg-type]
 
 
 class Xid(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-from cudaops.cuda.devices import Architecture, Device
+from cudaops.cuda.architectures import Architecture
+from cudaops.cuda.devices import Device
 from cudaops.errors import InputError
 
 Limiter = Literal["warps", "blocks", "registers", "shared_memory"]

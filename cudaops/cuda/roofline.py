@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import Device
 from cudaops.domain.profile import Profile, Roofline
 
@@ -47,11 +46,11 @@ def flops(profile: Profile, precision: str) -> float | None:
 
 def dram_bytes(profile: Profile) -> float | None:
     """Bytes between L2 and device memory, both ways; None where not known."""
-    read = profile.get(counters.DRAM_READ_BYTES)
-    written = profile.get(counters.DRAM_WRITE_BYTES)
+    read = profile.get(ncu.DRAM_READ_BYTES)
+    written = profile.get(ncu.DRAM_WRITE_BYTES)
     if read is not None and written is not None:
         return read + written
-    rate = profile.get(details.DRAM_BYTES_PER_SECOND)
+    rate = profile.get(ncu.DRAM_BYTES_PER_SECOND)
     return None if rate is None else rate * profile.duration_us * 1e-6
 
 
@@ -64,14 +63,14 @@ def roofline(profile: Profile, device: Device) -> Roofline | None:
     launch without DRAM traffic counts as one sector, so that its intensity stays a number.
     """
     single, moved = flops(profile, "f"), dram_bytes(profile)
-    tensor = profile.get(counters.PIPE_TENSOR)
+    tensor = profile.get(ncu.PIPE_TENSOR)
     if single is None or moved is None or profile.duration_us <= 0.0:
         return None
     if tensor is not None and tensor >= _TENSOR_IN_USE_PCT:
         return None
     double = flops(profile, "d") or 0.0
     half = flops(profile, "h") or 0.0
-    moves = _HALF_OF_MOVES * (profile.get(details.THREADS) or 0.0)
+    moves = _HALF_OF_MOVES * (profile.get(ncu.THREADS) or 0.0)
     if half > max(moves, _HALF_IN_USE * (single + double)):
         return None
     single_us = single / device.peak_fp32_gflops * 1e-3
@@ -104,20 +103,20 @@ def floors(profile: Profile, device: Device) -> tuple[Floor, ...]:
     add("fp32", flops(profile, "f"), device.peak_fp32_gflops * 1e3, of_work=True)
     add("fp64", flops(profile, "d"), device.peak_fp64_gflops * 1e3, of_work=True)
     add("dram", dram_bytes(profile), device.dram_bandwidth_gb_s * 1e3, of_work=True)
-    sectors = _sum(profile, counters.L2_READ_SECTORS, counters.L2_WRITE_SECTORS)
+    sectors = _sum(profile, ncu.L2_READ_SECTORS, ncu.L2_WRITE_SECTORS)
     l2_bytes = None if sectors is None else sectors * device.sector_bytes
     l2_rate = device.l2_bandwidth_gb_s
     add("l2", l2_bytes, None if l2_rate is None else l2_rate * 1e3, of_work=False)
     accesses = _sum(
-        profile, counters.GLOBAL_LD_INST, counters.GLOBAL_ST_INST,
-        counters.SHARED_LD_INST, counters.SHARED_ST_INST,
+        profile, ncu.GLOBAL_LD_INST, ncu.GLOBAL_ST_INST,
+        ncu.SHARED_LD_INST, ncu.SHARED_ST_INST,
     )  # fmt: skip
     lsu = device.lsu_lanes_per_sm
     lsu_rate = None if lsu is None else lsu / device.warp_size * sm_cycles_per_us
     add("lsu", accesses, lsu_rate, of_work=False)
-    add("shared", profile.get(counters.SHARED_WAVEFRONTS), sm_cycles_per_us, of_work=False)
+    add("shared", profile.get(ncu.SHARED_WAVEFRONTS), sm_cycles_per_us, of_work=False)
     issue_rate = device.schedulers_per_sm * sm_cycles_per_us
-    add("issue", profile.get(details.INST_EXECUTED), issue_rate, of_work=False)
+    add("issue", profile.get(ncu.INST_EXECUTED), issue_rate, of_work=False)
     return tuple(sorted(found, key=lambda floor: -floor.us))
 
 
@@ -146,7 +145,7 @@ def _thread_count(profile: Profile, operation: str) -> float | None:
 
 
 def _elapsed_cycles(profile: Profile) -> float | None:
-    return profile.get(counters.SMSP_CYCLES_ELAPSED)
+    return profile.get(ncu.SMSP_CYCLES_ELAPSED)
 
 
 def _sum(profile: Profile, *names: str) -> float | None:

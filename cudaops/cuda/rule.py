@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from cudaops.cuda.facts import Fact
+from cudaops.cuda.derived import Fact
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Evidence, Finding
 

@@ -11,20 +11,25 @@ Order in which a verdict is chosen (`Rule.priority`):
 6. too little in flight by construction: grid, last wave, occupancy (60, 65);
 7. what warps wait for, the longest wait first (70), and that nothing is busy (80);
 8. remarks that never decide while anything above fires (90).
+
+Nsight Compute's own rules stand beside ours: which of theirs say what one of our findings says.
+Their identifiers and texts are those of ncu 2025.3 (captures in tests/data/ncu); for rules that no
+capture fired, those of published reports of ncu 2022 to 2026.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from cudaops.cuda.derived import DERIVED, SPECIAL, facts
 from cudaops.cuda.devices import Device
-from cudaops.cuda.facts import DERIVED, SPECIAL, facts
 from cudaops.cuda.metrics import METRICS, metric_def
-from cudaops.cuda.nvidia_rules import marked
 from cudaops.cuda.roofline import roofline
 from cudaops.cuda.rules import RULES, fired_rules, rules_reading
-from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.domain.profile import MetricSource, Profile, Roofline, Verdict
+from cudaops.cuda.subtypes import SUBTYPES, Subtype
+from cudaops.domain.profile import Finding, MetricSource, NvidiaRule, Profile, Roofline, Verdict
 
 
 def diagnose(profile: Profile, device: Device) -> Verdict:
@@ -131,3 +136,84 @@ def _is_read(name: str, read: set[str]) -> bool:
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+class NvidiaMeaning(NamedTuple):
+    """What a rule of NVIDIA's means in our words."""
+
+    rule: str
+    phrase: str
+    """In its text, in lower case; empty where the rule has one meaning only."""
+    subtypes: tuple[Subtype, ...]
+    """Any of these as a finding of ours says the same."""
+
+
+_LATENCY_SUBTYPES: tuple[Subtype, ...] = tuple(
+    subtype for subtype, info in SUBTYPES.items() if info.bottleneck_class == "latency_bound"
+)
+_PIPE_SUBTYPES: tuple[Subtype, ...] = (
+    "fma_pipe", "fp64_pipe", "tensor_pipe", "sfu_pipe", "integer_pipe", "issue_slots",
+)  # fmt: skip
+
+NVIDIA_MEANINGS: tuple[NvidiaMeaning, ...] = (
+    NvidiaMeaning("SOLBottleneck", "grid is too small", ("occupancy_grid",)),
+    NvidiaMeaning("SOLBottleneck", "analyzing l1 in", (
+        "l1_load_throughput", "shared_throughput", "uncoalesced_access", "shared_bank_conflicts",
+        "register_spills")),
+    NvidiaMeaning("SOLBottleneck", "analyzing l2 in", ("l2_bandwidth", "uncoalesced_access")),
+    NvidiaMeaning("SOLBottleneck", "analyzing dram in", (
+        "dram_bandwidth", "uncoalesced_access", "near_peak")),
+    NvidiaMeaning("SOLBottleneck", "compute workload analysis", (*_PIPE_SUBTYPES, "near_peak")),
+    NvidiaMeaning("SOLBottleneck", "latency issues", _LATENCY_SUBTYPES),
+    NvidiaMeaning("HighPipeUtilization", "is over-utilized", _PIPE_SUBTYPES),
+    NvidiaMeaning("HighPipeUtilization", "pipelines are under-utilized", _LATENCY_SUBTYPES),
+    NvidiaMeaning("SlowPipeLimiter", "", ("fp64_pipe", "sfu_pipe")),
+    NvidiaMeaning("MemoryCacheAccessPattern", "", ("uncoalesced_access",)),
+    NvidiaMeaning("UncoalescedGlobalAccess", "", ("uncoalesced_access",)),
+    NvidiaMeaning("SharedMemoryConflicts", "", ("shared_bank_conflicts",)),
+    NvidiaMeaning("UncoalescedSharedAccess", "", ("shared_bank_conflicts",)),
+    NvidiaMeaning("ThreadDivergence", "", ("divergence",)),
+    NvidiaMeaning("IssueSlotUtilization", "", ("low_parallelism", *_LATENCY_SUBTYPES)),
+    NvidiaMeaning("LaunchConfiguration", "full waves and a partial wave", ("tail_effect",)),
+    NvidiaMeaning("LaunchConfiguration", "which is less than the gpu's", ("occupancy_grid",)),
+    NvidiaMeaning("LaunchConfiguration", "two blocks per multiprocessor", (
+        "stall_barrier", "occupancy_grid")),
+    NvidiaMeaning("LaunchConfiguration", "multiple of 32", ("occupancy_block_size",)),
+    NvidiaMeaning("TheoreticalOccupancy", "number of required registers", ("occupancy_registers",)),
+    NvidiaMeaning("TheoreticalOccupancy", "required amount of shared memory",
+                  ("occupancy_shared",)),
+    NvidiaMeaning("TheoreticalOccupancy", "number of warps", ("occupancy_block_size",)),
+    NvidiaMeaning("TheoreticalOccupancy", "number of blocks", ("occupancy_block_size",)),
+    NvidiaMeaning("AchievedOccupancy", "", ("occupancy_grid", "tail_effect")),
+    NvidiaMeaning("CPIStall", "instruction queue for local and global", ("stall_lg_throttle",)),
+    NvidiaMeaning("CPIStall", "dependency on a l1tex", ("stall_long_scoreboard",)),
+    NvidiaMeaning("CPIStall", "dependency on a mio", ("stall_short_scoreboard",)),
+    NvidiaMeaning("CPIStall", "waiting for the mio", ("stall_mio_throttle",)),
+    NvidiaMeaning("CPIStall", "at a cta barrier", ("stall_barrier",)),
+    NvidiaMeaning("CPIStall", "memory barrier", ("stall_membar",)),
+    NvidiaMeaning("CPIStall", "branch target", ("stall_branch",)),
+    NvidiaMeaning("CPIStall", "fixed latency execution dependency", ("stall_wait",)),
+    NvidiaMeaning("CPIStall", "execution pipe to be available", _PIPE_SUBTYPES),
+)  # fmt: skip
+"""First match wins. Rules not listed (roofline chart, L2 compression, NUMA, PCIe) say nothing that
+a verdict of ours could say."""
+
+
+def marked(rules: Iterable[NvidiaRule], findings: Sequence[Finding]) -> tuple[NvidiaRule, ...]:
+    """The rules, each with the first of our findings (in the order that decides) that agrees."""
+    return tuple(
+        rule.model_copy(update={"agrees_with": _agreement(rule, findings)}) for rule in rules
+    )
+
+
+def meaning_of(rule: NvidiaRule) -> NvidiaMeaning | None:
+    """What a rule means in our words; None where it says nothing that a verdict of ours could."""
+    text = rule.text.lower()
+    return next((m for m in NVIDIA_MEANINGS if m.rule == rule.name and m.phrase in text), None)
+
+
+def _agreement(rule: NvidiaRule, findings: Sequence[Finding]) -> str | None:
+    meaning = meaning_of(rule)
+    if meaning is None:
+        return None
+    return next((f.subtype for f in findings if f.subtype in meaning.subtypes), None)

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudaops import __version__
-from cudaops.doctor import (
-    gpu,
-    gpu_state,
-    host,
-    language_model,
-    launch,
-    profiler,
-    services,
-    toolkit,
-)
-from cudaops.doctor.ladder import Step, climb
+from cudaops.doctor import gpu, host, launch, profiler, services, toolkit
+from cudaops.doctor.ladder import Examination, ExecutorName, Rung, Step, climb, table
 from cudaops.doctor.machine import Machine, ThisMachine
-from cudaops.doctor.records import Examination, ExecutorName, Rung
-from cudaops.doctor.rendering import table
 from cudaops.settings import Settings
 
 __all__ = ["LADDER", "Examination", "Rung", "examine", "table"]
@@ -26,12 +15,10 @@ __all__ = ["LADDER", "Examination", "Rung", "examine", "table"]
 LADDER: tuple[Step, ...] = (
     *host.STEPS,
     *gpu.STEPS,
-    *gpu_state.STEPS,
     *toolkit.STEPS,
     *launch.STEPS,
     *profiler.STEPS,
     *services.STEPS,
-    *language_model.STEPS,
 )
 """From the bottom up: a rung stands only on rungs before it."""
 

@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cudaops.doctor.ladder import Site, Step
-from cudaops.doctor.records import Finding, failed, ok
+from cudaops.doctor.ladder import Finding, Site, Step, failed, ok
 from cudaops.sandbox.process import run_bounded
 
 TOOL_TIMEOUT_S = 8.0

@@ -1,4 +1,4 @@
-"""The ladder: which rung stands on which, and climbing it within bounds."""
+"""The ladder: rungs, which stands on which, climbing it within bounds, and showing it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,77 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-from cudaops.cuda.nvidia_smi import Answer, Gpu
-from cudaops.cuda.nvidia_smi_failures import NvidiaSmiFailure
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cudaops.cuda.driver_texts import Answer, Gpu, NvidiaSmiFailure
 from cudaops.doctor.machine import Machine, Runner
-from cudaops.doctor.records import ExecutorName, Finding, Rung, failed, missing
+from cudaops.domain.base import Record
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PrerequisiteError
+from cudaops.reports.quantities import one_line
 from cudaops.sandbox.gpu.platform import Module
 from cudaops.sandbox.gpu.protocol import MeasureReply, Side
 from cudaops.settings import Settings
+
+Status = Literal["ok", "missing", "failed", "skipped"]
+ExecutorName = Literal["cpu", "cuda"]
+
+
+class Rung(Record):
+    """One thing a machine can or cannot do."""
+
+    name: str
+    needed: bool
+    """True: `cudaops run` cannot work without it. False: it works, with less."""
+    needed_by: tuple[ExecutorName, ...] = ()
+    """Executors that cannot work without it."""
+    status: Status
+    """`missing`: not there. `failed`: there, and it does not work, or not as it should. `skipped`:
+    not tried, because a rung below it is not ok."""
+    detail: str
+    remedy: str | None = None
+    """What to type or change; None where nothing needs to be."""
+    blocked_by: tuple[str, ...] = ()
+    """Of a skipped rung: the rungs to mend first."""
+    seconds: float = 0.0
+
+
+class Examination(Record):
+    """All rungs of this machine."""
+
+    cudaops_version: str
+    ready: bool
+    """Whether everything that `cudaops run` needs is there, on the cpu executor."""
+    executors: tuple[ExecutorName, ...] = ()
+    """Executors that have everything they need."""
+    rungs: tuple[Rung, ...]
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    status: Status
+    detail: str
+    remedy: str | None = None
+
+
+def ok(detail: str) -> Finding:
+    """It works."""
+    return Finding("ok", detail)
+
+
+def missing(detail: str, remedy: str | None = None) -> Finding:
+    """It is not there."""
+    return Finding("missing", detail, remedy)
+
+
+def failed(detail: str, remedy: str | None = None) -> Finding:
+    """It is there, and it does not work, or not as it should."""
+    return Finding("failed", detail, remedy)
+
 
 END_S = 8.0
 """A runner that is idle ends at once; one whose GPU hangs is left to the kernel."""
@@ -186,3 +247,68 @@ def _within(seconds: float, check: Callable[[], T]) -> T:
 
     threading.Thread(target=work, name="doctor", daemon=True).start()
     return future.result(timeout=seconds)
+
+
+STYLES = {"ok": "green", "missing": "yellow", "failed": "red", "skipped": "dim"}
+
+
+def table(examination: Examination) -> RenderableType:
+    """One row a rung; those that were not tried for the same reason share one."""
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for _ in range(3):
+        rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
+    for row in _table_rows(examination.rungs):
+        rows.add_row(*row)
+    return Group(rows, Text(""), *_verdict(examination))
+
+
+def _table_rows(rungs: tuple[Rung, ...]) -> Iterator[tuple[Text, Text, Text, Text]]:
+    for rung in rungs:
+        if not rung.blocked_by:
+            yield _table_row(rung)
+            continue
+        together = [other for other in rungs if other.blocked_by == rung.blocked_by]
+        if together[0] is rung:
+            yield _skipped(together)
+
+
+def _skipped(together: list[Rung]) -> tuple[Text, Text, Text, Text]:
+    names = ", ".join(rung.name for rung in together)
+    several = len(together) > 1
+    return (
+        Text("skipped", style=STYLES["skipped"]),
+        Text(f"{len(together)} rungs" if several else names, style="dim"),
+        Text(""),
+        Text(f"{together[0].detail}{f': {names}' if several else ''}", style="dim"),
+    )
+
+
+def _table_row(rung: Rung) -> tuple[Text, Text, Text, Text]:
+    style = "bold red" if rung.needed and rung.status != "ok" else STYLES[rung.status]
+    detail = Text(one_line(rung.detail))
+    if rung.remedy:
+        detail.append(f"\n{one_line(rung.remedy)}", style="cyan")
+    return Text(rung.status, style=style), Text(rung.name), Text(_kind(rung), style="dim"), detail
+
+
+def _kind(rung: Rung) -> str:
+    if rung.needed:
+        return "needed"
+    return f"for {', '.join(rung.needed_by)}" if rung.needed_by else "optional"
+
+
+def _verdict(examination: Examination) -> Iterator[Text]:
+    if not examination.ready:
+        yield Text("Not ready: mend the needed rungs that are not ok.", style="bold red")
+        return
+    yield Text("Ready: python -m cudaops run FILE.cu works here.", style="bold green")
+    if "cuda" in examination.executors:
+        yield Text("--executor cuda works here: times are measured.", style="bold green")
+        return
+    broken = [
+        rung.name
+        for rung in examination.rungs
+        if "cuda" in rung.needed_by and rung.status in ("missing", "failed")
+    ]
+    yield Text(f"--executor cuda does not work here: {', '.join(broken)}.", style="yellow")

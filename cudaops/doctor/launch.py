@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from cudaops.doctor.ladder import Site, Step
-from cudaops.doctor.records import Finding, failed, missing, ok
+from cudaops.doctor.ladder import Finding, Site, Step, failed, missing, ok
 from cudaops.doctor.toolkit import KERNEL
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved

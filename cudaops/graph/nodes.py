@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 from cudaops.agents import optimizer, profiler, research, supervisor
 from cudaops.agents.llm_developer import ModelDeveloper
 from cudaops.agents.supervisor import attempt_of
-from cudaops.cuda.ncu_launch import metrics_parsed
+from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.judgement import Gate, Judgement, Policy
 from cudaops.domain.profile import Verdict
 from cudaops.domain.review import ReviewAnswer, ReviewRequest

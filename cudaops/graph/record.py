@@ -8,7 +8,7 @@ from typing import Literal
 
 from cudaops import __version__
 from cudaops.cuda import devices
-from cudaops.cuda.ncu_launch import metrics_parsed
+from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement
 from cudaops.domain.profile import Profile, Verdict

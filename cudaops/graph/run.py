@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from cudaops.agents import profiler, research
 from cudaops.agents.tools import Toolbox
-from cudaops.cuda.ncu_launch import metrics_parsed
+from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
 from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord

@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 
 from cudaops.agents.tools import Toolbox
+from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device
-from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
 from cudaops.mcp_servers.servers import build_servers

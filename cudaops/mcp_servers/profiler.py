@@ -9,7 +9,8 @@ from pydantic import Field, TypeAdapter
 
 from cudaops.cuda.devices import DEVICES, Device, device
 from cudaops.cuda.metrics import METRICS
-from cudaops.cuda.rules import RULES, SUBTYPES
+from cudaops.cuda.rules import RULES
+from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.base import Record
 from cudaops.domain.profile import Profile, Verdict

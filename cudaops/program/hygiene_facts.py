@@ -1,6 +1,6 @@
 """What device code does beside computing, as far as its words tell: for where there is no nvcc.
 
-The vocabulary is that of `cuda.ptx_facts`. Words say less than instructions: any variable that
+The vocabulary is that of `cuda.ptx`. Words say less than instructions: any variable that
 could be written is state, and arithmetic on halves by operators is not seen beside their storage.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cudaops.cuda.ptx_facts import Facts, Kind, Trait
+from cudaops.cuda.ptx import Facts, Trait, TraitKind
 from cudaops.program.lexing import Token, byte_text
 from cudaops.program.outline import Item, Outline, outline
 
@@ -55,7 +55,7 @@ def _words(tokens: Sequence[Token]) -> Iterator[Trait]:
     texts = [t.text for t in tokens]
     narrow = {p for p, word in _TYPES.items() if any(word.fullmatch(t) for t in texts)}
     narrow |= {"fp16"} if any(_is_half(texts, i) for i in range(len(texts))) else set()
-    kinds: list[Kind] = ["holds", "rounding"]
+    kinds: list[TraitKind] = ["holds", "rounding"]
     if any(_MATRIX.fullmatch(t) for t in texts):
         kinds.append("matrix")
     if any(_NARROW_OPERATION.fullmatch(t) for t in texts):

@@ -13,18 +13,11 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cudaops.cuda import facts as derived
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
-from cudaops.cuda.facts import DerivedDef, Fact, facts
+from cudaops.cuda import derived
+from cudaops.cuda import metrics as ncu
+from cudaops.cuda.derived import DerivedDef, Fact, facts
 from cudaops.cuda.rule import Condition, Severity, holds
-from cudaops.cuda.rules_throughput import (
-    BUSY_PCT,
-    BUSY_SOURCE,
-    IDLE_DRAM_PCT,
-    STRAINED_PCT,
-    STRAINED_SOURCE,
-)
+from cudaops.cuda.rules import BUSY_PCT, BUSY_SOURCE, IDLE_DRAM_PCT, STRAINED_PCT, STRAINED_SOURCE
 from cudaops.cuda.subtypes import Subtype
 from cudaops.domain.profile import Profile, Roofline, Verdict
 from cudaops.errors import InputError
@@ -64,11 +57,11 @@ class Cue(NamedTuple):
     """Places the note among those that metrics alone fired."""
 
 
-_BUSY_ALU = Condition(counters.PIPE_ALU, ">=", BUSY_PCT, BUSY_SOURCE)
-_BUSY_FMA = Condition(counters.PIPE_FMA, ">=", BUSY_PCT, BUSY_SOURCE)
-_BUSY_FP64 = Condition(counters.PIPE_FP64, ">=", BUSY_PCT, BUSY_SOURCE)
-_BUSY_TENSOR = Condition(counters.PIPE_TENSOR, ">=", BUSY_PCT, BUSY_SOURCE)
-_BUSY_XU = Condition(counters.PIPE_XU, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_ALU = Condition(ncu.PIPE_ALU, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_FMA = Condition(ncu.PIPE_FMA, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_FP64 = Condition(ncu.PIPE_FP64, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_TENSOR = Condition(ncu.PIPE_TENSOR, ">=", BUSY_PCT, BUSY_SOURCE)
+_BUSY_XU = Condition(ncu.PIPE_XU, ">=", BUSY_PCT, BUSY_SOURCE)
 
 _COMPUTE_PEAK = Condition(
     derived.COMPUTE_ATTAINED, ">=", 80.0, "the rule near_peak_compute: its peak is arithmetic"
@@ -77,29 +70,29 @@ _MEMORY_PEAK = Condition(
     derived.MEMORY_ATTAINED, ">=", 85.0, "the rule near_peak_memory: its peak is DRAM's bandwidth"
 )
 _L1_LOW = Condition(
-    details.L1_HIT_RATE, "<", 30.0,
+    ncu.L1_HIT_RATE, "<", 30.0,
     "source document 001; alone it means nothing: the tiled product has 3 % by design",
 )  # fmt: skip
 _L2_LOW = Condition(
-    details.L2_HIT_RATE, "<", 50.0,
+    ncu.L2_HIT_RATE, "<", 50.0,
     "source document 001; alone it means nothing: a stream reads each byte once",
 )  # fmt: skip
 _DRAM_USED = Condition(
-    details.DRAM_THROUGHPUT, ">=", IDLE_DRAM_PCT,
+    ncu.DRAM_THROUGHPUT, ">=", IDLE_DRAM_PCT,
     "judgement: below it DRAM idles in the rules of the verdict",
 )  # fmt: skip
 _MEMORY_USED = Condition(
-    details.MEMORY_THROUGHPUT, ">=", 20.0, "the uncoalesced rules: below it memory is not the limit"
+    ncu.MEMORY_THROUGHPUT, ">=", 20.0, "the uncoalesced rules: below it memory is not the limit"
 )
 _CPI_STALL = "Nsight Compute's CPIStall rule: 30 % of the cycles between two instructions"
 
 STALLED_MATH = DerivedDef(
     "cudaops__stall_math_pipe_throttle_pct", "Stalled: math pipe throttle", "%",
     "Share of a warp's time between two of its instructions.",
-    (counters.STALL_MATH, details.CYCLES_PER_ISSUE),
+    (ncu.STALL_MATH, ncu.CYCLES_PER_ISSUE),
     lambda stalled, cycles: 100.0 * stalled / cycles if cycles > 0 else None,
 )  # fmt: skip
-"""No verdict rule reads it, so `cudaops.cuda.facts` does not know it: a full pipe is named by the
+"""No verdict rule reads it, so `cudaops.cuda.derived` does not know it: a full pipe is named by the
 pipe's own use."""
 
 
@@ -140,7 +133,7 @@ TRIGGERS: Mapping[str, tuple[Cue, ...]] = MappingProxyType({
         Cue(
             conditions=(
                 Condition(
-                    details.DRAM_THROUGHPUT, ">=", 50.0,
+                    ncu.DRAM_THROUGHPUT, ">=", 50.0,
                     "judgement: half of the time is what the bytes alone take",
                 ),
             ),
@@ -151,13 +144,13 @@ TRIGGERS: Mapping[str, tuple[Cue, ...]] = MappingProxyType({
         Cue(("occupancy_shared", "occupancy_block_size", "occupancy_registers")),
         Cue(
             conditions=(
-                Condition(details.ACHIEVED_OCCUPANCY, "<", 50.0, "source document 001"),
+                Condition(ncu.ACHIEVED_OCCUPANCY, "<", 50.0, "source document 001"),
                 Condition(
                     derived.IDLE_ISSUE, ">=", 50.0,
                     "the occupancy rules: only a scheduler that idles can use more warps",
                 ),
                 Condition(
-                    details.WAVES, ">=", 1.0, "with less it is the grid that leaves slots empty"
+                    ncu.WAVES, ">=", 1.0, "with less it is the grid that leaves slots empty"
                 ),
             ),
             severity="warning",
@@ -168,8 +161,8 @@ TRIGGERS: Mapping[str, tuple[Cue, ...]] = MappingProxyType({
     "high_waves_per_sm": (Cue(("many_waves",)),),
     "poor_coalescing": (
         Cue(("uncoalesced_access",)),
-        _uncoalesced(derived.LD_SECTORS_PER_REQUEST, counters.BYTES_PER_SECTOR_LD),
-        _uncoalesced(derived.ST_SECTORS_PER_REQUEST, counters.BYTES_PER_SECTOR_ST),
+        _uncoalesced(derived.LD_SECTORS_PER_REQUEST, ncu.BYTES_PER_SECTOR_LD),
+        _uncoalesced(derived.ST_SECTORS_PER_REQUEST, ncu.BYTES_PER_SECTOR_ST),
     ),
     "low_l1_hit": (
         Cue(("l2_bandwidth",), (_L1_LOW,)),
@@ -195,10 +188,10 @@ TRIGGERS: Mapping[str, tuple[Cue, ...]] = MappingProxyType({
         Cue(
             conditions=(
                 Condition(
-                    details.EXECUTED_IPC_ACTIVE, "<", 0.5,
+                    ncu.EXECUTED_IPC_ACTIVE, "<", 0.5,
                     "source document 001: an eighth of what four schedulers can issue",
                 ),
-                Condition(details.MEMORY_THROUGHPUT, "<", STRAINED_PCT, STRAINED_SOURCE),
+                Condition(ncu.MEMORY_THROUGHPUT, "<", STRAINED_PCT, STRAINED_SOURCE),
             ),
         ),
     ),

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
+from cudaops.cuda.derived import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, facts
 from cudaops.cuda.devices import Device
-from cudaops.cuda.facts import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, facts
 from cudaops.domain.execution import UNMEASURED_WORDS, TimeSource
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
@@ -24,11 +24,11 @@ from cudaops.domain.workload import (
 from cudaops.prompts.text import line
 
 _MAIN = (
-    details.DURATION, details.SM_THROUGHPUT, details.MEMORY_THROUGHPUT, details.L1_THROUGHPUT,
-    details.L2_THROUGHPUT, details.DRAM_THROUGHPUT, details.L1_HIT_RATE, details.L2_HIT_RATE,
-    details.ISSUE_SLOTS_BUSY, details.ELIGIBLE_WARPS, details.ACHIEVED_OCCUPANCY,
-    details.THEORETICAL_OCCUPANCY, details.REGISTERS, details.SHARED_STATIC,
-    details.SHARED_DYNAMIC, details.WAVES, LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST,
+    ncu.DURATION, ncu.SM_THROUGHPUT, ncu.MEMORY_THROUGHPUT, ncu.L1_THROUGHPUT,
+    ncu.L2_THROUGHPUT, ncu.DRAM_THROUGHPUT, ncu.L1_HIT_RATE, ncu.L2_HIT_RATE,
+    ncu.ISSUE_SLOTS_BUSY, ncu.ELIGIBLE_WARPS, ncu.ACHIEVED_OCCUPANCY,
+    ncu.THEORETICAL_OCCUPANCY, ncu.REGISTERS, ncu.SHARED_STATIC,
+    ncu.SHARED_DYNAMIC, ncu.WAVES, LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST,
 )  # fmt: skip
 """What a profile is summed up by: times, limits, occupancy and what a warp's accesses cost."""
 

@@ -6,8 +6,8 @@ import shlex
 from pathlib import PurePath
 from typing import Literal, NamedTuple
 
-from cudaops.cuda.metric_details import DURATION
-from cudaops.cuda.ncu_launch import counted
+from cudaops.cuda.metrics import DURATION
+from cudaops.cuda.ncu_pages import counted
 from cudaops.domain.judgement import Attempt, Gate
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import ProfileSummary, RunRecord

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cudaops.cuda.hot_spots import Instruction
-from cudaops.cuda.ncu_launch import Cell, launch_of
+from cudaops.cuda.ncu_pages import Cell, launch_of
 from cudaops.domain.profile import NvidiaRule
 from cudaops.errors import InputError, PrerequisiteError
 

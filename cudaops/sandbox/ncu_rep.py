@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from cudaops.cuda.hot_spots import Instruction, hot_instructions, hot_lines
-from cudaops.cuda.ncu_launch import NcuLaunch
+from cudaops.cuda.ncu_pages import NcuLaunch
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.profile import Profile
 from cudaops.errors import InputError, PrerequisiteError

@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda.devices import (
-    ARCHITECTURES,
-    DEFAULT_DEVICE_BY_ARCH,
-    DEVICES,
-    Architecture,
-    Device,
-    device,
-)
-from cudaops.cuda.devices_driver import bandwidth_gb_s
-from cudaops.cuda.microarch import BY_CAPABILITY
+from cudaops.cuda.architectures import ARCHITECTURES, BY_CAPABILITY, Architecture
+from cudaops.cuda.devices import DEFAULT_DEVICE_BY_ARCH, DEVICES, Device, bandwidth_gb_s, device
 from cudaops.cuda.occupancy import occupancy
 from cudaops.cuda.timing import estimate
 from cudaops.cuda.work import (

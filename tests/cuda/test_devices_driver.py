@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from cudaops.cuda.architectures import ARCHITECTURES
 from cudaops.cuda.devices import (
-    ARCHITECTURES,
     DEVICES,
     described,
     device,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.cuda import metric_counters as c
-from cudaops.cuda import metric_details as d
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.fallback import fallback_profile
 from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.ncu_problem import fallback_profile
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.execution import KernelResources
 from cudaops.domain.profile import Metric, Profile
 
 H200 = DEVICES["H200"]
 COUNTED = {
-    d.DURATION: 100.0, d.L1_THROUGHPUT: 92.0, d.DRAM_THROUGHPUT: 1.0, d.REGISTERS: 40.0,
-    d.SHARED_STATIC: 0.0, d.THEORETICAL_OCCUPANCY: 75.0, d.WAVES: 5.0, c.FFMA: 1e9, c.FADD: 0.0,
-    c.FMUL: 0.0, c.DRAM_READ_BYTES: 8e6, c.DRAM_WRITE_BYTES: 4e6,
+    ncu.DURATION: 100.0, ncu.L1_THROUGHPUT: 92.0, ncu.DRAM_THROUGHPUT: 1.0, ncu.REGISTERS: 40.0,
+    ncu.SHARED_STATIC: 0.0, ncu.THEORETICAL_OCCUPANCY: 75.0, ncu.WAVES: 5.0, ncu.FFMA: 1e9,
+    ncu.FADD: 0.0,
+    ncu.FMUL: 0.0, ncu.DRAM_READ_BYTES: 8e6, ncu.DRAM_WRITE_BYTES: 4e6,
 }  # fmt: skip
-LAUNCHED = {d.BLOCK_SIZE: 256.0, d.GRID_SIZE: 4096.0, d.SHARED_DYNAMIC: 1024.0}
+LAUNCHED = {ncu.BLOCK_SIZE: 256.0, ncu.GRID_SIZE: 4096.0, ncu.SHARED_DYNAMIC: 1024.0}
 
 
 def modelled() -> Profile:
@@ -51,18 +51,23 @@ def test_time_is_measured_registers_are_ptxass_and_counts_stay_modelled() -> Non
     assert found.source == "mixed"
     assert found.duration_us == 130.0
     sources = {name: metric.source for name, metric in found.metrics.items()}
-    assert sources[d.DURATION] == "cuda_event"
-    assert sources[d.REGISTERS] == sources[d.THEORETICAL_OCCUPANCY] == sources[d.WAVES] == "ptxas"
-    assert sources[c.FFMA] == sources[d.L1_THROUGHPUT] == "modelled"
-    assert sources[d.GRID_SIZE] == "launch"
-    assert found.get(d.REGISTERS) == 128
+    assert sources[ncu.DURATION] == "cuda_event"
+    assert (
+        sources[ncu.REGISTERS]
+        == sources[ncu.THEORETICAL_OCCUPANCY]
+        == sources[ncu.WAVES]
+        == "ptxas"
+    )
+    assert sources[ncu.FFMA] == sources[ncu.L1_THROUGHPUT] == "modelled"
+    assert sources[ncu.GRID_SIZE] == "launch"
+    assert found.get(ncu.REGISTERS) == 128
     # 128 registers: two blocks of 8 warps on an SM with 64 warp slots.
-    assert found.get(d.LIMIT_REGISTERS) == 2
-    assert found.get(d.THEORETICAL_OCCUPANCY) == 25.0
-    assert found.get(d.WAVES) == pytest.approx(4096 / (2 * 132))
-    assert found.get(c.SHARED_PER_BLOCK) == 4096 + 1024 + H200.shared_reserved_per_block
-    assert (found.get(c.STACK_BYTES), found.get(c.SPILL_LOAD_BYTES)) == (16, 8)
-    assert found.get(d.DRAM_BYTES_PER_SECOND) == pytest.approx(12e6 / 130e-6)
+    assert found.get(ncu.LIMIT_REGISTERS) == 2
+    assert found.get(ncu.THEORETICAL_OCCUPANCY) == 25.0
+    assert found.get(ncu.WAVES) == pytest.approx(4096 / (2 * 132))
+    assert found.get(ncu.SHARED_PER_BLOCK) == 4096 + 1024 + H200.shared_reserved_per_block
+    assert (found.get(ncu.STACK_BYTES), found.get(ncu.SPILL_LOAD_BYTES)) == (16, 8)
+    assert found.get(ncu.DRAM_BYTES_PER_SECOND) == pytest.approx(12e6 / 130e-6)
     assert found.notes[0] == "ncu could not read the counters: ERR_NVGPUCTRPERM"
     assert found.notes[1] == "the model takes 100 us for what was measured as 130 us"
     assert found.notes[2:] == ("sampled blocks",)
@@ -85,8 +90,8 @@ def test_cupti_goes_before_events() -> None:
         modelled(), [], H200, times_us=(130.0,), cupti_us=(121.0, 123.0), why="busy"
     )
     assert found.duration_us == 122.0
-    assert found.metrics[d.DURATION].source == "cupti"
-    assert found.metrics[d.REGISTERS].source == "modelled"
+    assert found.metrics[ncu.DURATION].source == "cupti"
+    assert found.metrics[ncu.REGISTERS].source == "modelled"
 
 
 def test_a_model_far_from_the_measurement_is_said_to_be() -> None:
@@ -98,14 +103,14 @@ def test_without_any_time_it_stays_a_model() -> None:
     found = fallback_profile(modelled(), [resources()], H200, why="no GPU")
     assert found.source == "modelled"
     assert found.duration_us == 100.0
-    assert found.metrics[d.REGISTERS].source == "ptxas"
+    assert found.metrics[ncu.REGISTERS].source == "ptxas"
 
 
 def test_a_kernel_that_does_not_fit_on_an_sm_has_no_waves() -> None:
     huge = resources().model_copy(update={"static_smem_bytes": 300_000})
     found = fallback_profile(modelled(), [huge], H200, times_us=(130.0,), why="busy")
-    assert found.get(d.THEORETICAL_OCCUPANCY) == 0
-    assert found.metrics[d.WAVES].source == "modelled"
+    assert found.get(ncu.THEORETICAL_OCCUPANCY) == 0
+    assert found.metrics[ncu.WAVES].source == "modelled"
 
 
 def test_nothing_modelled_leaves_the_time_and_no_verdict_on_it() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_counters, metric_details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.metrics import BY_LABEL, METRICS, metric_def, nearest_names, value_of
 from cudaops.errors import InputError
 
@@ -43,11 +43,11 @@ def test_dram_throughput_of_older_chips_is_known_and_known_to_be_missing() -> No
     old = METRICS["dram__throughput.avg.pct_of_peak_sustained_elapsed"]
     assert old.not_on
     assert old.name not in raw_header("naive")
-    assert metric_details.DRAM_THROUGHPUT in raw_header("naive")
+    assert ncu.DRAM_THROUGHPUT in raw_header("naive")
 
 
 def test_no_name_or_alias_is_given_twice() -> None:
-    rows = [*metric_details.DETAILS_ROWS, *metric_counters.COUNTER_ROWS]
+    rows = [*ncu.DETAILS_ROWS, *ncu.COUNTER_ROWS]
     names = [name for row in rows for name in (row.name, *row.aliases)]
     assert len(names) == len(set(names))
     assert len(rows) == len(METRICS)
@@ -62,18 +62,18 @@ def test_every_row_says_something() -> None:
 
 def test_a_name_of_another_version_leads_to_the_same_row() -> None:
     older = "sm__instruction_throughput.avg.pct_of_peak_sustained_active"
-    assert metric_def(older).name == metric_details.SM_BUSY
+    assert metric_def(older).name == ncu.SM_BUSY
 
 
 def test_an_unknown_name_gets_its_nearest() -> None:
     with pytest.raises(InputError, match="l1tex__throughput"):
         metric_def("l1tex__throughput.avg.pct_of_peak_sustained")
-    assert metric_details.L2_HIT_RATE in nearest_names("L2 hit rate")
+    assert ncu.L2_HIT_RATE in nearest_names("L2 hit rate")
     assert nearest_names("zzzzzzzz") == ()
 
 
 def test_a_metric_gets_the_unit_of_its_row() -> None:
-    metric = value_of(metric_details.DURATION, 12.5, "modelled")
+    metric = value_of(ncu.DURATION, 12.5, "modelled")
     assert (metric.unit, metric.source, metric.value) == ("us", "modelled", 12.5)
     with pytest.raises(InputError):
         value_of("made__up.sum", 1.0, "modelled")

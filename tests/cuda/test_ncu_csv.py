@@ -6,12 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.metrics import METRICS
-from cudaops.cuda.ncu_csv import merged, parse_csv, parse_details, parse_raw
-from cudaops.cuda.ncu_launch import NcuLaunch, counted, kernel_name, metrics_parsed
-from cudaops.cuda.ncu_units import has_decimal_comma, number, scale, to_canonical
+from cudaops.cuda.ncu_pages import (
+    NcuLaunch,
+    counted,
+    has_decimal_comma,
+    kernel_name,
+    merged,
+    metrics_parsed,
+    number,
+    parse_csv,
+    parse_details,
+    parse_raw,
+    scale,
+    to_canonical,
+)
 from cudaops.errors import InputError
 
 DATA = Path(__file__).parents[1] / "data" / "ncu"
@@ -66,10 +76,10 @@ def test_what_the_naive_product_says() -> None:
     assert profile.kernel == "naive_matmul"
     assert profile.source == "measured"
     assert profile.duration_us == 415.30
-    assert profile.get(details.DRAM_FREQUENCY) == 3.20e9
-    assert profile.get(details.DRAM_BYTES_PER_SECOND) == 20.21e9
-    assert profile.get(details.INST_EXECUTED) == 154632192
-    assert profile.get(details.SHARED_CONFIG) == 32770
+    assert profile.get(ncu.DRAM_FREQUENCY) == 3.20e9
+    assert profile.get(ncu.DRAM_BYTES_PER_SECOND) == 20.21e9
+    assert profile.get(ncu.INST_EXECUTED) == 154632192
+    assert profile.get(ncu.SHARED_CONFIG) == 32770
     assert profile.get("dram__throughput.avg.pct_of_peak_sustained_elapsed") is None
 
 
@@ -77,15 +87,15 @@ def test_the_raw_page_knows_the_device_and_bytes_in_either_scale() -> None:
     profile = launch("regtiled", "raw").profile
     assert profile.device == "H200"
     assert profile.kernel == "reg_matmul"
-    assert profile.get(details.SHARED_STATIC) == 4096
-    assert launch("naive", "raw").profile.get(details.SHARED_STATIC) == 0
-    assert profile.get(counters.DRAM_READ_BYTES) == 8400384
+    assert profile.get(ncu.SHARED_STATIC) == 4096
+    assert launch("naive", "raw").profile.get(ncu.SHARED_STATIC) == 0
+    assert profile.get(ncu.DRAM_READ_BYTES) == 8400384
 
 
 def test_words_are_kept_apart_from_numbers() -> None:
     found = launch("naive", "details")
-    assert found.profile.texts[details.CACHE_CONFIG] == "CachePreferNone"
-    assert details.CACHE_CONFIG not in found.profile.metrics
+    assert found.profile.texts[ncu.CACHE_CONFIG] == "CachePreferNone"
+    assert ncu.CACHE_CONFIG not in found.profile.metrics
     assert found.unknown_labels == ()
 
 
@@ -116,19 +126,19 @@ def test_not_available_stays_missing_and_unknown_labels_are_told() -> None:
     )
     changed = changed.replace('"L1/TEX Hit Rate"', '"L1 Surprise Rate"')
     (found,) = parse_details(changed)
-    assert details.L2_HIT_RATE not in found.profile.metrics
+    assert ncu.L2_HIT_RATE not in found.profile.metrics
     (label,) = found.unknown_labels
     assert label == "Memory Workload Analysis / L1 Surprise Rate"
-    assert found.profile.get(label) == launch("naive", "details").profile.get(details.L1_HIT_RATE)
+    assert found.profile.get(label) == launch("naive", "details").profile.get(ncu.L1_HIT_RATE)
     assert counted(found.profile).details == 86  # one is missing, one has another name
     (raw,) = parse_raw(text("naive", "raw").replace('"97.911368"', '"no data"'))
-    assert details.L2_HIT_RATE not in raw.profile.metrics
+    assert ncu.L2_HIT_RATE not in raw.profile.metrics
 
 
 def test_pages_of_one_report_join() -> None:
     (joined,) = merged([launch("naive", "details")], [launch("naive", "raw")])
     assert len(joined.profile.nvidia_rules) == 10
-    assert joined.profile.get(details.L1_THROUGHPUT) == 96.501384
+    assert joined.profile.get(ncu.L1_THROUGHPUT) == 96.501384
     (alone,) = merged([], [launch("naive", "raw")])
     assert alone.profile.nvidia_rules == ()
 
@@ -201,16 +211,16 @@ def test_a_value_printed_twice_and_differently_is_not_believed() -> None:
     page = text("naive", "details")
     line = next(row for row in page.splitlines() if '"L2 Hit Rate"' in row)
     (same,) = parse_details(page + line + "\n")
-    assert same.profile.get(details.L2_HIT_RATE) == 97.91
+    assert same.profile.get(ncu.L2_HIT_RATE) == 97.91
     (other,) = parse_details(page + line.replace("97.91", "12.34") + "\n")
-    assert other.profile.get(details.L2_HIT_RATE) is None
+    assert other.profile.get(ncu.L2_HIT_RATE) is None
 
 
 def test_a_unit_that_cannot_be_read_leaves_the_metric_out_and_says_so() -> None:
     page = text("naive", "details").replace('"DRAM Frequency","Ghz"', '"DRAM Frequency","furlong"')
     profile = parse_details(page)[0].profile
-    assert profile.get(details.DRAM_FREQUENCY) is None
-    assert details.DRAM_FREQUENCY in profile.notes[0]
+    assert profile.get(ncu.DRAM_FREQUENCY) is None
+    assert ncu.DRAM_FREQUENCY in profile.notes[0]
     assert len(profile.metrics) == 82
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_details as d
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES, Device
 from cudaops.cuda.metrics import value_of
-from cudaops.cuda.ncu_csv import parse_details
-from cudaops.cuda.ncu_device import likely_devices
+from cudaops.cuda.ncu_pages import likely_devices, parse_details
 from cudaops.domain.profile import Profile
 
 DATA = Path(__file__).parents[1] / "data" / "ncu"
@@ -26,11 +25,11 @@ def test_the_captures_can_only_be_an_h200(kernel: str) -> None:
 
 def seen(device: Device, *, pct: float | None = 50.0, sms: bool = True) -> Profile:
     major, minor = device.compute_capability
-    metrics = {d.SM_COUNT: float(device.sm_count)} if sms else {}
+    metrics = {ncu.SM_COUNT: float(device.sm_count)} if sms else {}
     if pct is not None:
         metrics |= {
-            d.DRAM_THROUGHPUT: pct,
-            d.DRAM_BYTES_PER_SECOND: device.dram_bandwidth_gb_s * 1e7 * pct,
+            ncu.DRAM_THROUGHPUT: pct,
+            ncu.DRAM_BYTES_PER_SECOND: device.dram_bandwidth_gb_s * 1e7 * pct,
         }
     return Profile(
         kernel="k", device=f"compute capability {major}.{minor}", source="measured",

@@ -12,8 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cudaops.cuda.metrics import ALIASES
-from cudaops.cuda.ncu_csv import FACTS, parse_csv, parse_details, parse_raw
-from cudaops.cuda.ncu_launch import NcuLaunch
+from cudaops.cuda.ncu_pages import FACTS, NcuLaunch, parse_csv, parse_details, parse_raw
 from cudaops.cuda.ncu_problem import REMEDIES, classify_ncu_failure
 from cudaops.domain.profile import Profile
 from cudaops.errors import InputError

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.ncu_csv import merged, parse_details, parse_raw
-from cudaops.cuda.nvidia_rules import MEANINGS, marked, meaning_of
+from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.cuda.verdict import diagnose
+from cudaops.cuda.verdict import NVIDIA_MEANINGS, diagnose, marked, meaning_of
 from cudaops.domain.profile import Finding, NvidiaRule, Verdict
 
 DATA = Path(__file__).parents[1] / "data" / "ncu"
@@ -112,7 +111,7 @@ def test_rules_that_say_nothing_of_a_limit_agree_with_nothing() -> None:
 
 
 def test_the_map_names_known_subtypes_and_is_written_in_lower_case() -> None:
-    for meaning in MEANINGS:
+    for meaning in NVIDIA_MEANINGS:
         assert set(meaning.subtypes) <= set(SUBTYPES)
         assert meaning.subtypes
         assert meaning.phrase == meaning.phrase.lower()

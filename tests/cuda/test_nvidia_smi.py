@@ -12,20 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudaops.cuda.nvidia_smi import (
-    APPS,
-    QUERY,
+from cudaops.cuda.driver_texts import (
+    APPS_QUERY,
+    GPU_QUERY,
     Answer,
     ComputeApp,
     Gpu,
+    NvidiaSmiFailure,
     apps_command,
     clock_reasons,
+    failure_in,
     gpu_command,
     parse_apps,
     parse_gpus,
     without_invalid_field,
 )
-from cudaops.cuda.nvidia_smi_failures import NvidiaSmiFailure, failure_in
 
 A = (
     "0, NVIDIA A10, GPU-aaaaaaaa-0000-0000-0000-000000000000, 2, 535.129.03, 8.6, 23028, 311, 885,"
@@ -124,22 +125,22 @@ def test_words_go_before_the_exit_code() -> None:
 
 def test_fields_that_a_driver_does_not_know() -> None:
     refusal = 'Field "clocks_event_reasons.active" is not a valid field to query.\n'
-    fewer = without_invalid_field(refusal, QUERY)
+    fewer = without_invalid_field(refusal, GPU_QUERY)
     assert fewer is not None
     assert fewer[-2:] == ("clocks_throttle_reasons.active", "pci.bus_id")
     (gpu,) = parse_gpus(A, fewer).gpus
     assert gpu.clock_reasons == 0
     again = without_invalid_field(refusal.replace("event", "throttle"), fewer)
     assert again is not None
-    assert len(again) == len(QUERY) - 1
-    assert without_invalid_field(A, QUERY) is None
-    assert without_invalid_field('Field "x" is not a valid field to query.', QUERY) is None
+    assert len(again) == len(GPU_QUERY) - 1
+    assert without_invalid_field(A, GPU_QUERY) is None
+    assert without_invalid_field('Field "x" is not a valid field to query.', GPU_QUERY) is None
 
 
 def test_command_lines() -> None:
     assert gpu_command("nvidia-smi")[1].startswith("--query-gpu=index,name,uuid,")
     assert gpu_command("nvidia-smi")[2] == "--format=csv,noheader,nounits"
-    assert apps_command("nvidia-smi")[1] == f"--query-compute-apps={','.join(APPS)}"
+    assert apps_command("nvidia-smi")[1] == f"--query-compute-apps={','.join(APPS_QUERY)}"
 
 
 def test_apps() -> None:
@@ -204,17 +205,17 @@ JUNK = st.one_of(
 )
 
 
-@given(st.integers(0, len(QUERY) - 1), JUNK)
+@given(st.integers(0, len(GPU_QUERY) - 1), JUNK)
 def test_a_cell_that_is_no_number(column: int, junk: str) -> None:
     cells = A.rstrip("\n").split(", ")
     cells[column] = junk
     answer = parsed(", ".join(cells) + "\n" + B)
     assert answer is not None
-    if QUERY[column] not in ("name", "compute_mode", "driver_version"):
+    if GPU_QUERY[column] not in ("name", "compute_mode", "driver_version"):
         read_right(answer)
 
 
-@given(st.sets(st.integers(0, len(QUERY) - 1), min_size=1), st.booleans())
+@given(st.sets(st.integers(0, len(GPU_QUERY) - 1), min_size=1), st.booleans())
 def test_cells_that_are_gone(columns: set[int], moved: bool) -> None:
     """A row with fewer cells is refused, also where others were put at its end."""
     cells = [c for i, c in enumerate(A.rstrip("\n").split(", ")) if i not in columns]

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.ncu_csv import parse_raw
+from cudaops.cuda.ncu_pages import parse_raw
 from cudaops.cuda.occupancy import occupancy, waves
 from cudaops.errors import InputError
 
@@ -20,20 +19,20 @@ DATA = Path(__file__).parents[1] / "data" / "ncu"
 def test_limits_and_waves_are_what_ncu_reports(kernel: str) -> None:
     (launch,) = parse_raw((DATA / f"h200_{kernel}_matmul_1024.raw.csv").read_text("utf-8"))
     m = {name: metric.value for name, metric in launch.profile.metrics.items()}
-    shared = m[details.SHARED_STATIC] + m[details.SHARED_DYNAMIC]
+    shared = m[ncu.SHARED_STATIC] + m[ncu.SHARED_DYNAMIC]
     found = occupancy(
-        DEVICES["H200"], int(m[details.BLOCK_SIZE]), int(m[details.REGISTERS]), int(shared),
-        shared_config_bytes=int(m[details.SHARED_CONFIG]),
+        DEVICES["H200"], int(m[ncu.BLOCK_SIZE]), int(m[ncu.REGISTERS]), int(shared),
+        shared_config_bytes=int(m[ncu.SHARED_CONFIG]),
     )  # fmt: skip
-    assert found.limit_warps == m[details.LIMIT_WARPS]
-    assert found.limit_blocks == m[details.LIMIT_BLOCKS]
-    assert found.limit_registers == m[details.LIMIT_REGISTERS]
-    assert found.limit_shared_memory == m[details.LIMIT_SHARED]
-    assert found.theoretical_pct == m[details.THEORETICAL_OCCUPANCY]
-    assert found.warps_per_sm == m[details.THEORETICAL_WARPS]
-    laid = waves(DEVICES["H200"], int(m[details.GRID_SIZE]), found.blocks_per_sm)
-    assert laid.waves == pytest.approx(m[details.WAVES], abs=0.005)
-    assert m[counters.SHARED_PER_BLOCK] == shared + DEVICES["H200"].shared_reserved_per_block
+    assert found.limit_warps == m[ncu.LIMIT_WARPS]
+    assert found.limit_blocks == m[ncu.LIMIT_BLOCKS]
+    assert found.limit_registers == m[ncu.LIMIT_REGISTERS]
+    assert found.limit_shared_memory == m[ncu.LIMIT_SHARED]
+    assert found.theoretical_pct == m[ncu.THEORETICAL_OCCUPANCY]
+    assert found.warps_per_sm == m[ncu.THEORETICAL_WARPS]
+    laid = waves(DEVICES["H200"], int(m[ncu.GRID_SIZE]), found.blocks_per_sm)
+    assert laid.waves == pytest.approx(m[ncu.WAVES], abs=0.005)
+    assert m[ncu.SHARED_PER_BLOCK] == shared + DEVICES["H200"].shared_reserved_per_block
 
 
 @pytest.mark.parametrize(

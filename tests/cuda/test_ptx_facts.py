@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda.ptx_facts import Facts, Trait, facts_of
-from cudaops.cuda.ptx_findings import findings
-from cudaops.cuda.ptx_module import PtxError, PtxModule, names_in, read_ptx
+from cudaops.cuda.ptx import (
+    Facts,
+    PtxError,
+    PtxModule,
+    Trait,
+    facts_of,
+    findings,
+    names_in,
+    read_ptx,
+)
 from cudaops.domain.judgement import Precision
 from cudaops.sandbox.toolchain import find_nvcc
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import value_of
-from cudaops.cuda.ncu_csv import parse_csv
+from cudaops.cuda.ncu_pages import parse_csv
 from cudaops.cuda.roofline import dram_bytes, floors, flops, least_us, roofline
 from cudaops.domain.profile import Profile
 
@@ -24,8 +23,8 @@ def captured(kernel: str, page: str = "raw") -> Profile:
 
 
 def made(duration_us: float, **values: float) -> Profile:
-    """A modelled profile; keywords are names of constants in `metric_counters`."""
-    names = {getattr(counters, key): value for key, value in values.items()}
+    """A modelled profile; keywords are names of constants in `cudaops.cuda.metrics`."""
+    names = {getattr(ncu, key): value for key, value in values.items()}
     return Profile(
         kernel="k", device="H200", source="modelled", duration_us=duration_us,
         metrics={name: value_of(name, value, "modelled") for name, value in names.items()},
@@ -68,7 +67,7 @@ def test_dram_bytes_from_counts_or_from_the_rate() -> None:
     assert dram_bytes(made(10, DRAM_READ_BYTES=6)) is None
     shown = captured("naive", "details")
     assert dram_bytes(shown) == pytest.approx(8394496, rel=0.001)
-    assert shown.get(details.DRAM_BYTES_PER_SECOND) is not None
+    assert shown.get(ncu.DRAM_BYTES_PER_SECOND) is not None
 
 
 def test_double_precision_is_held_against_its_own_peak() -> None:
@@ -122,7 +121,7 @@ def test_half_precision_has_no_peak_in_the_table_and_so_no_roofline() -> None:
     none = {"FFMA": 0.0, "FADD": 0.0, "FMUL": 0.0}
     moving = made(10, **none, **{**half, "HFMA": 16 * 1024.0}, **bytes_of)
     assert roofline(moving, H200) is None
-    threads = {details.THREADS: value_of(details.THREADS, 1024.0, "modelled")}
+    threads = {ncu.THREADS: value_of(ncu.THREADS, 1024.0, "modelled")}
     moving = moving.model_copy(update={"metrics": {**moving.metrics, **threads}})
     assert roofline(moving, H200) is not None
     assert least_us(made(10, **none, **half, **bytes_of), H200, 4.8e6) == pytest.approx(1, rel=0.02)

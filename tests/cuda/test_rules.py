@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
-from cudaops.cuda.facts import DERIVED, SPECIAL, Fact, label_and_unit
+from cudaops.cuda.derived import DERIVED, SPECIAL, Fact, label_and_unit
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.rule import Condition, Rule, fire, shown
-from cudaops.cuda.rules import RULES, SUBTYPES, fired_rules, rules_reading
-from cudaops.cuda.subtypes import Subtype
+from cudaops.cuda.rules import RULES, fired_rules, rules_reading
+from cudaops.cuda.subtypes import SUBTYPES, Subtype
 
 ids = [rule.id for rule in RULES]
 every_rule = pytest.mark.parametrize("rule", RULES, ids=ids)

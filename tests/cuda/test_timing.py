@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from cudaops.cuda.architectures import SMALLEST_LAUNCH_US, microarchitecture
 from cudaops.cuda.devices import DEVICES, Device
 from cudaops.cuda.metrics import METRICS
-from cudaops.cuda.microarch import SMALLEST_LAUNCH_US, microarchitecture
-from cudaops.cuda.modelled_metrics import Modelled, modelled_metrics
-from cudaops.cuda.sm_program import Costs
-from cudaops.cuda.timing import Estimate, estimate
+from cudaops.cuda.sm_simulation import Costs
+from cudaops.cuda.timing import Estimate, Modelled, estimate, modelled_metrics
 from cudaops.cuda.work import (
     KernelWork,
     Mix,

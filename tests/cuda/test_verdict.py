@@ -7,12 +7,11 @@ from typing import Literal
 
 import pytest
 
-from cudaops.cuda import facts as derived
-from cudaops.cuda import metric_counters as c
-from cudaops.cuda import metric_details as d
+from cudaops.cuda import derived
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS, value_of
-from cudaops.cuda.ncu_csv import parse_csv
+from cudaops.cuda.ncu_pages import parse_csv
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.cuda.verdict import diagnose, explain
@@ -51,8 +50,8 @@ def test_naive_product_is_limited_by_l1_loads_with_idle_dram(page: str) -> None:
     assert "while DRAM idles at 0.42 %" in verdict.summary
     assert verdict.source == "measured"
     evidence = {e.metric: e for e in verdict.evidence}
-    assert evidence[d.L1_THROUGHPUT].value == pytest.approx(96.5, abs=0.01)
-    assert evidence[d.DRAM_THROUGHPUT].value < 1
+    assert evidence[ncu.L1_THROUGHPUT].value == pytest.approx(96.5, abs=0.01)
+    assert evidence[ncu.DRAM_THROUGHPUT].value < 1
     assert "register tiling" in verdict.relief
     # 18 of 32 bytes a sector are used through broadcasts, which NVIDIA's rule reports as a bad
     # access pattern; 2 sectors a request are not one.
@@ -90,81 +89,92 @@ def test_register_tiled_product_lists_what_else_it_waits_for() -> None:
     ]  # fmt: skip
 
 
-IDLE = {d.NO_ELIGIBLE: 70.0, d.ELIGIBLE_WARPS: 0.4}
-QUIET = {d.SM_THROUGHPUT: 30.0, d.MEMORY_THROUGHPUT: 35.0, d.DRAM_THROUGHPUT: 20.0}
-LIMITS = {d.LIMIT_REGISTERS: 8.0, d.LIMIT_SHARED: 8.0, d.LIMIT_WARPS: 8.0, d.LIMIT_BLOCKS: 16.0}
-STALL = {d.CYCLES_PER_ISSUE: 10.0}
-LOADS = {c.GLOBAL_LD_REQUESTS: 1e6, c.GLOBAL_ST_REQUESTS: 1e6}
+IDLE = {ncu.NO_ELIGIBLE: 70.0, ncu.ELIGIBLE_WARPS: 0.4}
+QUIET = {ncu.SM_THROUGHPUT: 30.0, ncu.MEMORY_THROUGHPUT: 35.0, ncu.DRAM_THROUGHPUT: 20.0}
+LIMITS = {
+    ncu.LIMIT_REGISTERS: 8.0,
+    ncu.LIMIT_SHARED: 8.0,
+    ncu.LIMIT_WARPS: 8.0,
+    ncu.LIMIT_BLOCKS: 16.0,
+}
+STALL = {ncu.CYCLES_PER_ISSUE: 10.0}
+LOADS = {ncu.GLOBAL_LD_REQUESTS: 1e6, ncu.GLOBAL_ST_REQUESTS: 1e6}
 
 LAUNCHES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     # subtype: (what shows it, what changes so that it is silent)
-    "tensor_pipe": ({c.PIPE_TENSOR: 88}, {c.PIPE_TENSOR: 30}),
-    "fp64_pipe": ({c.PIPE_FP64: 97, d.DRAM_THROUGHPUT: 10}, {c.PIPE_FP64: 20}),
-    "sfu_pipe": ({c.PIPE_XU: 85}, {c.PIPE_XU: 40}),
-    "fma_pipe": ({c.PIPE_FMA: 90, d.L1_THROUGHPUT: 85, d.DRAM_THROUGHPUT: 5}, {c.PIPE_FMA: 40}),
-    "integer_pipe": ({c.PIPE_ALU: 91, c.PIPE_FMA: 62}, {c.PIPE_ALU: 40}),
-    "issue_slots": ({d.ISSUE_SLOTS_BUSY: 92, c.PIPE_FMA: 70}, {d.ISSUE_SLOTS_BUSY: 70}),
+    "tensor_pipe": ({ncu.PIPE_TENSOR: 88}, {ncu.PIPE_TENSOR: 30}),
+    "fp64_pipe": ({ncu.PIPE_FP64: 97, ncu.DRAM_THROUGHPUT: 10}, {ncu.PIPE_FP64: 20}),
+    "sfu_pipe": ({ncu.PIPE_XU: 85}, {ncu.PIPE_XU: 40}),
+    "fma_pipe": ({ncu.PIPE_FMA: 90, ncu.L1_THROUGHPUT: 85, ncu.DRAM_THROUGHPUT: 5},
+                 {ncu.PIPE_FMA: 40}),
+    "integer_pipe": ({ncu.PIPE_ALU: 91, ncu.PIPE_FMA: 62}, {ncu.PIPE_ALU: 40}),
+    "issue_slots": ({ncu.ISSUE_SLOTS_BUSY: 92, ncu.PIPE_FMA: 70}, {ncu.ISSUE_SLOTS_BUSY: 70}),
     "dram_bandwidth": (
-        {d.DRAM_THROUGHPUT: 88, d.L2_THROUGHPUT: 82, d.L1_THROUGHPUT: 90, d.L2_HIT_RATE: 3},
-        {d.DRAM_THROUGHPUT: 30},
+        {ncu.DRAM_THROUGHPUT: 88, ncu.L2_THROUGHPUT: 82, ncu.L1_THROUGHPUT: 90, ncu.L2_HIT_RATE: 3},
+        {ncu.DRAM_THROUGHPUT: 30},
     ),
-    "l2_bandwidth": ({d.L2_THROUGHPUT: 85, d.DRAM_THROUGHPUT: 20}, {d.L2_THROUGHPUT: 40}),
+    "l2_bandwidth": ({ncu.L2_THROUGHPUT: 85, ncu.DRAM_THROUGHPUT: 20}, {ncu.L2_THROUGHPUT: 40}),
     "l1_load_throughput": (
-        {d.L1_THROUGHPUT: 99.28, d.DRAM_THROUGHPUT: 1.49, d.SM_THROUGHPUT: 93.93},
-        {d.L1_THROUGHPUT: 55},
+        {ncu.L1_THROUGHPUT: 99.28, ncu.DRAM_THROUGHPUT: 1.49, ncu.SM_THROUGHPUT: 93.93},
+        {ncu.L1_THROUGHPUT: 55},
     ),
     "shared_throughput": (
-        {d.L1_THROUGHPUT: 92, c.SHARED_DATA_PIPE: 85, d.DRAM_THROUGHPUT: 2},
-        {c.SHARED_DATA_PIPE: 10},
+        {ncu.L1_THROUGHPUT: 92, ncu.SHARED_DATA_PIPE: 85, ncu.DRAM_THROUGHPUT: 2},
+        {ncu.SHARED_DATA_PIPE: 10},
     ),
     "uncoalesced_access": (
-        {**LOADS, c.GLOBAL_LD_SECTORS: 32e6, c.BYTES_PER_SECTOR_LD: 4, d.L1_THROUGHPUT: 85,
-         d.DRAM_THROUGHPUT: 30},
-        {c.GLOBAL_LD_SECTORS: 4e6, c.BYTES_PER_SECTOR_LD: 32},
+        {**LOADS, ncu.GLOBAL_LD_SECTORS: 32e6, ncu.BYTES_PER_SECTOR_LD: 4, ncu.L1_THROUGHPUT: 85,
+         ncu.DRAM_THROUGHPUT: 30},
+        {ncu.GLOBAL_LD_SECTORS: 4e6, ncu.BYTES_PER_SECTOR_LD: 32},
     ),
     "shared_bank_conflicts": (
-        {c.BANK_CONFLICTS: 31e6, c.SHARED_WAVEFRONTS: 32e6, c.SHARED_DATA_PIPE: 90,
-         d.L1_THROUGHPUT: 91, d.DRAM_THROUGHPUT: 10},
-        {c.BANK_CONFLICTS: 0},
+        {ncu.BANK_CONFLICTS: 31e6, ncu.SHARED_WAVEFRONTS: 32e6, ncu.SHARED_DATA_PIPE: 90,
+         ncu.L1_THROUGHPUT: 91, ncu.DRAM_THROUGHPUT: 10},
+        {ncu.BANK_CONFLICTS: 0},
     ),
     "register_spills": (
-        {d.SPILL_REQUESTS: 1e5, d.SPILL_OVERHEAD: 40, d.L1_THROUGHPUT: 85, d.DRAM_THROUGHPUT: 9},
-        {d.SPILL_REQUESTS: 0, d.SPILL_OVERHEAD: 0},
+        {ncu.SPILL_REQUESTS: 1e5, ncu.SPILL_OVERHEAD: 40, ncu.L1_THROUGHPUT: 85,
+         ncu.DRAM_THROUGHPUT: 9},
+        {ncu.SPILL_REQUESTS: 0, ncu.SPILL_OVERHEAD: 0},
     ),
     "atomic_contention": (
-        {**LOADS, **IDLE, c.GLOBAL_RED_REQUESTS: 1e6, c.GLOBAL_ATOM_REQUESTS: 0,
-         c.L2_ATOMIC_UNIT: 80},
-        {c.GLOBAL_RED_REQUESTS: 0, c.L2_ATOMIC_UNIT: 0},
+        {**LOADS, **IDLE, ncu.GLOBAL_RED_REQUESTS: 1e6, ncu.GLOBAL_ATOM_REQUESTS: 0,
+         ncu.L2_ATOMIC_UNIT: 80},
+        {ncu.GLOBAL_RED_REQUESTS: 0, ncu.L2_ATOMIC_UNIT: 0},
     ),
     "divergence": (
-        {d.ACTIVE_THREADS: 9, d.BRANCH_EFFICIENCY: 60, d.ISSUE_SLOTS_BUSY: 60},
-        {d.ACTIVE_THREADS: 31, d.BRANCH_EFFICIENCY: 99},
+        {ncu.ACTIVE_THREADS: 9, ncu.BRANCH_EFFICIENCY: 60, ncu.ISSUE_SLOTS_BUSY: 60},
+        {ncu.ACTIVE_THREADS: 31, ncu.BRANCH_EFFICIENCY: 99},
     ),
-    "occupancy_grid": ({**QUIET, **IDLE, d.WAVES: 0.3, d.GRID_SIZE: 40}, {d.WAVES: 9}),
-    "tail_effect": ({**QUIET, d.WAVES: 1.1}, {d.WAVES: 7.9}),
-    "many_waves": ({**QUIET, **IDLE, d.WAVES: 200}, {d.WAVES: 20}),
+    "occupancy_grid": ({**QUIET, **IDLE, ncu.WAVES: 0.3, ncu.GRID_SIZE: 40}, {ncu.WAVES: 9}),
+    "tail_effect": ({**QUIET, ncu.WAVES: 1.1}, {ncu.WAVES: 7.9}),
+    "many_waves": ({**QUIET, **IDLE, ncu.WAVES: 200}, {ncu.WAVES: 20}),
     "occupancy_registers": (
-        {**QUIET, **IDLE, **LIMITS, d.WAVES: 5, d.LIMIT_REGISTERS: 2, d.THEORETICAL_OCCUPANCY: 25,
-         d.REGISTERS: 168},
-        {d.THEORETICAL_OCCUPANCY: 75},
+        {**QUIET, **IDLE, **LIMITS, ncu.WAVES: 5, ncu.LIMIT_REGISTERS: 2,
+         ncu.THEORETICAL_OCCUPANCY: 25,
+         ncu.REGISTERS: 168},
+        {ncu.THEORETICAL_OCCUPANCY: 75},
     ),
     "occupancy_shared": (
-        {**QUIET, **IDLE, **LIMITS, d.WAVES: 5, d.LIMIT_SHARED: 2, d.THEORETICAL_OCCUPANCY: 25},
-        {d.LIMIT_SHARED: 8, d.LIMIT_REGISTERS: 2},
+        {**QUIET, **IDLE, **LIMITS, ncu.WAVES: 5, ncu.LIMIT_SHARED: 2,
+         ncu.THEORETICAL_OCCUPANCY: 25},
+        {ncu.LIMIT_SHARED: 8, ncu.LIMIT_REGISTERS: 2},
     ),
     "occupancy_block_size": (
-        {**QUIET, **IDLE, **LIMITS, d.WAVES: 5, d.LIMIT_WARPS: 1, d.THEORETICAL_OCCUPANCY: 66.7},
-        {d.THEORETICAL_OCCUPANCY: 100},
+        {**QUIET, **IDLE, **LIMITS, ncu.WAVES: 5, ncu.LIMIT_WARPS: 1,
+         ncu.THEORETICAL_OCCUPANCY: 66.7},
+        {ncu.THEORETICAL_OCCUPANCY: 100},
     ),
-    "stall_long_scoreboard": ({**QUIET, **STALL, c.STALL_LONG: 7}, {c.STALL_LONG: 1}),
-    "stall_short_scoreboard": ({**QUIET, **STALL, c.STALL_SHORT: 6}, {c.STALL_SHORT: 1}),
-    "stall_mio_throttle": ({**QUIET, **STALL, c.STALL_MIO: 5}, {c.STALL_MIO: 1}),
-    "stall_lg_throttle": ({**QUIET, **STALL, c.STALL_LG: 5, c.STALL_LONG: 4}, {c.STALL_LG: 1}),
-    "stall_barrier": ({**QUIET, **STALL, c.STALL_BARRIER: 6}, {c.STALL_BARRIER: 1}),
-    "stall_membar": ({**QUIET, **STALL, c.STALL_MEMBAR: 3}, {c.STALL_MEMBAR: 0}),
-    "stall_branch": ({**QUIET, **STALL, c.STALL_BRANCH: 3}, {c.STALL_BRANCH: 0.2}),
-    "stall_wait": ({**QUIET, **STALL, c.STALL_WAIT: 4}, {c.STALL_WAIT: 1}),
-    "low_parallelism": ({**QUIET, **IDLE}, {d.NO_ELIGIBLE: 20, d.SM_THROUGHPUT: 70}),
+    "stall_long_scoreboard": ({**QUIET, **STALL, ncu.STALL_LONG: 7}, {ncu.STALL_LONG: 1}),
+    "stall_short_scoreboard": ({**QUIET, **STALL, ncu.STALL_SHORT: 6}, {ncu.STALL_SHORT: 1}),
+    "stall_mio_throttle": ({**QUIET, **STALL, ncu.STALL_MIO: 5}, {ncu.STALL_MIO: 1}),
+    "stall_lg_throttle": ({**QUIET, **STALL, ncu.STALL_LG: 5, ncu.STALL_LONG: 4},
+                          {ncu.STALL_LG: 1}),
+    "stall_barrier": ({**QUIET, **STALL, ncu.STALL_BARRIER: 6}, {ncu.STALL_BARRIER: 1}),
+    "stall_membar": ({**QUIET, **STALL, ncu.STALL_MEMBAR: 3}, {ncu.STALL_MEMBAR: 0}),
+    "stall_branch": ({**QUIET, **STALL, ncu.STALL_BRANCH: 3}, {ncu.STALL_BRANCH: 0.2}),
+    "stall_wait": ({**QUIET, **STALL, ncu.STALL_WAIT: 4}, {ncu.STALL_WAIT: 1}),
+    "low_parallelism": ({**QUIET, **IDLE}, {ncu.NO_ELIGIBLE: 20, ncu.SM_THROUGHPUT: 70}),
 }  # fmt: skip
 """Constructed launches; the L1 one has the numbers of the A10 run in seed document 000."""
 
@@ -218,39 +228,40 @@ def test_the_constructed_launches_leave_no_subtype_out() -> None:
 
 
 def test_a_kernel_as_short_as_its_launch() -> None:
-    assert diagnose(made({d.WAVES: 0.1}, duration_us=2.5), A10).subtype == "launch_bound"
-    assert diagnose(made({d.WAVES: 0.1}, duration_us=25), A10).subtype == "occupancy_grid"
+    assert diagnose(made({ncu.WAVES: 0.1}, duration_us=2.5), A10).subtype == "launch_bound"
+    assert diagnose(made({ncu.WAVES: 0.1}, duration_us=25), A10).subtype == "occupancy_grid"
 
 
 def work(flop: float, moved: float) -> dict[str, float]:
     return {
-        c.FFMA: flop / 2, c.FADD: 0, c.FMUL: 0, c.DRAM_READ_BYTES: moved, c.DRAM_WRITE_BYTES: 0,
+        ncu.FFMA: flop / 2, ncu.FADD: 0, ncu.FMUL: 0, ncu.DRAM_READ_BYTES: moved,
+        ncu.DRAM_WRITE_BYTES: 0,
     }  # fmt: skip
 
 
 def test_a_kernel_near_the_arithmetic_peak() -> None:
     most = A10.peak_fp32_gflops * 1e3 * 100  # operations of 100 us
-    good = diagnose(made({**work(0.9 * most, 1e3), c.PIPE_FMA: 92}), A10)
+    good = diagnose(made({**work(0.9 * most, 1e3), ncu.PIPE_FMA: 92}), A10)
     assert (good.subtype, good.bottleneck_class) == ("near_peak", "near_peak")
     assert good.roofline is not None
     assert good.roofline.attained_pct == pytest.approx(90)
-    assert diagnose(made({**work(0.5 * most, 1e3), c.PIPE_FMA: 92}), A10).subtype == "fma_pipe"
+    assert diagnose(made({**work(0.5 * most, 1e3), ncu.PIPE_FMA: 92}), A10).subtype == "fma_pipe"
 
 
 def test_full_bandwidth_is_a_peak_only_without_wasted_bytes() -> None:
     most = A10.dram_bandwidth_gb_s * 1e3 * 100  # bytes of 100 us
-    copy = {**work(0, 0.9 * most), d.DRAM_THROUGHPUT: 91.0}
+    copy = {**work(0, 0.9 * most), ncu.DRAM_THROUGHPUT: 91.0}
     assert diagnose(made(copy), A10).subtype == "near_peak"
-    slower = {**work(0, 0.8 * most), d.DRAM_THROUGHPUT: 81.0}
+    slower = {**work(0, 0.8 * most), ncu.DRAM_THROUGHPUT: 81.0}
     assert diagnose(made(slower), A10).subtype == "dram_bandwidth"
-    strided = {**LOADS, c.GLOBAL_LD_SECTORS: 32e6, c.BYTES_PER_SECTOR_LD: 4.0}
+    strided = {**LOADS, ncu.GLOBAL_LD_SECTORS: 32e6, ncu.BYTES_PER_SECTOR_LD: 4.0}
     verdict = diagnose(made({**copy, **strided}), A10)
     assert verdict.subtype == "uncoalesced_access"
     assert "near_peak" in subtypes(verdict)
 
 
 def test_wide_vector_loads_are_not_uncoalesced() -> None:
-    vector = {**LOADS, c.GLOBAL_LD_SECTORS: 16e6, c.BYTES_PER_SECTOR_LD: 32.0}
+    vector = {**LOADS, ncu.GLOBAL_LD_SECTORS: 16e6, ncu.BYTES_PER_SECTOR_LD: 32.0}
     assert "uncoalesced_access" not in subtypes(diagnose(made(vector), A10))
 
 
@@ -263,9 +274,9 @@ def test_without_metrics_the_limit_is_unknown() -> None:
 
 
 def test_an_absent_metric_is_never_taken_for_zero() -> None:
-    only_l1 = diagnose(made({d.L1_THROUGHPUT: 99.0}), A10)
+    only_l1 = diagnose(made({ncu.L1_THROUGHPUT: 99.0}), A10)
     assert only_l1.subtype == "unknown"  # DRAM may be just as busy
-    assert diagnose(made({d.L1_THROUGHPUT: 99.0, d.DRAM_THROUGHPUT: 0.0}), A10).subtype == (
+    assert diagnose(made({ncu.L1_THROUGHPUT: 99.0, ncu.DRAM_THROUGHPUT: 0.0}), A10).subtype == (
         "l1_load_throughput"
     )
 
@@ -285,13 +296,13 @@ def test_findings_come_in_the_order_that_decides() -> None:
 
 
 def test_explain_says_meaning_source_and_readers() -> None:
-    text = explain(d.L1_THROUGHPUT)
+    text = explain(ncu.L1_THROUGHPUT)
     assert "L1/TEX Cache Throughput" in text
     assert "Rule l1_load_throughput" in text
-    assert "Enters " in explain(c.GLOBAL_LD_SECTORS)
+    assert "Enters " in explain(ncu.GLOBAL_LD_SECTORS)
     assert "Derived from" in explain(derived.BANK_CONFLICT_SHARE)
     assert "Derived by cudaops" in explain(derived.COMPUTE_ATTAINED)
-    assert "Not in `--set full`" in explain(c.FFMA)
+    assert "Not in `--set full`" in explain(ncu.FFMA)
     for name in METRICS:
         assert name in explain(name)
 

@@ -19,9 +19,8 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from cudaops.doctor import LADDER
-from cudaops.doctor.ladder import Step, climb
+from cudaops.doctor.ladder import Rung, Step, climb
 from cudaops.doctor.machine import Response, Runner
-from cudaops.doctor.records import Rung
 from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
@@ -48,7 +47,7 @@ H200_ROW = (
     f"0, NVIDIA H200, {UUID}, 1, 580.159.04, 9.0, 143771, 4, 345, 1980, 29, 0, Enabled, Default,"
     " Disabled, 0, No, No, 0x0000000000000001, 00000000:19:00.0\n"
 )
-"""A row of `cudaops.cuda.nvidia_smi.QUERY`: values as nvidia-smi formats them, after
+"""A row of `cudaops.cuda.driver_texts.GPU_QUERY`: values as nvidia-smi formats them, after
 --help-query-gpu; name, driver and SM clock are of the H200 in tests/data/calibration."""
 
 H200_CUDA = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.doctor.gpu_state import STEPS
-from cudaops.doctor.records import Rung
+from cudaops.doctor.gpu import STEPS
+from cudaops.doctor.ladder import Rung
 from tests.doctor.machines import (
     H200_CUDA,
     H200_ROW,
@@ -20,7 +20,7 @@ from tests.doctor.machines import (
     settings,
 )
 
-STATE = [step.name for step in STEPS]
+STATE = [step.name for step in STEPS if "gpu" in step.stands_on]
 
 
 def rung(machine: OtherMachine, tmp_path: Path, name: str) -> Rung:

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from cudaops.doctor import LADDER, Examination, examine, table
 from cudaops.doctor.host import STEPS as HOST
-from cudaops.doctor.ladder import Site, Step, climb
-from cudaops.doctor.records import Finding, Rung, failed, missing, ok
+from cudaops.doctor.ladder import Finding, Rung, Site, Step, climb, failed, missing, ok
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.settings import Settings
 from tests.doctor.machines import OtherMachine, climbed, settings

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from cudaops.doctor.ladder import Rung
 from cudaops.doctor.machine import Response, ThisMachine
-from cudaops.doctor.records import Rung
 from cudaops.models.names import DEFAULT_MODEL
 from cudaops.settings import Settings
 from tests.doctor.machines import OtherMachine, climbed, settings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.doctor.ladder import Rung
 from cudaops.doctor.machine import Runner, ThisMachine
-from cudaops.doctor.records import Rung
 from cudaops.domain.execution import Misbehaved
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.sandbox.gpu.build import GpuBuilder

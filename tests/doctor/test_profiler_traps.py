@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.doctor.records import Rung
+from cudaops.doctor.ladder import Rung
 from cudaops.errors import SandboxUnavailable
 from cudaops.sandbox.process import Finished
 from tests.doctor.machines import (

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cudaops.doctor.host import python
+from cudaops.doctor.ladder import Rung
 from cudaops.doctor.machine import Response, ThisMachine
-from cudaops.doctor.records import Rung
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL
 from tests.doctor.machines import OtherMachine, climbed, settings
 

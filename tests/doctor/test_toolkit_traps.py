@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.doctor.records import Rung
-from cudaops.doctor.versions import fitting, fitting_ncu
+from cudaops.doctor.ladder import Rung
+from cudaops.doctor.toolkit import fitting, fitting_ncu
 from tests.doctor.machines import (
     H200_ROW,
     OtherMachine,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.cuda.ptx_facts import Trait
+from cudaops.cuda.ptx import Trait
 from cudaops.program.candidate import candidate_text
 from cudaops.program.hygiene import check_preprocessed
 from cudaops.program.hygiene_facts import text_facts

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 
+from cudaops.cuda.derived import label_and_unit
 from cudaops.cuda.document import table
-from cudaops.cuda.facts import label_and_unit
 from cudaops.cuda.rule import Condition
-from cudaops.cuda.rules import RULES, SUBTYPES
+from cudaops.cuda.rules import RULES
+from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.prompts.expert_notes import (
     MOST_FIRED,
     STALLED_MATH,

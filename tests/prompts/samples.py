@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from cudaops.cuda.devices import device
-from cudaops.cuda.ncu_csv import merged, parse_details, parse_raw
+from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import TimeSource

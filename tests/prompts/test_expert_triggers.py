@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_counters as c
-from cudaops.cuda import metric_details as d
+from cudaops.cuda import metrics as ncu
+from cudaops.cuda.architectures import microarchitecture
+from cudaops.cuda.derived import DERIVED, SPECIAL
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.facts import DERIVED, SPECIAL
 from cudaops.cuda.metrics import METRICS
-from cudaops.cuda.microarch import microarchitecture
-from cudaops.cuda.modelled_metrics import Modelled, modelled_metrics
-from cudaops.cuda.ncu_csv import parse_csv
+from cudaops.cuda.ncu_pages import parse_csv
 from cudaops.cuda.rule import Condition
-from cudaops.cuda.sm_program import Costs
+from cudaops.cuda.sm_simulation import Costs
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.cuda.timing import estimate
+from cudaops.cuda.timing import Modelled, estimate, modelled_metrics
 from cudaops.cuda.verdict import diagnose
 from cudaops.cuda.work import (
     KernelWork,
@@ -127,35 +125,35 @@ def test_no_metrics_no_notes() -> None:
     assert fired(verdict("divergence"), profile({})) == ()
 
 
-IDLE = {d.NO_ELIGIBLE: 70.0, d.ELIGIBLE_WARPS: 0.4}
-QUIET = {d.SM_THROUGHPUT: 30.0, d.MEMORY_THROUGHPUT: 35.0, d.DRAM_THROUGHPUT: 20.0}
+IDLE = {ncu.NO_ELIGIBLE: 70.0, ncu.ELIGIBLE_WARPS: 0.4}
+QUIET = {ncu.SM_THROUGHPUT: 30.0, ncu.MEMORY_THROUGHPUT: 35.0, ncu.DRAM_THROUGHPUT: 20.0}
 LIMITS = {
-    **IDLE, d.LIMIT_REGISTERS: 8, d.LIMIT_SHARED: 8, d.LIMIT_WARPS: 8, d.LIMIT_BLOCKS: 16,
-    d.THEORETICAL_OCCUPANCY: 25, d.WAVES: 5,
+    **IDLE, ncu.LIMIT_REGISTERS: 8, ncu.LIMIT_SHARED: 8, ncu.LIMIT_WARPS: 8, ncu.LIMIT_BLOCKS: 16,
+    ncu.THEORETICAL_OCCUPANCY: 25, ncu.WAVES: 5,
 }  # fmt: skip
-STALL = {**QUIET, d.CYCLES_PER_ISSUE: 10.0}
-LOADS = {c.GLOBAL_LD_REQUESTS: 1e6, c.GLOBAL_LD_SECTORS: 8e6, c.BYTES_PER_SECTOR_LD: 20}
+STALL = {**QUIET, ncu.CYCLES_PER_ISSUE: 10.0}
+LOADS = {ncu.GLOBAL_LD_REQUESTS: 1e6, ncu.GLOBAL_LD_SECTORS: 8e6, ncu.BYTES_PER_SECTOR_LD: 20}
 
 PROFILES: dict[str, dict[str, float]] = {
-    "severe_memory_bound": {d.L1_THROUGHPUT: 96, d.DRAM_THROUGHPUT: 1},
-    "near_peak_compute": {c.PIPE_FMA: 90},
-    "huge_dram_traffic": {d.DRAM_THROUGHPUT: 55},
-    "low_occupancy": {**LIMITS, d.LIMIT_SHARED: 2},
-    "register_limited": {**LIMITS, d.LIMIT_REGISTERS: 2},
-    "low_waves_per_sm": {d.WAVES: 0.3},
-    "high_waves_per_sm": {d.WAVES: 200},
-    "poor_coalescing": {**LOADS, d.MEMORY_THROUGHPUT: 50},
-    "low_l1_hit": {d.L2_THROUGHPUT: 85, d.DRAM_THROUGHPUT: 20, d.L1_HIT_RATE: 12},
-    "low_l2_hit": {d.DRAM_THROUGHPUT: 45, d.L2_HIT_RATE: 30},
-    "smem_bank_conflicts": {c.BANK_CONFLICTS_LD: 16e6, c.SHARED_LD_WAVEFRONTS: 32e6},
-    "stall_long_scoreboard": {**STALL, c.STALL_LONG: 7},
-    "stall_short_scoreboard": {**STALL, c.STALL_SHORT: 6},
-    "stall_mio_throttle": {**STALL, c.STALL_MIO: 5},
-    "stall_math_pipe": {**STALL, c.STALL_MATH: 4},
-    "stall_barrier": {**STALL, c.STALL_BARRIER: 6},
-    "stall_wait": {**STALL, c.STALL_WAIT: 4},
-    "stall_membar": {**STALL, c.STALL_MEMBAR: 3},
-    "low_ipc": {d.EXECUTED_IPC_ACTIVE: 0.2, d.MEMORY_THROUGHPUT: 20},
+    "severe_memory_bound": {ncu.L1_THROUGHPUT: 96, ncu.DRAM_THROUGHPUT: 1},
+    "near_peak_compute": {ncu.PIPE_FMA: 90},
+    "huge_dram_traffic": {ncu.DRAM_THROUGHPUT: 55},
+    "low_occupancy": {**LIMITS, ncu.LIMIT_SHARED: 2},
+    "register_limited": {**LIMITS, ncu.LIMIT_REGISTERS: 2},
+    "low_waves_per_sm": {ncu.WAVES: 0.3},
+    "high_waves_per_sm": {ncu.WAVES: 200},
+    "poor_coalescing": {**LOADS, ncu.MEMORY_THROUGHPUT: 50},
+    "low_l1_hit": {ncu.L2_THROUGHPUT: 85, ncu.DRAM_THROUGHPUT: 20, ncu.L1_HIT_RATE: 12},
+    "low_l2_hit": {ncu.DRAM_THROUGHPUT: 45, ncu.L2_HIT_RATE: 30},
+    "smem_bank_conflicts": {ncu.BANK_CONFLICTS_LD: 16e6, ncu.SHARED_LD_WAVEFRONTS: 32e6},
+    "stall_long_scoreboard": {**STALL, ncu.STALL_LONG: 7},
+    "stall_short_scoreboard": {**STALL, ncu.STALL_SHORT: 6},
+    "stall_mio_throttle": {**STALL, ncu.STALL_MIO: 5},
+    "stall_math_pipe": {**STALL, ncu.STALL_MATH: 4},
+    "stall_barrier": {**STALL, ncu.STALL_BARRIER: 6},
+    "stall_wait": {**STALL, ncu.STALL_WAIT: 4},
+    "stall_membar": {**STALL, ncu.STALL_MEMBAR: 3},
+    "low_ipc": {ncu.EXECUTED_IPC_ACTIVE: 0.2, ncu.MEMORY_THROUGHPUT: 20},
 }
 """What a profiler would show, by raw names: a launch for each note."""
 
@@ -169,24 +167,24 @@ def test_every_note_can_fire(note: str) -> None:
     ("metrics", "silent"),
     [
         # Full use of every sector by 16-byte accesses; a shift by one word; broadcasts.
-        ({**LOADS, c.GLOBAL_LD_SECTORS: 16e6, c.BYTES_PER_SECTOR_LD: 32}, "poor_coalescing"),
-        ({**LOADS, c.GLOBAL_LD_SECTORS: 5e6, c.BYTES_PER_SECTOR_LD: 25.6}, "poor_coalescing"),
-        ({**LOADS, c.GLOBAL_LD_SECTORS: 2e6, c.BYTES_PER_SECTOR_LD: 18}, "poor_coalescing"),
-        ({d.WAVES: 1.0, d.SM_THROUGHPUT: 30.0}, "low_waves_per_sm"),
-        ({d.WAVES: 200, d.DURATION: 1e5}, "high_waves_per_sm"),
-        ({d.L1_HIT_RATE: 3}, "low_l1_hit"),
-        ({d.L2_HIT_RATE: 3, d.DRAM_THROUGHPUT: 10}, "low_l2_hit"),
-        ({c.BANK_CONFLICTS: 1e6, c.SHARED_WAVEFRONTS: 32e6}, "smem_bank_conflicts"),
-        ({d.EXECUTED_IPC_ACTIVE: 0.3, d.MEMORY_THROUGHPUT: 90}, "low_ipc"),
-        ({d.SM_THROUGHPUT: 88, d.DRAM_THROUGHPUT: 10}, "near_peak_compute"),
-        ({c.PIPE_FMA: 70}, "near_peak_compute"),
-        ({**LIMITS, d.ACHIEVED_OCCUPANCY: 24, d.WAVES: 0.5}, "low_occupancy"),
+        ({**LOADS, ncu.GLOBAL_LD_SECTORS: 16e6, ncu.BYTES_PER_SECTOR_LD: 32}, "poor_coalescing"),
+        ({**LOADS, ncu.GLOBAL_LD_SECTORS: 5e6, ncu.BYTES_PER_SECTOR_LD: 25.6}, "poor_coalescing"),
+        ({**LOADS, ncu.GLOBAL_LD_SECTORS: 2e6, ncu.BYTES_PER_SECTOR_LD: 18}, "poor_coalescing"),
+        ({ncu.WAVES: 1.0, ncu.SM_THROUGHPUT: 30.0}, "low_waves_per_sm"),
+        ({ncu.WAVES: 200, ncu.DURATION: 1e5}, "high_waves_per_sm"),
+        ({ncu.L1_HIT_RATE: 3}, "low_l1_hit"),
+        ({ncu.L2_HIT_RATE: 3, ncu.DRAM_THROUGHPUT: 10}, "low_l2_hit"),
+        ({ncu.BANK_CONFLICTS: 1e6, ncu.SHARED_WAVEFRONTS: 32e6}, "smem_bank_conflicts"),
+        ({ncu.EXECUTED_IPC_ACTIVE: 0.3, ncu.MEMORY_THROUGHPUT: 90}, "low_ipc"),
+        ({ncu.SM_THROUGHPUT: 88, ncu.DRAM_THROUGHPUT: 10}, "near_peak_compute"),
+        ({ncu.PIPE_FMA: 70}, "near_peak_compute"),
+        ({**LIMITS, ncu.ACHIEVED_OCCUPANCY: 24, ncu.WAVES: 0.5}, "low_occupancy"),
     ],
 )
 def test_what_looks_alike_does_not_fire_it(metrics: dict[str, float], silent: str) -> None:
     """Most are where the source document's trigger would have fired."""
     assert silent not in diagnosed(
-        {d.MEMORY_THROUGHPUT: 50, **metrics}, metrics.get(d.DURATION, 1e4)
+        {ncu.MEMORY_THROUGHPUT: 50, **metrics}, metrics.get(ncu.DURATION, 1e4)
     )
 
 
@@ -241,7 +239,7 @@ def test_a_modelled_stream() -> None:
 def everything() -> dict[str, float]:
     """Numbers that fire every metric cue, the uncoalesced loads included."""
     return {name: value for _, cue in METRIC_CUES for name, value in inside(cue).items()} | {
-        d.MEMORY_THROUGHPUT: 55.0, d.DRAM_THROUGHPUT: 55.0,
+        ncu.MEMORY_THROUGHPUT: 55.0, ncu.DRAM_THROUGHPUT: 55.0,
     }  # fmt: skip
 
 
@@ -288,11 +286,16 @@ def test_order_of_metrics_does_not_matter() -> None:
 
 def test_a_peak_of_arithmetic_and_a_peak_of_memory_fire_different_notes() -> None:
     most = 100.0 * 1e3
-    flop = {c.FFMA: 0.45 * A10.peak_fp32_gflops * most, c.FADD: 0, c.FMUL: 0, c.PIPE_FMA: 92}
-    by_flops = {**flop, c.DRAM_READ_BYTES: 1e3, c.DRAM_WRITE_BYTES: 0}
+    flop = {
+        ncu.FFMA: 0.45 * A10.peak_fp32_gflops * most,
+        ncu.FADD: 0,
+        ncu.FMUL: 0,
+        ncu.PIPE_FMA: 92,
+    }
+    by_flops = {**flop, ncu.DRAM_READ_BYTES: 1e3, ncu.DRAM_WRITE_BYTES: 0}
     assert diagnosed(by_flops)[0] == "near_peak_compute"
     by_bytes = {
-        c.FFMA: 0, c.FADD: 0, c.FMUL: 0, d.DRAM_THROUGHPUT: 91, d.L2_HIT_RATE: 80,
-        c.DRAM_READ_BYTES: 0.9 * A10.dram_bandwidth_gb_s * most, c.DRAM_WRITE_BYTES: 0,
+        ncu.FFMA: 0, ncu.FADD: 0, ncu.FMUL: 0, ncu.DRAM_THROUGHPUT: 91, ncu.L2_HIT_RATE: 80,
+        ncu.DRAM_READ_BYTES: 0.9 * A10.dram_bandwidth_gb_s * most, ncu.DRAM_WRITE_BYTES: 0,
     }  # fmt: skip
     assert diagnosed(by_bytes) == ["severe_memory_bound", "huge_dram_traffic"]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda.rules import RULES
-from cudaops.cuda.rules_throughput import BUSY_PCT, STRAINED_PCT
+from cudaops.cuda.rules import BUSY_PCT, RULES, STRAINED_PCT
 from cudaops.domain.judgement import Policy
 from cudaops.program.hygiene import check_source
 from cudaops.program.parse import load_program

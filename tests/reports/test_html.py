@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.domain.profile import Metric
 from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.html_report import html_report
@@ -282,13 +282,13 @@ def test_shares_of_the_gain_add_up() -> None:
 
 def test_a_metric_on_one_side_alone_is_not_compared() -> None:
     before, after = records.profile(), records.profile(223.0)
-    known = Metric(name=details.REGISTERS, value=32, unit="register/thread", source="ptxas")
+    known = Metric(name=ncu.REGISTERS, value=32, unit="register/thread", source="ptxas")
     before = before.model_copy(update={"metrics": {**before.metrics, known.name: known}})
     record = records.provisional()
     assert record.profile is not None
     profile = record.profile.model_copy(update={"baseline": before, "best": after})
     rows = attribution.view(record.model_copy(update={"profile": profile})).changes
-    row = next(r for r in rows if r.name == details.REGISTERS)
+    row = next(r for r in rows if r.name == ncu.REGISTERS)
     assert (row.after, row.change) == ("not collected", "cannot be compared")
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from rich.console import Console, Group
 
-from cudaops.cuda import metric_details as d
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.fallback import fallback_profile
 from cudaops.cuda.metrics import value_of
-from cudaops.cuda.ncu_csv import parse_csv
-from cudaops.cuda.ncu_launch import metrics_parsed
+from cudaops.cuda.ncu_pages import metrics_parsed, parse_csv
+from cudaops.cuda.ncu_problem import fallback_profile
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.profile import Profile
 from cudaops.domain.run import ProfileSummary
@@ -65,7 +64,7 @@ def test_a_raw_page_says_how_much_more_it_has() -> None:
 
 
 def test_a_time_that_was_measured_beside_counts_that_were_not() -> None:
-    metrics = {d.L1_THROUGHPUT: 92.0, d.DRAM_THROUGHPUT: 1.0, d.DURATION: 100.0}
+    metrics = {ncu.L1_THROUGHPUT: 92.0, ncu.DRAM_THROUGHPUT: 1.0, ncu.DURATION: 100.0}
     modelled = Profile(
         kernel="k", device="H200", source="modelled", duration_us=100.0,
         metrics={name: value_of(name, value, "modelled") for name, value in metrics.items()},

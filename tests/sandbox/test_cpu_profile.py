@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from cudaops.cuda import metric_counters as c
-from cudaops.cuda import metric_details as d
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
-from cudaops.cuda.ncu_csv import parse_raw
+from cudaops.cuda.ncu_pages import parse_raw
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Compiled, Measurement, Misbehaved, Unit
 from cudaops.domain.profile import Profile
@@ -140,13 +139,13 @@ def test_naive_product_matches_the_capture(
     close_to_ncu(
         own, "h200_naive_matmul_1024",
         {
-            c.GLOBAL_LD_REQUESTS: 0, c.GLOBAL_LD_SECTORS: 0, c.GLOBAL_ST_REQUESTS: 0,
-            c.BYTES_PER_SECTOR_LD: 0, c.BYTES_PER_SECTOR_ST: 0, d.L1_HIT_RATE: 0.01,
-            c.GLOBAL_LD_HIT_RATE: 0.01, c.L2_WRITE_SECTORS: 0, c.L2_READ_SECTORS: 0.1,
-            c.DRAM_READ_BYTES: 0.01, c.FFMA_PER_CYCLE: 0.1, d.L1_THROUGHPUT: 0.05,
-            d.SM_THROUGHPUT: 0.1, d.DURATION: 0.1, d.INST_EXECUTED: 0.2, d.REGISTERS: 0,
-            d.THEORETICAL_OCCUPANCY: 0,
-            d.ACHIEVED_OCCUPANCY: 0.1, d.WAVES: 0.01, d.L2_HIT_RATE: 0.02,
+            ncu.GLOBAL_LD_REQUESTS: 0, ncu.GLOBAL_LD_SECTORS: 0, ncu.GLOBAL_ST_REQUESTS: 0,
+            ncu.BYTES_PER_SECTOR_LD: 0, ncu.BYTES_PER_SECTOR_ST: 0, ncu.L1_HIT_RATE: 0.01,
+            ncu.GLOBAL_LD_HIT_RATE: 0.01, ncu.L2_WRITE_SECTORS: 0, ncu.L2_READ_SECTORS: 0.1,
+            ncu.DRAM_READ_BYTES: 0.01, ncu.FFMA_PER_CYCLE: 0.1, ncu.L1_THROUGHPUT: 0.05,
+            ncu.SM_THROUGHPUT: 0.1, ncu.DURATION: 0.1, ncu.INST_EXECUTED: 0.2, ncu.REGISTERS: 0,
+            ncu.THEORETICAL_OCCUPANCY: 0,
+            ncu.ACHIEVED_OCCUPANCY: 0.1, ncu.WAVES: 0.01, ncu.L2_HIT_RATE: 0.02,
         },
     )  # fmt: skip
     assert len(own.metrics) >= 40
@@ -161,11 +160,12 @@ def test_register_tiling_matches_the_capture(
     close_to_ncu(
         own, "h200_regtiled_matmul_1024",
         {
-            c.GLOBAL_LD_REQUESTS: 0, c.GLOBAL_LD_SECTORS: 0, c.SHARED_LD_INST: 0,
-            c.SHARED_ST_INST: 0, c.SHARED_WAVEFRONTS_IDEAL: 0, c.SHARED_LD_WAVEFRONTS: 0.01,
-            c.SHARED_ST_WAVEFRONTS: 0.05,
-            c.BANK_CONFLICTS_ST: 0.1, d.INST_EXECUTED: 0.2, d.REGISTERS: 0.15, d.SHARED_STATIC: 0,
-            d.ACHIEVED_OCCUPANCY: 0.1, c.BARRIERS_PER_BLOCK: 0, c.DRAM_READ_BYTES: 0.01,
+            ncu.GLOBAL_LD_REQUESTS: 0, ncu.GLOBAL_LD_SECTORS: 0, ncu.SHARED_LD_INST: 0,
+            ncu.SHARED_ST_INST: 0, ncu.SHARED_WAVEFRONTS_IDEAL: 0, ncu.SHARED_LD_WAVEFRONTS: 0.01,
+            ncu.SHARED_ST_WAVEFRONTS: 0.05,
+            ncu.BANK_CONFLICTS_ST: 0.1, ncu.INST_EXECUTED: 0.2, ncu.REGISTERS: 0.15,
+            ncu.SHARED_STATIC: 0,
+            ncu.ACHIEVED_OCCUPANCY: 0.1, ncu.BARRIERS_PER_BLOCK: 0, ncu.DRAM_READ_BYTES: 0.01,
         },
     )  # fmt: skip
 
@@ -206,9 +206,9 @@ def test_vector_add_is_bound_by_dram(executor: CpuExecutor, case: Callable[..., 
     own = profiled(executor, case(ADD, (n // 256,), (256,), n, {"n": n}))
     floor_us = 12 * n / (DEVICES["H200"].dram_bandwidth_gb_s * 1e3)
     assert floor_us < own.duration_us < 1.3 * floor_us
-    assert own.get(c.DRAM_READ_BYTES) == pytest.approx(8 * n, rel=0.01)
-    assert own.get(c.FADD) == n
-    assert (own.get(d.DRAM_THROUGHPUT) or 0) > 80
+    assert own.get(ncu.DRAM_READ_BYTES) == pytest.approx(8 * n, rel=0.01)
+    assert own.get(ncu.FADD) == n
+    assert (own.get(ncu.DRAM_THROUGHPUT) or 0) > 80
 
 
 def test_small_kernel_is_a_launch(executor: CpuExecutor, case: Callable[..., Case]) -> None:
@@ -254,10 +254,10 @@ def test_padded_transpose_beats_conflicts_beats_strided_stores(
         ),
     }
     assert runs["padded"].duration_us < runs["tile"].duration_us < runs["naive"].duration_us
-    assert runs["naive"].get(c.BYTES_PER_SECTOR_ST) == 4.0
-    assert runs["padded"].get(c.BANK_CONFLICTS) == 0.0
+    assert runs["naive"].get(ncu.BYTES_PER_SECTOR_ST) == 4.0
+    assert runs["padded"].get(ncu.BANK_CONFLICTS) == 0.0
     warps = 64 * 64 * 8
-    assert runs["tile"].get(c.BANK_CONFLICTS_LD) == warps * 4 * 31
+    assert runs["tile"].get(ncu.BANK_CONFLICTS_LD) == warps * 4 * 31
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ def test_bank_conflicts_follow_the_stride(
     }}
     """
     own = profiled(executor, case(source, (4,), (32,), 1088, {"n": 1088}, None, ("a",)))
-    assert own.get(c.BANK_CONFLICTS_LD) == 4 * conflicts
-    assert own.get(c.BANK_CONFLICTS_ST) == 0
+    assert own.get(ncu.BANK_CONFLICTS_LD) == 4 * conflicts
+    assert own.get(ncu.BANK_CONFLICTS_ST) == 0
 
 
 def test_atomics_on_one_address_are_seen(executor: CpuExecutor, case: Callable[..., Case]) -> None:
@@ -289,7 +289,7 @@ def test_atomics_on_one_address_are_seen(executor: CpuExecutor, case: Callable[.
     """
     n = 1 << 20
     own = profiled(executor, case(source, (n // 256,), (256,), n, {"n": n}, None, ("a", "b")))
-    assert own.get(c.GLOBAL_RED_REQUESTS) == n / 32
+    assert own.get(ncu.GLOBAL_RED_REQUESTS) == n / 32
     assert any("atomics" in note for note in own.notes)
     assert "atomic" in own.hot_lines[0].note
 
@@ -341,6 +341,6 @@ def test_a_kernel_that_leaves_its_buffer_is_a_value(
 def test_every_metric_is_one_of_the_table(executor: CpuExecutor, case: Callable[..., Case]) -> None:
     own = profiled(executor, case(ADD, (64,), (256,), 1 << 14, {"n": 1 << 14}))
     assert set(own.metrics) <= set(METRICS)
-    assert own.get(d.GRID_SIZE) == 64
-    assert own.metrics[d.GRID_SIZE].source == "launch"
-    assert own.metrics[d.DURATION].source == "modelled"
+    assert own.get(ncu.GRID_SIZE) == 64
+    assert own.metrics[ncu.GRID_SIZE].source == "launch"
+    assert own.metrics[ncu.DURATION].source == "modelled"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.ncu_problem import NcuProblem
 from cudaops.domain.base import Dim3
 from cudaops.domain.profile import Profile
@@ -109,7 +109,7 @@ def test_a_profile_with_everything_ncu_has(tmp_path: Path) -> None:
     profile = found.profile
     assert (profile.kernel, profile.device, profile.workload) == ("naive_matmul", "H200", "w0")
     assert profile.source == "measured"
-    assert profile.get(details.L1_THROUGHPUT) == pytest.approx(96.5, abs=0.01)
+    assert profile.get(ncu.L1_THROUGHPUT) == pytest.approx(96.5, abs=0.01)
     assert len(profile.metrics) > 2200
     assert {rule.name for rule in profile.nvidia_rules} >= {"SOLBottleneck", "CPIStall"}
     assert len(profile.hot_lines) == 3
@@ -193,7 +193,7 @@ def test_a_report_the_wheel_cannot_read_goes_through_ncu(tmp_path: Path) -> None
     found = profiled(tmp_path, "newer")
     assert isinstance(found, Profiled)
     profile = found.profile
-    assert profile.get(details.L1_THROUGHPUT) == 96.501384  # the raw page's digits
+    assert profile.get(ncu.L1_THROUGHPUT) == 96.501384  # the raw page's digits
     assert len(profile.nvidia_rules) == 10  # the details page's rules
     assert profile.hot_lines == ()
     assert any(note.startswith("no hot lines: ") for note in profile.notes)
@@ -272,7 +272,7 @@ def test_around_the_real_runner_on_its_stand_in(
     assert "--profile-from-start off" in options
     if mode:
         assert "ERR_NVGPUCTRPERM" in found.notes[0]
-        assert found.metrics[details.REGISTERS].source == "ptxas"
+        assert found.metrics[ncu.REGISTERS].source == "ptxas"
         assert not any("registers a thread are an estimate" in note for note in found.notes)
     else:
         assert (found.source, found.kernel) == ("measured", "naive_matmul")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cuda.ncu_csv import parse_details, parse_raw
-from cudaops.cuda.ncu_launch import counted
+from cudaops.cuda.ncu_pages import counted, parse_details, parse_raw
 from cudaops.errors import InputError
 from cudaops.sandbox import ncu_reader
 from cudaops.sandbox.ncu_rep import ReportLaunch, profile_of, read_report

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.ncu_csv import parse_csv
+from cudaops.cuda.ncu_pages import parse_csv
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Timing
 from cudaops.domain.judgement import Comparison

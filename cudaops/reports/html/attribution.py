@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Profile
@@ -18,14 +17,14 @@ from cudaops.reports.quantities import Clock, one_line, quantity, significant, t
 WIDTH, LEFT, RIGHT, TOP, ROW = 640, 16, 16, 48, 46
 
 METRIC_NAMES = (
-    details.DURATION, details.DRAM_THROUGHPUT, counters.DRAM_READ_BYTES, counters.DRAM_WRITE_BYTES,
-    details.L2_HIT_RATE, counters.L2_READ_SECTORS, counters.L2_WRITE_SECTORS,
-    details.L1_THROUGHPUT, details.L1_HIT_RATE, counters.GLOBAL_LD_REQUESTS,
-    counters.GLOBAL_LD_SECTORS, counters.GLOBAL_ST_REQUESTS, counters.GLOBAL_ST_SECTORS,
-    counters.SHARED_WAVEFRONTS, counters.BANK_CONFLICTS, counters.PIPE_FMA,
-    details.SM_THROUGHPUT, details.INST_EXECUTED, counters.FFMA, details.EXECUTED_IPC_ACTIVE,
-    details.ACHIEVED_OCCUPANCY, details.REGISTERS, counters.SHARED_PER_BLOCK, details.GRID_SIZE,
-    details.BLOCK_SIZE, details.WAVES,
+    ncu.DURATION, ncu.DRAM_THROUGHPUT, ncu.DRAM_READ_BYTES, ncu.DRAM_WRITE_BYTES,
+    ncu.L2_HIT_RATE, ncu.L2_READ_SECTORS, ncu.L2_WRITE_SECTORS,
+    ncu.L1_THROUGHPUT, ncu.L1_HIT_RATE, ncu.GLOBAL_LD_REQUESTS,
+    ncu.GLOBAL_LD_SECTORS, ncu.GLOBAL_ST_REQUESTS, ncu.GLOBAL_ST_SECTORS,
+    ncu.SHARED_WAVEFRONTS, ncu.BANK_CONFLICTS, ncu.PIPE_FMA,
+    ncu.SM_THROUGHPUT, ncu.INST_EXECUTED, ncu.FFMA, ncu.EXECUTED_IPC_ACTIVE,
+    ncu.ACHIEVED_OCCUPANCY, ncu.REGISTERS, ncu.SHARED_PER_BLOCK, ncu.GRID_SIZE,
+    ncu.BLOCK_SIZE, ncu.WAVES,
 )  # fmt: skip
 """What changes when a kernel is rewritten: its time, the way of its data from DRAM to the SM, its
 arithmetic, what it takes of an SM."""

@@ -7,8 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.run import Event, ProfileSummary, RunRecord
@@ -19,9 +18,9 @@ from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 WIDTH, LEFT, RIGHT, TOP, ROW = 640, 16, 16, 28, 42
 
 UNITS = (
-    details.SM_THROUGHPUT, counters.PIPE_FMA, details.ISSUE_SLOTS_BUSY, counters.PIPE_LSU,
-    details.L1_THROUGHPUT, counters.SHARED_DATA_PIPE, details.L2_THROUGHPUT,
-    details.DRAM_THROUGHPUT, details.ACHIEVED_OCCUPANCY,
+    ncu.SM_THROUGHPUT, ncu.PIPE_FMA, ncu.ISSUE_SLOTS_BUSY, ncu.PIPE_LSU,
+    ncu.L1_THROUGHPUT, ncu.SHARED_DATA_PIPE, ncu.L2_THROUGHPUT,
+    ncu.DRAM_THROUGHPUT, ncu.ACHIEVED_OCCUPANCY,
 )  # fmt: skip
 """What the rules of a verdict look at first, each a share of its peak: arithmetic, issue, the way
 of the data from the SM outwards, warps in flight."""

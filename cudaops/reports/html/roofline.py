@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from cudaops.cuda import metric_counters as counters
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda import roofline as limits
 from cudaops.cuda.devices import Device
 from cudaops.domain.profile import Profile, Roofline, Verdict
@@ -198,8 +198,8 @@ def _points(seen: list[_Seen], device: Device | None) -> tuple[list[Point], list
         found.append(point("DRAM", line.peak_bandwidth_gb_s, moved))
         if device is None or l2_rate is None:
             continue
-        read = one.profile.get(counters.L2_READ_SECTORS)
-        written = one.profile.get(counters.L2_WRITE_SECTORS)
+        read = one.profile.get(ncu.L2_READ_SECTORS)
+        written = one.profile.get(ncu.L2_WRITE_SECTORS)
         if read is None or written is None or not read + written > 0:
             missing.append(f"{one.who}: sectors of L2 were not counted, so L2 has no point.")
             continue

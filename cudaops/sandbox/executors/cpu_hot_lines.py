@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from cudaops.cuda.modelled_metrics import Modelled
+from cudaops.cuda.timing import Modelled
 from cudaops.cuda.work import Mix, Site, Use
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.profile import HotLine

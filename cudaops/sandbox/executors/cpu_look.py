@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import Device
-from cudaops.cuda.microarch import microarchitecture
-from cudaops.cuda.modelled_metrics import Modelled
 from cudaops.cuda.occupancy import Occupancy, occupancy
-from cudaops.cuda.sm_program import Costs
-from cudaops.cuda.timing import estimate
+from cudaops.cuda.sm_simulation import Costs
+from cudaops.cuda.timing import Modelled, estimate
 from cudaops.cuda.work import KernelWork, Mix, Site
 from cudaops.domain.execution import Misbehaved, Unit
 from cudaops.domain.rewrite import ResolvedLaunch

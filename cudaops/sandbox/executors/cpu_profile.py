@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from cudaops.cuda.devices import device as device_named
-from cudaops.cuda.modelled_metrics import modelled_metrics
+from cudaops.cuda.timing import modelled_metrics
 from cudaops.domain.execution import Compiled, Measurement, Misbehaved, Unit
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan

@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
-from cudaops.cuda.microarch import microarchitecture
 from cudaops.domain.execution import Unit
 from cudaops.domain.run import ClockControl
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable

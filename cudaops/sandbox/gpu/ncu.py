@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from pydantic import ValidationError
 
 from cudaops.cuda.hot_spots import hot_instructions, hot_lines
-from cudaops.cuda.ncu_csv import merged, parse_details, parse_raw
+from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
 from cudaops.domain.profile import HotLine, Profile
 from cudaops.domain.run import ClockControl

@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
-from cudaops.cuda.fallback import fallback_profile
-from cudaops.cuda.ncu_problem import NcuCause, NcuProblem
+from cudaops.cuda import metrics as ncu
+from cudaops.cuda.ncu_problem import NcuCause, NcuProblem, fallback_profile
 from cudaops.domain.execution import (
     MEASURED,
     Compiled,
@@ -39,10 +37,10 @@ COUNTED_ON = "A10"
 
 
 COUNTS: frozenset[str] = frozenset((
-    details.DURATION, counters.SMSP_CYCLES_ELAPSED, details.INST_EXECUTED,
-    counters.DRAM_READ_BYTES, counters.DRAM_WRITE_BYTES, counters.PIPE_TENSOR,
-    counters.FFMA, counters.FADD, counters.FMUL, counters.DFMA, counters.DADD, counters.DMUL,
-    counters.HFMA, counters.HADD, counters.HMUL,
+    ncu.DURATION, ncu.SMSP_CYCLES_ELAPSED, ncu.INST_EXECUTED,
+    ncu.DRAM_READ_BYTES, ncu.DRAM_WRITE_BYTES, ncu.PIPE_TENSOR,
+    ncu.FFMA, ncu.FADD, ncu.FMUL, ncu.DFMA, ncu.DADD, ncu.DMUL,
+    ncu.HFMA, ncu.HADD, ncu.HMUL,
 ))  # fmt: skip
 """What does not depend on the device it was counted for, and what a roofline needs."""
 

@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cudaops.cuda.ptx_findings import Findings, findings
-from cudaops.cuda.ptx_module import PtxError
+from cudaops.cuda.ptx import Findings, PtxError, findings
 from cudaops.domain.execution import Compiled, CompileFailed
 from cudaops.domain.judgement import Gate, Precision
 from cudaops.domain.rewrite import Rewrite

@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from cudaops.cuda.ptx_facts import Facts, facts_of
-from cudaops.cuda.ptx_findings import Findings, findings
-from cudaops.cuda.ptx_module import PtxModule, read_ptx
+from cudaops.cuda.ptx import Facts, Findings, PtxModule, facts_of, findings, read_ptx
 from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.judgement import Precision
 from cudaops.program.candidate import NAMESPACE

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from cudaops.cuda import metric_counters as counters
-from cudaops.cuda import metric_details as details
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.profile import Profile, Roofline
 
@@ -64,66 +63,66 @@ def _derived(
 LD_SECTORS_PER_REQUEST = _derived(
     "sectors_per_global_load", "Sectors per global load", "sector",
     "Sectors a warp's load touches; 4 when 32 threads read neighbouring 4-byte words.",
-    (counters.GLOBAL_LD_SECTORS, counters.GLOBAL_LD_REQUESTS), _ratio,
+    (ncu.GLOBAL_LD_SECTORS, ncu.GLOBAL_LD_REQUESTS), _ratio,
 )  # fmt: skip
 ST_SECTORS_PER_REQUEST = _derived(
     "sectors_per_global_store", "Sectors per global store", "sector",
     "Sectors a warp's store touches; 4 when 32 threads write neighbouring 4-byte words.",
-    (counters.GLOBAL_ST_SECTORS, counters.GLOBAL_ST_REQUESTS), _ratio,
+    (ncu.GLOBAL_ST_SECTORS, ncu.GLOBAL_ST_REQUESTS), _ratio,
 )  # fmt: skip
 BANK_CONFLICT_SHARE = _derived(
     "bank_conflict_share_pct", "Bank conflicts among shared wavefronts", "%",
     "Share of shared-memory wavefronts that exist only because of bank conflicts.",
-    (counters.BANK_CONFLICTS, counters.SHARED_WAVEFRONTS), _share,
+    (ncu.BANK_CONFLICTS, ncu.SHARED_WAVEFRONTS), _share,
 )  # fmt: skip
 BANK_CONFLICT_LD_SHARE = _derived(
     "bank_conflict_load_share_pct", "Bank conflicts among shared load wavefronts", "%",
     "The same, loads only.",
-    (counters.BANK_CONFLICTS_LD, counters.SHARED_LD_WAVEFRONTS), _share,
+    (ncu.BANK_CONFLICTS_LD, ncu.SHARED_LD_WAVEFRONTS), _share,
 )  # fmt: skip
 BANK_CONFLICT_ST_SHARE = _derived(
     "bank_conflict_store_share_pct", "Bank conflicts among shared store wavefronts", "%",
     "The same, stores only.",
-    (counters.BANK_CONFLICTS_ST, counters.SHARED_ST_WAVEFRONTS), _share,
+    (ncu.BANK_CONFLICTS_ST, ncu.SHARED_ST_WAVEFRONTS), _share,
 )  # fmt: skip
 ATOMIC_SHARE = _derived(
     "atomic_request_share_pct", "Atomics among global requests", "%",
     "Share of global memory requests that are atomics, with or without a result.",
     (
-        counters.GLOBAL_RED_REQUESTS, counters.GLOBAL_ATOM_REQUESTS,
-        counters.GLOBAL_LD_REQUESTS, counters.GLOBAL_ST_REQUESTS,
+        ncu.GLOBAL_RED_REQUESTS, ncu.GLOBAL_ATOM_REQUESTS,
+        ncu.GLOBAL_LD_REQUESTS, ncu.GLOBAL_ST_REQUESTS,
     ),
     lambda red, atom, ld, st: _share(red + atom, red + atom + ld + st),
 )  # fmt: skip
 SHARED_ATOMIC_SHARE = _derived(
     "shared_atomic_share_pct", "Atomics among shared accesses", "%",
     "Share of shared-memory instructions that are atomics.",
-    (counters.SHARED_ATOMICS, counters.SHARED_LD_INST, counters.SHARED_ST_INST),
+    (ncu.SHARED_ATOMICS, ncu.SHARED_LD_INST, ncu.SHARED_ST_INST),
     lambda atom, ld, st: _share(atom, atom + ld + st),
 )  # fmt: skip
 LOCAL_SECTOR_SHARE = _derived(
     "local_sector_share_pct", "Local memory among L1 sectors", "%",
     "Share of local-memory sectors in global and local sectors.",
     (
-        counters.LOCAL_LD_SECTORS, counters.LOCAL_ST_SECTORS,
-        counters.GLOBAL_LD_SECTORS, counters.GLOBAL_ST_SECTORS,
+        ncu.LOCAL_LD_SECTORS, ncu.LOCAL_ST_SECTORS,
+        ncu.GLOBAL_LD_SECTORS, ncu.GLOBAL_ST_SECTORS,
     ),
     lambda lld, lst, gld, gst: _share(lld + lst, lld + lst + gld + gst),
 )  # fmt: skip
 IDLE_WAVE_SLOTS = _derived(
     "idle_wave_slots_pct", "Block slots idle over all waves", "%",
     "Share of the device's block slots that stay empty because the last wave is partial.",
-    (details.WAVES,),
+    (ncu.WAVES,),
     lambda waves: 100.0 * (1.0 - waves / math.ceil(waves)) if waves > 0 else None,
 )  # fmt: skip
 US_PER_WAVE = _derived(
     "us_per_wave", "Time a wave of blocks", "us",
     "Duration over waves: about how long one block lives.",
-    (details.DURATION, details.WAVES), _ratio,
+    (ncu.DURATION, ncu.WAVES), _ratio,
 )  # fmt: skip
 
 _LIMITS = (
-    details.LIMIT_REGISTERS, details.LIMIT_SHARED, details.LIMIT_WARPS, details.LIMIT_BLOCKS,
+    ncu.LIMIT_REGISTERS, ncu.LIMIT_SHARED, ncu.LIMIT_WARPS, ncu.LIMIT_BLOCKS,
 )  # fmt: skip
 SLACK_REGISTERS = _derived(
     "slack_registers", "Blocks an SM beyond the tightest limit, registers", "block",
@@ -146,18 +145,18 @@ def _stall_share(constant: str, reason: str) -> str:
     return _derived(
         f"stall_{reason}_pct", f"Stalled: {reason.replace('_', ' ')}", "%",
         "Share of a warp's time between two of its instructions.",
-        (constant, details.CYCLES_PER_ISSUE), _share,
+        (constant, ncu.CYCLES_PER_ISSUE), _share,
     )  # fmt: skip
 
 
-STALLED_LONG = _stall_share(counters.STALL_LONG, "long_scoreboard")
-STALLED_SHORT = _stall_share(counters.STALL_SHORT, "short_scoreboard")
-STALLED_MIO = _stall_share(counters.STALL_MIO, "mio_throttle")
-STALLED_LG = _stall_share(counters.STALL_LG, "lg_throttle")
-STALLED_BARRIER = _stall_share(counters.STALL_BARRIER, "barrier")
-STALLED_MEMBAR = _stall_share(counters.STALL_MEMBAR, "membar")
-STALLED_BRANCH = _stall_share(counters.STALL_BRANCH, "branch_resolving")
-STALLED_WAIT = _stall_share(counters.STALL_WAIT, "wait")
+STALLED_LONG = _stall_share(ncu.STALL_LONG, "long_scoreboard")
+STALLED_SHORT = _stall_share(ncu.STALL_SHORT, "short_scoreboard")
+STALLED_MIO = _stall_share(ncu.STALL_MIO, "mio_throttle")
+STALLED_LG = _stall_share(ncu.STALL_LG, "lg_throttle")
+STALLED_BARRIER = _stall_share(ncu.STALL_BARRIER, "barrier")
+STALLED_MEMBAR = _stall_share(ncu.STALL_MEMBAR, "membar")
+STALLED_BRANCH = _stall_share(ncu.STALL_BRANCH, "branch_resolving")
+STALLED_WAIT = _stall_share(ncu.STALL_WAIT, "wait")
 
 IDLE_ISSUE = "cudaops__idle_issue_pct"
 COMPUTE_ATTAINED = "cudaops__compute_attained_pct"
@@ -187,7 +186,7 @@ def facts(profile: Profile, roofline: Roofline | None) -> dict[str, Fact]:
         for name, metric in profile.metrics.items()
     }
     if profile.duration_us > 0:
-        found.setdefault(details.DURATION, Fact(profile.duration_us, "us", "Duration"))
+        found.setdefault(ncu.DURATION, Fact(profile.duration_us, "us", "Duration"))
     for row in DERIVED.values():
         values = [found[name].value for name in row.inputs if name in found]
         if len(values) == len(row.inputs):
@@ -204,10 +203,10 @@ def facts(profile: Profile, roofline: Roofline | None) -> dict[str, Fact]:
 
 
 def _idle_issue(found: Mapping[str, Fact]) -> float | None:
-    if details.NO_ELIGIBLE in found:
-        return found[details.NO_ELIGIBLE].value
-    if details.ISSUE_SLOTS_BUSY in found:
-        return 100.0 - found[details.ISSUE_SLOTS_BUSY].value
+    if ncu.NO_ELIGIBLE in found:
+        return found[ncu.NO_ELIGIBLE].value
+    if ncu.ISSUE_SLOTS_BUSY in found:
+        return 100.0 - found[ncu.ISSUE_SLOTS_BUSY].value
     return None
 
 
