@@ -35,6 +35,7 @@ HEADERS = Path(__file__).parents[1] / "sandbox" / "cpu" / "include"
 MEMORY_BYTES = 6 << 30
 """Address space: clang maps much more than it touches."""
 
+POINTER_BYTES = 8
 MOST_POINTERS = 4095
 """Of one parameter, which takes up to 32,764 bytes. Source: CUDA C++ Programming Guide, function
 parameters."""
@@ -330,17 +331,32 @@ def _walk_record(
         unclear = walk_fields(base.type, path, offset, inner, deep + 1)
         if unclear or (inner and number > 0):
             return unclear or f"{path} has several bases"
-    for member in kind.get_fields():
+    members = list(kind.get_fields())
+    if not bases and _has_bases(declaration):
+        end = min((m.get_field_offsetof() // 8 for m in members), default=kind.get_size())
+        inner += [
+            s.PointerField(f"{path}+{at}", offset + at, "void", False, is_certain=False)
+            for at in range(0, end - POINTER_BYTES + 1, POINTER_BYTES)
+        ]
+    for member in members:
         at = offset + member.get_field_offsetof() // 8
         named = member.spelling and "(" not in member.spelling
         inside = f"{path}.{member.spelling}" if named else path
         unclear = walk_fields(member.type, inside, at, inner, deep + 1)
         if unclear:
             return unclear
-    if inner and declaration.kind == _K.UNION_DECL:
+    if any(f.is_certain for f in inner) and declaration.kind == _K.UNION_DECL:
         return f"{path} is a union that holds a pointer"
     found += inner
     return ""
+
+
+def _has_bases(declaration: Cursor) -> bool:
+    """Of an instance of a class template, which has no cursors of its own below it."""
+    template = cindex.conf.lib.clang_getSpecializedCursorTemplate(declaration)
+    return template is not None and any(
+        c.kind == _K.CXX_BASE_SPECIFIER for c in template.get_children()
+    )
 
 
 def parameter_of(cursor: Cursor) -> s.TypedParameter:
@@ -486,7 +502,11 @@ def serve() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(answer(clang, json.loads(line))) + "\n")
+        try:
+            found = answer(clang, json.loads(line))
+        except Exception as error:  # noqa: BLE001  # ours or clang.cindex: shown, not died of
+            found = {"problem": f"reading it failed: {type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 
 

@@ -174,5 +174,5 @@ def _launched(files: tuple[tuple[str, str], ...], main: str) -> tuple[LaunchedIn
         answer = _front_end.ask({"files": dict(files), "main": main})
     except NotUnderstood:
         return ()
-    found: tuple[LaunchedInstance, ...] = tuple(decoded(one) for one in answer["launches"])
+    found: tuple[LaunchedInstance, ...] = tuple(decoded(one) for one in answer.get("launches", ()))
     return found

@@ -264,6 +264,9 @@ class PointerField:
     type: str
     """Of what it points to."""
     is_const: bool
+    is_certain: bool = True
+    """False for a word of a template's base class, of which libclang does not tell the members: it
+    is a pointer where an address stands in it."""
 
 
 @dataclass(frozen=True)

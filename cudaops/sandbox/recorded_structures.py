@@ -124,7 +124,7 @@ def _typed(
     for field in parameter.pointers:
         place = slice(field.offset_bytes, field.offset_bytes + _POINTER_BYTES)
         if field.offset_bytes not in known:
-            if any(data[place]):
+            if field.is_certain and any(data[place]):
                 data[place] = NOWHERE.to_bytes(_POINTER_BYTES, "little")
             continue
         address = known[field.offset_bytes]

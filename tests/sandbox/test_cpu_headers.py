@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cudaops.domain.execution import ProgramRan
@@ -74,3 +76,37 @@ def test_collectives_of_a_block_and_a_warp(cpu_executor: CpuExecutor, tmp_path: 
         *(sum(values[at : at + 8]) for at in range(0, 72, 8)),
         sum(values),
     ]
+
+
+PARTS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "__vadd4": ("u1", lambda x, y: x + y),
+    "__vsubss4": ("i1", lambda x, y: max(-128, min(127, x - y))),
+    "__vaddus2": ("u2", lambda x, y: min(65535, x + y)),
+    "__vmaxs4": ("i1", max),
+    "__vminu2": ("u2", min),
+    "__vavgu4": ("u1", lambda x, y: (x + y + 1) // 2),
+    "__vabsdiffs2": ("i2", lambda x, y: abs(x - y)),
+    "__vcmpgts4": ("i1", lambda x, y: -1 if x > y else 0),
+    "__vsetleu2": ("u2", lambda x, y: int(x <= y)),
+}
+
+
+def test_parts_of_a_word(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    pairs = [(0x7F80FF01, 0x80FF0102), (0x12345678, 0x12FF0078), (0, 0xFFFFFFFF)]
+    calls = "".join(f"out[k++] = {name}(a, b);" for name in PARTS)
+    kernels = f"__global__ void k(unsigned a, unsigned b, unsigned* out) {{ int k = 0; {calls} }}"
+    main = f"unsigned *d, h[{len(PARTS)}]; cudaMalloc(&d, sizeof(h));" + "".join(
+        f"k<<<1, 1>>>({a}u, {b}u, d); cudaMemcpy(h, d, sizeof(h), cudaMemcpyDeviceToHost);"
+        'for (unsigned v : h) printf("%u ", v);'
+        for a, b in pairs
+    )
+    ran = cpu_executor.run_program(program(tmp_path, kernels, main), (), 60.0)
+    assert isinstance(ran, ProgramRan)
+    expected = []
+    for a, b in pairs:
+        for kind, function in PARTS.values():
+            x, y = (np.array([v], "<u4").view(f"<{kind}").tolist() for v in (a, b))
+            parts = [function(p, q) for p, q in zip(x, y, strict=True)]
+            wrapped = np.array(parts, np.int64).astype(f"<{kind}")
+            expected.append(int(wrapped.view("<u4")[0]))
+    assert [int(word) for word in ran.stdout.split()] == expected

@@ -134,6 +134,22 @@ def test_what_the_type_does_not_tell_is_refused(
         cpu_executor.capture(parsed, None, (), tmp_path / "c", 30.0)
 
 
+def test_pointers_in_the_base_of_a_template(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    kernels = """
+    template <class T> struct Base { T* data; long pitch; };
+    template <class T> struct View : Base<T> { T scale; };
+    __global__ void fill(View<float> v) { v.data[threadIdx.x * v.pitch] = v.scale; }
+    """
+    main = "View<float> v; cudaMalloc(&v.data, 256); v.pitch = 2; v.scale = 3; fill<<<1, 32>>>(v);"
+    outcome = cpu_executor.capture(program(tmp_path, kernels, main), None, (), tmp_path, 30.0)
+    assert isinstance(outcome, Captured)
+    (workload,) = outcome.workloads
+    assert fields(workload) == {"v+0": ("opaque", 0, 0)}
+    (structure,) = workload.arguments
+    assert isinstance(structure, OpaqueArgument)
+    assert structure.raw_hex[16:18] == "02"  # what is no address stays
+
+
 def test_an_instance_in_a_template_is_told_by_what_it_is_given(
     cpu_executor: CpuExecutor, tmp_path: Path
 ) -> None:

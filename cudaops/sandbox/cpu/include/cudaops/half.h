@@ -141,6 +141,25 @@ static inline float unpack_brain(unsigned short bits) { return brain_value(bits)
   static inline P __hfma2(P a, P b, P c) { return P(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)); } \
   static inline P __hmax2(P a, P b) { return P(__hmax(a.x, b.x), __hmax(a.y, b.y)); }               \
   static inline P __hmin2(P a, P b) { return P(__hmin(a.x, b.x), __hmin(a.y, b.y)); }               \
+  static inline P __heq2(P a, P b) { return P(T(a.x == b.x), T(a.y == b.y)); }                      \
+  static inline bool __hbeq2(P a, P b) { return a.x == b.x && a.y == b.y; }                         \
+  static inline P __hne2(P a, P b) { return P(T(a.x != b.x), T(a.y != b.y)); }                      \
+  static inline bool __hbne2(P a, P b) { return a.x != b.x && a.y != b.y; }                         \
+  static inline P __hlt2(P a, P b) { return P(T(a.x < b.x), T(a.y < b.y)); }                        \
+  static inline bool __hblt2(P a, P b) { return a.x < b.x && a.y < b.y; }                           \
+  static inline P __hle2(P a, P b) { return P(T(a.x <= b.x), T(a.y <= b.y)); }                      \
+  static inline bool __hble2(P a, P b) { return a.x <= b.x && a.y <= b.y; }                         \
+  static inline P __hgt2(P a, P b) { return P(T(a.x > b.x), T(a.y > b.y)); }                        \
+  static inline bool __hbgt2(P a, P b) { return a.x > b.x && a.y > b.y; }                           \
+  static inline P __hge2(P a, P b) { return P(T(a.x >= b.x), T(a.y >= b.y)); }                      \
+  static inline bool __hbge2(P a, P b) { return a.x >= b.x && a.y >= b.y; }                         \
+  static inline P h2log(P a) { return P(hlog(a.x), hlog(a.y)); }                                    \
+  static inline P h2sqrt(P a) { return P(hsqrt(a.x), hsqrt(a.y)); }                                 \
+  static inline P h2rsqrt(P a) { return P(hrsqrt(a.x), hrsqrt(a.y)); }                              \
+  static inline P h2rcp(P a) { return P(hrcp(a.x), hrcp(a.y)); }                                    \
+  static inline P h2sin(P a) { return P(hsin(a.x), hsin(a.y)); }                                    \
+  static inline P h2cos(P a) { return P(hcos(a.x), hcos(a.y)); }                                    \
+  static inline P __habs2(P a) { return P(__habs(a.x), __habs(a.y)); }                              \
   static inline P h2exp(P a) { return P(hexp(a.x), hexp(a.y)); }
 
 CUDAOPS_NARROW(__half, narrow_half, pack_half, unpack_half, sizeof(cudaops::narrow_half))
