@@ -22,8 +22,15 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 from pydantic import Field, ValidationError, validate_call
 
 from cudaops.domain.judgement import Policy, Precision
-from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
-from cudaops.domain.run import Event, ExecutorChoice, ProfileSummary, RunRecord
+from cudaops.domain.run import (
+    AwaitsReview,
+    Event,
+    ExecutorChoice,
+    ProfileSummary,
+    ReviewAnswer,
+    ReviewRequest,
+    RunRecord,
+)
 from cudaops.domain.search import SearchOptions, Strategy
 from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
 from cudaops.graph.placing import (

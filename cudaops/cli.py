@@ -62,8 +62,7 @@ from cudaops.cli_report import HtmlOption, HtmlOutOption, write_html
 from cudaops.cli_review import answering, asking, how_to_answer
 from cudaops.cli_runs import find_folder, load_record, seen_from_here
 from cudaops.domain.judgement import Policy
-from cudaops.domain.review import AwaitsReview
-from cudaops.domain.run import ExecutorChoice, ProfileSummary, RunOptions, RunRecord
+from cudaops.domain.run import AwaitsReview, ExecutorChoice, ProfileSummary, RunOptions, RunRecord
 from cudaops.domain.search import SearchOptions
 from cudaops.errors import InputError
 from cudaops.graph.placing import Target, choose, new_folder, place, run_options, source_file

@@ -19,8 +19,7 @@ from cudaops.reports.progress import Progress
 from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from cudaops.domain.certificate import Certificate
-    from cudaops.domain.confirmation import Confirmation
+    from cudaops.domain.certificate import Certificate, Confirmation
 
 app = typer.Typer(help="Signed evidence: check it, and show the key.", no_args_is_help=True)
 

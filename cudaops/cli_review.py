@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from cudaops.domain.review import ReviewAnswer, ReviewRequest
+from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.errors import InputError
 from cudaops.reports.progress import Progress
 from cudaops.reports.review import review_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudaops.domain.review import ReviewRequest
+from cudaops.domain.run import ReviewRequest
 
 
 def review_text(request: ReviewRequest) -> str:

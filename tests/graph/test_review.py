@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import Gate, Policy
-from cudaops.domain.review import ReviewAnswer, ReviewRequest
-from cudaops.domain.run import RunRecord
+from cudaops.domain.run import ReviewAnswer, ReviewRequest, RunRecord
 from cudaops.graph.events import read_events
 from cudaops.graph.nodes import answered
 from cudaops.program.plans import make_rewrite
