@@ -68,7 +68,7 @@ from cudaops.errors import InputError
 from cudaops.graph.placing import Target, choose, new_folder, place, run_options, source_file
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
-from cudaops.reports.progress import Progress
+from cudaops.reports.terminal import Progress
 from cudaops.settings import Settings, load_settings
 
 app = typer.Typer(

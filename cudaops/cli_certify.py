@@ -15,7 +15,7 @@ from cudaops.cli_runs import find_folder, load_record
 from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.graph.placing import place
-from cudaops.reports.progress import Progress
+from cudaops.reports.terminal import Progress
 from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:

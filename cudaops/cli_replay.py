@@ -14,11 +14,9 @@ from rich.console import Console
 from cudaops.cli_boundary import EXIT_FOUND
 from cudaops.cli_runs import find_folder
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.reports.portable import portable
 from cudaops.reports.quantities import one_line
-from cudaops.reports.recording import Recording, read_recording
-from cudaops.reports.replay import json_line, of_iteration, paced, steps_of
-from cudaops.reports.replay_terminal import show
+from cudaops.reports.recording import Recording, portable, read_recording
+from cudaops.reports.replay import json_line, of_iteration, paced, show, steps_of
 from cudaops.settings import Settings, load_settings
 
 WIDTH = 100

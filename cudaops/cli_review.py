@@ -11,8 +11,7 @@ import typer
 
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.errors import InputError
-from cudaops.reports.progress import Progress
-from cudaops.reports.review import review_text
+from cudaops.reports.terminal import Progress, review_text
 
 OnReview = Callable[[ReviewRequest], ReviewAnswer | None]
 

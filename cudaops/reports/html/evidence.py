@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cudaops.domain.certificate import Certificate
 from cudaops.domain.run import RunRecord
-from cudaops.reports import facts
+from cudaops.reports import content
 from cudaops.reports.html.beside import Beside
 from cudaops.reports.quantities import one_line
 
@@ -99,7 +99,7 @@ def _fields(certificate: Certificate) -> list[tuple[str, str]]:
 def _steps(record: RunRecord) -> list[tuple[str, list[str]]]:
     """The report's next steps, commands under the sentence that they belong to."""
     found: list[tuple[str, list[str]]] = []
-    for line in facts.next_steps(record):
+    for line in content.next_steps(record):
         if line.startswith("$ ") and found:
             found[-1][1].append(line[2:])
         else:

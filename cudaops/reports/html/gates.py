@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cudaops.domain.judgement import Attempt, Gate
 from cudaops.domain.run import RunRecord
-from cudaops.reports.facts import GateRow, clock_of, gate_rows
+from cudaops.reports.content import GateRow, clock_of, gate_rows
 from cudaops.reports.quantities import Clock, one_line, times_faster
 
 

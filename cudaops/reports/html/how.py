@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cudaops.domain.run import RunRecord
-from cudaops.reports import facts
+from cudaops.reports import content
 from cudaops.reports.html.beside import Beside
 from cudaops.reports.quantities import one_line, significant
 
@@ -43,7 +43,7 @@ def view(record: RunRecord, beside: Beside) -> HowView:
         ("run", record.run_id),
         ("date", record.date),
         ("cudaops", record.cudaops_version),
-        ("executor", f"{record.executor}, times {facts.clock_of(record)}"),
+        ("executor", f"{record.executor}, times {content.clock_of(record)}"),
         ("target", f"{record.device}, {record.sm_arch}"),
         ("isolation", (judgement and judgement.isolation) or "nothing was judged"),
         ("took", f"{significant(record.loop_time_seconds)} s"),
@@ -62,7 +62,7 @@ def view(record: RunRecord, beside: Beside) -> HowView:
         _lines(sorted(record.tools.items())),
         _spent(record.seconds_by_stage),
         _spent(record.seconds_by_tool),
-        facts.files(record),
+        content.files(record),
         [one_line(notice, 1000) for notice in notices],
     )
 

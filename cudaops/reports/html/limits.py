@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cudaops.domain.profile import Finding, Profile, Verdict
 from cudaops.domain.run import ProfileSummary, RunRecord
-from cudaops.reports import facts
+from cudaops.reports import content
 from cudaops.reports.html.visible import Piece, pieces
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
@@ -40,7 +40,7 @@ class LimitsView(NamedTuple):
     clock: str
     """Behind its numbers: `modelled for A10`."""
     relief: str
-    evidence: list[facts.EvidenceRow]
+    evidence: list[content.EvidenceRow]
     thresholds: list[str]
     """Where each threshold comes from."""
     time: str
@@ -48,7 +48,7 @@ class LimitsView(NamedTuple):
     drawn_from: str
     also: list[Also]
     hot: list[Hot]
-    rules: list[facts.RuleRow]
+    rules: list[content.RuleRow]
     notes: list[str]
 
 
@@ -70,20 +70,20 @@ def _view(verdict: Verdict, profile: Profile, summary: ProfileSummary) -> Limits
         one_line(profile.kernel),
         verdict.bottleneck_class.replace("_", " "),
         one_line(verdict.subtype),
-        facts.verdict_sentence(verdict, clock),
+        content.verdict_sentence(verdict, clock),
         str(clock),
         one_line(verdict.relief, 1000),
-        facts.evidence_rows(verdict, summary),
+        content.evidence_rows(verdict, summary),
         [one_line(item.source) for item in verdict.evidence],
-        microseconds(profile.duration_us, facts.time_clock(profile)),
-        facts.roofline_sentence(verdict.roofline, clock),
+        microseconds(profile.duration_us, content.time_clock(profile)),
+        content.roofline_sentence(verdict.roofline, clock),
         verdict.drawn_from,
         [_also(finding) for finding in verdict.findings[1:]],
         [
             Hot(f"{h.share_pct:.0f} %", str(h.location), pieces(h.text), one_line(h.note))
             for h in profile.hot_lines
         ],
-        facts.rule_rows(verdict),
+        content.rule_rows(verdict),
         [one_line(note) for note in profile.notes],
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cudaops.domain.run import RunRecord
-from cudaops.reports import facts, times
+from cudaops.reports import content
 from cudaops.reports.quantities import milliseconds, one_line, significant, times_faster
 
 _CALLOUTS = {
@@ -43,18 +43,18 @@ class OutcomeView(NamedTuple):
 def view(record: RunRecord) -> OutcomeView:
     """The outcome, with the source behind every number."""
     verify = record.verify
-    program = times.program_sentence(record)
+    program = content.program_sentence(record)
     return OutcomeView(
-        facts.kernel_of(record),
+        content.kernel_of(record),
         record.outcome,
         record.outcome.replace("_", " "),
-        facts.headline(record),
-        facts.meaning(record),
+        content.headline(record),
+        content.meaning(record),
         one_line(record.reason),
         _CALLOUTS.get(record.time_source, "").format(device=record.device),
         [
             Figure(
-                "Speedup", *_apart(times_faster(verify.speedup, facts.clock_of(record)))
+                "Speedup", *_apart(times_faster(verify.speedup, content.clock_of(record)))
             )._replace(note=_interval(record)),
             _time("Author's kernel", verify.baseline_kernel_ms, record),
             _time(
@@ -64,7 +64,7 @@ def view(record: RunRecord) -> OutcomeView:
             ),
             _gates(record),
         ],
-        [*([program] if program else []), *times.timing_sentences(record)],
+        [*([program] if program else []), *content.timing_sentences(record)],
     )
 
 
@@ -75,12 +75,12 @@ def _apart(text: str) -> tuple[str, str]:
 
 
 def _time(name: str, value_ms: float | None, record: RunRecord) -> Figure:
-    return Figure(name, *_apart(milliseconds(value_ms, facts.clock_of(record))))
+    return Figure(name, *_apart(milliseconds(value_ms, content.clock_of(record))))
 
 
 def _interval(record: RunRecord) -> str:
     """The speedup's source and how far it may be from what was found."""
-    judgement, clock = record.judgement, facts.clock_of(record)
+    judgement, clock = record.judgement, content.clock_of(record)
     if record.verify.speedup is None:
         return ""
     if judgement is None or judgement.speedup_low is None:

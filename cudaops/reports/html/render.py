@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudaops.domain.run import Event, RunRecord
-from cudaops.reports import facts, model_use
+from cudaops.reports import content
 from cudaops.reports.html import (
     attribution,
     candidates,
@@ -85,14 +85,14 @@ def _views(record: RunRecord, events: Sequence[Event], beside: Beside) -> dict[s
         "drift": drift.view(here, events),
         "attribution": attribution.view(here),
         "gates": gates.view(here),
-        "oracle": facts.oracle_sentences(here),
+        "oracle": content.oracle_sentences(here),
         "diff": diff.read_patch(beside.patch) if beside.patch is not None else None,
         "rewrite": diff.read_text(here.best.source) if here.best is not None else None,
         "evidence": evidence.view(here, beside),
         "how": how.view(here, beside),
     }
-    said = model_use.model_sentences(here.model) if here.model is not None else []
-    roles = model_use.role_rows(here.model) if here.model is not None else []
+    said = content.model_sentences(here.model) if here.model is not None else []
+    roles = content.role_rows(here.model) if here.model is not None else []
     return {**found, "model_said": said, "model_roles": roles}
 
 

@@ -15,7 +15,7 @@ from cudaops.cuda import roofline as limits
 from cudaops.cuda.devices import Device
 from cudaops.domain.profile import Profile, Roofline, Verdict
 from cudaops.domain.run import RunRecord
-from cudaops.reports.facts import time_clock
+from cudaops.reports.content import time_clock
 from cudaops.reports.html.device_row import device_of
 from cudaops.reports.html.scale import LogScale, Tick, log_scale, placeable
 from cudaops.reports.quantities import Clock, significant
