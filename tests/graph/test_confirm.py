@@ -13,7 +13,7 @@ import pytest
 
 from cudaops.certify.envelope import canonical, open_envelope, seal
 from cudaops.certify.keys import NoKey, Signer, find_key
-from cudaops.cli_runs import load_record
+from cudaops.cli.runs import load_record
 from cudaops.domain.certificate import (
     CERTIFICATE_FORMAT,
     Certificate,

@@ -13,7 +13,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from cudaops.cli_boundary import EXIT_ENVIRONMENT
+from cudaops.cli.boundary import EXIT_ENVIRONMENT
 from cudaops.domain.execution import Misbehaved
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.program.plans import baseline_plan, resolve

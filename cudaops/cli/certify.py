@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cudaops.cli_boundary import EXIT_NOTHING_FOUND
-from cudaops.cli_options import TrustOption
-from cudaops.cli_runs import find_folder, load_record
+from cudaops.cli.boundary import EXIT_NOTHING_FOUND
+from cudaops.cli.options import TrustOption
+from cudaops.cli.runs import find_folder, load_record
 from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.graph.placing import place
