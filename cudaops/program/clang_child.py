@@ -302,7 +302,7 @@ def walk_fields(
         if pointee.kind in (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO):
             return f"{path} points to a function"
         name = s.normal_type(pointee.spelling)
-        found.append(s.PointerField(path, offset, name, pointee.is_constqualified()))
+        found.append(s.PointerField(path, offset, name, pointee.is_const_qualified()))
     elif canonical.kind == TypeKind.CONSTANTARRAY:
         element = canonical.element_type
         before = len(found)
@@ -350,7 +350,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     if canonical.kind == TypeKind.POINTER:
         pointee = canonical.get_pointee().get_canonical()
         return s.TypedParameter(
-            cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_constqualified(),
+            cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_const_qualified(),
             size, (), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
         )  # fmt: skip
     found: list[s.PointerField] = []
@@ -358,7 +358,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     if canonical.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
         unclear = f"{cursor.spelling} is a reference"
     return s.TypedParameter(
-        cursor.spelling, s.normal_type(canonical.spelling), False, canonical.is_constqualified(),
+        cursor.spelling, s.normal_type(canonical.spelling), False, canonical.is_const_qualified(),
         size, tuple(found), unclear,
     )  # fmt: skip
 
