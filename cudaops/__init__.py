@@ -15,8 +15,14 @@ if TYPE_CHECKING:
         show,
         verify,
     )
-    from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
-    from cudaops.domain.run import Event, ProfileSummary, RunRecord
+    from cudaops.domain.run import (
+        AwaitsReview,
+        Event,
+        ProfileSummary,
+        ReviewAnswer,
+        ReviewRequest,
+        RunRecord,
+    )
     from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
 
 __version__ = "0.1.0"

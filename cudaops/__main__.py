@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cudaops.cli_boundary import run_command
+from cudaops.cli.boundary import run_command
 
 
 def main() -> None:

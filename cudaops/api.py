@@ -22,8 +22,16 @@ from typing import Annotated, Any, ParamSpec, Protocol, TypeVar
 from pydantic import Field, ValidationError, validate_call
 
 from cudaops.domain.judgement import Policy, Precision
-from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
-from cudaops.domain.run import Event, ExecutorChoice, ProfileSummary, RunOptions, RunRecord
+from cudaops.domain.run import (
+    AwaitsReview,
+    Event,
+    ExecutorChoice,
+    ProfileSummary,
+    ReviewAnswer,
+    ReviewRequest,
+    RunOptions,
+    RunRecord,
+)
 from cudaops.domain.search import SearchOptions, Strategy
 from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
 from cudaops.graph.placing import (

@@ -23,7 +23,7 @@ LAYER_OF = {
     "search": "library", "mcp_servers": "serving", "agents": "serving",
     "graph": "graph", "service": "api",
 }  # fmt: skip
-"""Anything else directly under cudaops/ is an entry point: cli*, doctor, settings, __main__."""
+"""Anything else directly under cudaops/ is an entry point: cli, doctor, settings, __main__."""
 APART = {
     "recipes", "prompts", "rag", "sandbox", "reports", "certify", "models", "memory", "search",
 }  # fmt: skip
@@ -49,7 +49,7 @@ HOMES = {
     "typer": {"cli"}, "cryptography": {"certify"}, "pydantic_settings": {"settings"},
     "dotenv": {"settings"}, "rich": {"cli", "reports", "doctor"},
     "langchain_nvidia_ai_endpoints": {"rag", "models"}, "langchain": {"models"},
-    "tokenizers": {"prompts"}, "click": {"cli"},
+    "tokenizers": {"prompts"},
     "aiohttp": {"models"}, "langchain_core": {"models", "agents", "rag", "graph"},
 }  # fmt: skip
 """Third party to the parts or files that may import it. PostgreSQL's own programs are started where
@@ -58,9 +58,8 @@ child of the front end alone."""
 
 
 def part(path: Path) -> str:
-    """First name under cudaops/: `rag`, `cli`, `settings`; every cli_*.py counts as `cli`."""
-    name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return "cli" if name.startswith("cli_") else name
+    """First name under cudaops/: `rag`, `cli`, `settings`."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(path: Path, *, typing_only: bool = True) -> Iterator[tuple[str, int]]:

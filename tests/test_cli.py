@@ -15,7 +15,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from cudaops import cli_runs
+from cudaops.cli.runs import find_folder
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
 from cudaops.reports import json as run_json
@@ -234,14 +234,14 @@ def test_find_folder(tmp_path: Path) -> None:
     older = save(records.provisional(), runs / "a" / "20261119T000000Z")
     newer = save(records.nothing_found(), runs / "b" / "20261120T000000Z")
     (runs / "a" / "20261120T000000Z").mkdir()
-    assert cli_runs.find_folder("latest", runs) == newer
-    assert cli_runs.find_folder("20261119T000000Z", runs) == older
-    assert cli_runs.find_folder("a/20261120T000000Z", runs) == runs / "a" / "20261120T000000Z"
-    assert cli_runs.find_folder(str(older / "run.json"), runs) == older
+    assert find_folder("latest", runs) == newer
+    assert find_folder("20261119T000000Z", runs) == older
+    assert find_folder("a/20261120T000000Z", runs) == runs / "a" / "20261120T000000Z"
+    assert find_folder(str(older / "run.json"), runs) == older
     with pytest.raises(
         InputError, match=r"names several runs: a/20261120T000000Z, b/20261120T000000Z"
     ):
-        cli_runs.find_folder("20261120T000000Z", runs)
+        find_folder("20261120T000000Z", runs)
 
 
 def test_knowledge_add_search_status(tmp_path: Path) -> None:

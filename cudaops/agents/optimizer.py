@@ -9,8 +9,8 @@ from cudaops.agents.tools import Toolbox
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
-from cudaops.domain.progress import Say
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import Say
 from cudaops.domain.workload import Workload
 from cudaops.mcp_servers.sandbox import Tuned
 from cudaops.recipes.registry import Favour, propose

@@ -16,7 +16,7 @@ from fastmcp.exceptions import ToolError
 from mcp.types import ProgressNotification, TextContent
 from pydantic import BaseModel
 
-from cudaops.domain.progress import Say
+from cudaops.domain.run import Say
 from cudaops.mcp_servers.payloads import CALL_KEY, error_in, progress_in
 
 Result = TypeVar("Result", bound=BaseModel)

@@ -10,9 +10,13 @@ from typing import Literal, NamedTuple
 
 from cudaops import __version__
 from cudaops.certify.envelope import Envelope
-from cudaops.domain.certificate import Certificate, WorkloadIdentity
-from cudaops.domain.confirmation import Confirmation
-from cudaops.domain.contradictions import contradictions, leniencies
+from cudaops.domain.certificate import (
+    Certificate,
+    Confirmation,
+    WorkloadIdentity,
+    contradictions,
+    leniencies,
+)
 
 PROGRAM_FILE = "state/program.json"
 

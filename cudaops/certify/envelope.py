@@ -17,8 +17,12 @@ from pydantic import ValidationError
 
 from cudaops.certify.keys import NoKey, Signer, fingerprint, verifies
 from cudaops.domain.base import Record
-from cudaops.domain.certificate import CERTIFICATE_FORMAT, Certificate
-from cudaops.domain.confirmation import CONFIRMATION_FORMAT, Confirmation
+from cudaops.domain.certificate import (
+    CERTIFICATE_FORMAT,
+    CONFIRMATION_FORMAT,
+    Certificate,
+    Confirmation,
+)
 from cudaops.errors import InputError
 
 FORMATS: dict[str, type[Record]] = {

@@ -1,17 +1,20 @@
-"""RunRecord: what one run found, tried and decided; written as `run.json`."""
+"""RunRecord: what one run found, tried and decided, written as `run.json`.
+
+And what it says while it is at it (`Progress`), and asks a person (`ReviewRequest`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import TimeSource
-from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy
+from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualification
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.profile import Profile, Verdict
-from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.search import SearchOptions
 
@@ -232,3 +235,81 @@ class RunRecord(Record):
     itself`, in which none did. Tools that work at once are each counted whole."""
     loop_time_seconds: float
     tools: dict[str, str] = Field(default_factory=dict)
+
+
+class TriedConfiguration(Record):
+    """A configuration of a rewrite that the tuner measured."""
+
+    values: dict[str, int]
+    """By `@tune` name."""
+    time_us: float
+    """Median of the most expensive workload."""
+    provenance: str
+    """What must stand behind the time: ` (modelled for A10)`; empty where measured."""
+
+    @property
+    def line(self) -> str:
+        """Values and time in one line."""
+        values = ", ".join(f"{name}={value}" for name, value in self.values.items())
+        return f"tried {values}: {self.time_us:.1f} us{self.provenance}"
+
+
+Progress = str | Gate | TriedConfiguration
+Say = Callable[[Progress], None]
+"""Is told what is going on, every gate's outcome among it."""
+
+
+def line_of(progress: Progress) -> str:
+    """What a person reads of it."""
+    return progress if isinstance(progress, str) else progress.line
+
+
+def event_data(progress: Progress) -> dict[str, Any]:
+    """What an event's `data` says of it: a configuration with its time, rounded to 0.1 us, or a
+    gate's outcome. Empty for a plain line."""
+    match progress:
+        case TriedConfiguration():
+            return {"values": progress.values, "time_us": round(progress.time_us, 1)}
+        case Gate():
+            held = "quarantined" if progress.quarantined else "failed"
+            return {"gate": progress.name, "outcome": "passed" if progress.passed else held}
+    return {}
+
+
+class ReviewRequest(Record):
+    """A candidate that passed every gate, or only lacks what a person may release."""
+
+    title: str
+    proposer: str
+    why: str
+    """The proposer's own reason."""
+    outcome: str
+    """What it becomes on a yes: `accepted` or `provisional`."""
+    reason: str
+    """Speedup, bar and interval in one line."""
+    speedup: float | None
+    time_source: TimeSource | None
+    gates: tuple[str, ...]
+    """Every gate in one line."""
+    quarantined: tuple[str, ...]
+    """The gates that a yes releases, each with what to look at."""
+    patch: str
+    """Unified diff against the author's program."""
+
+
+class ReviewAnswer(Record):
+    """Yes or no, and whose."""
+
+    accept: bool
+    by: str
+    """Who answered: the account's name, or what a program gives."""
+    note: str = ""
+    """Why, in their words; kept in the certificate and told to the next attempt."""
+
+
+class AwaitsReview(Exception):
+    """A run stands still until somebody answers; resuming it asks again."""
+
+    def __init__(self, request: ReviewRequest) -> None:
+        super().__init__(f"{request.title} waits for a yes or no")
+        self.request = request

@@ -21,7 +21,7 @@ from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.screen import Screened
 from cudaops.sandbox.workbench import Workbench
-from cudaops.search.draft import Seed, Supply
+from cudaops.search.beam import Seed, Supply
 
 
 class Task(Record):

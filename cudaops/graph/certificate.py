@@ -25,8 +25,8 @@ from cudaops.domain.certificate import (
     GlobalHash,
     Release,
     WorkloadIdentity,
+    leniencies,
 )
-from cudaops.domain.contradictions import leniencies
 from cudaops.domain.execution import Compiled
 from cudaops.domain.judgement import Comparison, Judgement, Policy
 from cudaops.domain.rewrite import Rewrite

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from cudaops import __version__
 from cudaops.certify.envelope import seal
 from cudaops.certify.keys import Signer
-from cudaops.domain.confirmation import (
+from cudaops.domain.certificate import (
     CONFIRMATION_FORMAT,
     AnchorCheck,
     Confirmation,

@@ -12,8 +12,7 @@ from typing import Any
 from cudaops.domain.execution import UNMEASURED_WORDS
 from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Profile, Verdict
-from cudaops.domain.progress import Progress, Say, event_data, line_of
-from cudaops.domain.run import AgentName, Event
+from cudaops.domain.run import AgentName, Event, Progress, Say, event_data, line_of
 from cudaops.graph.state import State
 
 OnEvent = Callable[[Event], None]

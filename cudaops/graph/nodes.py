@@ -12,8 +12,8 @@ from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.judgement import Gate, Judgement, Policy
 from cudaops.domain.profile import Verdict
-from cudaops.domain.review import ReviewAnswer, ReviewRequest
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.errors import ModelUnavailable
 from cudaops.graph.by_model import lesson, model_out, next_rewrite
 from cudaops.graph.context import Context, attempts_of, incumbent_of, kept_us

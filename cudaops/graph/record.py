@@ -10,9 +10,8 @@ from cudaops import __version__
 from cudaops.cuda import devices
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.execution import MEASURED
-from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement
+from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement, Qualification
 from cudaops.domain.profile import Profile, Verdict
-from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import (
     Outcome,

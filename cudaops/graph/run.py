@@ -18,8 +18,14 @@ from cudaops.agents import profiler, research
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.model_use import ModelUse
-from cudaops.domain.review import AwaitsReview, ReviewAnswer, ReviewRequest
-from cudaops.domain.run import ProfileSummary, RunOptions, RunRecord
+from cudaops.domain.run import (
+    AwaitsReview,
+    ProfileSummary,
+    ReviewAnswer,
+    ReviewRequest,
+    RunOptions,
+    RunRecord,
+)
 from cudaops.errors import InputError
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate

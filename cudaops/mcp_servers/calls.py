@@ -16,7 +16,7 @@ import anyio.to_thread
 from fastmcp import Context
 from mcp.types import ToolAnnotations
 
-from cudaops.domain.progress import Progress, Say
+from cudaops.domain.run import Progress, Say
 from cudaops.errors import CudaOpsError
 from cudaops.mcp_servers.payloads import ErrorPayload, progress_notification
 from cudaops.sandbox.stopping import Stop, stopping

@@ -12,9 +12,8 @@ from pydantic import Field
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judgement import Judgement
-from cudaops.domain.progress import Say
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import RunRecord
+from cudaops.domain.run import RunRecord, Say
 from cudaops.errors import InputError
 from cudaops.mcp_servers.calls import Level, in_thread, log, progress, replaces, works
 from cudaops.mcp_servers.opening import KernelName, ProgramArguments

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from cudaops import errors
 from cudaops.domain.base import Record
 from cudaops.domain.judgement import Gate
-from cudaops.domain.progress import Progress, TriedConfiguration, line_of
+from cudaops.domain.run import Progress, TriedConfiguration, line_of
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PlanError
 from cudaops.sandbox.stopping import Stopped
 

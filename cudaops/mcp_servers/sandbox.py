@@ -20,8 +20,8 @@ from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbe
 from cudaops.domain.judge import weighted_speedup
 from cudaops.domain.judgement import Comparison
 from cudaops.domain.profile import Profile
-from cudaops.domain.progress import Say, TriedConfiguration
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import Say, TriedConfiguration
 from cudaops.errors import InputError, PlanError
 from cudaops.mcp_servers.calls import in_thread, progress, works
 from cudaops.mcp_servers.guidance import Guide

@@ -22,16 +22,17 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cudaops.errors import KnowledgeUnavailable
-from cudaops.rag.embedded_password import (
+from cudaops.rag.postgres_programs import (
     METHOD,
+    Programs,
     make_password,
     password_file,
     read_password,
     trusts,
     verifier,
+    wheel_version,
     write_rules,
 )
-from cudaops.rag.postgres_programs import Programs, wheel_version
 
 START_TIMEOUT_S = 20.0
 """First start with initdb takes 0.5-2 s on two slow cores; beyond this something is wrong."""

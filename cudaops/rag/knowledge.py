@@ -9,10 +9,9 @@ from cudaops.domain.base import Record
 from cudaops.domain.run import Citation
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.embedding import Embedder, Reranker, WordLlamaEmbedder
-from cudaops.rag.ingest import BUILTIN, builtin_notes, digest, read_documents
-from cudaops.rag.retrieval import clean, find
+from cudaops.rag.notes import BUILTIN, builtin_notes, digest, read_documents
 from cudaops.rag.server import open_database
-from cudaops.rag.store import Store
+from cudaops.rag.store import Store, clean, find
 
 RERANK_WIDTH = 4
 """A reranker chooses among this many times the passages asked for."""

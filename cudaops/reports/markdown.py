@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.run import ProfileSummary, RunRecord
-from cudaops.reports import facts, model_use, times
+from cudaops.reports import content
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
 
@@ -19,7 +19,7 @@ def run_report(record: RunRecord) -> str:
     if record.research is not None:
         sections.append(_research(record))
     if record.attempts:
-        rows = [tuple(row) for row in facts.attempt_rows(record)]
+        rows = [tuple(row) for row in content.attempt_rows(record)]
         header = ("no.", "what", "outcome", "time", "speedup", "why")
         sections.append("## What was tried\n\n" + _table(header, rows))
     sections += [_model(record), _gates(record), _oracle(record), _rewrite(record)]
@@ -31,16 +31,17 @@ def run_report(record: RunRecord) -> str:
 
 def _head(record: RunRecord) -> str:
     lines = [
-        f"# {_text(facts.kernel_of(record))}: {record.outcome.replace('_', ' ')}",
-        f"**{_text(facts.headline(record))}**",
+        f"# {_text(content.kernel_of(record))}: {record.outcome.replace('_', ' ')}",
+        f"**{_text(content.headline(record))}**",
         _text(
-            f"{facts.times_sentence(record) or 'No candidate was timed'}; {facts.meaning(record)}."
+            f"{content.times_sentence(record) or 'No candidate was timed'}; "
+            f"{content.meaning(record)}."
         ),
         _text(record.reason),
     ]
-    if program := times.program_sentence(record):
+    if program := content.program_sentence(record):
         lines.append(_text(program))
-    if timing := times.timing_sentences(record):
+    if timing := content.timing_sentences(record):
         lines.append(_bullets(timing))
     if record.time_source == "standin":
         lines.append(
@@ -58,22 +59,23 @@ def _head(record: RunRecord) -> str:
 def _profile(summary: ProfileSummary) -> str:
     verdict, baseline = summary.verdict_detail, summary.baseline
     clock = Clock(baseline.source, baseline.device)
-    rows = [tuple(row) for row in facts.evidence_rows(verdict, summary)]
+    rows = [tuple(row) for row in content.evidence_rows(verdict, summary)]
     parts = [
         f"## What limits `{baseline.kernel}`",
-        f"**{_text(facts.verdict_sentence(verdict, clock))}**",
+        f"**{_text(content.verdict_sentence(verdict, clock))}**",
         _table(("metric", "value", "threshold", "source"), rows),
-        f"One launch: {microseconds(baseline.duration_us, facts.time_clock(baseline))}. "
-        + _text(facts.roofline_sentence(verdict.roofline, clock)),
+        f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}. "
+        + _text(content.roofline_sentence(verdict.roofline, clock)),
         f"What helps: {_text(verdict.relief)}",
     ]
     if summary.best is not None and summary.best_verdict is not None:
         best_clock = Clock(summary.best.source, summary.best.device)
         parts.append(
-            f"After the rewrite: {_text(facts.verdict_sentence(summary.best_verdict, best_clock))} "
+            "After the rewrite: "
+            f"{_text(content.verdict_sentence(summary.best_verdict, best_clock))} "
             f"One launch: "
-            f"{microseconds(summary.best.duration_us, facts.time_clock(summary.best))}. "
-            + _text(facts.roofline_sentence(summary.best_verdict.roofline, best_clock))
+            f"{microseconds(summary.best.duration_us, content.time_clock(summary.best))}. "
+            + _text(content.roofline_sentence(summary.best_verdict.roofline, best_clock))
         )
     if baseline.hot_lines:
         hot = [
@@ -84,7 +86,7 @@ def _profile(summary: ProfileSummary) -> str:
             f"Where the cost is ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot)
         )
     if verdict.nvidia_rules:
-        rules = [tuple(row) for row in facts.rule_rows(verdict)]
+        rules = [tuple(row) for row in content.rule_rows(verdict)]
         header = ("type", "rule", "may save", "ours", "what it says")
         parts.append("What Nsight Compute's own rules say:\n\n" + _table(header, rules))
     return "\n\n".join([*parts, _metrics(summary), _bullets(baseline.notes)]).rstrip()
@@ -121,8 +123,8 @@ def _research(record: RunRecord) -> str:
 def _model(record: RunRecord) -> str:
     if record.model is None:
         return ""
-    said = _bullets(model_use.model_sentences(record.model))
-    table = _table(("role", "calls", "tokens", "cost"), model_use.role_rows(record.model))
+    said = _bullets(content.model_sentences(record.model))
+    table = _table(("role", "calls", "tokens", "cost"), content.role_rows(record.model))
     return f"## What the model was asked\n\n{said}\n\n{table}"
 
 
@@ -130,13 +132,13 @@ def _gates(record: RunRecord) -> str:
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     rows = [
         (row.word, row.name, row.summary, row.numbers)
-        for row in facts.gate_rows(gates, facts.clock_of(record))
+        for row in content.gate_rows(gates, content.clock_of(record))
     ]
     return "## Gates\n\n" + _table(("", "gate", "what came out", "numbers"), rows) if rows else ""
 
 
 def _oracle(record: RunRecord) -> str:
-    said = facts.oracle_sentences(record)
+    said = content.oracle_sentences(record)
     if record.qualification is None:
         return ""
     rows = [
@@ -161,7 +163,7 @@ def _rewrite(record: RunRecord) -> str:
 
 
 def _files(record: RunRecord) -> str:
-    return "## Files\n\n" + _table(("file", "what it is"), facts.files(record))
+    return "## Files\n\n" + _table(("file", "what it is"), content.files(record))
 
 
 def _how(record: RunRecord) -> str:
@@ -169,7 +171,7 @@ def _how(record: RunRecord) -> str:
         ("run", record.run_id),
         ("date", record.date),
         ("cudaops", record.cudaops_version),
-        ("executor", f"{record.executor}, times {facts.clock_of(record)}"),
+        ("executor", f"{record.executor}, times {content.clock_of(record)}"),
         ("target", f"{record.device}, {record.sm_arch}"),
         ("isolation", (record.judgement and record.judgement.isolation) or "nothing was judged"),
         ("took", f"{record.loop_time_seconds:.1f} s"),

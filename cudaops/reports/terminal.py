@@ -1,18 +1,69 @@
-"""The summary a person reads when a run ends: a rich renderable made from the record alone."""
+"""What a person reads on a terminal: a run's summary, a review's question, and progress."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.status import Status
+from rich.table import Table
 from rich.text import Text
 
 from cudaops.domain.judgement import Gate
 from cudaops.domain.model_use import ModelUse
-from cudaops.domain.run import ProfileSummary, RunRecord
-from cudaops.reports import facts, model_use, times
-from cudaops.reports.layout import Harmless, columns, heading, indented, lines, unwrapped
-from cudaops.reports.quantities import Clock, microseconds, one_line
+from cudaops.domain.run import Event, ProfileSummary, ReviewRequest, RunRecord
+from cudaops.reports import content
+from cudaops.reports.quantities import Clock, microseconds, one_line, without_control
+
+
+def columns(*names: str) -> Table:
+    """An empty table without borders."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def heading(text: str) -> RenderableType:
+    """An empty line and a title."""
+    return Group(Text(""), Text(one_line(text), style="bold cyan"))
+
+
+def lines(given: Sequence[str]) -> RenderableType:
+    """One printable line each, indented."""
+    return indented(Group(*(Text(one_line(line)) for line in given)))
+
+
+def unwrapped(line: str, style: str = "") -> RenderableType:
+    """For paths and commands, which someone will copy: never broken, whatever the width."""
+    return Text(line, style, no_wrap=True, overflow="ignore")
+
+
+def indented(what: RenderableType) -> RenderableType:
+    """Two columns to the right."""
+    return Padding(what, (0, 0, 0, 2))
+
+
+class Harmless:
+    """What is set for a terminal without any character that could act on it, wherever in it a text
+    of unknown origin stands."""
+
+    def __init__(self, *parts: RenderableType) -> None:
+        self._parts = parts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        return self._segments(console, options)
+
+    def _segments(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(Group(*self._parts), options):
+            if not segment.control:
+                yield Segment(without_control(segment.text), segment.style)
+
 
 _OUTCOME_STYLE = {
     "accepted": "bold green",
@@ -31,13 +82,13 @@ def run_summary(record: RunRecord) -> RenderableType:
     if record.research is not None and record.research.citations:
         parts += [heading("Notes it leaned on"), _notes(record)]
     if record.attempts:
-        parts += [heading("What was tried"), attempts_table(facts.attempt_rows(record))]
+        parts += [heading("What was tried"), attempts_table(content.attempt_rows(record))]
     if record.model is not None:
         parts += model_parts(record.model)
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     if gates:
-        parts += [heading("Gates"), gate_table(gates, facts.clock_of(record))]
-    if oracle := facts.oracle_sentences(record):
+        parts += [heading("Gates"), gate_table(gates, content.clock_of(record))]
+    if oracle := content.oracle_sentences(record):
         parts += [heading("What the comparison can see"), lines(oracle)]
     if record.notices:
         parts += [heading("Notices"), lines(record.notices)]
@@ -48,7 +99,7 @@ def run_summary(record: RunRecord) -> RenderableType:
     ]
     parts += [
         heading("What to do next"),
-        *(unwrapped(f"  {one_line(step, 4000)}") for step in facts.next_steps(record)),
+        *(unwrapped(f"  {one_line(step, 4000)}") for step in content.next_steps(record)),
     ]
     return Harmless(*parts)
 
@@ -59,14 +110,14 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
     clock = Clock(baseline.source, baseline.device)
     parts: list[RenderableType] = [
         heading(f"What limits {baseline.kernel}"),
-        indented(Text(facts.verdict_sentence(verdict, clock), style="bold")),
+        indented(Text(content.verdict_sentence(verdict, clock), style="bold")),
         _evidence(summary),
         indented(
-            Text(f"One launch: {microseconds(baseline.duration_us, facts.time_clock(baseline))}.")
+            Text(f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}.")
         ),
-        indented(Text(facts.roofline_sentence(verdict.roofline, clock))),
+        indented(Text(content.roofline_sentence(verdict.roofline, clock))),
         indented(Text(f"What helps: {one_line(verdict.relief, 600)}")),
-        indented(Text(facts.metrics_sentence(summary))),
+        indented(Text(content.metrics_sentence(summary))),
     ]
     if summary.best is not None and summary.best_verdict is not None:
         parts += _after(summary, clock)
@@ -80,16 +131,16 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
 def model_parts(use: ModelUse) -> list[RenderableType]:
     """What the run asked of its model, and what each role took of it."""
     table = columns("role", "calls", "tokens", "cost")
-    for row in model_use.role_rows(use):
+    for row in content.role_rows(use):
         table.add_row(*map(Text, row))
     return [
         heading("What the model was asked"),
-        lines(model_use.model_sentences(use)),
+        lines(content.model_sentences(use)),
         indented(table),
     ]
 
 
-def attempts_table(rows: Sequence[facts.AttemptRow]) -> RenderableType:
+def attempts_table(rows: Sequence[content.AttemptRow]) -> RenderableType:
     """What was tried, how fast it was, and why it was kept or not."""
     table = columns("no", "outcome", "what")
     for row in rows:
@@ -107,7 +158,7 @@ def gate_table(
 ) -> RenderableType:
     """Every gate, its numbers where its sentence has none or it failed; report.md has them all."""
     table = columns("mark", "gate", "what came out")
-    for row in facts.gate_rows(tuple(gates), clock):
+    for row in content.gate_rows(tuple(gates), clock):
         mark = Text(row.word, style=_MARK_STYLE[row.word])
         detail = Text(row.summary)
         said = any(character.isdigit() for character in row.summary.replace(str(clock), ""))
@@ -122,14 +173,14 @@ def outcome(record: RunRecord) -> RenderableType:
     title = Text.assemble(
         (record.outcome.replace("_", " ").upper(), _OUTCOME_STYLE[record.outcome]),
         "  ",
-        (facts.headline(record), "bold"),
+        (content.headline(record), "bold"),
     )
     said = [title]
-    if sentence := facts.times_sentence(record):
+    if sentence := content.times_sentence(record):
         said.append(Text(sentence))
-    took = f"{facts.meaning(record)}; took {record.loop_time_seconds:.1f} s"
-    said += [Text(f"  {line}", style="dim") for line in times.timing_sentences(record)]
-    if program := times.program_sentence(record):
+    took = f"{content.meaning(record)}; took {record.loop_time_seconds:.1f} s"
+    said += [Text(f"  {line}", style="dim") for line in content.timing_sentences(record)]
+    if program := content.program_sentence(record):
         said.append(Text(program))
     return Group(Text(""), *said, Text(took, style="dim"))
 
@@ -140,15 +191,15 @@ def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
     assert verdict is not None
     return [
         heading("What limits the best rewrite"),
-        indented(Text(facts.verdict_sentence(verdict, clock))),
+        indented(Text(content.verdict_sentence(verdict, clock))),
         indented(Text(f"One launch: {microseconds(best.duration_us, clock)}.")),
-        indented(Text(facts.roofline_sentence(verdict.roofline, clock))),
+        indented(Text(content.roofline_sentence(verdict.roofline, clock))),
     ]
 
 
 def _evidence(summary: ProfileSummary) -> RenderableType:
     table = columns("metric", "value", "bar", "source")
-    for row in facts.evidence_rows(summary.verdict_detail, summary):
+    for row in content.evidence_rows(summary.verdict_detail, summary):
         table.add_row(
             Text(row.label), Text(row.value), Text(row.comparison), Text(row.source, style="dim")
         )
@@ -166,7 +217,7 @@ def _hot_lines(summary: ProfileSummary) -> RenderableType:
 
 def _rules(summary: ProfileSummary) -> RenderableType:
     table = columns("type", "rule", "what")
-    for row in facts.rule_rows(summary.verdict_detail):
+    for row in content.rule_rows(summary.verdict_detail):
         if row.type == "INF" and not row.agrees:
             continue  # report.md and --json have them
         estimate = f"may save {row.estimate}" if row.estimate else ""
@@ -178,13 +229,86 @@ def _rules(summary: ProfileSummary) -> RenderableType:
 
 def _notes(record: RunRecord) -> RenderableType:
     table = columns("note", "sections")
-    for title, sections in facts.notes_read(record).items():
+    for title, sections in content.notes_read(record).items():
         table.add_row(Text(title), Text("; ".join(sections), style="dim"))
     return indented(table)
 
 
 def _files(record: RunRecord) -> RenderableType:
     table = columns("name", "purpose")
-    for name, purpose in facts.files(record):
+    for name, purpose in content.files(record):
         table.add_row(Text(name), Text(purpose, style="dim"))
     return indented(table)
+
+
+def review_text(request: ReviewRequest) -> str:
+    """Plain text, patch first, the question's facts last, where a terminal shows them."""
+    lines = [request.patch.rstrip("\n"), "", f"{request.title}, proposed by {request.proposer}"]
+    if request.why:
+        lines.append(f"  why: {request.why}")
+    lines += [f"  {line}" for line in request.gates]
+    if request.quarantined:
+        lines += ["", "a yes releases what is quarantined:"]
+        lines += [f"  {line}" for line in request.quarantined]
+    lines += ["", f"on a yes it is {request.outcome}: {request.reason}"]
+    return "\n".join(lines)
+
+
+_STYLES = {"finished": "", "progress": "dim", "started": "dim", "notice": "yellow", "failed": "red"}
+_AGENT_WIDTH = 10
+_MOST_CHARACTERS = 200
+"""Of a message; events.jsonl has the rest."""
+
+
+class Progress:
+    """Prints events to a console. On a terminal a spinner stands for the agent at work; elsewhere
+    every event is a plain line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+        self._status: Status | None = None
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._status = self._console.status("starting")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without the spinner, while a person is asked."""
+        if self._status is not None:
+            self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
+
+    def __call__(self, event: Event, seconds: float | None = None) -> None:
+        """Show one event. `seconds`: since the run began; None: since this began to show it."""
+        if event.kind == "started" and self._status is not None:
+            self._status.update(Text(f"{event.agent}: {one_line(event.message, 120)}"))
+            return
+        elapsed = time.monotonic() - self._began if seconds is None else seconds
+        message = one_line(event.message, _MOST_CHARACTERS)
+        line = stamped(elapsed, event.agent, message, _STYLES[event.kind])
+        self._console.print(line, soft_wrap=True)
+
+
+def stamped(seconds: float, who: str, line: str, style: str) -> Text:
+    """One line of progress: when, who, what."""
+    return Text.assemble(
+        (f"{seconds:7.1f} s  ", "dim"), (f"{who:<{_AGENT_WIDTH}}  ", "cyan"), (line, style)
+    )

@@ -8,11 +8,10 @@ from itertools import islice
 
 from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved
 from cudaops.domain.judge import weighted_speedup
-from cudaops.domain.judgement import Comparison, Gate, GateName
+from cudaops.domain.judgement import Comparison, Gate, GateName, Qualification
 from cudaops.domain.profile import Profile
-from cudaops.domain.progress import Say
-from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import Say
 from cudaops.errors import PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.sandbox.clocks import clocks_gate

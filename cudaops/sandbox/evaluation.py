@@ -5,9 +5,15 @@ from __future__ import annotations
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judge import judge
-from cudaops.domain.judgement import Comparison, Gate, IsolationLevel, Judgement, Policy
+from cudaops.domain.judgement import (
+    Comparison,
+    Gate,
+    IsolationLevel,
+    Judgement,
+    Policy,
+    Qualification,
+)
 from cudaops.domain.profile import Profile
-from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import Rewrite
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cudaops.domain.execution import Misbehaved, Ran
-from cudaops.domain.qualification import Qualification
+from cudaops.domain.judgement import Qualification
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.verification.operands import Rerun

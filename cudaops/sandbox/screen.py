@@ -9,8 +9,8 @@ from __future__ import annotations
 from cudaops.domain.base import Record
 from cudaops.domain.execution import Measurement
 from cudaops.domain.judgement import Gate
-from cudaops.domain.progress import Say
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import Say
 from cudaops.sandbox.evaluate import Evaluating
 from cudaops.sandbox.workbench import Workbench
 

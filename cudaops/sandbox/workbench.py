@@ -16,10 +16,9 @@ from cudaops.domain.execution import (
     ProgramRan,
     Unit,
 )
-from cudaops.domain.judgement import Comparison, Policy
+from cudaops.domain.judgement import Comparison, Policy, Qualification
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
-from cudaops.domain.qualification import Qualification
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError

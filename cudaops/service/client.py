@@ -20,8 +20,15 @@ from pydantic import ValidationError
 from cudaops.cuda import devices
 from cudaops.domain.base import Record
 from cudaops.domain.program import Program
-from cudaops.domain.review import ReviewAnswer, ReviewRequest
-from cudaops.domain.run import AgentName, Event, ProfileSummary, RunOptions, RunRecord
+from cudaops.domain.run import (
+    AgentName,
+    Event,
+    ProfileSummary,
+    ReviewAnswer,
+    ReviewRequest,
+    RunOptions,
+    RunRecord,
+)
 from cudaops.errors import (
     CudaOpsError,
     InputError,

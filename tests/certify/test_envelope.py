@@ -10,8 +10,7 @@ import pytest
 
 from cudaops.certify.envelope import Envelope, canonical, open_envelope
 from cudaops.certify.keys import NoKey
-from cudaops.domain.certificate import CERTIFICATE_FORMAT, Certificate
-from cudaops.domain.confirmation import CONFIRMATION_FORMAT
+from cudaops.domain.certificate import CERTIFICATE_FORMAT, CONFIRMATION_FORMAT, Certificate
 from cudaops.domain.judgement import Gate
 from cudaops.errors import InputError
 from tests.certify.samples import certificate, new_signer, sealed

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from cudaops.domain.certificate import AnchorOutput, Certificate, FileHash, Release
-from cudaops.domain.confirmation import compare_anchors, compare_speedups
-from cudaops.domain.contradictions import contradictions, judged_again, leniencies
+from cudaops.domain.certificate import (
+    AnchorOutput,
+    Certificate,
+    FileHash,
+    Release,
+    compare_anchors,
+    compare_speedups,
+    contradictions,
+    judged_again,
+    leniencies,
+)
 from cudaops.domain.judgement import Gate, Policy
 from tests.certify.samples import HASH, anchor, certificate, comparison
 

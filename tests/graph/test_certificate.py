@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.certify.envelope import open_envelope
-from cudaops.domain.certificate import Certificate
-from cudaops.domain.contradictions import contradictions
+from cudaops.domain.certificate import Certificate, contradictions
 from cudaops.domain.run import RunRecord
 from tests.certify.runs import BASELINE, CANDIDATE, certified_run, cudaops
 

@@ -13,10 +13,14 @@ import pytest
 
 from cudaops.certify.envelope import canonical, open_envelope, seal
 from cudaops.certify.keys import NoKey, Signer, find_key
-from cudaops.cli_runs import load_record
-from cudaops.domain.certificate import CERTIFICATE_FORMAT, Certificate, FileHash
-from cudaops.domain.confirmation import Confirmation
-from cudaops.domain.contradictions import judged_again
+from cudaops.cli.runs import load_record
+from cudaops.domain.certificate import (
+    CERTIFICATE_FORMAT,
+    Certificate,
+    Confirmation,
+    FileHash,
+    judged_again,
+)
 from cudaops.domain.memory import MemoryEntry
 from cudaops.domain.program import Program
 from cudaops.errors import InputError

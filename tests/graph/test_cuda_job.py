@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cli_runs import load_record
+from cudaops.cli.runs import load_record
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
 from cudaops.graph.events import read_events

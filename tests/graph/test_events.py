@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from cudaops.domain.judgement import Gate
-from cudaops.domain.progress import TriedConfiguration
-from cudaops.domain.run import Event
+from cudaops.domain.run import Event, TriedConfiguration
 from cudaops.graph.events import EventLog, provenance, read_events, stage_data
 from cudaops.graph.state import State
 

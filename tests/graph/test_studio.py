@@ -14,8 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from cudaops.domain.review import ReviewRequest
-from cudaops.domain.run import RunRecord
+from cudaops.domain.run import ReviewRequest, RunRecord
 from tests.processes import runners
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from fastmcp import Client
 from fastmcp.client.auth import BearerAuth
 from fastmcp.exceptions import ToolError
 
-from cudaops.cli_boundary import EXIT_INPUT, run_command
+from cudaops.cli.boundary import EXIT_INPUT, run_command
 from cudaops.errors import InputError
 from cudaops.mcp_servers.http import one_token
 from cudaops.mcp_servers.sessions import ProgramTexts, Session, SessionPool, write_texts

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from cudaops.cli_boundary import EXIT_INPUT, run_command
+from cudaops.cli.boundary import EXIT_INPUT, run_command
 from cudaops.errors import InputError
 from cudaops.mcp_servers.hosts import (
     CLIENTS,

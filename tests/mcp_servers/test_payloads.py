@@ -14,7 +14,7 @@ from fastmcp.exceptions import ToolError
 from cudaops import errors
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.judgement import Gate
-from cudaops.domain.progress import Progress, TriedConfiguration
+from cudaops.domain.run import Progress, TriedConfiguration
 from cudaops.errors import (
     CudaOpsError,
     EnvironmentFailure,

@@ -21,7 +21,7 @@ from cudaops.program.parse import load_program
 from cudaops.prompts.exemplars import exemplar_for, read_exemplar
 from cudaops.prompts.expert_notes import catalogue, fired
 from cudaops.prompts.roles import Briefing
-from cudaops.rag.ingest import builtin_notes
+from cudaops.rag.notes import builtin_notes
 from cudaops.recipes.matmul import MatmulRecipe
 
 ROOT = Path(__file__).parents[2]

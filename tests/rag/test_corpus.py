@@ -8,8 +8,7 @@ import pytest
 
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.rag.ingest import builtin_notes
-from cudaops.rag.notes import CHUNK_LIMIT, Note
+from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
 
 NOTES = builtin_notes()
 

@@ -13,8 +13,7 @@ from cudaops.domain.judgement import Policy
 from cudaops.program.hygiene import check_source
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.rag.ingest import builtin_notes
-from cudaops.rag.notes import Note
+from cudaops.rag.notes import Note, builtin_notes
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_toolchain import INCLUDE

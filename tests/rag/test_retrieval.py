@@ -7,8 +7,7 @@ import pytest
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
-from cudaops.rag.retrieval import CHUNKS_PER_NOTE, search
-from cudaops.rag.store import Store
+from cudaops.rag.store import CHUNKS_PER_NOTE, Store, search
 
 PARAPHRASES = {
     "fma_pipe": "the multiply-add units are saturated, how to do less arithmetic",

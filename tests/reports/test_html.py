@@ -15,8 +15,8 @@ from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.html_report import html_report
 from cudaops.reports import html
 from cudaops.reports.html import attribution, candidates, diff, drift, roofline
+from cudaops.reports.html.diff import pieces
 from cudaops.reports.html.scale import LogScale, log_scale
-from cudaops.reports.html.visible import pieces
 from cudaops.reports.recording import Recording, Trial, read_recording
 from tests.reports import records
 

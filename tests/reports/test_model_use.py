@@ -10,8 +10,8 @@ from rich.console import Console
 
 from cudaops.domain.model_use import TokenCount
 from cudaops.domain.run import RunRecord
-from cudaops.reports import facts, markdown, terminal
-from cudaops.reports.model_use import model_sentences, role_rows, tokens_text
+from cudaops.reports import content, markdown, terminal
+from cudaops.reports.content import model_sentences, role_rows, tokens_text
 from cudaops.reports.quantities import dollars, plain_lines
 from tests.reports import recordings, records
 
@@ -38,7 +38,7 @@ def test_reports_say_what_the_model_took(render: object) -> None:
 
 
 def test_every_attempt_has_its_proposer() -> None:
-    rows = facts.attempt_rows(recordings.record(Path("/r")))
+    rows = content.attempt_rows(recordings.record(Path("/r")))
     assert [
         f"llm:{recordings.MODEL}, family tiling" in rows[0].what,
         "recipe:matmul" in rows[1].what,

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from cudaops.models.journal import CallEntry, Journal
-from cudaops.reports.portable import KEYS, REMOVED, Portable, portable
-from cudaops.reports.recording import RecordedTool, Recording, read_recording
+from cudaops.reports.recording import (
+    KEYS,
+    REMOVED,
+    Portable,
+    RecordedTool,
+    Recording,
+    portable,
+    read_recording,
+)
 from cudaops.reports.replay import steps_of
 from tests.reports import recordings
 

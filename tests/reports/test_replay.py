@@ -17,10 +17,9 @@ from rich.console import Console
 
 from cudaops.domain.run import Event
 from cudaops.errors import InputError
-from cudaops.reports.progress import Progress
 from cudaops.reports.recording import Recording, read_recording
-from cudaops.reports.replay import Step, json_line, of_iteration, paced, steps_of
-from cudaops.reports.replay_terminal import show
+from cudaops.reports.replay import Step, json_line, of_iteration, paced, show, steps_of
+from cudaops.reports.terminal import Progress
 from tests.lanes import examples
 from tests.reports import recordings
 

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from cudaops.domain.run import Event, RunRecord
 from cudaops.errors import InputError
-from cudaops.reports import facts, markdown, terminal
+from cudaops.reports import content, markdown, terminal
 from cudaops.reports import json as run_json
-from cudaops.reports.progress import Progress
 from cudaops.reports.quantities import Clock, microseconds, milliseconds, one_line, significant
+from cudaops.reports.terminal import Progress
 from tests.reports import records
 
 CLOCK = Clock("modelled", "A10")
@@ -178,5 +178,5 @@ def test_attempt_that_never_compiled_has_no_time() -> None:
             "attempts": (attempt.model_copy(update={"judgement": judgement, "candidate_us": None}),)
         }
     )
-    row = facts.attempt_rows(record)[0]
+    row = content.attempt_rows(record)[0]
     assert (row.time, row.speedup) == ("not timed", "not timed")

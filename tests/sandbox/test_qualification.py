@@ -11,8 +11,7 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
-from cudaops.domain.judgement import Policy, Precision
-from cudaops.domain.qualification import Qualification
+from cudaops.domain.judgement import Policy, Precision, Qualification
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
     Allocation,

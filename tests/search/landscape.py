@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from cudaops.domain.hypothesis import FAMILIES
 from cudaops.domain.search import Branch, Order, SearchOptions
-from cudaops.search.beam import Round, plan_round
-from cudaops.search.draft import Seed, Supply
+from cudaops.search.beam import Round, Seed, Supply, plan_round
 from cudaops.search.selection import champion
 
 BASELINE_US = 1000.0

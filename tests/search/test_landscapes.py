@@ -9,8 +9,7 @@ from statistics import fmean
 import pytest
 
 from cudaops.domain.search import SearchOptions
-from cudaops.search.families import alive, share, through
-from cudaops.search.selection import kept
+from cudaops.search.selection import alive, kept, share, through
 from tests.search.landscape import (
     BASELINE_US,
     KINDS,

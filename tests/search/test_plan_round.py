@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from cudaops.domain.rewrite import LaunchPlan, Rewrite
 from cudaops.domain.search import Branch, Order, SearchOptions
-from cudaops.search.beam import Round, plan_round
-from cudaops.search.draft import Seed, Supply
-from cudaops.search.families import retired
-from cudaops.search.selection import SAME, champion, kept, ranking, reference_us
+from cudaops.search.beam import Round, Seed, Supply, plan_round
+from cudaops.search.selection import SAME, champion, kept, ranking, reference_us, retired
 from tests.lanes import examples
 
 NAMES = ("tiling", "coalescing", "unrolling", "fusion", "other")

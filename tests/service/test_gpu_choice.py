@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.cli_boundary import EXIT_INPUT, run_command
-from cudaops.cli_service import worker_commands
+from cudaops.cli.boundary import EXIT_INPUT, run_command
+from cudaops.cli.service import worker_commands
 from cudaops.errors import InputError
 from cudaops.sandbox.gpu.telemetry import whole_gpus
 from cudaops.service.gpu_choice import gpu_name, gpus_here, use_gpu

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cudaops.cli_boundary import EXIT_ENVIRONMENT, EXIT_FOUND, EXIT_INPUT, EXIT_INTERRUPTED
+from cudaops.cli.boundary import EXIT_ENVIRONMENT, EXIT_FOUND, EXIT_INPUT, EXIT_INTERRUPTED
 from cudaops.domain.run import RunRecord
 from tests.service.cutting_proxy import CuttingProxy
 from tests.service.remote_service import RemoteService, wait_for

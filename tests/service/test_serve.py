@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from cudaops.cli_boundary import run_command
+from cudaops.cli.boundary import run_command
 from cudaops.service.examples import EXAMPLES
 from cudaops.service.records import RESULTS, Job
 from tests.service.api_server import DEADLINE_S

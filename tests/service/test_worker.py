@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.cli_boundary import EXIT_ENVIRONMENT
+from cudaops.cli.boundary import EXIT_ENVIRONMENT
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.service.records import (
     BenchmarkRequest,

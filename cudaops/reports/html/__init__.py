@@ -3,8 +3,8 @@
 Everything is a function of the finished record, its events, and what lies beside them (`Beside`).
 """
 
-from cudaops.reports.html.beside import Beside, Evidence, beside_of
 from cudaops.reports.html.render import STYLE_FILE, document, fragment_of, sections
+from cudaops.reports.html.tables import Beside, Evidence, beside_of
 
 __all__ = [
     "STYLE_FILE",

@@ -10,7 +10,7 @@ from cudaops.cuda.metrics import METRICS
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Profile
 from cudaops.domain.run import RunRecord
-from cudaops.reports.facts import clock_of
+from cudaops.reports.content import clock_of
 from cudaops.reports.html.scale import Tick, log_scale, placeable
 from cudaops.reports.quantities import Clock, one_line, quantity, significant, times_faster
 

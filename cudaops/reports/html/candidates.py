@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.run import Event, RunRecord
-from cudaops.reports.facts import clock_of
+from cudaops.reports.content import clock_of
 from cudaops.reports.html.scale import LogScale, Tick, log_scale, placeable
 from cudaops.reports.quantities import Clock, microseconds, one_line
 from cudaops.reports.recording import Trial

@@ -11,7 +11,7 @@ from cudaops.cuda import metrics as ncu
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.run import Event, ProfileSummary, RunRecord
-from cudaops.reports.facts import time_clock
+from cudaops.reports.content import time_clock
 from cudaops.reports.html.scale import LinearScale, Tick
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 

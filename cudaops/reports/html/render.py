@@ -12,21 +12,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudaops.domain.run import Event, RunRecord
-from cudaops.reports import facts, model_use
-from cudaops.reports.html import (
-    attribution,
-    candidates,
-    diff,
-    drift,
-    evidence,
-    gates,
-    how,
-    limits,
-    outcome,
-    roofline,
-)
-from cudaops.reports.html.beside import NOTHING, Beside
-from cudaops.reports.html.visible import pieces, prose
+from cudaops.reports import content
+from cudaops.reports.html import attribution, candidates, diff, drift, roofline, tables
+from cudaops.reports.html.diff import pieces, prose
+from cudaops.reports.html.tables import NOTHING, Beside
 from cudaops.reports.quantities import one_line, significant
 
 STYLE_FILE = Path(__file__).with_name("style.css")
@@ -43,7 +32,7 @@ def document(record: RunRecord, events: Sequence[Event], beside: Beside = NOTHIN
     """
     style = STYLE_FILE.read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    found = outcome.view(record)
+    found = tables.outcome_view(record)
     return (
         _environment()
         .get_template("document.html.j2")
@@ -64,7 +53,9 @@ def sections(record: RunRecord, events: Sequence[Event], beside: Beside = NOTHIN
     """The report's sections, headings from `h2` on, in one `<div class="r-report">`."""
     views = _views(record, events, beside)
     return (
-        _environment().get_template("report.html.j2").render(outcome=outcome.view(record), **views)
+        _environment()
+        .get_template("report.html.j2")
+        .render(outcome=tables.outcome_view(record), **views)
     )
 
 
@@ -79,20 +70,20 @@ def _views(record: RunRecord, events: Sequence[Event], beside: Beside) -> dict[s
     here = _from_the_folder(record)
     found: dict[str, Any] = {
         "record": here,
-        "limits": limits.view(here),
+        "limits": tables.limits_view(here),
         "roofline": roofline.view(here),
         "candidates": candidates.view(here, events, beside.trials),
         "drift": drift.view(here, events),
         "attribution": attribution.view(here),
-        "gates": gates.view(here),
-        "oracle": facts.oracle_sentences(here),
+        "gates": tables.gates_view(here),
+        "oracle": content.oracle_sentences(here),
         "diff": diff.read_patch(beside.patch) if beside.patch is not None else None,
         "rewrite": diff.read_text(here.best.source) if here.best is not None else None,
-        "evidence": evidence.view(here, beside),
-        "how": how.view(here, beside),
+        "evidence": tables.evidence_view(here, beside),
+        "how": tables.how_view(here, beside),
     }
-    said = model_use.model_sentences(here.model) if here.model is not None else []
-    roles = model_use.role_rows(here.model) if here.model is not None else []
+    said = content.model_sentences(here.model) if here.model is not None else []
+    roles = content.role_rows(here.model) if here.model is not None else []
     return {**found, "model_said": said, "model_roles": roles}
 
 

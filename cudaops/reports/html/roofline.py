@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from cudaops.cuda import devices
 from cudaops.cuda import metrics as ncu
 from cudaops.cuda import roofline as limits
 from cudaops.cuda.devices import Device
 from cudaops.domain.profile import Profile, Roofline, Verdict
 from cudaops.domain.run import RunRecord
-from cudaops.reports.facts import time_clock
-from cudaops.reports.html.device_row import device_of
+from cudaops.errors import InputError
+from cudaops.reports.content import time_clock
 from cudaops.reports.html.scale import LogScale, Tick, log_scale, placeable
 from cudaops.reports.quantities import Clock, significant
 
@@ -293,3 +294,15 @@ def _mark(point: Point, others: list[Point], x: LogScale, y: LogScale) -> Mark:
     return Mark(
         point, at_x, at_y, y(point.roof_gflops), label, round(label_x, 1), round(label_y, 1), anchor
     )
+
+
+def device_of(record: RunRecord, name: str) -> Device | None:
+    """The record's own row, else the table's; None where neither has it."""
+    try:
+        if record.device_row is not None:
+            kept = devices.from_record(record.device_row)
+            if kept.name == name:
+                return kept
+        return devices.device(name)
+    except InputError:
+        return None

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.domain.judgement import Policy
-from cudaops.domain.qualification import ControlName
+from cudaops.domain.judgement import ControlName, Policy
 from cudaops.domain.workload import FLOATING, Element
 from cudaops.sandbox.verification.arrays import UNIT_ROUNDOFF, Array
 from cudaops.sandbox.verification.precision import FORMATS, narrowed, rounded

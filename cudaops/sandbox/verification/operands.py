@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cudaops.domain.execution import Misbehaved, Ran
-from cudaops.domain.judgement import Policy
-from cudaops.domain.qualification import Control
+from cudaops.domain.judgement import Control, Policy
 from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.verification.accuracy import (

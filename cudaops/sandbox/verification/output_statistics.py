@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.domain.qualification import OutputStatistics
+from cudaops.domain.judgement import OutputStatistics
 from cudaops.domain.workload import Workload
 from cudaops.sandbox.verification.arrays import Array, element_count
 from cudaops.sandbox.verification.scenes import Stage

@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from cudaops.domain.judgement import Policy
-from cudaops.domain.qualification import Control, ControlName, OutputStatistics, Qualification
+from cudaops.domain.judgement import Control, ControlName, OutputStatistics, Policy, Qualification
 from cudaops.domain.workload import FLOATING
 from cudaops.sandbox.verification.accuracy import parameter_name
 from cudaops.sandbox.verification.controls import (

@@ -1,4 +1,4 @@
-"""What a report says, in words and in order; the terminal and Markdown reports only set it."""
+"""What a report says, in words and in order; the terminal, Markdown and HTML only lay it out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Literal, NamedTuple
 from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
 from cudaops.domain.judgement import Attempt, Gate
+from cudaops.domain.model_use import ModelUse, Price, TokenCount
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports.quantities import (
     Clock,
+    dollars,
     microseconds,
     milliseconds,
     one_line,
@@ -302,3 +304,101 @@ def next_steps(record: RunRecord) -> list[str]:
     if record.outcome == "nothing_found":
         return ["The verdict above says what a rewrite by hand should go for."]
     return ["Mend what the reason names and run again."]
+
+
+def program_sentence(record: RunRecord) -> str | None:
+    """What share of the program the kernel is; None where the program was not timed."""
+    program = record.program
+    if program is None or program.program_seconds is None or program.kernel_share_pct is None:
+        return None
+    kernel_ms = 1000 * (program.kernel_seconds or 0.0)
+    text = (
+        f"One run of the program takes {significant(program.program_seconds)} s, its launches of "
+        f"{program.kernel} {significant(kernel_ms)} ms of that "
+        f"({significant(program.kernel_share_pct, 3)} %; {clock_of(record)})"
+    )
+    if program.reported_kernel_ms is not None:
+        text += f"; the program itself prints KERNEL_MS {significant(program.reported_kernel_ms)}"
+    if program.best_program_seconds is not None:
+        text += f"; with the rewrite it takes {significant(program.best_program_seconds)} s"
+    return text + "."
+
+
+def timing_sentences(record: RunRecord) -> list[str]:
+    """How times were measured, cold and warm; nothing where they are modelled."""
+    timing, clock = record.verify.timing, clock_of(record)
+    if timing is None:
+        return []
+    rows = [
+        f"{name}: {milliseconds(found.baseline_ms, clock)} to "
+        f"{milliseconds(found.candidate_ms, clock)}, {found.speedup:.2f}×{decides}"
+        for name, found, decides in (
+            ("L2 cold", timing.cold, " (decides)" if timing.regime == "cold" else ""),
+            ("L2 warm", timing.warm, " (decides)" if timing.regime == "warm" else ""),
+        )
+        if found is not None
+    ]
+    if timing.cupti is not None:
+        seen = Clock("cupti", record.device)
+        rows.append(
+            f"CUPTI: {milliseconds(timing.cupti.baseline_ms, seen)} to "
+            f"{milliseconds(timing.cupti.candidate_ms, seen)}, {timing.cupti.speedup:.2f}×"
+        )
+    taken = f"{timing.samples} pairs of samples, {timing.blocks_redone} noisy blocks taken again"
+    if timing.sm_clock_mhz is not None:
+        taken += f", SM clock {timing.sm_clock_mhz[0]:.0f}-{timing.sm_clock_mhz[1]:.0f} MHz"
+    if timing.temperature_c is not None:
+        taken += f", {timing.temperature_c[0]:.0f}-{timing.temperature_c[1]:.0f} °C"
+    return [*rows, taken, *timing.notices]
+
+
+class RoleRow(NamedTuple):
+    """What one role took."""
+
+    role: str
+    calls: str
+    tokens: str
+    cost: str
+
+
+def tokens_text(tokens: TokenCount) -> str:
+    """`6,812 tokens in (5,900 cached), 1,240 out`; `about` before numbers that we estimated."""
+    cached = f" ({tokens.cached_input_tokens:,} cached)" if tokens.cached_input_tokens else ""
+    about = "about " if tokens.estimated else ""
+    return f"{about}{tokens.input_tokens:,} tokens in{cached}, {tokens.output_tokens:,} out"
+
+
+def calls_text(calls: int) -> str:
+    """`1 call`, `14 calls`."""
+    return f"{calls:,} call" if calls == 1 else f"{calls:,} calls"
+
+
+def model_sentences(use: ModelUse) -> list[str]:
+    """The model and what it took, its price, and why recipes went on where they did."""
+    took = f"{dollars(use.cost_usd)}, {significant(round(use.seconds, 1))} s"
+    asked = f"{calls_text(use.calls)}, {tokens_text(use.tokens)}"
+    said = [f"{one_line(use.model, 120)}: {asked}, {took}"]
+    if use.tokens.estimated:
+        said.append("The provider did not say how many tokens all of it took; some are estimates.")
+    if use.price is not None:
+        said.append(_price(use.price))
+    if use.fell_back is not None:
+        said.append(f"Recipes went on in its place: {one_line(use.fell_back)}")
+    return said
+
+
+def role_rows(use: ModelUse) -> list[RoleRow]:
+    """What each role took, in the order of `by_role`."""
+    return [
+        RoleRow(role, calls_text(part.calls), tokens_text(part.tokens), dollars(part.cost_usd))
+        for role, part in use.by_role.items()
+    ]
+
+
+def _price(price: Price) -> str:
+    cached = price.cached_input_usd_per_mtok
+    middle = "" if cached is None else f", {dollars(cached)} cached"
+    return (
+        f"Price of a million tokens: {dollars(price.input_usd_per_mtok)} in{middle}, "
+        f"{dollars(price.output_usd_per_mtok)} out ({one_line(price.source, 300)})"
+    )

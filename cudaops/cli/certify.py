@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cudaops.cli_boundary import EXIT_NOTHING_FOUND
-from cudaops.cli_options import TrustOption
-from cudaops.cli_runs import find_folder, load_record
+from cudaops.cli.boundary import EXIT_NOTHING_FOUND
+from cudaops.cli.options import TrustOption
+from cudaops.cli.runs import find_folder, load_record
 from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.graph.placing import place
-from cudaops.reports.progress import Progress
+from cudaops.reports.terminal import Progress
 from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from cudaops.domain.certificate import Certificate
-    from cudaops.domain.confirmation import Confirmation
+    from cudaops.domain.certificate import Certificate, Confirmation
 
 app = typer.Typer(help="Signed evidence: check it, and show the key.", no_args_is_help=True)
 

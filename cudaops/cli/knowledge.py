@@ -32,7 +32,7 @@ def add(
     """Add a file or folder; what came from there before is replaced."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
-    with opened(load_settings()) as knowledge:
+    with knowledge_base(load_settings()) as knowledge:
         done = knowledge.add(path)
     if as_json:
         typer.echo(done.model_dump_json(indent=2))
@@ -50,7 +50,7 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Show the passages nearest to QUERY, best first."""
-    with opened(load_settings()) as knowledge:
+    with knowledge_base(load_settings()) as knowledge:
         found = knowledge.search(query, limit=limit, subtype=subtype)
         _say_notices(knowledge.notices)
     if as_json:
@@ -69,7 +69,7 @@ def search(
 @app.command()
 def status(as_json: JsonOption = False) -> None:
     """Say what the knowledge base holds and where it is."""
-    with opened(load_settings()) as knowledge:
+    with knowledge_base(load_settings()) as knowledge:
         state = knowledge.status()
     if as_json:
         typer.echo(state.model_dump_json(indent=2))
@@ -83,7 +83,7 @@ def status(as_json: JsonOption = False) -> None:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[Knowledge]:
+def knowledge_base(settings: Settings) -> Iterator[Knowledge]:
     """The knowledge base that these settings name, closed afterwards."""
     from cudaops.graph.services import open_knowledge
 

@@ -7,34 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
 
-from cudaops import (
-    cli_certify,
-    cli_knowledge,
-    cli_mcp,
-    cli_memory,
-    cli_replay,
-    cli_service,
-    cli_worker,
-)
-from cudaops.cli_boundary import (
-    EXIT_BY_OUTCOME,
-    EXIT_ENVIRONMENT,
-    EXIT_INTERRUPTED,
-    EXIT_WAITING,
-)
-from cudaops.cli_ncu import REPORT_SUFFIXES, one_of, profile_of_report
-from cudaops.cli_options import (
+from cudaops.cli import certify, knowledge, mcp, memory, runs, service
+from cudaops.cli.boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_WAITING
+from cudaops.cli.options import (
     ArchOption,
     ArgvArgument,
     ClockOption,
     CostOption,
     DeviceOption,
     ExecutorOption,
+    HtmlOption,
+    HtmlOutOption,
     IterationsOption,
     JsonOption,
     KernelOption,
@@ -58,14 +46,19 @@ from cudaops.cli_options import (
     TrustOption,
     WidthOption,
 )
-from cudaops.cli_report import HtmlOption, HtmlOutOption, write_html
-from cudaops.cli_review import answering, asking, how_to_answer
-from cudaops.cli_runs import find_folder, load_record, seen_from_here
+from cudaops.cli.runs import (
+    find_folder,
+    how_to_answer,
+    load_record,
+    reviewer_from_options,
+    reviewer_on_terminal,
+    seen_from_here,
+)
 from cudaops.domain.judgement import Policy
-from cudaops.domain.review import AwaitsReview
-from cudaops.domain.run import ExecutorChoice, ProfileSummary, RunOptions, RunRecord
+from cudaops.domain.profile import Profile
+from cudaops.domain.run import AwaitsReview, ExecutorChoice, ProfileSummary, RunOptions, RunRecord
 from cudaops.domain.search import SearchOptions
-from cudaops.errors import InputError
+from cudaops.errors import InputError, PrerequisiteError
 from cudaops.graph.placing import (
     REMOTE_NOTE,
     Target,
@@ -77,8 +70,13 @@ from cudaops.graph.placing import (
 )
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
-from cudaops.reports.progress import Progress
+from cudaops.reports.terminal import Progress
 from cudaops.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from cudaops.cuda.devices import Device
+
+REPORT_SUFFIXES = (".csv", ".ncu-rep")
 
 app = typer.Typer(
     name="cudaops",
@@ -89,15 +87,15 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(cli_knowledge.app, name="knowledge")
-app.add_typer(cli_certify.app, name="certify")
-app.command("confirm")(cli_certify.confirm)
-app.add_typer(cli_memory.app, name="memory")
-app.add_typer(cli_mcp.app, name="mcp")
-app.command("replay")(cli_replay.replay)
-app.command("worker")(cli_worker.worker)
-app.command("serve")(cli_service.serve)
-app.add_typer(cli_service.token_app, name="token")
+app.add_typer(knowledge.app, name="knowledge")
+app.add_typer(certify.app, name="certify")
+app.command("confirm")(certify.confirm)
+app.add_typer(memory.app, name="memory")
+app.add_typer(mcp.app, name="mcp")
+app.command("replay")(runs.replay)
+app.command("worker")(service.worker)
+app.command("serve")(service.serve)
+app.add_typer(service.token_app, name="token")
 
 
 def _print_version(wanted: bool) -> None:
@@ -184,7 +182,8 @@ def _run(options: RunOptions, settings: Settings, as_json: bool) -> None:
     from cudaops.api import runner_of
 
     with _live(Path(options.out)) as progress:
-        record = runner_of(options.executor).start(options, progress, settings, asking(progress))
+        reviewer = reviewer_on_terminal(progress)
+        record = runner_of(options.executor).start(options, progress, settings, reviewer)
     _finish(record, as_json)
 
 
@@ -205,8 +204,8 @@ def resume(
     # Ctrl-C ends a service's job: nothing is left to go on with.
     resumable = None if (folder / REMOTE_NOTE).is_file() else folder
     with _live(resumable) as progress:
-        answer = answering(accept, note, progress)
-        record = runner_of_folder(folder).resume(folder, progress, settings, answer)
+        reviewer = reviewer_from_options(accept, note, progress)
+        record = runner_of_folder(folder).resume(folder, progress, settings, reviewer)
     _finish(record, as_json)
 
 
@@ -385,3 +384,98 @@ def _print(what: RenderableType) -> None:
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 100)
+
+
+def write_html(folder: Path, out: Path | None, *, as_json: bool) -> Path:
+    """Write the report of the run in `folder`; gives the file.
+
+    Raises:
+        InputError: no finished run, or JSON was asked for as well.
+        PrerequisiteError: the file cannot be written.
+    """
+    if as_json:
+        raise InputError("--html and --json do not go together: --json alone prints the record")
+    from cudaops.graph.html_report import REPORT_NAME, html_report
+
+    path = out or folder / REPORT_NAME
+    text = html_report(folder)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        problem = f"{path} cannot be written: {error.strerror}"
+        raise PrerequisiteError(problem, "name another file with --out") from error
+    return path
+
+
+def one_of(source: Path | None, report: Path | None) -> Path:
+    """The program or the report, whichever was given. Raises InputError: neither, or both."""
+    if source is not None and report is not None:
+        raise InputError("name a program or a report with --from, not both")
+    given = source or report
+    if given is None:
+        raise InputError("name the program, or with --from what ncu has written")
+    return given
+
+
+def profile_of_report(path: Path, kernel: str | None, device: str | None) -> ProfileSummary:
+    """Metrics and verdict of the longest launch in an ncu report, of `kernel` where one is named.
+
+    `device` None means the one the report names, or the only known one it can have been.
+    Raises InputError: not a report or CSV page, no such kernel, unknown device; PrerequisiteError:
+    a `.ncu-rep` without the `ncu` extra.
+    """
+    from cudaops.cuda.ncu_pages import metrics_parsed
+    from cudaops.cuda.verdict import diagnose
+
+    profile = _longest(_profiles(path), path, kernel)
+    row, profile = _on_device(profile, device, path)
+    verdict = diagnose(profile, row)
+    return ProfileSummary(
+        verdict=verdict.summary,
+        subtype=verdict.subtype,
+        metrics_parsed=metrics_parsed(profile),
+        baseline=profile,
+        verdict_detail=verdict,
+    )
+
+
+def _profiles(path: Path) -> list[Profile]:
+    from cudaops.cuda.ncu_pages import parse_csv
+    from cudaops.sandbox.ncu_rep import profile_of, read_report
+
+    if path.suffix == ".ncu-rep":
+        return [profile_of(launch) for launch in read_report(path)]
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    return [launch.profile for launch in parse_csv(text)]
+
+
+def _longest(profiles: list[Profile], path: Path, kernel: str | None) -> Profile:
+    named = [profile for profile in profiles if kernel in (None, profile.kernel)]
+    if not named:
+        known = ", ".join(sorted({profile.kernel for profile in profiles}))
+        raise InputError(f"there is no launch of {kernel!r} in {path.name}; it has {known}")
+    return max(named, key=lambda profile: profile.duration_us)
+
+
+def _on_device(profile: Profile, named: str | None, path: Path) -> tuple[Device, Profile]:
+    """The device that was named, that the report names, or the only one it can have been."""
+    from cudaops.cuda.devices import DEVICES
+    from cudaops.cuda.devices import device as find_device
+    from cudaops.cuda.ncu_pages import likely_devices
+
+    if named is not None or profile.device in DEVICES:
+        row = find_device(named or profile.device)
+        return row, profile.model_copy(update={"device": row.name})
+    likely = likely_devices(profile)
+    if len(likely.devices) == 1:
+        row = likely.devices[0]
+        told = f"taken for {row.name} by {likely.signs}; --device NAME says otherwise"
+        return row, profile.model_copy(update={"device": row.name, "notes": (*profile.notes, told)})
+    among = ", ".join(row.name for row in likely.devices) or ", ".join(DEVICES)
+    raise InputError(
+        f"{path.name} was taken on {likely.signs or repr(profile.device)}; say which device that "
+        f"is: --device NAME (one of {among})"
+    )

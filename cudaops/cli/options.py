@@ -94,3 +94,10 @@ TrustOption = Annotated[
 OutOption = Annotated[Path | None, typer.Option(help="Run folder [default: runs/KERNEL/TIME].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
+HtmlOption = Annotated[
+    bool, typer.Option("--html", help="Write one self-contained HTML file in its place.")
+]
+HtmlOutOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Where to [default: report.html in the run folder]."),
+]
