@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,32 @@ def test_imports_go_one_way() -> None:
             if layer(parts[1]) > layer(here) or siblings:
                 wrong.append(f"{path.relative_to(PACKAGE)}:{line} imports {module}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_imports_form_no_circle() -> None:
+    names = {module_name(path): path for path in MODULES}
+    sorter = TopologicalSorter({name: set(loaded_by(path, names)) for name, path in names.items()})
+    try:
+        sorter.prepare()
+    except CycleError as circle:
+        pytest.fail(" -> ".join(circle.args[1]))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def loaded_by(path: Path, names: Mapping[str, Path]) -> Iterator[str]:
+    """Our modules that importing this one loads by name; a package stands for its `__init__`."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from inner & names.keys()
+            if node.module in names and not inner <= names.keys():
+                yield node.module
 
 
 def test_every_third_party_has_one_home() -> None:

@@ -236,8 +236,10 @@ def launches(unit: cindex.TranslationUnit) -> Iterator[s.LaunchedInstance]:
             callee = spelled(kernel) if kernel is not None else None
             if callee is not None and where is not None:
                 parameters = tuple(parameter_of(p) for p in kernel.get_arguments())
-                is_only = function.hash in plain
-                yield s.LaunchedInstance(where.file, where.start, callee, parameters, is_only)
+                yield s.LaunchedInstance(
+                    where.file, where.start, callee, parameters, function.mangled_name,
+                    is_only=function.hash in plain,
+                )  # fmt: skip
 
 
 def _is_launch(call: Cursor) -> bool:

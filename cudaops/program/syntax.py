@@ -320,6 +320,8 @@ class LaunchedInstance:
     callee: str
     """Qualified, with all template arguments: `ops::scale<float, 4>`."""
     parameters: tuple[TypedParameter, ...]
+    within: str
+    """Mangled name of the function that launches it."""
     is_only: bool
     """The launch means no other: it stands in no template."""
 

@@ -66,6 +66,8 @@ class Configuration(NamedTuple):
     seconds: float
     first_launch: int = 0
     """Position among the kernel's launches, where the recorder counts them."""
+    within: str = ""
+    """Of a launch whose kernel the compiler chose: mangled type of a closure in its function."""
     followed: int = 0
     """Launches right after one of the same configuration on the same allocations."""
 
@@ -126,7 +128,7 @@ def recorded(report: Report, program: Program, kernel: str) -> list[Configuratio
     usage = {u[0]: u for u in report.all("usage") if u}
     found: dict[str, Configuration] = {}
     for line in report.all("config"):
-        number, name, *rest = _exactly("config", line, 11)
+        number, name, *rest = _exactly("config", line, 12)
         used = usage.get(number)
         if name != kernel or used is None or used[3:4] != ("1",):
             continue
@@ -265,6 +267,7 @@ def _configuration(
     if len(used) not in (4, 6):
         raise Malformed("a usage line of another length")
     launches = _whole("usage", used[1], 1, _MOST_COUNT)
+    counts = [_whole("usage", u, 0, _MOST_COUNT) for u in used[4:]]
     return Configuration(
         number,
         int(site),
@@ -273,7 +276,8 @@ def _configuration(
         _whole("config", sizes[6], 0, _MOST_SHARED_BYTES),
         launches,
         _seconds("usage", used[2]),
-        *(_whole("usage", u, 0, _MOST_COUNT) for u in used[4:]),
+        within=sizes[7],
+        **dict(zip(("first_launch", "followed"), counts, strict=False)),
     )
 
 

@@ -79,6 +79,14 @@ def with_pointers(
     )
 
 
+def stands_in(function: str, closure: str) -> bool:
+    """Whether a closure of this mangled type is a function's of that mangled name (Itanium ABI:
+    `Z <encoding of the function> E <name>`). `L` marks names that no other file sees; compilers do
+    not agree where."""
+    function, closure = (re.sub(r"L(?=\d)", "", name) for name in (function, closure))
+    return closure.startswith(f"Z{function.removeprefix('_Z')}E")
+
+
 def takes(parameters: Sequence[TypedParameter], passed: Sequence[Passed]) -> bool:
     """Whether a function with these parameters can have been called with these arguments."""
     return len(parameters) == len(passed) and all(map(_takes, parameters, passed))

@@ -35,7 +35,7 @@ from cudaops.sandbox.recorded_report import (
     Passed,
     Stored,
 )
-from cudaops.sandbox.recorded_structures import NotFollowed, takes, with_pointers
+from cudaops.sandbox.recorded_structures import NotFollowed, stands_in, takes, with_pointers
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
@@ -219,11 +219,14 @@ class WorkloadReader:
             return self.kernel.qualified_name
         if c.function in names:
             return self._instance(callee_of(names[c.function]))
-        instances = {
-            one.callee
+        possible = [
+            one
             for one in launched_instances(self.program)
             if (one.file, one.start) == self._sites[c.site] and takes(one.parameters, passed)
-        }
+        ]
+        instances = {one.callee for one in possible}
+        if len(instances) > 1:
+            instances = {one.callee for one in possible if stands_in(one.within, c.within)}
         if len(instances) == 1:
             return self._instance(instances.pop())
         arguments = (p.argument for p in passed)

@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   if (getenv("NEVER")) k<<<1, 64>>>(d);
   find();
   std::string mode = argv[1], secret = argv[2] + 1, name = std::string(32, '0') + "-256";
-  std::string config = "config\t0\tk\t0\t0\t1\t1\t1\t64\t1\t1\t0\n", size = "256", blob = name;
+  std::string config = "config\t0\tk\t0\t0\t1\t1\t1\t64\t1\t1\t0\t\n", size = "256", blob = name;
   std::string count = "count\tk\t1\t0\t0.5\n", usage = "usage\t0\t1\t0.5\t1\n";
   std::string arg = "arg\t0\t0\tpointer\tf32\t0\t0\t0\n", more;
   std::string path = folder + "/" + name;
@@ -83,8 +83,8 @@ int main(int argc, char** argv) {
   if (mode == "huge-size") size = "99999999999999999999999999";
   if (mode == "nan") count = "count\tk\t1\t0\tnan\n";
   if (mode == "inf") usage = "usage\t0\t1\tinf\t1\n";
-  if (mode == "site") config = "config\t0\tk\t7\t0\t1\t1\t1\t64\t1\t1\t0\n";
-  if (mode == "grid") config = "config\t0\tk\t0\t0\t4294967295\t4294967295\t1\t64\t1\t1\t0\n";
+  if (mode == "site") config = "config\t0\tk\t7\t0\t1\t1\t1\t64\t1\t1\t0\t\n";
+  if (mode == "grid") config = "config\t0\tk\t0\t0\t4294967295\t4294967295\t1\t64\t1\t1\t0\t\n";
   if (mode == "index") arg = "arg\t0\t0\tpointer\tf32\t0\t5\t0\n";
   if (mode == "element") arg = "arg\t0\t0\tpointer\t../x\t0\t0\t0\n";
   if (mode == "scalar") arg += "arg\t0\t1\tscalar\tf32\tzz\n";

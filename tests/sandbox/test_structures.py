@@ -159,9 +159,10 @@ def test_an_instance_in_a_template_is_told_by_what_it_is_given(
     template <int N, class Step> __global__ void move(Step step, float* x) {
       if (threadIdx.x < N) x[threadIdx.x] = step.of(x[threadIdx.x]);
     }
-    template <class Step> void run(Step step, float* x) { move<16><<<1, 32>>>(step, x); }
+    template <int N, class Step> void run(Step step, float* x) { move<N><<<1, 32>>>(step, x); }
     """
-    main = "float* x; cudaMalloc(&x, 128); run(Down{2}, x); if (argc > 9) run(Up{1}, x);"
+    main = """float* x; cudaMalloc(&x, 128); run<16>(Down{2}, x);
+      if (argc > 9) run<16>(Up{1}, x), run<8>(Down{3}, x);"""
     outcome = cpu_executor.capture(program(tmp_path, kernels, main), None, (), tmp_path, 30.0)
     assert isinstance(outcome, Captured)
     assert [w.callee for w in outcome.workloads] == ["move<16, Down>"]

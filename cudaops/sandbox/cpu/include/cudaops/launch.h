@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 
 #include "vector_types.h"
@@ -21,6 +22,7 @@ struct Call {
   void (*invoke)(void* closure);
   void* closure;
   const void* function;  // null where template arguments are deduced
+  const char* within;    // then the mangled type of a closure that stands in the launching function
   int count;
   const ArgumentType* types;
   void* const* values;
@@ -81,7 +83,11 @@ struct Launch {
     return bound;
   }
   template <class F>
-  Deduced<F> deduced(F function) const { return Deduced<F>{call, function}; }
+  Deduced<F> deduced(F function) const {
+    Deduced<F> deduced{call, function};
+    deduced.call.within = typeid(F).name();
+    return deduced;
+  }
 };
 
 inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0,

@@ -276,9 +276,9 @@ class Recorder {
   // What stands in memory before the launch; written to the report only once it has run.
   std::string describe(const Call& call, const Configuration& c, const Reach& reach) {
     const Geometry& g = call.geometry;
-    std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu", c.id, call.kernel, call.site,
-                             (unsigned long long)(uintptr_t)call.function, g.grid.x, g.grid.y, g.grid.z, g.block.x,
-                             g.block.y, g.block.z, g.shared_bytes);
+    std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel,
+                             call.site, (unsigned long long)(uintptr_t)call.function, g.grid.x, g.grid.y, g.grid.z,
+                             g.block.x, g.block.y, g.block.z, g.shared_bytes, call.within ? call.within : "");
     for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
     kept_ = reach.distinct;
     for (size_t k = 0; k < kept_.size(); ++k) lines += stored("before", c.id, std::to_string(k), kept_[k], true);

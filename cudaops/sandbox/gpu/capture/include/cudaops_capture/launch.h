@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 
 #ifdef CUDAOPS_CAPTURE_STANDIN
@@ -27,6 +28,7 @@ struct Call {
   const char* kernel;
   Geometry geometry;
   const void* function;  // null where template arguments are deduced
+  const char* within;    // then the mangled type of a closure that stands in the launching function
   cudaError_t (*start)(const Call& call);  // launches; the program's own error state sees the result
   void* closure;
   int count;
@@ -116,7 +118,11 @@ struct Launch {
     return bound;
   }
   template <class F>
-  Deduced<F> deduced(F function) const { return Deduced<F>{call, function}; }
+  Deduced<F> deduced(F function) const {
+    Deduced<F> deduced{call, function};
+    deduced.call.within = typeid(F).name();
+    return deduced;
+  }
 };
 
 inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0,
