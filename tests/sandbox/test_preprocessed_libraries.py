@@ -42,12 +42,17 @@ def bench(cpu_executor: CpuExecutor, tmp_path_factory: pytest.TempPathFactory) -
     return bench_of(cpu_executor, MM, tmp_path_factory.mktemp("bench"), policy)
 
 
-def test_the_processor_has_no_libraries_and_says_so(bench: Workbench) -> None:
-    evaluation = evaluate(bench, product("#include <cub/cub.cuh>\n"), 0.001)
+def test_the_processor_has_cubs_collectives(bench: Workbench) -> None:
+    _, preprocessed, *_ = evaluate(bench, product("#include <cub/cub.cuh>\n"), 0.001).gates
+    assert (preprocessed.passed, preprocessed.quarantined) == (True, False), preprocessed.summary
+
+
+def test_the_processor_has_no_other_libraries_and_says_so(bench: Workbench) -> None:
+    evaluation = evaluate(bench, product("#include <cuda/std/array>\n"), 0.001)
     hygiene, preprocessed = evaluation.gates
     assert hygiene.passed
     assert (preprocessed.passed, preprocessed.quarantined) == (False, False)
-    assert "<cub/cub.cuh> is for nvcc" in preprocessed.summary
+    assert "<cuda/std/array> is for nvcc" in preprocessed.summary
     assert "on a GPU" in preprocessed.summary
 
 

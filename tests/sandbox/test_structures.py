@@ -151,7 +151,7 @@ def test_pointers_in_the_base_of_a_template(cpu_executor: CpuExecutor, tmp_path:
 
 
 def test_an_instance_in_a_template_is_told_by_what_it_is_given(
-    cpu_executor: CpuExecutor, tmp_path: Path
+    cpu_executor: CpuExecutor, platform: StandInPrograms, tmp_path: Path
 ) -> None:
     kernels = """
     struct Up { float by; __device__ float of(float x) const { return x + by; } };
@@ -163,6 +163,10 @@ def test_an_instance_in_a_template_is_told_by_what_it_is_given(
     """
     main = """float* x; cudaMalloc(&x, 128); run<16>(Down{2}, x);
       if (argc > 9) run<16>(Up{1}, x), run<8>(Down{3}, x);"""
-    outcome = cpu_executor.capture(program(tmp_path, kernels, main), None, (), tmp_path, 30.0)
-    assert isinstance(outcome, Captured)
-    assert [w.callee for w in outcome.workloads] == ["move<16, Down>"]
+    parsed = program(tmp_path, kernels, main)
+    for outcome in (
+        cpu_executor.capture(parsed, None, (), tmp_path / "cpu", 30.0),
+        on_gpu(platform, parsed).capture(None, tmp_path / "gpu"),
+    ):
+        assert isinstance(outcome, Captured)
+        assert [w.callee for w in outcome.workloads] == ["move<16, Down>"]
