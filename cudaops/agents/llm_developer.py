@@ -26,7 +26,7 @@ from cudaops.models.caller import Caller
 from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
-from cudaops.prompts.answers import Unusable, read_rewrite
+from cudaops.prompts.answers import CoderAnswer, Unusable, read_rewrite, unusable
 from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
 from cudaops.prompts.prompt import Prompt
 from cudaops.prompts.roles import (
@@ -66,23 +66,6 @@ FIXES = 2
 """How often one rewrite that does not compile is mended. Chosen: as `REASKS`."""
 
 
-class Draft(NamedTuple):
-    """A usable answer, read."""
-
-    source: str
-    title: str
-    why: str
-
-
-class Refused(NamedTuple):
-    """An answer that cannot be used."""
-
-    reask: str
-    """What the model is told."""
-    detail: str
-    """Why, in a line."""
-
-
 class _Writing(NamedTuple):
     """One hypothesis on its way to a rewrite."""
 
@@ -108,14 +91,13 @@ class ModelDeveloper:
     async def plan(self, view: RunView, wanted: int, scope: str) -> tuple[Hypothesis, ...]:
         """Hypotheses; none where no usable answer came. Raises ModelUnavailable."""
 
-        async def read(text: str) -> tuple[Hypothesis, ...] | Refused:
-            found = read_hypotheses(text, wanted)
-            return Refused(found.reask, found.detail) if isinstance(found, Unusable) else found
+        async def read(text: str) -> tuple[Hypothesis, ...] | Unusable:
+            return read_hypotheses(text, wanted)
 
         found = await self._answer("planner", planner_prompt(self.brief(view), wanted), scope, read)
         if found == ():
             self.say("the planner names nothing worth trying")
-        return () if isinstance(found, Refused) else found
+        return () if isinstance(found, Unusable) else found
 
     async def write(
         self,
@@ -151,14 +133,14 @@ class ModelDeveloper:
         role: Role,
         prompt: Prompt,
         scope: str,
-        read: Callable[[str], Awaitable[Result | Refused]],
-    ) -> Result | Refused:
+        read: Callable[[str], Awaitable[Result | Unusable]],
+    ) -> Result | Unusable:
         """What was read of the answer, asked for again where it cannot be used; else why not."""
         messages = first_messages(prompt.system, prompt.user)
         reply = await self.conversation.ask(role, messages, scope, with_tools=role == "coder")
         for left in range(REASKS, -1, -1):
             found = await read(reply.text)
-            if not isinstance(found, Refused):
+            if not isinstance(found, Unusable):
                 return found
             refused = found
             self.say(f"the {role}'s answer cannot be used: {refused.detail}")
@@ -167,19 +149,19 @@ class ModelDeveloper:
                 reply = await self.conversation.ask(role, again, scope)
         return refused._replace(detail=f"no usable answer in {REASKS + 1} tries: {refused.detail}")
 
-    async def _draft(self, writing: _Writing, role: Role, prompt: Prompt) -> Draft | Refused:
-        async def read(text: str) -> Draft | Refused:
+    async def _draft(self, writing: _Writing, role: Role, prompt: Prompt) -> CoderAnswer | Unusable:
+        async def read(text: str) -> CoderAnswer | Unusable:
             return await self._drafted(writing, text)
 
         return await self._answer(role, prompt, writing.scope, read)
 
-    async def _drafted(self, writing: _Writing, text: str) -> Draft | Refused:
+    async def _drafted(self, writing: _Writing, text: str) -> CoderAnswer | Unusable:
         view, allow = writing.view, writing.briefing.allow_libraries
         found = read_rewrite(text, kernel=view.kernel, allow_libraries=allow)
-        if not isinstance(found, Unusable):
-            draft = Draft(found.source, found.title, found.why)
+        if isinstance(found, CoderAnswer):
+            draft = found
         elif found.kind != "whole_program":
-            return Refused(found.reask, found.detail)
+            return found
         else:
             try:
                 stripped = await self.toolbox.call(
@@ -187,21 +169,19 @@ class ModelDeveloper:
                 )
             except InputError as refusal:
                 detail = f"a whole program of which nothing can be taken: {refusal}"
-                return Refused(found.reask, detail)
+                return found._replace(detail=detail)
             self.say("the answer is a whole program: its kernels are taken, its host code is not")
-            draft = Draft(stripped.source, "kernels of a whole program", found.detail)
+            draft = CoderAnswer(stripped.source, "kernels of a whole program", found.detail)
         twin = near_duplicate(draft.source, view.sources)
         if twin is None:
             return draft
-        reason = f"this is {twin.label} again but for names, comments or layout"
-        wanted = "It was judged already. Write something that differs in what it does."
-        return Refused(f"{reason}. {wanted}", reason)
+        return unusable("repeated", f"this is {twin.label} again but for names, comments or layout")
 
     async def _written(self, writing: _Writing, role: Role, prompt: Prompt) -> Written:
         """The answer once it compiles, or as it is after the last fix."""
         hypothesis, scope = writing.hypothesis, writing.scope
         draft = await self._draft(writing, role, prompt)
-        if isinstance(draft, Refused):
+        if isinstance(draft, Unusable):
             return Written(None, hypothesis.family, draft.detail)
         report = await self._compile(scope, draft.source)
         for _ in range(FIXES):
@@ -213,7 +193,7 @@ class ModelDeveloper:
                 writing.briefing, hypothesis, draft.source, where + report.message, report.log
             )
             fixed = await self._draft(writing, "fixer", prompt)
-            if isinstance(fixed, Refused):
+            if isinstance(fixed, Unusable):
                 break
             draft = fixed
             report = await self._compile(scope, draft.source)
@@ -224,7 +204,7 @@ class ModelDeveloper:
             return Written(None, hypothesis.family, f"launch plan: {error}")
         return Written(rewrite, hypothesis.family, problem)
 
-    def _rewrite(self, draft: Draft, hypothesis: Hypothesis) -> Rewrite:
+    def _rewrite(self, draft: CoderAnswer, hypothesis: Hypothesis) -> Rewrite:
         return make_rewrite(
             draft.source,
             f"llm:{self.model}",

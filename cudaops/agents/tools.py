@@ -95,7 +95,6 @@ class Toolbox:
         Raises InputError where the tool refuses, another CudaOpsError as the tool raised it, and
         ToolError where the server itself broke.
         """
-
         with self._listeners.hearing(on_progress) as call:
             answer = await self._clients[server].call_tool(
                 tool, dict(arguments or {}), raise_on_error=False, meta={CALL_KEY: call}

@@ -35,7 +35,6 @@ HEADERS = Path(__file__).parents[1] / "sandbox" / "cpu" / "include"
 MEMORY_BYTES = 6 << 30
 """Address space: clang maps much more than it touches."""
 
-POINTER_BYTES = 8
 MOST_POINTERS = 4095
 """Of one parameter, which takes up to 32,764 bytes. Source: CUDA C++ Programming Guide, function
 parameters."""
@@ -70,6 +69,7 @@ _OPTIONS = (
     "-std=gnu++17", "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
 )  # fmt: skip
 
+_DIGITS = re.compile(r"\d+")
 _WHOLE = "/cudaops-whole.cu"
 """Includes the program's main file."""
 
@@ -225,8 +225,8 @@ def launched(unit: cindex.TranslationUnit, name: str) -> list[Cursor]:
 
 
 def launches(unit: cindex.TranslationUnit) -> Iterator[s.LaunchedInstance]:
-    """What each launch of the program means; several where it stands in a template. Those in
-    macros and those whose kernel no other place can name are left out."""
+    """What each launch of the program means; several where it stands in a template. Those whose
+    kernel no other place can name are left out; one in a macro stands where the macro is used."""
     plain = {c.hash for c in definitions(unit.cursor)}
     for function in reached(unit):
         for call in function.walk_preorder():
@@ -266,7 +266,7 @@ def spelled(kernel: Cursor) -> str | None:
     # `Z` begins a name within a function; source names, which may hold one, go first.
     at, rest = 2, ""
     while at < len(mangled):
-        number = re.compile(r"\d+").match(mangled, at)
+        number = _DIGITS.match(mangled, at)
         rest += "" if number else mangled[at]
         at = number.end() + int(number[0]) if number else at + 1
     text = demangled(mangled)
@@ -338,7 +338,7 @@ def _walk_record(
         end = min((m.get_field_offsetof() // 8 for m in members), default=kind.get_size())
         inner += [
             s.PointerField(f"{path}+{at}", offset + at, "void", False, is_certain=False)
-            for at in range(0, end - POINTER_BYTES + 1, POINTER_BYTES)
+            for at in range(0, end - s.POINTER_BYTES + 1, s.POINTER_BYTES)
         ]
     for member in members:
         at = offset + member.get_field_offsetof() // 8

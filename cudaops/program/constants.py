@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cudaops.domain.program import Program
 from cudaops.errors import PlanError
 from cudaops.program.expressions import parse
 from cudaops.program.lexing import Token, byte_text
@@ -22,14 +21,6 @@ def integer_constants(source: str, known: Mapping[str, int] | None = None) -> di
             if value is not None:
                 values[name] = value
     return {n: v for n, v in values.items() if n not in (known or {})}
-
-
-def program_constants(program: Program) -> dict[str, int]:
-    """Integer constants of a program at namespace scope, the first definition of each."""
-    values: dict[str, int] = {}
-    for file in (*program.files[1:], program.main):
-        values.update(integer_constants(file.text, values))
-    return values
 
 
 def _definitions(source: str) -> Iterator[tuple[str, tuple[Token, ...]]]:

@@ -18,8 +18,7 @@ SPELLED: dict[Element, str] = {
 
 _ELEMENTS: dict[str, Element] = {
     **{text: element for element, text in SPELLED.items()},
-    "half": "f16", "unsigned": "u32", "char": "i8", "unsigned long long": "u64", "__half2": "f16",
-    "__nv_bfloat162": "bf16",
+    "half": "f16", "unsigned": "u32", "char": "i8", "__half2": "f16", "__nv_bfloat162": "bf16",
 }  # fmt: skip
 _VECTORS: dict[str, Element] = {
     "char": "i8", "uchar": "u8", "short": "i16", "ushort": "u16", "int": "i32", "uint": "u32",

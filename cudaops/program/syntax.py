@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+POINTER_BYTES = 8
+
 
 class NotUnderstood(Exception):
     """The program says something that is not modelled; whoever asked must leave it alone."""

@@ -44,7 +44,7 @@ nesting: these bound their time."""
 
 UnusableKind = Literal[
     "no_code", "elided", "several_answers", "malformed", "forbidden_library", "host_code",
-    "bad_plan", "too_long", "whole_program",
+    "bad_plan", "too_long", "whole_program", "repeated",
 ]  # fmt: skip
 
 _WHOLE = (
@@ -80,6 +80,7 @@ _REASKS: dict[UnusableKind, str] = {
     "whole_program": (
         f"It is a whole program with host code, and its launches could not be taken over. {_WHOLE}"
     ),
+    "repeated": ("{detail}. It was judged already. Write something that differs in what it does."),
 }
 
 _TAG = re.compile(

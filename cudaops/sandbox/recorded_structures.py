@@ -21,6 +21,7 @@ from cudaops.domain.workload import (
 from cudaops.program.front_end import kernel_form
 from cudaops.program.instances import element_of
 from cudaops.program.syntax import (
+    POINTER_BYTES,
     Cast,
     Index,
     KernelForm,
@@ -37,7 +38,6 @@ from cudaops.sandbox.recorded_report import Address, Passed
 NOWHERE = 0x10
 """Stands for a pointer that is not null and points into no allocation of the device: it still is
 not null, and nothing can be read there. No allocation begins so low (`vm.mmap_min_addr`)."""
-_POINTER_BYTES = 8
 
 
 class NotFollowed(Exception):
@@ -130,13 +130,13 @@ def _typed(
         )
     pointers = []
     for field in parameter.pointers:
-        place = slice(field.offset_bytes, field.offset_bytes + _POINTER_BYTES)
+        place = slice(field.offset_bytes, field.offset_bytes + POINTER_BYTES)
         if field.offset_bytes not in known:
             if field.is_certain and any(data[place]):
-                data[place] = NOWHERE.to_bytes(_POINTER_BYTES, "little")
+                data[place] = NOWHERE.to_bytes(POINTER_BYTES, "little")
             continue
         address = known[field.offset_bytes]
-        data[place] = bytes(_POINTER_BYTES)
+        data[place] = bytes(POINTER_BYTES)
         pointers.append(
             PointerField(
                 path=field.path,

@@ -72,15 +72,6 @@ def _program_times(author: ProgramRan, ran: ProgramRan) -> dict[str, float]:
     return times
 
 
-def write_program(program: Program, folder: Path) -> Path:
-    """Write every file of the program under `folder`; returns the path of the main file."""
-    for source in program.files:
-        path = folder / source.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source.text, encoding="utf-8", newline="")
-    return folder / program.main_path
-
-
 def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
     """Compile the spliced program as its user will."""
     started = time.monotonic()

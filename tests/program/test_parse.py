@@ -10,7 +10,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from cudaops.domain.program import LaunchSite, Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.program.clang_child import Clang, functions, qualified
-from cudaops.program.constants import program_constants
+from cudaops.program.constants import integer_constants
 from cudaops.program.lexing import byte_text
 from cudaops.program.outline import outline
 from cudaops.program.parse import load_program, parse_files
@@ -134,7 +134,7 @@ def test_constant_and_device_variables() -> None:
         ("weights", "constant", "float[2 * RADIUS + 1]"),
         ("touched", "device", "int"),
     }
-    assert program_constants(program) == {"RADIUS": 4}
+    assert integer_constants(program.main.text) == {"RADIUS": 4}
 
 
 def test_launches_in_macros_and_helpers() -> None:
