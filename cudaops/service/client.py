@@ -37,7 +37,7 @@ from cudaops.errors import (
 )
 from cudaops.graph.events import OnEvent, utc_now
 from cudaops.graph.folder import alone, run_folder, write_json, write_whole
-from cudaops.graph.placing import REMOTE_NOTE
+from cudaops.graph.placing import REMOTE_NOTE, asked_of
 from cudaops.program.given import check_arguments
 from cudaops.program.parse import load_program
 from cudaops.reports import markdown
@@ -189,7 +189,7 @@ def _request(
     check_arguments(options.argv)
     texts = {file.path: file.text for file in program.files}
     fields = {
-        **_fields(options),
+        **asked_of(options),
         "source": texts.pop(program.main_path),
         "filename": program.main_path,
         "files": {**(headers or {}), **texts},
@@ -213,31 +213,6 @@ def _refuse(options: RunOptions) -> None:
         raise InputError("--review asks a person, and a service has nobody to ask: leave it out")
     if options.ncu_clock_control != "none":
         raise InputError("--clock-control is for the GPU of this machine, not of a service")
-
-
-def _fields(options: RunOptions) -> dict[str, Any]:
-    """What requests call the options by; each kind takes those that it has."""
-    policy, search = options.policy, options.search
-    return {
-        "argv": options.argv,
-        "kernel": options.kernel,
-        "device": options.device or None,
-        "arch": options.sm_arch or None,
-        "timeout_seconds": options.timeout_seconds,
-        "min_speedup": policy.min_speedup,
-        "seed": policy.seed,
-        "allow_precision": policy.allow_precision,
-        "allow_libraries": policy.allow_libraries,
-        "optimizer": options.optimizer,
-        "strategy": search.strategy,
-        "beam_width": search.width,
-        "beam_rounds": search.rounds,
-        "max_iterations": options.max_iterations,
-        "max_cost_usd": options.max_cost_usd,
-        "max_tokens": options.max_tokens,
-        "max_trials": options.max_trials,
-        "budget_minutes": options.budget_minutes,
-    }
 
 
 def _candidate(path: Path, base: Program) -> tuple[str, dict[str, str]]:

@@ -13,7 +13,7 @@ from procrastinate.jobs import Job as Delivery
 from procrastinate.schema import SchemaManager
 from psycopg import sql
 
-from cudaops.domain.run import ExecutorChoice
+from cudaops.domain.options import ExecutorChoice
 from cudaops.service.database import QUEUE_SCHEMA, SCHEMA, Cursor, Pool, fact, set_fact
 
 TASK = "cudaops.job"

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from cudaops.domain.base import Record, SourceLocation
 from cudaops.domain.execution import (
@@ -16,9 +16,18 @@ from cudaops.domain.execution import (
     Misbehaved,
     ProgramRan,
 )
-from cudaops.domain.judgement import Comparison, Precision
-from cudaops.domain.run import LocalExecutor, ProfileSummary, RunRecord
-from cudaops.domain.search import Strategy
+from cudaops.domain.judgement import Comparison
+from cudaops.domain.options import (
+    BeamOptions,
+    JudgeOptions,
+    LimitOptions,
+    LocalExecutor,
+    OptimizerOptions,
+    PlaceOptions,
+    ProgramOptions,
+    StrategyOptions,
+)
+from cudaops.domain.run import ProfileSummary, RunRecord
 
 MAX_TEXT_CHARS = 400_000
 """Longest source text, in characters; as the MCP tools have it. The longest file of the corpora in
@@ -45,16 +54,9 @@ SourcePath = Annotated[
 ]
 """Relative POSIX path below the program's folder. No part begins with a dot, so that `..` cannot
 be said."""
-Identifier = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$",
-                           max_length=200)
-]  # fmt: skip
-WHOLE = BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)
-"""JSON Schema takes 3.0 for an integer (2020-12, validation, section 6.1.1); so do we."""
-ProgramArgument = Annotated[str, StringConstraints(max_length=1000, pattern=_NO_NUL)]
 
 
-class ProgramRequest(Record):
+class ProgramRequest(ProgramOptions, PlaceOptions):
     """A CUDA program and where to run it."""
 
     source: Text
@@ -69,19 +71,11 @@ class ProgramRequest(Record):
         json_schema_extra={"additionalProperties": False, "propertyNames": {"maxLength": 300}},
     )
     """Local headers that it includes with quotes: relative path to text."""
-    argv: tuple[ProgramArgument, ...] = Field(default=(), max_length=100)
-    """Arguments for the program itself."""
-    kernel: Identifier | None = None
-    """Kernel to work on; null: the one with most time."""
     executor: LocalExecutor = "auto"
     """`cpu`: this service's processor, times modelled. `cuda`: its GPU. `auto`: a GPU where there
     is one."""
-    device: Annotated[str, StringConstraints(max_length=100, pattern=_NO_NUL)] | None = None
-    """Device whose time is modelled on `cpu`; null: A10."""
-    arch: Annotated[str, StringConstraints(pattern=r"^sm_\d{2,3}[af]?$")] | None = None
-    """nvcc target; null: the device's."""
     timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 120.0
-    """Limit for one run of the program or of a candidate."""
+    """Seconds for one run of the program or a candidate."""
 
 
 class CompileRequest(ProgramRequest):
@@ -99,18 +93,7 @@ class ProfileRequest(ProgramRequest):
     """Say what limits the kernel."""
 
 
-class _Bar(Record):
-    min_speedup: Annotated[float, Field(ge=1, le=1000)] = 1.2
-    """Baseline time over candidate time that a rewrite must reach."""
-    seed: Annotated[int, Field(ge=0, lt=2**62), WHOLE] | None = None
-    """Fixes the secret inputs, to repeat a run; null: drawn."""
-    allow_precision: Precision | None = None
-    """Arithmetic less exact than the author's that is fine by you."""
-    allow_libraries: bool = False
-    """Candidates may include CUB, libcu++, CUTLASS."""
-
-
-class VerifyRequest(ProgramRequest, _Bar):
+class VerifyRequest(ProgramRequest, JudgeOptions):
     """Judge a rewrite: same function, same precision, faster."""
 
     candidate: Text
@@ -124,23 +107,10 @@ class BenchmarkRequest(ProgramRequest):
     """Device source with `@launch` directives; null: the author's kernel alone."""
 
 
-class OptimizeRequest(ProgramRequest, _Bar):
+class OptimizeRequest(
+    ProgramRequest, JudgeOptions, OptimizerOptions, StrategyOptions, BeamOptions, LimitOptions
+):
     """The main job: profile, diagnose, rewrite, verify."""
-
-    optimizer: Literal["auto", "recipes", "llm"] = "auto"
-    """Who proposes rewrites. `auto`: the service's model where it has one, recipes otherwise."""
-    strategy: Strategy = "greedy"
-    beam_width: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
-    beam_rounds: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
-    max_iterations: Annotated[int, Field(ge=1, le=50), WHOLE] = 3
-    """Candidates to try."""
-    max_cost_usd: Annotated[float, Field(ge=0, le=1000)] | None = None
-    """No question goes to the model once this is spent."""
-    max_tokens: Annotated[int, Field(ge=1, le=100_000_000), WHOLE] | None = None
-    max_trials: Annotated[int, Field(ge=1, le=1000), WHOLE] = 10
-    """Settings of one rewrite that the tuner measures at most."""
-    budget_minutes: Annotated[float, Field(ge=0, le=720)] | None = None
-    """Minutes after which nothing further is tried."""
 
 
 JobRequest = (

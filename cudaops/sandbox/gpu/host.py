@@ -18,7 +18,7 @@ from typing import Literal
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
 from cudaops.domain.execution import Unit
-from cudaops.domain.run import ClockControl
+from cudaops.domain.options import ClockControl
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cpu_toolchain import around

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from cudaops.cuda.ptx import Findings, PtxError, findings
 from cudaops.domain.execution import Compiled, CompileFailed
-from cudaops.domain.judgement import Gate, Precision
+from cudaops.domain.judgement import Gate
+from cudaops.domain.options import Precision
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
 from cudaops.program.hygiene_facts import text_facts

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cudaops.cuda.ptx import Facts, Findings, PtxModule, facts_of, findings, read_ptx
 from cudaops.domain.execution import Compiled, Unit
-from cudaops.domain.judgement import Precision
+from cudaops.domain.options import Precision
 from cudaops.program.candidate import NAMESPACE
 from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
 from cudaops.sandbox.executors.cpu_toolchain import compiling

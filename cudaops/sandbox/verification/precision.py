@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.domain.judgement import Policy, Precision
+from cudaops.domain.judgement import Policy
+from cudaops.domain.options import Precision
 from cudaops.domain.workload import FLOATING, Workload
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.verification.arrays import Array
