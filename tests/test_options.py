@@ -38,6 +38,7 @@ SERVER = "a host may tighten what its server was started with, and the default i
 WRITES = "the host's model may be the one that writes the candidate it is judged with"
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("api", "review"): "a function that is asked, where the flag asks at the terminal",
+    ("http", "kernel"): "a name of C++ alone: a stranger's text, and no ncu report's long names",
     ("http", "executor"): "a service works for no other service, and says `auto`",
     ("http", "timeout_seconds"): "600 s at most: others wait for the worker",
     ("http", "model"): "a service has its own, and nobody's key",

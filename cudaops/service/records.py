@@ -55,6 +55,11 @@ SourcePath = Annotated[
 """Relative POSIX path below the program's folder. No part begins with a dot, so that `..` cannot
 be said."""
 
+Identifier = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$",
+                           max_length=200)
+]  # fmt: skip
+
 
 class ProgramRequest(ProgramOptions, PlaceOptions):
     """A CUDA program and where to run it."""
@@ -71,6 +76,8 @@ class ProgramRequest(ProgramOptions, PlaceOptions):
         json_schema_extra={"additionalProperties": False, "propertyNames": {"maxLength": 300}},
     )
     """Local headers that it includes with quotes: relative path to text."""
+    kernel: Identifier | None = None
+    """Kernel to work on (default: the one with most time)."""
     executor: LocalExecutor = "auto"
     """`cpu`: this service's processor, times modelled. `cuda`: its GPU. `auto`: a GPU where there
     is one."""
