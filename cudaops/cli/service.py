@@ -63,9 +63,9 @@ def serve(
     """Serve the HTTP API and its page, with a worker that does the jobs."""
     settings = load_settings()
     from cudaops.service import logs, tracing
-    from cudaops.service.options import ServiceOptions
-    from cudaops.service.serving import Place
-    from cudaops.service.serving import serve as serve_until_stopped
+    from cudaops.service.auth import ServiceOptions
+    from cudaops.service.server import Place
+    from cudaops.service.server import serve as serve_until_stopped
 
     place = Place(host=host, port=port)
     options = ServiceOptions(
@@ -89,7 +89,7 @@ def worker_commands(
     count: int | None, executor: Literal["cpu", "cuda", "all"] | None, settings: Settings
 ) -> list[list[str]]:
     """Command lines of the workers: where there are several GPUs they go round them."""
-    from cudaops.service.gpu_choice import gpus_here
+    from cudaops.service.worker import gpus_here
 
     command = [sys.executable, "-m", "cudaops", "worker"]
     if executor is not None:
@@ -203,7 +203,7 @@ def worker(
     """Take the service's jobs from its database and work them off, until stopped."""
     from cudaops.service import logs, tracing
     from cudaops.service import worker as service
-    from cudaops.service.gpu_choice import use_gpu
+    from cudaops.service.worker import use_gpu
 
     settings = load_settings()
     service.check_settings(settings)

@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from cudaops.domain.base import Record
 from cudaops.errors import InputError, PrerequisiteError, ServiceUnavailable
-from cudaops.service.artefacts import MAX_FILE_BYTES
+from cudaops.service.job_folder import MAX_FILE_BYTES
 from cudaops.service.records import (
     RESULTS,
     Artefact,

@@ -43,7 +43,7 @@ from cudaops.program.parse import load_program
 from cudaops.reports import markdown
 from cudaops.sandbox.stopping import stoppable
 from cudaops.service.api_client import UPDATE, Service
-from cudaops.service.artefacts import MAX_ALL_BYTES
+from cudaops.service.job_folder import MAX_ALL_BYTES
 from cudaops.service.records import (
     REQUESTS,
     Job,

@@ -24,7 +24,7 @@ from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.isolation.level import enforce
 from cudaops.sandbox.process import child_environment, python_path
-from cudaops.service.temporary import remove_left, remove_own, take_own
+from cudaops.service.job_folder import remove_left, remove_own, take_own
 from cudaops.storage import sweep
 
 HOLDS_S = 60.0
