@@ -1,79 +1,82 @@
 // Start a job. What was typed stays: over errors, over other views, over a reload.
 
-import { randomKey, submit } from "./api.js";
+import { getJson, randomKey, submit } from "./api.js";
 import { announce, bytes, fill, h, problemBox, setText } from "./dom.js";
 
-// What can be asked for, by kind of job. The service checks all of it; this only offers it.
+// Which options there are, with type, bounds, default and description, the service itself says.
 
-/** @type {Record<string, {about: string, options: string[], candidate?: string}>} */
-export const KINDS = {
+/** @type {Record<string, {about: string, candidate?: string}>} */
+const KINDS = {
   optimize: {
     about: "Profile the kernel, say what limits it, rewrite it, and keep a rewrite only if every gate passes.",
-    options: ["kernel", "executor", "optimizer", "max_iterations", "min_speedup", "strategy", "device",
-      "arguments", "timeout_seconds", "max_trials", "budget_minutes", "allow_precision", "allow_libraries"],
   },
-  profile: {
-    about: "Say what limits the kernel, and stop there.",
-    options: ["kernel", "executor", "device", "arguments", "timeout_seconds"],
-  },
+  profile: { about: "Say what limits the kernel, and stop there." },
   verify: {
     about: "Judge a rewrite of yours: same function, same precision, faster.",
-    options: ["kernel", "executor", "min_speedup", "device", "arguments", "timeout_seconds",
-      "allow_precision", "allow_libraries"],
     candidate: "The rewrite: device source with @launch directives, or a whole program",
   },
   benchmark: {
     about: "Time the kernel, and a rewrite beside it; judges nothing.",
-    options: ["kernel", "executor", "device", "arguments", "timeout_seconds"],
     candidate: "The rewrite: device source with @launch directives (optional)",
   },
   compile: {
     about: "Compile the kernel, or a rewrite of it.",
-    options: ["kernel", "executor", "device", "arch"],
     candidate: "The rewrite: device source with @launch directives (optional)",
   },
-  run: {
-    about: "Run the whole program once and show what it prints.",
-    options: ["executor", "arguments", "timeout_seconds"],
-  },
+  run: { about: "Run the whole program once and show what it prints." },
 };
 
-/** @type {Record<string, object>} `number` and `split` say how the text becomes a value. */
-export const OPTIONS = {
-  kernel: { label: "Kernel", placeholder: "the one with most time" },
-  executor: { label: "Executor", values: ["auto", "cpu", "cuda"],
-    note: "cpu: this service’s processor, times modelled. auto: a GPU where there is one." },
-  optimizer: { label: "Optimizer", values: ["auto", "recipes", "llm"],
-    note: "auto: the service’s model where it has one, recipes otherwise." },
-  max_iterations: { label: "Candidates to try", type: "number", min: 1, max: 50, placeholder: "3" },
-  min_speedup: { label: "Speedup to reach", type: "number", min: 1, step: 0.05, placeholder: "1.2" },
-  strategy: { label: "Search", values: ["greedy", "branch", "beam"] },
-  device: { label: "Device to model", placeholder: "A10" },
-  arch: { label: "nvcc target", placeholder: "the device’s, e.g. sm_86" },
-  arguments: { label: "Program’s arguments", placeholder: "512 512", note: "Separated by spaces." },
-  timeout_seconds: { label: "Limit for one run, s", type: "number", min: 1, max: 600, placeholder: "120" },
-  max_trials: { label: "Trials of the tuner", type: "number", min: 1, max: 1000, placeholder: "10" },
-  budget_minutes: { label: "Budget, min", type: "number", min: 0, max: 720, placeholder: "none" },
-  allow_precision: { label: "Less exact arithmetic", values: ["none", "tf32", "fp16", "bf16"] },
-  allow_libraries: { label: "Candidates may include CUB, libcu++, CUTLASS", type: "checkbox" },
+/** What the form asks in other ways. */
+const NO_OPTIONS = new Set(["source", "filename", "files", "candidate"]);
+
+/** Short names, in the order of the form; an option without one stands behind these by its own name. */
+const LABELS = {
+  kernel: "Kernel", executor: "Executor", optimizer: "Optimizer", max_iterations: "Candidates to try",
+  min_speedup: "Speedup to reach", strategy: "Search", beam_width: "Width of the search",
+  beam_rounds: "Rounds of the search", device: "Device to model", arch: "nvcc target",
+  argv: "Program’s arguments", timeout_seconds: "Limit for one run, s", max_trials: "Trials of the tuner",
+  budget_minutes: "Budget, min", max_cost_usd: "Budget of the model, US dollars",
+  max_tokens: "Budget of the model, tokens", allow_precision: "Less exact arithmetic",
+  allow_libraries: "Libraries", seed: "Seed",
 };
+
+/** Schemas of the requests, by the service's own description; asked for once. */
+let schemas = null;
+
+async function load() {
+  schemas ??= (await getJson("/openapi.json")).components.schemas;
+}
+
+/** An option's schema without the null of one that may be left out. @param {object} schema */
+const plain = (schema) => ({ ...schema, ...schema.anyOf?.find((one) => one.type !== "null") });
+
+/** @param {string} kind @returns {[string, object][]} its options with their schemas, in the form's order */
+function optionsOf(kind) {
+  const fields = schemas[`${kind[0].toUpperCase()}${kind.slice(1)}Request`].properties;
+  const order = Object.keys(LABELS);
+  const place = (name) => (order.includes(name) ? order.indexOf(name) : order.length);
+  return Object.entries(fields)
+    .filter(([name]) => !NO_OPTIONS.has(name))
+    .map(([name, schema]) => [name, plain(schema)])
+    .sort(([a], [b]) => place(a) - place(b));
+}
 
 /**
  * The request's body. What was left empty is left out, so that the service's own default holds.
  * @param {Record<string, any>} draft
  */
-export function requestOf(draft) {
-  const kind = KINDS[draft.kind];
+function requestOf(draft) {
   /** @type {Record<string, unknown>} */
   const body = { source: draft.source };
   if (draft.filename) body.filename = draft.filename;
   if (Object.keys(draft.files).length) body.files = draft.files;
-  if (kind.candidate && draft.candidate) body.candidate = draft.candidate;
-  for (const name of kind.options) {
+  if (KINDS[draft.kind].candidate && draft.candidate) body.candidate = draft.candidate;
+  for (const [name, schema] of optionsOf(draft.kind)) {
     const given = draft.options[name];
     if (given === undefined || given === "" || given === false || given === "none") continue;
-    if (name === "arguments") body.argv = given.split(/\s+/).filter(Boolean);
-    else body[name] = OPTIONS[name].type === "number" ? Number(given) : given;
+    const numeric = schema.type === "number" || schema.type === "integer";
+    if (schema.type === "array") body[name] = given.split(/\s+/).filter(Boolean);
+    else body[name] = numeric ? Number(given) : given;
   }
   return body;
 }
@@ -118,7 +121,7 @@ export function formView() {
     const kind = KINDS[draft.kind];
     setText(about, kind.about);
     setText(send, `Start ${draft.kind}`);
-    fill(options, kind.options.map((name) => field(name)));
+    fill(options, schemas ? optionsOf(draft.kind).map(([name, schema]) => field(name, schema)) : null);
     source.candidate.hidden = !kind.candidate;
     setText(source.candidateLabel, kind.candidate ?? "");
   }
@@ -130,6 +133,7 @@ export function formView() {
     send.setAttribute("aria-disabled", "true");
     draft.key ||= randomKey();
     try {
+      await load();
       const job = await submit(draft.kind, requestOf(draft), draft.key);
       announce("The job is submitted");
       draft.key = "";
@@ -155,6 +159,11 @@ export function formView() {
   );
   form.addEventListener("submit", start);
   drawOptions();
+  const retry = () => load().then(() => {
+    fill(trouble);
+    drawOptions();
+  }, (error) => fill(trouble, problemBox(error, { retry })));
+  retry();
   const element = h("div", {}, h("h1", { tabindex: -1 }, "New job"), form);
   return { element, title: "New job", destroy: () => {} };
 }
@@ -220,25 +229,33 @@ function sourcePart() {
   return { element, candidate, candidateLabel };
 }
 
-/** @param {string} name of an option */
-function field(name) {
-  const { label, note, values, ...attributes } = OPTIONS[name];
+/** @param {string} name of an option @param {object} schema */
+function field(name, schema) {
   const given = draft.options[name];
   const changed = (e) => {
     draft.options[name] = e.target.type === "checkbox" ? e.target.checked : e.target.value;
     keep();
   };
-  const hint = note ? h("span", { class: "note", id: `note-${name}` }, note) : null;
-  const described = { name, "aria-describedby": hint ? `note-${name}` : null };
-  if (values) {
-    const options = values.map((v) => h("option", { value: v, selected: v === given }, v));
+  const label = LABELS[name] ?? name;
+  const separated = schema.type === "array" ? " Separated by spaces." : "";
+  const note = `${(schema.description ?? "").replaceAll("`", "")}${separated}`;
+  const hint = h("span", { class: "note", id: `note-${name}` }, note);
+  const described = { name, "aria-describedby": `note-${name}` };
+  if (schema.enum) {
+    const values = schema.default === null ? ["none", ...schema.enum] : schema.enum;
+    const options = values.map((v) => h("option", { value: v, selected: v === (given ?? schema.default) }, v));
     return h("div", {}, h("label", {}, label, h("select", { ...described, onchange: changed }, options)), hint);
   }
-  if (attributes.type === "checkbox") {
+  if (schema.type === "boolean") {
     const box = h("input", { ...described, type: "checkbox", checked: given === true, onchange: changed });
     return h("div", {}, h("label", { class: "check" }, box, label), hint);
   }
-  const input = h("input", { ...described, ...attributes, value: given ?? "", oninput: changed,
+  const numeric = schema.type === "number" || schema.type === "integer";
+  const attributes = numeric
+    ? { type: "number", min: schema.minimum, max: schema.maximum, step: schema.type === "integer" ? 1 : "any" }
+    : {};
+  const placeholder = schema.default === null || schema.type === "array" ? "" : String(schema.default);
+  const input = h("input", { ...described, ...attributes, placeholder, value: given ?? "", oninput: changed,
     spellcheck: "false", autocomplete: "off" });
   return h("div", {}, h("label", {}, label, input), hint);
 }
