@@ -279,7 +279,7 @@ def queue_of(executor: ExecutorChoice | str) -> str:
     return QUEUES.get(executor, "any")
 
 
-def build_app(pool: Pool, perform: Perform) -> procrastinate.App:
+def build_queue_app(pool: Pool, perform: Perform) -> procrastinate.App:
     """procrastinate's app over our pool; `perform` is called with the id of a delivered job."""
     app = procrastinate.App(connector=procrastinate.PsycopgConnector())
 
@@ -303,7 +303,7 @@ class Queue:
         async def nobody(_id: UUID) -> None:
             return None
 
-        app = build_app(pool, nobody)
+        app = build_queue_app(pool, nobody)
         await app.open_async(pool.connections)
         return cls(app)
 

@@ -28,7 +28,7 @@ from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
 from cudaops.sandbox.gpu.telemetry import gpu_gauges, whole_gpus
 from cudaops.service import tracing
 from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
-from cudaops.service.database import WORKER_POLL_S, build_app, queue_of
+from cudaops.service.database import WORKER_POLL_S, build_queue_app, queue_of
 from cudaops.service.job_folder import JobFolder, remove_left
 from cudaops.service.job_process import fault, job_event, start_server
 from cudaops.service.logs import bound
@@ -224,7 +224,7 @@ class Worker:
 
     async def _deliver(self) -> None:
         """Have procrastinate bring jobs, and bring it back where the database threw it out."""
-        app = build_app(self._store.pool, self._take)
+        app = build_queue_app(self._store.pool, self._take)
         await app.open_async(self._store.pool.connections)
         queues = ["any", *(queue_of(executor) for executor in self._executors)]
         while True:
