@@ -10,6 +10,7 @@ from cudaops.agents import optimizer, profiler, research, supervisor
 from cudaops.agents.llm_developer import ModelDeveloper
 from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.ncu_pages import metrics_parsed
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Gate, Judgement, Policy
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -24,7 +25,6 @@ from cudaops.mcp_servers.judging import Judged
 from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.program.patch import unified_patch
 from cudaops.recipes.registry import family_of
-from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.workbench import Workbench
 
 IMPROVEMENT = 1.02

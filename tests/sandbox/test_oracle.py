@@ -10,21 +10,21 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
+from cudaops.gates.correctness import sets_said
+from cudaops.gates.repeat import PAGE, POISONS, REPEATS, one_more, schedule
+from cudaops.sandbox.arrays import Array, read_array, write_array
 from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.verification.arrays import Array, read_array, write_array
-from cudaops.sandbox.verification.findings import sets_said
-from cudaops.sandbox.verification.inputs import (
+from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,
     CaseKind,
     Draw,
     build_case,
 )
-from cudaops.sandbox.verification.reference import LeftOut, Oracle, Reference
-from cudaops.sandbox.verification.schedule import PAGE, POISONS, REPEATS, one_more, schedule
+from cudaops.sandbox.oracle import LeftOut, Oracle, Reference
+from tests.gates.verification_bench import EACH, opened, oracle, verified
 from tests.sandbox.cases import array
-from tests.sandbox.verification_bench import EACH, opened, oracle, verified
 
 
 def workload(folder: Path, element: Element, values: Array) -> Workload:
