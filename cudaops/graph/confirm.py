@@ -24,6 +24,8 @@ from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Gate, Judgement
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.executors.base import Executor, close_executor
+from cudaops.executors.isolation.removing import remove
 from cudaops.graph.certificate import (
     CERTIFICATE_NAME,
     Certified,
@@ -43,8 +45,6 @@ from cudaops.graph.services import make_executor, settled, warm
 from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.executors.base import Executor, close_executor
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 

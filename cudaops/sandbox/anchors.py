@@ -17,8 +17,8 @@ import numpy.typing as npt
 from cudaops.domain.certificate import Anchor, AnchorOutput, ProbeKind
 from cudaops.domain.execution import Compiled, Ran
 from cudaops.domain.workload import FLOATING, Element, Workload
+from cudaops.executors.base import Executor, InputSet
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.base import Executor, InputSet
 from cudaops.sandbox.verification.arrays import (
     UNIT_ROUNDOFF,
     element_count,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.judgement import Qualification
+from cudaops.executors.base import InputSet
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.verification.operands import Rerun
 from cudaops.sandbox.verification.qualification import qualify
 from cudaops.sandbox.verification.reference import Oracle

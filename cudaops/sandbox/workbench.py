@@ -22,6 +22,8 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.executors.base import Executor
+from cudaops.executors.isolation.removing import remove
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import splice
 from cudaops.sandbox.bench_state import (
@@ -32,8 +34,6 @@ from cudaops.sandbox.bench_state import (
     write_state,
 )
 from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.timed_outputs import timed_references
 from cudaops.sandbox.verification.oracle import OracleBuilder
 from cudaops.sandbox.verification.reference import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.gpu.build import GpuBuilder
-from cudaops.sandbox.gpu.nvrtc import Nvrtc
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.build import GpuBuilder
+from cudaops.executors.cuda.nvrtc import Nvrtc
 
 
 @pytest.fixture(scope="session")

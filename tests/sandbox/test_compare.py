@@ -11,7 +11,7 @@ import pytest
 from cudaops.domain.execution import Ran
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import Allocation
-from cudaops.sandbox.executors.base import InputSet
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.verification.accuracy import (
     BufferAccuracy,
     Sides,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import Gate, Policy
-from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.verification.objects import object_gate
 from cudaops.sandbox.workbench import Workbench

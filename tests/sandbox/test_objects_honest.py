@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.base import Executor
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.recipes.registry import propose
-from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.verification.objects import object_gate
 from cudaops.sandbox.verification.preprocessed import preprocessed_gate
 from cudaops.sandbox.workbench import Workbench

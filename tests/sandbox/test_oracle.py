@@ -10,8 +10,8 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
-from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.sandbox.verification.arrays import Array, read_array, write_array
 from cudaops.sandbox.verification.findings import sets_said
 from cudaops.sandbox.verification.inputs import (

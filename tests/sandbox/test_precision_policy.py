@@ -11,7 +11,7 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.workload import Allocation, Element, Workload
-from cudaops.sandbox.executors.base import InputSet
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.verification.accuracy import BufferAccuracy, Sides, hold, hold_exact
 from cudaops.sandbox.verification.arrays import Array
 from cudaops.sandbox.verification.precision import unfit_inputs

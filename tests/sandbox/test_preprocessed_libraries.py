@@ -9,9 +9,9 @@ import pytest
 from cudaops.domain.execution import Unit
 from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.verification.objects_device import look_at_device_code
 from cudaops.sandbox.verification.preprocessed import preprocessed_gate

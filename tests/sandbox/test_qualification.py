@@ -20,10 +20,10 @@ from cudaops.domain.workload import (
     ScalarArgument,
     Workload,
 )
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.verification.arrays import Array, read_array, write_array
 from cudaops.sandbox.verification.inputs import CaseKind
 from cudaops.sandbox.verification.operands import Rerun

@@ -12,7 +12,7 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Measurement, TimedOutput, TimeSource, Timing
 from cudaops.domain.judgement import Comparison, Gate, Policy
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Role, Workload
-from cudaops.sandbox.executors.base import InputSet
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.timed_outputs import LEAST_SEEN, timed_outputs_gate, timed_references
 from cudaops.sandbox.verification.reference import Oracle, Reference
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
-from cudaops.sandbox.executors.base import InputSet
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.verification.arrays import (
     Array,
     read_array,

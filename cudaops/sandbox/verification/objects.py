@@ -22,9 +22,9 @@ from cudaops.domain.execution import Compiled, CompileFailed
 from cudaops.domain.judgement import Gate, Precision
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
+from cudaops.executors.base import Executor
 from cudaops.program.hygiene_facts import text_facts
 from cudaops.program.reroute import device_view_files
-from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.verification.objects_device import (
     NotCompiled,

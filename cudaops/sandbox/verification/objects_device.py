@@ -9,19 +9,19 @@ from typing import NamedTuple
 from cudaops.cuda.ptx import Facts, Findings, PtxModule, facts_of, findings, read_ptx
 from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.judgement import Precision
-from cudaops.program.candidate import NAMESPACE
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.executors.cpu_toolchain import compiling
-from cudaops.sandbox.gpu.build import IMAGE, MAX_LOG
-from cudaops.sandbox.gpu.messages import read_nvcc_failure
-from cudaops.sandbox.gpu.source import (
+from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.toolchain import compiling
+from cudaops.executors.cuda.build import IMAGE, MAX_LOG
+from cudaops.executors.cuda.messages import read_nvcc_failure
+from cudaops.executors.cuda.source import (
     MARK,
     shown_entries,
     target_arch,
     unit_source,
     unit_texts,
 )
-from cudaops.sandbox.gpu.symbols import Image, UnknownEntry, demangled, find_launchables
+from cudaops.executors.cuda.symbols import Image, UnknownEntry, demangled, find_launchables
+from cudaops.program.candidate import NAMESPACE
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import nvcc_version, require_nvcc
 from cudaops.sandbox.verification.objects_elf import FUNCTION, OBJECT, ElfFile, read_elf
@@ -35,7 +35,7 @@ PTX = "unit.ptx"
 TIMEOUT_S = 180.0
 """0.2 s for a small unit, 3 s with cub's headers (nvcc 13.0.88, 2 cores, 2026-11-20)."""
 _ENTRY_BIT = 0x10
-"""In `st_other` of what a host can launch: see `sandbox.gpu.symbols`."""
+"""In `st_other` of what a host can launch: see `executors.cuda.symbols`."""
 _FILE_TAG = re.compile(
     r"\d+_INTERNAL_[0-9a-f]{8}_\d+_cudaops_unit_cu_[0-9a-f]{8}"
     r"|\d+_GLOBAL__N__[0-9a-f]{8}_\d+_cudaops_unit_cu_[0-9a-f]{8}(?:_\d+)?"

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.cpu.build import OBJECT as UNIT_OBJECT
+from cudaops.executors.cpu.toolchain import around
+from cudaops.executors.cuda.symbols import demangled
 from cudaops.program.candidate import NAMESPACE
-from cudaops.sandbox.executors.cpu_build import OBJECT as UNIT_OBJECT
-from cudaops.sandbox.executors.cpu_toolchain import around
-from cudaops.sandbox.gpu.symbols import demangled
 from cudaops.sandbox.verification.objects_elf import (
     FUNCTION,
     GLOBAL,

@@ -11,7 +11,7 @@ import numpy as np
 from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.judgement import Control, Policy
 from cudaops.domain.workload import FLOATING, Allocation, Workload
-from cudaops.sandbox.executors.base import InputSet
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.verification.accuracy import (
     BufferAccuracy,
     buffer_accuracy,

@@ -12,8 +12,8 @@ import numpy as np
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
+from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.base import Check, Executor, InputSet
 from cudaops.sandbox.verification.accuracy import EXACT_LIMIT, MAX_OWN_ERROR
 from cudaops.sandbox.verification.arrays import read_array
 from cudaops.sandbox.verification.compare import distance, is_small_integers, non_finite

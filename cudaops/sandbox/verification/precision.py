@@ -9,7 +9,7 @@ import numpy as np
 
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.workload import FLOATING, Workload
-from cudaops.sandbox.executors.base import InputSet
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.verification.arrays import Array
 from cudaops.sandbox.verification.values import Values, stored
 

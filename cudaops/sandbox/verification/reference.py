@@ -8,8 +8,8 @@ from typing import NamedTuple
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.workload import Allocation, Workload
 from cudaops.errors import InputError
+from cudaops.executors.base import Executor, InputSet
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.base import Executor, InputSet
 from cudaops.sandbox.verification.arrays import read_array
 from cudaops.sandbox.verification.compare import distance
 from cudaops.sandbox.verification.inputs import CaseKind, before_path

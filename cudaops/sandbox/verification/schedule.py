@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cudaops.sandbox.executors.base import InputSet
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.verification.inputs import EXACT_CASES
 from cudaops.sandbox.verification.reference import Oracle, Reference
 

@@ -11,8 +11,8 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Allocation
-from cudaops.sandbox.executors.base import Check, Executor, InputSet
-from cudaops.sandbox.isolation.removing import remove
+from cudaops.executors.base import Check, Executor, InputSet
+from cudaops.executors.isolation.removing import remove
 from cudaops.sandbox.verification.accuracy import (
     BufferAccuracy,
     buffer_accuracy,
