@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.settings import load_settings
 from tests import lanes

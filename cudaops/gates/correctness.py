@@ -15,6 +15,8 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Allocation
+from cudaops.executors.base import Check, Executor, InputSet
+from cudaops.executors.isolation.removing import remove
 from cudaops.gates.accuracy import (
     NOTHING_COMPARED,
     BufferAccuracy,
@@ -25,9 +27,7 @@ from cudaops.gates.accuracy import (
     parameter_name,
 )
 from cudaops.gates.repeat import Launch, by_process, one_more, repeat_gate, schedule
-from cudaops.sandbox.executors.base import Check, Executor, InputSet
 from cudaops.sandbox.inputs import EXACT_CASES
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
 
 SLACK = 4.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudaops.domain.judgement import Gate, IsolationLevel
-from cudaops.sandbox.isolation.level import MEANING
+from cudaops.executors.isolation.level import MEANING
 
 
 def isolation_gate(level: IsolationLevel) -> Gate:

@@ -23,6 +23,20 @@ from cudaops.domain.execution import Compiled, CompileFailed, Unit
 from cudaops.domain.judgement import Gate, Precision
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
+from cudaops.executors.base import Executor
+from cudaops.executors.cpu.build import OBJECT as UNIT_OBJECT
+from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.toolchain import around, compiling
+from cudaops.executors.cuda.build import IMAGE, MAX_LOG
+from cudaops.executors.cuda.messages import read_nvcc_failure
+from cudaops.executors.cuda.source import (
+    MARK,
+    shown_entries,
+    target_arch,
+    unit_source,
+    unit_texts,
+)
+from cudaops.executors.cuda.symbols import Image, UnknownEntry, demangled, find_launchables
 from cudaops.gates.elf import (
     FUNCTION,
     GLOBAL,
@@ -38,20 +52,6 @@ from cudaops.gates.preprocessed import CODE_FLAGS, NotPreprocessed, text_by_gxx
 from cudaops.program.candidate import NAMESPACE
 from cudaops.program.hygiene_facts import text_facts
 from cudaops.program.reroute import device_view_files
-from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.executors.cpu_build import OBJECT as UNIT_OBJECT
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.executors.cpu_toolchain import around, compiling
-from cudaops.sandbox.gpu.build import IMAGE, MAX_LOG
-from cudaops.sandbox.gpu.messages import read_nvcc_failure
-from cudaops.sandbox.gpu.source import (
-    MARK,
-    shown_entries,
-    target_arch,
-    unit_source,
-    unit_texts,
-)
-from cudaops.sandbox.gpu.symbols import Image, UnknownEntry, demangled, find_launchables
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_version, require_nvcc
 from cudaops.sandbox.workbench import Workbench
@@ -64,7 +64,7 @@ PTX = "unit.ptx"
 TIMEOUT_S = 180.0
 """0.2 s for a small unit, 3 s with cub's headers (nvcc 13.0.88, 2 cores, 2026-11-20)."""
 _ENTRY_BIT = 0x10
-"""In `st_other` of what a host can launch: see `sandbox.gpu.symbols`."""
+"""In `st_other` of what a host can launch: see `executors.cuda.symbols`."""
 _FILE_TAG = re.compile(
     r"\d+_INTERNAL_[0-9a-f]{8}_\d+_cudaops_unit_cu_[0-9a-f]{8}"
     r"|\d+_GLOBAL__N__[0-9a-f]{8}_\d+_cudaops_unit_cu_[0-9a-f]{8}(?:_\d+)?"

@@ -11,6 +11,7 @@ import numpy as np
 from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.judgement import Control, Policy
 from cudaops.domain.workload import FLOATING, Allocation, Workload
+from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import (
     BufferAccuracy,
     buffer_accuracy,
@@ -25,7 +26,6 @@ from cudaops.gates.controls import (
     no_less_exact,
 )
 from cudaops.sandbox.arrays import read_array, write_array
-from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.oracle import Oracle
 from cudaops.sandbox.precision import narrowed, rounded
 

@@ -22,6 +22,17 @@ from cudaops.domain.execution import Unit
 from cudaops.domain.judgement import Gate
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure, PrerequisiteError
+from cudaops.executors.base import Executor
+from cudaops.executors.cpu import source as cpu_source
+from cudaops.executors.cpu.toolchain import (
+    Build,
+    code_flags,
+    compile_flags,
+    compiling,
+    find_toolchain,
+    source_digest,
+)
+from cudaops.executors.cuda import source as gpu_source
 from cudaops.program.hygiene import check_preprocessed
 from cudaops.program.hygiene_directives import library_headers
 from cudaops.program.hygiene_preprocessed import (
@@ -32,17 +43,6 @@ from cudaops.program.hygiene_preprocessed import (
 )
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.reroute import device_view_files
-from cudaops.sandbox.executors import cpu_source
-from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.executors.cpu_toolchain import (
-    Build,
-    code_flags,
-    compile_flags,
-    compiling,
-    find_toolchain,
-    source_digest,
-)
-from cudaops.sandbox.gpu import source as gpu_source
 from cudaops.sandbox.process import run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_version, require_nvcc
 from cudaops.sandbox.workbench import Workbench

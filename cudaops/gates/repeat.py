@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from cudaops.domain.judgement import Gate
 from cudaops.domain.workload import Workload
+from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import NOTHING_COMPARED, Finding
-from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import Oracle, Reference
 

@@ -1,6 +1,6 @@
 """Were the launches whose time counts right? Their results against the references, by numbers.
 
-The runner kept every distinct result (`sandbox.gpu.runner.watching`); this process, which ran
+The runner kept every distinct result (`executors.cuda.runner.watching`); this process, which ran
 nothing, compares. Atomics give other bits each time and pass, as they do in every other gate.
 """
 

@@ -25,6 +25,8 @@ from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Gate, Judgement
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.executors.base import Executor, close_executor
+from cudaops.executors.isolation.removing import remove
 from cudaops.gates.evaluate import evaluate
 from cudaops.graph.certificate import (
     CERTIFICATE_NAME,
@@ -42,8 +44,6 @@ from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import check_space, write_whole
 from cudaops.graph.remembering import remember_again
 from cudaops.graph.services import make_executor, settled, warm
-from cudaops.sandbox.executors.base import Executor, close_executor
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.workbench import Workbench, read_state
 from cudaops.settings import Settings
 

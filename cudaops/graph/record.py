@@ -25,8 +25,8 @@ from cudaops.domain.run import (
     TimingSummary,
     VerifySummary,
 )
+from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.graph.state import Json, State
-from cudaops.sandbox.isolation.level import notices as isolation_notices
 from cudaops.sandbox.workbench import Workbench
 
 PRINTED_TOLERANCE = 0.1

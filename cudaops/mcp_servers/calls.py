@@ -64,9 +64,9 @@ def in_thread(body: Callable[Arguments, Result]) -> Callable[Arguments, Awaitabl
     """A tool from its body, which may take long and may wait for child processes.
 
     On `notifications/cancelled`, or when the host goes away, the answer is dropped at once and the
-    thread is asked to stop: its children are killed within `cudaops.sandbox.isolation.watch.LOOK_S`
-    seconds, and it ends where it next looks. One of our own errors comes out without the frames
-    it was raised in.
+    thread is asked to stop: its children are killed within the `LOOK_S` seconds of
+    `executors.isolation.watch`, and it ends where it next looks. One of our own errors comes out
+    without the frames it was raised in.
     """
 
     @functools.wraps(body)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from cudaops.domain.certificate import Anchor, AnchorOutput, ProbeKind
 from cudaops.domain.execution import Compiled, Ran
 from cudaops.domain.workload import FLOATING, Element, Workload
+from cudaops.executors.base import Executor, InputSet
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.arrays import (
     UNIT_ROUNDOFF,
@@ -24,7 +25,6 @@ from cudaops.sandbox.arrays import (
     read_array,
     write_array,
 )
-from cudaops.sandbox.executors.base import Executor, InputSet
 from cudaops.sandbox.inputs import EXACT_RANGE, before_path, pad_tail
 
 ANCHOR_SEED = 20261120

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from cudaops.sandbox.isolation.removing import remove
+from cudaops.executors.isolation.removing import remove
 
 _CHUNK = 1 << 20
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)

@@ -14,10 +14,10 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
 from cudaops.errors import InputError
+from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.arrays import EXACT_LIMIT, filled, read_array, stored, stored_widened
 from cudaops.sandbox.compare import distance, is_small_integers, non_finite
-from cudaops.sandbox.executors.base import Check, Executor, InputSet
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
     EXACT_KINDS,

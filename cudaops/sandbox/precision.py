@@ -9,8 +9,8 @@ import numpy as np
 
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.workload import FLOATING, Workload
+from cudaops.executors.base import InputSet
 from cudaops.sandbox.arrays import Array, Values, stored
-from cudaops.sandbox.executors.base import InputSet
 
 
 class Format(NamedTuple):

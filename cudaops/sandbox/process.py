@@ -16,10 +16,10 @@ from typing import IO, NamedTuple
 
 import cudaops
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
-from cudaops.sandbox.isolation.level import level_of
-from cudaops.sandbox.isolation.phases import Confinement
-from cudaops.sandbox.isolation.start import Confined
-from cudaops.sandbox.isolation.watch import DISK, LOOK_S, Watch
+from cudaops.executors.isolation.level import level_of
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.start import Confined
+from cudaops.executors.isolation.watch import DISK, LOOK_S, Watch
 from cudaops.sandbox.ledger import LEDGER, tool_of
 from cudaops.sandbox.stopping import raise_if_stopped
 from cudaops.storage import raise_for_space

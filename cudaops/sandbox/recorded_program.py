@@ -18,9 +18,9 @@ from cudaops.domain.execution import (
 )
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
-from cudaops.sandbox.executors.cpu_report import MOST_MESSAGE, Names, Report, bad_report
-from cudaops.sandbox.isolation.removing import remove
-from cudaops.sandbox.isolation.view import hint_for
+from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
+from cudaops.executors.isolation.removing import remove
+from cudaops.executors.isolation.view import hint_for
 from cudaops.sandbox.left_files import NotLeft
 from cudaops.sandbox.process import Finished
 from cudaops.sandbox.recorded_report import (

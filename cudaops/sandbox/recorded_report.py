@@ -24,7 +24,7 @@ from cudaops.domain.workload import (
     PointerArgument,
     ScalarArgument,
 )
-from cudaops.sandbox.executors.cpu_report import Report
+from cudaops.executors.cpu.report import Report
 
 FORMATS: dict[str, str] = {
     "f32": "<f", "f64": "<d", "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i",

@@ -21,11 +21,11 @@ from cudaops.domain.workload import (
     Workload,
 )
 from cudaops.errors import InputError
+from cudaops.executors.cpu.report import Report
+from cudaops.executors.cpu.symbols import function_names
+from cudaops.executors.isolation.removing import remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
-from cudaops.sandbox.executors.cpu_report import Report
-from cudaops.sandbox.executors.cpu_symbols import function_names
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.left_files import copy_left
 from cudaops.sandbox.recorded_report import (
     MOST_BYTES,

@@ -10,7 +10,7 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.sandbox.isolation.phases import Confinement
+from cudaops.executors.isolation.phases import Confinement
 from cudaops.sandbox.printed import compare_printed
 from cudaops.sandbox.process import Finished, run_bounded
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_command, nvcc_version

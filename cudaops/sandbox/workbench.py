@@ -25,10 +25,10 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.executors.base import Executor
+from cudaops.executors.isolation.removing import remove
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import splice
-from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.oracle import (
     Baseline,
     Oracle,

@@ -7,9 +7,9 @@ from pathlib import Path
 from cudaops.domain.execution import Compiled
 from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.base import Executor
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from cudaops.errors import EnvironmentFailure
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.evaluate import evaluate
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.exploits.cases import load_case
 from tests.gates.gate_bench import bench_of, rewrite_of
 

@@ -11,6 +11,7 @@ import pytest
 from cudaops.domain.execution import Ran
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import Allocation
+from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import (
     BufferAccuracy,
     Sides,
@@ -20,7 +21,6 @@ from cudaops.gates.accuracy import (
 )
 from cudaops.sandbox.arrays import STRETCH, Array, in_memory, read_array, write_array
 from cudaops.sandbox.compare import distance
-from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.oracle import Reference
 
 POLICY = Policy()

@@ -14,10 +14,10 @@ import pytest
 
 from cudaops.domain.execution import Measurement
 from cudaops.domain.judgement import Judgement, Policy
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.exploits.cases import GATES, load_case
 from tests.lanes import mostly_deep

@@ -17,10 +17,10 @@ from cudaops.domain.execution import Compiled, Ran
 from cudaops.domain.judgement import Comparison, Gate, Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Allocation, Role
+from cudaops.executors.base import InputSet
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.gates.timed_outputs import timed_outputs_gate
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
-from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.oracle import Oracle, Reference, timed_references
 from tests.sandbox.cases import Case, before, compiled, ran, run, vector_case
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import Judgement, Policy
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.lanes import mostly_deep
 

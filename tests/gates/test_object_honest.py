@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.base import Executor
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.gates.object import object_gate
 from cudaops.gates.preprocessed import preprocessed_gate
 from cudaops.recipes.registry import propose
-from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.sandbox.workbench import Workbench
 from tests.exploits.cases import Case, load_case
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, compiled, product, rewrite_of

@@ -11,9 +11,9 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.workload import Allocation, Element, Workload
+from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import BufferAccuracy, Sides, hold, hold_exact
 from cudaops.sandbox.arrays import Array, in_memory
-from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.precision import unfit_inputs
 from tests.gates.precision_table import INPUTS, WAYS, Product, narrow, product, relative_l2
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.toolchain import find_toolchain
+from cudaops.executors.cuda.build import FINAL_FLAGS
 from cudaops.gates.preprocessed import CODE_FLAGS, preprocessed_gate
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_toolchain import find_toolchain
-from cudaops.sandbox.gpu.build import FINAL_FLAGS
 from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, product, rewrite_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import Gate
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cuda import CudaExecutor
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.verification_bench import EACH, SUM, opened, verified
 

@@ -12,8 +12,8 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Measurement, TimedOutput, TimeSource, Timing
 from cudaops.domain.judgement import Comparison, Gate, Policy
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Role, Workload
+from cudaops.executors.base import InputSet
 from cudaops.gates.timed_outputs import LEAST_SEEN, timed_outputs_gate
-from cudaops.sandbox.executors.base import InputSet
 from cudaops.sandbox.oracle import Oracle, Reference, timed_references
 
 COUNT = 1000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from cudaops.domain.execution import Compiled
 from cudaops.domain.judgement import Gate, Policy
+from cudaops.executors.base import Executor
 from cudaops.gates.correctness import Subject, Verifier
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.base import Executor
 from cudaops.sandbox.oracle import Oracle
 from cudaops.sandbox.workbench import Workbench, open_workbench
 

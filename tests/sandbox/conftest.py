@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.sandbox.gpu.build import GpuBuilder
-from cudaops.sandbox.gpu.nvrtc import Nvrtc
+from cudaops.executors.cuda.build import GpuBuilder
+from cudaops.executors.cuda.nvrtc import Nvrtc
 
 
 @pytest.fixture(scope="module")

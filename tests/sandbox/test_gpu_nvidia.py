@@ -26,7 +26,7 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.rewrite import NumberValue
 from cudaops.errors import PrerequisiteError
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     GlobalVariable,
     MeasureReply,
     ProfileReply,
@@ -34,10 +34,10 @@ from cudaops.sandbox.gpu.protocol import (
     RunTask,
     TimingPolicy,
 )
-from cudaops.sandbox.gpu.runner import cupti, faults, nvidia, nvml
-from cudaops.sandbox.gpu.runner.driver import DriverError
-from cudaops.sandbox.gpu.runner.tracing import ActivityMissing
-from cudaops.sandbox.gpu.session import RunnerSession
+from cudaops.executors.cuda.runner import cupti, faults, nvidia, nvml
+from cudaops.executors.cuda.runner.driver import DriverError
+from cudaops.executors.cuda.runner.tracing import ActivityMissing
+from cudaops.executors.cuda.session import RunnerSession
 from tests.sandbox.gpu_tasks import INPUT, measure_task, planned, profile_task, run_task, side
 
 driver = pytest.importorskip("cuda.bindings.driver")

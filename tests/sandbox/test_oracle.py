@@ -10,11 +10,11 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.correctness import sets_said
 from cudaops.gates.repeat import PAGE, POISONS, REPEATS, one_more, schedule
 from cudaops.sandbox.arrays import Array, read_array, write_array
-from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,

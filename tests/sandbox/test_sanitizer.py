@@ -15,9 +15,9 @@ import pytest
 
 from cudaops.cuda.sanitizer_report import parse_report
 from cudaops.domain.execution import CheckerUnavailable
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.gpu.protocol import Fault, Refused
-from cudaops.sandbox.gpu.sanitizer import (
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.protocol import Fault, Refused
+from cudaops.executors.cuda.sanitizer import (
     STRAY,
     Looked,
     Sanitizer,
@@ -26,7 +26,7 @@ from cudaops.sandbox.gpu.sanitizer import (
     find_compute_sanitizer,
     names_for,
 )
-from cudaops.sandbox.gpu.sanitizer_faults import Extent, Names, misbehaviours
+from cudaops.executors.cuda.sanitizer_faults import Extent, Names, misbehaviours
 from tests.sandbox.gpu_checks import EXPLOITS, LOGS, logs, make_double, product, subject, under
 
 END = " with no barrier between them"
