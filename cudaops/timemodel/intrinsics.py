@@ -1,5 +1,6 @@
 """Which of CUDA's functions a line of our `device_math.h` stands for.
- Those functions are inlined into the author's kernel, so the IL shows their bodies. A body computes
+
+Those functions are inlined into the author's kernel, so the IL shows their bodies. A body computes
 the value on this machine; what it costs on a GPU is looked up under the function's name instead.
 """
 
