@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.settings import load_settings
 from tests import lanes
 from tests.certify.runs import shared_run

@@ -37,6 +37,8 @@ from cudaops.executors.cuda.source import (
     unit_texts,
 )
 from cudaops.executors.cuda.symbols import Image, UnknownEntry, demangled, find_launchables
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
+from cudaops.executors.process import run_bounded
 from cudaops.gates.elf import (
     FUNCTION,
     GLOBAL,
@@ -52,8 +54,6 @@ from cudaops.gates.preprocessed import CODE_FLAGS, NotPreprocessed, text_by_gxx
 from cudaops.program.candidate import NAMESPACE
 from cudaops.program.hygiene_facts import text_facts
 from cudaops.program.reroute import device_view_files
-from cudaops.sandbox.process import run_bounded
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_version, require_nvcc
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import TEMPORARY, entry_of, make_once, raise_if_full
 from cudaops.storage import Facts as Noted

@@ -33,6 +33,8 @@ from cudaops.executors.cpu.toolchain import (
     source_digest,
 )
 from cudaops.executors.cuda import source as gpu_source
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
+from cudaops.executors.process import run_bounded
 from cudaops.program.hygiene import check_preprocessed
 from cudaops.program.hygiene_directives import library_headers
 from cudaops.program.hygiene_preprocessed import (
@@ -43,8 +45,6 @@ from cudaops.program.hygiene_preprocessed import (
 )
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.reroute import device_view_files
-from cudaops.sandbox.process import run_bounded
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_version, require_nvcc
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import TEMPORARY, Facts, entry_of, make_once, raise_if_full
 

@@ -23,6 +23,7 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say, TriedConfiguration
 from cudaops.errors import InputError, PlanError
+from cudaops.executors.stopping import raise_if_stopped
 from cudaops.gates.evaluate import Evaluating, Screened, screen
 from cudaops.mcp_servers.calls import in_thread, progress, works
 from cudaops.mcp_servers.guidance import Guide
@@ -41,7 +42,6 @@ from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.prompts.expert_notes import fired
 from cudaops.recipes.registry import family_of, propose, refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
-from cudaops.sandbox.stopping import raise_if_stopped
 from cudaops.sandbox.stripping import program_of, strip
 from cudaops.sandbox.workbench import Workbench
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from cudaops.cuda.work import Site
 from cudaops.domain.base import Dim3
 from cudaops.executors.cpu.symbols import locate
-from cudaops.sandbox.left_files import read_left
+from cudaops.executors.untrusted_files import read_left
 from cudaops.timemodel.instructions import FindSite, SiteKey
 
 _MOST_TRACE_BYTES = 64 << 20

@@ -24,7 +24,7 @@ from cudaops.cuda.work import (
     Use,
 )
 from cudaops.errors import InputError
-from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.executors.cuda.toolchain import find_nvcc
 
 RAW = Path(__file__).parents[1] / "data" / "ncu" / "h200_naive_matmul_1024.raw.csv"
 

@@ -9,8 +9,8 @@ import pytest
 
 from cudaops.domain.judgement import Gate, Policy
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.gates.object import object_gate
-from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.gate_bench import MM, bench_of, compiled, product
 

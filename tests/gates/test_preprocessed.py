@@ -13,8 +13,8 @@ import pytest
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.cuda.build import FINAL_FLAGS
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.gates.preprocessed import CODE_FLAGS, preprocessed_gate
-from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, product, rewrite_of
 

@@ -10,11 +10,11 @@ from cudaops.domain.execution import Unit
 from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.gates.evaluate import evaluate
 from cudaops.gates.object import look_at_device_code
 from cudaops.gates.preprocessed import preprocessed_gate
 from cudaops.program.parse import load_program
-from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, product, rewrite_of
 

@@ -15,8 +15,8 @@ from cudaops.errors import InputError
 from cudaops.executors.cpu.symbols import function_names
 from cudaops.executors.cuda.platform import Executable
 from cudaops.executors.cuda.recorded_source import recorded_source
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command
 from cudaops.program.parse import load_program
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
 from tests.lanes import mostly_deep
 from tests.sandbox.gpu_programs import (
     DATA,

@@ -15,15 +15,15 @@ import pytest
 
 from cudaops.domain.execution import Captured, CaptureOutcome, Misbehaved
 from cudaops.domain.program import Program
+from cudaops.executors.capture.program import kernel_ms
 from cudaops.executors.cpu import report as cpu_report
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.report import read_report, report_of
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import NotLeft, copy_left, discard, opened, write_fresh
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.left_files import NotLeft, copy_left, discard, opened, write_fresh
-from cudaops.sandbox.recorded_program import kernel_ms
 from cudaops.timemodel.sampling import BadTrace, read_trace
 from tests.sandbox.cases import before, captured_case, compiled, program, went_wrong
 from tests.sandbox.gpu_programs import StandInPrograms, on_gpu

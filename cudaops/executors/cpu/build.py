@@ -24,7 +24,7 @@ from cudaops.executors.cpu.toolchain import (
     precompiled_header,
     source_digest,
 )
-from cudaops.sandbox.process import Finished, run_bounded
+from cudaops.executors.process import Finished, run_bounded
 from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
 
 EXECUTABLE = "unit"

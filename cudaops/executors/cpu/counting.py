@@ -26,8 +26,8 @@ from cudaops.executors.cpu.toolchain import (
     compiling,
     precompiled_header,
 )
-from cudaops.sandbox.left_files import NotLeft, copy_left, temporary_folder
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import NotLeft, copy_left, temporary_folder
 from cudaops.storage import (
     LOCK,
     NOTE,

@@ -13,8 +13,8 @@ from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Misbehaved, MisbehaviourKind
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cpu.symbols import locate
-from cudaops.sandbox.left_files import NotLeft, opened
-from cudaops.sandbox.process import Finished
+from cudaops.executors.process import Finished
+from cudaops.executors.untrusted_files import NotLeft, opened
 
 MAX_WARNINGS = 16
 MOST_LOOKED_AT = 4096

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from cudaops.domain.base import SourceLocation
 from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import run_bounded
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
-from cudaops.sandbox.process import run_bounded
 
 TOOL_TIMEOUT_S = 30.0
 _LOCAL = re.compile(r"^(?P<function>.+\))::[^()]+$")

@@ -26,8 +26,8 @@ from cudaops.executors.cpu.report import (
 )
 from cudaops.executors.cpu.source import BASELINE_ENTRY
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.left_files import NotLeft, discard, size_left, write_fresh
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import NotLeft, discard, size_left, write_fresh
 from cudaops.storage import raise_for_space
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}

@@ -14,7 +14,7 @@ from cudaops.executors.cuda.protocol import REPLY, TASK, ProbeReply, ProbeTask, 
 from cudaops.executors.cuda.session import task_command
 from cudaops.executors.isolation.level import level_of, weaken
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 
 PROBE_S = 60.0
 

@@ -31,7 +31,7 @@ from cudaops.executors.cuda.protocol import DeviceFacts
 from cudaops.executors.cuda.sanitizer import Sanitizer, find_compute_sanitizer
 from cudaops.executors.cuda.session import RunnerSession, task_command
 from cudaops.executors.cuda.standin import StandInPlatform
-from cudaops.sandbox.toolchain import nvcc_version, require_nvcc
+from cudaops.executors.cuda.toolchain import nvcc_version, require_nvcc
 
 DriverName = Literal["nvidia", "standin"]
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from cudaops.cuda.hot_spots import Line
+from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.process import run_bounded
-from cudaops.sandbox.toolchain import find_tool
+from cudaops.executors.process import run_bounded
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _PLACE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')

@@ -11,10 +11,10 @@ from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.cpu.messages import MAX_LOG, read_failure
+from cudaops.executors.process import Finished
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.lexing import byte_text, line_of
 from cudaops.program.outline import outline
-from cudaops.sandbox.process import Finished
 
 _ERROR = re.compile(
     r"^(?P<file>[^\s(][^(]*)\((?P<line>\d+)\): (?:catastrophic |internal )?error"

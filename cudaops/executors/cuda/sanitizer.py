@@ -24,10 +24,10 @@ from cudaops.domain.execution import CheckerUnavailable
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.executors.cuda.protocol import REPLY, Fault, Refused, RunReply, RunTask
 from cudaops.executors.cuda.sanitizer_faults import Blamed, Extent, Names, misbehaviours
+from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.isolation.level import level_of, weaken
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.process import Finished, run_bounded
-from cudaops.sandbox.toolchain import find_tool
+from cudaops.executors.process import Finished, run_bounded
 
 Tool = Literal["memcheck", "racecheck", "synccheck", "initcheck"]
 TaskCommand = Callable[[Path, Path], tuple[Sequence[str], Mapping[str, str]]]

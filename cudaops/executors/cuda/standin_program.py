@@ -18,7 +18,7 @@ from cudaops.executors.cpu.toolchain import (
 )
 from cudaops.executors.cuda.platform import Executable
 from cudaops.executors.cuda.recorded_source import RECORDER, recorder_files, standin_files
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
 FLAGS = ("-DCUDAOPS_CAPTURE_STANDIN", "-I.", "-Icudaops_capture")

@@ -19,9 +19,9 @@ from cudaops.executors.cuda.runner.standin_image import (
     registration,
 )
 from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import run_bounded
 from cudaops.program.candidate import NAMESPACE
 from cudaops.program.plans import instance
-from cudaops.sandbox.process import run_bounded
 
 IMAGE = "image.json"
 TIMEOUT_S = 60.0

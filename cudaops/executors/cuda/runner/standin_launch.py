@@ -16,7 +16,7 @@ from cudaops.executors.cpu.report import Names, find_fault, report_of
 from cudaops.executors.cuda.runner.driver import DriverError
 from cudaops.executors.cuda.runner.standin_image import Image, KernelImage, Parameter, registration
 from cudaops.executors.cuda.runner.standin_memory import Allocation, Memory, MemoryFile
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 
 ERRORS: dict[MisbehaviourKind, str] = {
     "out_of_bounds": "CUDA_ERROR_ILLEGAL_ADDRESS",

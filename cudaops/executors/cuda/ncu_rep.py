@@ -14,8 +14,9 @@ from cudaops.cuda.ncu_pages import NcuLaunch
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.profile import Profile
 from cudaops.errors import InputError, PrerequisiteError
-from cudaops.sandbox.process import python_path, run_bounded
+from cudaops.executors.process import python_path, run_bounded
 
+READER = "cudaops.executors.cuda.ncu_reader"
 READ_TIMEOUT_S = 60.0
 MAX_ANSWER_BYTES = 64 * 1024**2
 """A report of one launch is some 300 KB of JSON, source files included some MB."""
@@ -49,7 +50,7 @@ def read_report(path: Path) -> tuple[ReportLaunch, ...]:
 
 def _asked(path: Path) -> dict[str, Any]:
     """What the reader's process says."""
-    command = [sys.executable, "-P", "-m", "cudaops.sandbox.ncu_reader", str(path.absolute())]
+    command = [sys.executable, "-P", "-m", READER, str(path.absolute())]
     done = run_bounded(
         command,
         cwd=Path(tempfile.gettempdir()),

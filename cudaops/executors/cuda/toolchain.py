@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cudaops.errors import PrerequisiteError
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 
 INSTALL_NVCC = (
     "install it: `python -m pip install 'cudaops[toolkit]'`, or put a CUDA toolkit on PATH"

@@ -18,6 +18,7 @@ from cudaops.domain.workload import (
     PointerField,
     ScalarArgument,
 )
+from cudaops.executors.capture.report import Address, Passed
 from cudaops.program.front_end import kernel_form
 from cudaops.program.instances import element_of
 from cudaops.program.syntax import (
@@ -33,7 +34,6 @@ from cudaops.program.syntax import (
     below,
     normal_type,
 )
-from cudaops.sandbox.recorded_report import Address, Passed
 
 NOWHERE = 0x10
 """Stands for a pointer that is not null and points into no allocation of the device: it still is

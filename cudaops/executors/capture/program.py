@@ -18,12 +18,7 @@ from cudaops.domain.execution import (
 )
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
-from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
-from cudaops.executors.isolation.removing import remove
-from cudaops.executors.isolation.view import hint_for
-from cudaops.sandbox.left_files import NotLeft
-from cudaops.sandbox.process import Finished
-from cudaops.sandbox.recorded_report import (
+from cudaops.executors.capture.report import (
     Configuration,
     Malformed,
     host_pointer,
@@ -31,7 +26,12 @@ from cudaops.sandbox.recorded_report import (
     names_of,
     recorded,
 )
-from cudaops.sandbox.recorded_workloads import Source, WorkloadReader
+from cudaops.executors.capture.workloads import Source, WorkloadReader
+from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
+from cudaops.executors.isolation.removing import remove
+from cudaops.executors.isolation.view import hint_for
+from cudaops.executors.process import Finished
+from cudaops.executors.untrusted_files import NotLeft
 from cudaops.storage import raise_for_space
 
 CAPTURE_BYTES = 2 * 1024**3

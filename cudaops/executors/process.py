@@ -20,8 +20,8 @@ from cudaops.executors.isolation.level import level_of
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.isolation.start import Confined
 from cudaops.executors.isolation.watch import DISK, LOOK_S, Watch
-from cudaops.sandbox.ledger import LEDGER, tool_of
-from cudaops.sandbox.stopping import raise_if_stopped
+from cudaops.executors.ledger import LEDGER, tool_of
+from cudaops.executors.stopping import raise_if_stopped
 from cudaops.storage import raise_for_space
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024

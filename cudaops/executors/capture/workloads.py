@@ -21,13 +21,7 @@ from cudaops.domain.workload import (
     Workload,
 )
 from cudaops.errors import InputError
-from cudaops.executors.cpu.report import Report
-from cudaops.executors.cpu.symbols import function_names
-from cudaops.executors.isolation.removing import remove
-from cudaops.program.front_end import launched_instances
-from cudaops.program.instances import callee_of, deduce_instance
-from cudaops.sandbox.left_files import copy_left
-from cudaops.sandbox.recorded_report import (
+from cudaops.executors.capture.report import (
     MOST_BYTES,
     Configuration,
     Launches,
@@ -35,7 +29,13 @@ from cudaops.sandbox.recorded_report import (
     Passed,
     Stored,
 )
-from cudaops.sandbox.recorded_structures import NotFollowed, stands_in, takes, with_pointers
+from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
+from cudaops.executors.cpu.report import Report
+from cudaops.executors.cpu.symbols import function_names
+from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import copy_left
+from cudaops.program.front_end import launched_instances
+from cudaops.program.instances import callee_of, deduce_instance
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5

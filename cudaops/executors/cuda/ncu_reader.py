@@ -1,4 +1,4 @@
-"""The child that opens a `.ncu-rep`: `python -m cudaops.sandbox.ncu_reader REPORT` prints JSON.
+"""The child that opens a `.ncu-rep`: `python -m` this module with its path prints JSON.
 
 NVIDIA's reader is native code: a damaged report, or a module of another version, may take the
 process with it (seen 2026-11-20 on an H200: the module beside ncu 2025.3.1, in a threaded Python
