@@ -21,8 +21,7 @@ from cudaops.domain.workload import (
     Workload,
 )
 from cudaops.errors import InputError
-from cudaops.executors.cpu.report import Report
-from cudaops.executors.cpu.symbols import function_names
+from cudaops.executors.cpu.report import Report, function_names
 from cudaops.executors.isolation.removing import remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cudaops.cuda.ptx import Facts, Findings, PtxModule, facts_of, findings, read_ptx
 from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.judgement import Precision
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.toolchain import compiling
 from cudaops.executors.cuda.build import IMAGE, MAX_LOG
 from cudaops.executors.cuda.messages import read_nvcc_failure
