@@ -10,7 +10,7 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.rewrite import BufferValue, NumberValue
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.protocol import (
     Buffer,
     MeasureReply,

@@ -24,8 +24,8 @@ from cudaops.domain.judgement import Gate, Precision
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.base import Executor
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.build import OBJECT as UNIT_OBJECT
-from cudaops.executors.cpu.source import BASELINE_ENTRY
 from cudaops.executors.cpu.toolchain import around, compiling
 from cudaops.executors.cuda.build import IMAGE, MAX_LOG
 from cudaops.executors.cuda.messages import read_nvcc_failure

@@ -23,7 +23,7 @@ from cudaops.domain.judgement import Gate
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure, PrerequisiteError
 from cudaops.executors.base import Executor
-from cudaops.executors.cpu import source as cpu_source
+from cudaops.executors.cpu import build as cpu_build
 from cudaops.executors.cpu.toolchain import (
     Build,
     code_flags,
@@ -155,7 +155,7 @@ class _Preprocessing(NamedTuple):
 def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText:
     """The candidate's lines of the output, made once for the same text and tools."""
     files = {
-        path: with_plain_words(text) if path == cpu_source.CANDIDATE else text
+        path: with_plain_words(text) if path == cpu_build.CANDIDATE else text
         for path, text in asked.files.items()
     }
     content = (asked.version, asked.flags, sorted(files.items()), rewrite.source)
@@ -164,7 +164,7 @@ def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText
     def make(folder: Path) -> Facts:
         output = _run(asked.command, folder, asked.compiler)
         try:
-            found = candidate_part(output, cpu_source.CANDIDATE, rewrite.source)
+            found = candidate_part(output, cpu_build.CANDIDATE, rewrite.source)
         except NotTheCandidate as problem:
             raise NotPreprocessed(str(problem)) from problem
         return found._asdict()
@@ -174,9 +174,9 @@ def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText
 
 
 def _by_gxx(unit: Unit, build: Build) -> _Preprocessing:
-    files = cpu_source.unit_source(unit).files
+    files = cpu_build.unit_source(unit).files
     ours = ("-include", "cudaops/cuda.h", "-include", "cudaops/entry.h")
-    language = (*ours, "-x", "c++", "-E", cpu_source.MAIN)
+    language = (*ours, "-x", "c++", "-E", cpu_build.MAIN)
     command = (find_toolchain().gxx, *compile_flags(build), *language)
     flags = (*code_flags(build), *language)
     return _Preprocessing("g++", source_digest(), flags, command, files)

@@ -6,7 +6,11 @@ Counted in the SASS that nvcc 13.0.88 (`-O3 -arch=sm_86`) makes of one call each
 
 from __future__ import annotations
 
-from cudaops.cuda.work import Mix
+import functools
+import re
+from importlib.resources import files
+
+from cudaops.timemodel.work import Mix
 
 
 def _mix(fp32: int = 0, alu: int = 0, sfu: int = 0, convert: int = 0, fp64: int = 0) -> Mix:
@@ -74,3 +78,42 @@ SHUFFLE = Mix(issued=1.0)
 COMPARE_AND_BRANCH = Mix(issued=2, alu=1, branch=1)
 FREE = Mix()
 """Folded into another instruction: sign, cast between integers of one size, address offset."""
+
+
+HEADER = "device_math.h"
+"""Its functions are inlined into the author's kernel, so the IL shows their bodies. A body computes
+the value on this machine; what it costs on a GPU is looked up under the function's name."""
+HALF_HEADER = "half.h"
+_DEFINITION = re.compile(r"^CUDAOPS_FN \w+ (?:fast)?(\w+)\(")
+_FAST = re.compile(r"^CUDAOPS_FAST\((\w+), (\w+)\)")
+_CALL = re.compile(r"\b[a-z]\w*f?\(")
+
+
+@functools.cache
+def _by_line() -> dict[int, tuple[Mix, bool]]:
+    """Cost of the function defined on a line, and whether its body calls another."""
+    found: dict[int, tuple[Mix, bool]] = {}
+    text = files("cudaops.executors.cpu").joinpath(f"include/cudaops/{HEADER}").read_text("utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        fast = _FAST.match(line)
+        named = fast or _DEFINITION.match(line)
+        if not named:
+            continue
+        mix = CALLS.get(named.group(1)) or FAST_CALLS.get(named.group(1))
+        if mix is not None:
+            body = line.partition("{")[2]
+            found[number] = (mix, fast is not None or bool(_CALL.search(body)))
+    return found
+
+
+def of_header_line(line: int, value: str) -> Mix | None:
+    """The cost of a statement of `device_math.h`: all of it falls on one statement of the body.
+
+    None: the line defines nothing the cost table knows, so its statements count as written.
+    """
+    known = _by_line().get(line)
+    if known is None:
+        return None
+    mix, calls = known
+    pays = re.match(r"^[.\w:]+ \(", value) is not None if calls else " / " in value
+    return mix if pays else FREE

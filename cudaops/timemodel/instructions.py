@@ -1,5 +1,6 @@
 """From GIMPLE statements to the warp instructions nvcc would make of them.
- A reading of optimised x86-bound IL, not of NVIDIA's compiler: multiply-adds are fused where a
+
+A reading of optimised x86-bound IL, not of NVIDIA's compiler: multiply-adds are fused where a
 product has one use, casts and constant offsets fold into others, an address that is affine in its
 loop's counter costs one addition at most.
 """
@@ -12,20 +13,23 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
-from cudaops.cuda.work import Mix, ThreadCounts
 from cudaops.timemodel import costs as cost
-from cudaops.timemodel import intrinsics
-from cudaops.timemodel.gimple import Function, Place, Statement, array_base, ssa_names
-from cudaops.timemodel.types import (
+from cudaops.timemodel.gimple import (
     BINARY,
     CALL,
     COMPARES,
     CONSTANT,
     MEM_TYPE,
     REINTERPRETED,
+    Function,
+    Place,
+    Statement,
+    array_base,
     bytes_of,
     is_reference,
+    ssa_names,
 )
+from cudaops.timemodel.work import Mix, ThreadCounts
 
 OWN_HEADERS = frozenset({"context.h", "warp.h", "atomics.h", "vector_types.h", "keywords.h"})
 """Files of our header whose statements stand for one instruction of the GPU, or for none."""
@@ -97,11 +101,11 @@ class Translator:
         header = PurePosixPath(s.place[0]).name if s.place else ""
         if header in OWN_HEADERS:
             return self._own_header(s)
-        if s.place and header == intrinsics.HEADER:
-            mix = intrinsics.cost_of(s.place[1], s.value)
+        if s.place and header == cost.HEADER:
+            mix = cost.of_header_line(s.place[1], s.value)
             if mix is not None:
                 return Op(s, mix, latency=_latency(mix))
-        if header == intrinsics.HALF_HEADER and s.value.startswith("("):
+        if header == cost.HALF_HEADER and s.value.startswith("("):
             return Op(s, cost.FREE)
         if s.target is None:
             return self._effect(s)

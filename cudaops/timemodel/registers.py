@@ -6,8 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from cudaops.timemodel.gimple import Block, Function, ssa_names
-from cudaops.timemodel.types import bytes_of
+from cudaops.timemodel.gimple import Block, Function, bytes_of, ssa_names
 
 OVERHEAD = 20.0
 GROWTH = 1.15

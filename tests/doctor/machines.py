@@ -24,7 +24,7 @@ from cudaops.doctor.machine import Response, Runner
 from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.platform import Executable, Module, Platform
 from cudaops.executors.cuda.protocol import (
     DeviceFacts,

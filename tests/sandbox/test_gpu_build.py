@@ -14,7 +14,7 @@ import pytest
 from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PrerequisiteError
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Nvrtc
 from cudaops.executors.cuda.platform import Module

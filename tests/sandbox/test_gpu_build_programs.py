@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.execution import Unit
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.build import GpuBuilder, recorder_object
 from cudaops.executors.cuda.platform import Executable
 from cudaops.program.parse import load_program

@@ -12,7 +12,7 @@ import pytest
 from cudaops.domain.execution import Captured, CompileFailed, Misbehaved
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
-from cudaops.executors.cpu.symbols import function_names
+from cudaops.executors.cpu.report import function_names
 from cudaops.executors.cuda.platform import Executable
 from cudaops.executors.cuda.recorded_source import recorded_source
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command

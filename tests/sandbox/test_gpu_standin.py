@@ -11,7 +11,7 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.runner.driver import DriverError, DriverMissing
 from cudaops.executors.cuda.runner.standin import StandInDriver

@@ -16,7 +16,7 @@ from cudaops.domain.judge import judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Policy
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import BufferValue, NumberValue
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.protocol import (

@@ -30,8 +30,7 @@ from cudaops.executors.capture.report import (
     Stored,
 )
 from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
-from cudaops.executors.cpu.report import Report
-from cudaops.executors.cpu.symbols import function_names
+from cudaops.executors.cpu.report import Report, function_names
 from cudaops.executors.isolation.removing import remove
 from cudaops.executors.untrusted_files import copy_left
 from cudaops.program.front_end import launched_instances

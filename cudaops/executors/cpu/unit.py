@@ -15,7 +15,7 @@ from cudaops.domain.execution import Misbehaved, Ran, Unit
 from cudaops.domain.rewrite import BufferValue, ResolvedPlan, Value
 from cudaops.domain.workload import Allocation, Element, GlobalState, Workload
 from cudaops.executors.base import InputSet
-from cudaops.executors.cpu.build import shared_guards
+from cudaops.executors.cpu.build import BASELINE_ENTRY, shared_guards
 from cudaops.executors.cpu.report import (
     Names,
     Report,
@@ -24,7 +24,6 @@ from cudaops.executors.cpu.report import (
     find_warnings,
     read_report,
 )
-from cudaops.executors.cpu.source import BASELINE_ENTRY
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import NotLeft, discard, size_left, write_fresh

@@ -10,7 +10,7 @@ from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
-from cudaops.executors.cpu.messages import MAX_LOG, read_failure
+from cudaops.executors.cpu.build import MAX_LOG, read_failure
 from cudaops.executors.process import Finished
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.lexing import byte_text, line_of

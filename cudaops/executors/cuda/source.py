@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import Unit
 from cudaops.domain.program import Program
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.toolchain import INCLUDE as CPU_INCLUDE
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text

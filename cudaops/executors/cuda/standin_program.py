@@ -7,8 +7,7 @@ from pathlib import Path
 from cudaops.domain.execution import CompileFailed
 from cudaops.domain.program import Program
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.cpu.build import build_program, build_source
-from cudaops.executors.cpu.source import MAIN, Source, precompilable
+from cudaops.executors.cpu.build import MAIN, Source, build_program, build_source, precompilable
 from cudaops.executors.cpu.toolchain import (
     COMPILE_TIMEOUT_S,
     SOURCE,

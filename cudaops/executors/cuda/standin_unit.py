@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import Unit
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.cpu.build import Built
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY, Built
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.runner.standin_image import (
     Image,

@@ -9,7 +9,7 @@ from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
 from cudaops.domain.workload import Element, GlobalState, Workload
 from cudaops.executors.base import InputSet
-from cudaops.executors.cpu.source import BASELINE_ENTRY
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import WIDENED_BY, contents_before
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.protocol import (

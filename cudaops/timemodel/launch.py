@@ -1,34 +1,44 @@
-"""One sampled launch turned into the time model's input and its answer for a device."""
+"""One sampled launch: its modelled time on a device, and the source lines that limit it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import Device
 from cudaops.cuda.occupancy import Occupancy, occupancy
-from cudaops.cuda.sm_simulation import Costs
-from cudaops.cuda.timing import Modelled, estimate
-from cudaops.cuda.work import KernelWork, Mix, Site
+from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Misbehaved, Unit
+from cudaops.domain.profile import HotLine
 from cudaops.domain.rewrite import ResolvedLaunch
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.cpu.counting import Sample
+from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
 from cudaops.timemodel.gimple import Function
 from cudaops.timemodel.instructions import Translator
 from cudaops.timemodel.phases import Sampled, operations, shape
 from cudaops.timemodel.registers import registers_per_thread, shared_bytes
-from cudaops.timemodel.sampling import finder, sites_of
-from cudaops.timemodel.traffic import traffic
+from cudaops.timemodel.sm_simulation import Costs
+from cudaops.timemodel.timing import Modelled, estimate
+from cudaops.timemodel.trace import Trace, finder, sites_of, traffic
+from cudaops.timemodel.work import KernelWork, Mix, Site, Use
 
 _OWN = ("cudaops::", "_GLOBAL__")
 """Functions of the runner and of our headers in a unit's dump."""
 
 
-class Look(NamedTuple):
-    """One launch of a plan, looked at."""
+class Sample(NamedTuple):
+    """What the sampled blocks of one launch did."""
+
+    trace: Trace
+    functions: tuple[Function, ...]
+    """Functions of the unit that ran, with the counts of all sampled blocks together."""
+
+
+class LaunchModel(NamedTuple):
+    """One launch of a plan as the model sees it on a device."""
 
     modelled: Modelled
     kernel: str
@@ -43,10 +53,10 @@ class Look(NamedTuple):
         return self.modelled.estimate.duration_us
 
 
-def look_at(
+def model_launch(
     taken: Sample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
     device: Device, *, bounded: bool, rewritten: bool = False,
-) -> Look | Misbehaved:  # fmt: skip
+) -> LaunchModel | Misbehaved:  # fmt: skip
     """Model one launch.
 
     Args:
@@ -88,7 +98,7 @@ def look_at(
     found_time = estimate(work, device)
     modelled = Modelled(work, found_time, costs, device, launch.grid, launch.block)
     mixes = _line_mixes(function, sites, callees, sampled)
-    return Look(modelled, kernel, unit, mixes, _notes(taken, modelled, sampled))
+    return LaunchModel(modelled, kernel, unit, mixes, _notes(taken, modelled, sampled))
 
 
 def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten: bool) -> Function:
@@ -170,3 +180,101 @@ def _notes(taken: Sample, modelled: Modelled, sampled: Sampled) -> tuple[str, ..
         "DRAM bytes are those of a launch that finds nothing in L2",
         f"time is limited by: {modelled.estimate.limiter}",
     )
+
+
+MOST = 3
+Line = tuple[str, int]
+
+
+def hot_lines(model: LaunchModel) -> tuple[HotLine, ...]:
+    """Up to three lines, the most expensive first, with their share of the limiting part's work."""
+    limiter = model.modelled.estimate.limiter
+    costs = _costs(model, limiter)
+    total = sum(costs.values())
+    if total <= 0:
+        return ()
+    result = []
+    for line in sorted(costs, key=lambda at: costs[at], reverse=True)[:MOST]:
+        place = _place(model, line)
+        share = 100.0 * costs[line] / total
+        if place is None or share < 1.0:
+            continue
+        result.append(
+            HotLine(
+                location=place, text=_text(model, place), share_pct=share, note=_note(model, line)
+            )
+        )
+    return tuple(result)
+
+
+def _costs(model: LaunchModel, limiter: str) -> dict[Line, float]:
+    memory = {"data_path", "lsu", "l2", "dram", "latency", "launch", "atomics"}
+    costs: dict[Line, float] = {}
+    if limiter in memory:
+        for index, site in enumerate(model.modelled.work.sites):
+            if site.line:
+                at = (site.file, site.line)
+                costs[at] = costs.get(at, 0.0) + _memory_cost(model.modelled, index, site, limiter)
+    if limiter not in memory or not any(costs.values()):
+        for at, mix in model.line_mixes.items():
+            costs[at] = costs.get(at, 0.0) + _pipe_cost(mix, limiter)
+    return costs
+
+
+def _memory_cost(m: Modelled, index: int, site: Site, limiter: str) -> float:
+    count = site.instructions_per_block
+    load = m.costs.load([Use(index, 1.0)])
+    stored = m.costs.store([Use(index, 1.0)])
+    if limiter in ("l2", "dram"):
+        position = 2 if limiter == "l2" else 3
+        moved = stored[position] if site.write else (load.l2 if limiter == "l2" else load.dram)
+        return count * moved
+    if limiter == "atomics":
+        return site.requests_per_block * site.same_address if site.atomic else 0.0
+    if limiter in ("latency", "launch"):
+        return 0.0 if site.write and not site.atomic else count * load.latency
+    return count * load.data_path
+
+
+def _pipe_cost(mix: Mix, limiter: str) -> float:
+    return {
+        "fp32": mix.fp32,
+        "fp64": mix.fp64,
+        "alu": mix.alu,
+        "sfu": mix.sfu,
+        "convert": mix.convert,
+    }.get(limiter, mix.issued)
+
+
+def _place(model: LaunchModel, line: Line) -> SourceLocation | None:
+    names = [CANDIDATE_FILE, *(f.path for f in model.unit.program.files)]
+    file = next((n for n in names if PurePosixPath(n).name == line[0]), None)
+    return None if file is None else SourceLocation(file=file, line=line[1])
+
+
+def _text(model: LaunchModel, place: SourceLocation) -> str:
+    if place.file == CANDIDATE_FILE and model.unit.rewrite is not None:
+        source = model.unit.rewrite.source
+    else:
+        source = model.unit.program.file(place.file).text
+    lines = source.splitlines()
+    return lines[place.line - 1].strip() if place.line <= len(lines) else ""
+
+
+def _note(model: LaunchModel, line: Line) -> str:
+    """What the line does to memory, in the words of the metrics."""
+    here = [s for s in model.modelled.work.sites if (s.file, s.line) == line]
+    if not here:
+        return "arithmetic"
+    parts = []
+    for kind in dict.fromkeys((s.space, s.write, s.atomic) for s in here):
+        same = [s for s in here if (s.space, s.write, s.atomic) == kind]
+        count = sum(s.instructions_per_block for s in same)
+        what = "atomic" if kind[2] else "store" if kind[1] else "load"
+        if kind[0] == "shared":
+            waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
+            parts.append(f"shared {what}, {waves:.1f} wavefronts an instruction")
+        else:
+            sectors = sum(s.instructions_per_block * s.sectors for s in same) / max(count, 1e-9)
+            parts.append(f"global {what}, {sectors:.1f} sectors a request")
+    return "; ".join(parts)

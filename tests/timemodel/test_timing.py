@@ -11,9 +11,11 @@ import pytest
 from cudaops.cuda.architectures import SMALLEST_LAUNCH_US, microarchitecture
 from cudaops.cuda.devices import DEVICES, Device
 from cudaops.cuda.metrics import METRICS
-from cudaops.cuda.sm_simulation import Costs
-from cudaops.cuda.timing import Estimate, Modelled, estimate, modelled_metrics
-from cudaops.cuda.work import (
+from cudaops.domain.base import Dim3
+from cudaops.errors import InputError
+from cudaops.timemodel.sm_simulation import Costs
+from cudaops.timemodel.timing import Estimate, Modelled, estimate, modelled_metrics
+from cudaops.timemodel.work import (
     KernelWork,
     Mix,
     Phase,
@@ -24,8 +26,6 @@ from cudaops.cuda.work import (
     Traffic,
     Use,
 )
-from cudaops.domain.base import Dim3
-from cudaops.errors import InputError
 
 H200, A10 = DEVICES["H200"], DEVICES["A10"]
 GLOBAL_LOAD = Site(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cudaops.cuda.architectures import PREFETCH_REGISTERS, Microarchitecture
 from cudaops.cuda.devices import Device
-from cudaops.cuda.work import KernelWork, Mix, Phase, Site, Step, Stretch, Use
+from cudaops.timemodel.work import KernelWork, Mix, Phase, Site, Step, Stretch, Use
 
 DATA_PATH_QUEUE = 512.0
 """Wavefronts that wait inside L1, where a warp counts as waiting for data; beyond them it counts as

@@ -1,24 +1,24 @@
-"""Which blocks are sampled, and what the trace of them says about each place that touches
-memory."""
+"""Which blocks are sampled, what their trace says about each place that touches memory, and what
+a whole launch then moves between DRAM, L2 and L1."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from cudaops.cuda.work import Site
-from cudaops.domain.base import Dim3
-from cudaops.executors.cpu.symbols import locate
-from cudaops.executors.untrusted_files import read_left
+from cudaops.cuda.devices import Device
+from cudaops.domain.base import Dim3, SourceLocation
 from cudaops.timemodel.instructions import FindSite, SiteKey
+from cudaops.timemodel.work import Site, Traffic
 
-_MOST_TRACE_BYTES = 64 << 20
+MOST_TRACE_BYTES = 64 << 20
 """A site takes some 300 bytes, an overlap 20; a launch is sampled in five blocks."""
+Locate = Callable[[Sequence[int]], Mapping[int, SourceLocation]]
 _MOST_SITES = 20_000
 
 _COUNTERS = (
@@ -88,19 +88,18 @@ def sampled_blocks(grid: Dim3, seed: int, random_blocks: int = 2) -> tuple[int, 
     return tuple(dict.fromkeys(b for b in wanted if b < grid.volume))
 
 
-def read_trace(report: Path, library: Path, author_files: Sequence[str]) -> Trace:
+def read_trace(report: bytes, locate: Locate) -> Trace:
     """Read a report.
 
     Args:
-        report: What `cudaops/trace_report.h` wrote.
-        library: The instrumented executable its addresses lie in.
-        author_files: Paths of the program's files, as lines are wanted in them.
+        report: What `cudaops/trace_report.h` wrote: JSON.
+        locate: The author's place of each return address in the instrumented executable; an
+            address without one is absent.
 
-    Raises BadTrace and NotLeft.
+    Raises BadTrace.
     """
     try:
-        data = _checked(json.loads(read_left(report.parent, report.name, _MOST_TRACE_BYTES)))
-        return _trace(data, library, author_files)
+        return _trace(_checked(json.loads(report)), locate)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise BadTrace("is not what the tracer writes") from None
 
@@ -119,8 +118,8 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _trace(data: dict[str, Any], library: Path, author_files: Sequence[str]) -> Trace:
-    lines = _source_lines(library, sorted({int(s["pc"]) for s in data["sites"]}), author_files)
+def _trace(data: dict[str, Any], locate: Locate) -> Trace:
+    lines = _source_lines(sorted({int(s["pc"]) for s in data["sites"]}), locate)
     grouped: dict[tuple[str, int, str, int, bool, bool], list[dict[str, Any]]] = {}
     for site in data["sites"]:
         file, line = lines[int(site["pc"])]
@@ -149,11 +148,9 @@ def _trace(data: dict[str, Any], library: Path, author_files: Sequence[str]) -> 
     return Trace(sizes, rows, blocks, overlaps)
 
 
-def _source_lines(
-    library: Path, addresses: Sequence[int], author_files: Sequence[str]
-) -> dict[int, tuple[str, int]]:
+def _source_lines(addresses: Sequence[int], locate: Locate) -> dict[int, tuple[str, int]]:
     """The author's line of each return address; ("", 0) where there is none."""
-    places = locate(library, list(addresses), author_files)
+    places = locate(addresses)
     return {
         a: (PurePosixPath(place.file).name, place.line) if (place := places.get(a)) else ("", 0)
         for a in addresses
@@ -239,3 +236,110 @@ def finder(sites: Sequence[Site]) -> FindSite:
         return max(pool, key=lambda i: sites[i].accesses_per_block, default=None)
 
     return find
+
+
+SECTOR = 32
+L2_SHARE = 0.8
+"""Part of L2 that data keeps in practice: the rest goes to conflicts and other traffic. Assumed."""
+
+
+class Spread(NamedTuple):
+    """One allocation's use by blocks, in sectors."""
+
+    a_block: float
+    growth_x: float
+    """New sectors the next block in x adds, as a share of its own, 0-1."""
+    growth_y: float
+    most: float
+    """Sectors the allocation has."""
+
+    def union(self, x: int, y: int, z: int = 1) -> float:
+        """Distinct sectors of x by y by z adjacent blocks; planes in z are taken to share
+        nothing."""
+        grown = self.a_block * (1 + (x - 1) * self.growth_x) * (1 + (y - 1) * self.growth_y) * z
+        return min(grown, self.most)
+
+
+def traffic(
+    trace: Trace, sites: Sequence[Site], grid: Dim3, sizes: Mapping[int, int], device: Device,
+    blocks_per_sm: int,
+) -> Traffic:  # fmt: skip
+    """What the launch reads from and writes to DRAM.
+
+    Everything is read once. It is read again by every wave of blocks where what one wave touches
+    does not fit in L2; never more than misses L1.
+
+    `sizes` has the bytes of each allocation by index.
+    """
+    reads = _spreads(trace, grid, sizes, written=False)
+    writes = _spreads(trace, grid, sizes, written=True)
+    whole_read = [s.union(grid.x, grid.y, grid.z) for s in reads]
+    whole_written = [s.union(grid.x, grid.y, grid.z) for s in writes]
+    footprint = SECTOR * _distinct(trace, whole_read, whole_written)
+    room = L2_SHARE * device.l2_bytes
+    wave = max(min(blocks_per_sm * device.sm_count, grid.volume), 1)
+    x, y = min(wave, grid.x), min(math.ceil(wave / grid.x), grid.y)
+    in_wave = [s.union(x, y) for s in (*reads, *writes)]
+    read = SECTOR * sum(whole_read)
+    if footprint > room and SECTOR * sum(in_wave) > room:
+        again = SECTOR * sum(in_wave[: len(reads)]) * grid.volume / wave
+        missed = grid.volume * sum(
+            s.requests_per_block * s.sectors * SECTOR * (1 - s.l1_hit)
+            for s in sites
+            if s.space == "global" and not s.write
+        )
+        read = max(read, min(again, missed))
+    resident = footprint <= room
+    return Traffic(
+        footprint_bytes=footprint,
+        dram_read_bytes=read,
+        dram_write_bytes=0.0 if resident else SECTOR * sum(whole_written),
+        resident=resident,
+    )
+
+
+def _spreads(trace: Trace, grid: Dim3, sizes: Mapping[int, int], *, written: bool) -> list[Spread]:
+    """One entry an allocation touched, in the order of the indices."""
+    touched = {b.block: (b.written if written else b.read) for b in trace.blocks}
+    indices = sorted({i for b in touched.values() for i, n in b.items() if n})
+    shared = {
+        (o.first, o.second, o.allocation): (o.written if written else o.read)
+        for o in trace.overlaps
+    }
+    result = []
+    for index in indices:
+        counts = [b.get(index, 0) for b in touched.values()]
+        growth_x = _growth(touched, shared, index, 1)
+        growth_y = _growth(touched, shared, index, grid.x)
+        most = sizes.get(index, 0) / SECTOR + 1 if index in sizes else math.inf
+        result.append(Spread(sum(counts) / len(counts), growth_x, growth_y, most))
+    return result
+
+
+def _growth(
+    touched: Mapping[int, Mapping[int, int]], shared: Mapping[tuple[int, int, int], int],
+    index: int, distance: int,
+) -> float:  # fmt: skip
+    """Mean share of a block's sectors that the block `distance` before it does not touch."""
+    shares = []
+    for block in touched:
+        other = block + distance
+        if other not in touched or not touched[other].get(index):
+            continue
+        common = shared.get((block, other, index), shared.get((other, block, index), 0))
+        shares.append(1 - common / touched[other][index])
+    return sum(shares) / len(shares) if shares else 1.0
+
+
+def _distinct(trace: Trace, read: Sequence[float], written: Sequence[float]) -> float:
+    """Sectors read or written; an allocation that is both counts once, with the larger of the
+    two."""
+    indices = [
+        sorted({i for counts in parts for i, n in counts.items() if n})
+        for parts in ([b.read for b in trace.blocks], [b.written for b in trace.blocks])
+    ]
+    largest: dict[int, float] = {}
+    for order, amounts in zip(indices, (read, written), strict=True):
+        for index, amount in zip(order, amounts, strict=True):
+            largest[index] = max(largest.get(index, 0.0), amount)
+    return sum(largest.values())

@@ -22,7 +22,10 @@ from cudaops.cuda.architectures import (
 from cudaops.cuda.devices import Device
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.occupancy import Occupancy, occupancy
-from cudaops.cuda.sm_simulation import (
+from cudaops.domain.base import Dim3
+from cudaops.domain.profile import Metric, MetricSource
+from cudaops.errors import InputError
+from cudaops.timemodel.sm_simulation import (
     PIPES,
     Action,
     Costs,
@@ -33,10 +36,7 @@ from cudaops.cuda.sm_simulation import (
     simulate,
     stages_of,
 )
-from cudaops.cuda.work import KernelWork, Site
-from cudaops.domain.base import Dim3
-from cudaops.domain.profile import Metric, MetricSource
-from cudaops.errors import InputError
+from cudaops.timemodel.work import KernelWork, Site
 
 EVENT_BUDGET = 9000
 """Actions of warps played forward for one estimate; longer kernels are extrapolated from a part."""
