@@ -94,15 +94,17 @@ class _Bounds(NamedTuple):
 def buffer_accuracy(
     allocation: Allocation, name: str, ran: Ran, reference: Reference, policy: Policy
 ) -> BufferAccuracy:
-    """Hold one buffer of a candidate's run against the reference: see `hold`."""
-    return hold(_sides(allocation, ran, reference), allocation.element, name, policy)
+    """Hold one buffer of a candidate's run against the reference: see `compare_sides`."""
+    return compare_sides(_sides(allocation, ran, reference), allocation.element, name, policy)
 
 
 def exact_accuracy(
     allocation: Allocation, name: str, ran: Ran, reference: Reference, policy: Policy
 ) -> BufferAccuracy:
-    """The same on small integers as inputs: see `hold_exact`."""
-    return hold_exact(_sides(allocation, ran, reference), allocation.element, name, policy)
+    """The same on small integers as inputs: see `compare_sides_exactly`."""
+    return compare_sides_exactly(
+        _sides(allocation, ran, reference), allocation.element, name, policy
+    )
 
 
 def _sides(allocation: Allocation, ran: Ran, reference: Reference) -> Sides:
@@ -116,7 +118,7 @@ def _sides(allocation: Allocation, ran: Ran, reference: Reference) -> Sides:
     )
 
 
-def hold(sides: Sides, element: Element, name: str, policy: Policy) -> BufferAccuracy:
+def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> BufferAccuracy:
     """Whether a result is as good as the baseline's.
 
     Integers: equal everywhere. Floating with a yardstick: the candidate's relative L2 error against
@@ -228,19 +230,21 @@ def _describe(
     return text
 
 
-def hold_exact(sides: Sides, element: Element, name: str, policy: Policy) -> BufferAccuracy:
+def compare_sides_exactly(
+    sides: Sides, element: Element, name: str, policy: Policy
+) -> BufferAccuracy:
     """Whether a result on small integers is the baseline's.
 
-    Equal bit for bit where the baseline's own arithmetic was exact; as `hold` where it was not. A
-    precision that the user allowed changes nothing as long as sums are kept in float32, because
-    every type holds the inputs exactly. Only a result beyond the type's own exact range (2^11 for
-    tf32 and fp16, 2^8 for bf16) may have been rounded to it once.
+    Equal bit for bit where the baseline's own arithmetic was exact; as `compare_sides` where it was
+    not. A precision that the user allowed changes nothing as long as sums are kept in float32,
+    because every type holds the inputs exactly. Only a result beyond the type's own exact range
+    (2^11 for tf32 and fp16, 2^8 for bf16) may have been rounded to it once.
     """
     limit = EXACT_LIMIT.get(element)
     if limit is None:
         return _equality(name, sides, "exact_mismatches")
     if not is_small_integers(sides.baseline, limit):
-        return hold(sides, element, name, policy)
+        return compare_sides(sides, element, name, policy)
     found = _equality(name, sides, "exact_mismatches")
     if found.passed or policy.allow_precision is None:
         return found

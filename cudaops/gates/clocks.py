@@ -29,8 +29,8 @@ def clocks_gate(comparisons: Sequence[Comparison]) -> Gate:
     """Whether every clock tells the same of baseline and candidate alike.
 
     - Every sample is a time: finite, above zero; in the middle longer than an event pair resolves.
-    - The host's clock agrees with the events, both ways. A side for which it was not taken fails
-      (design D7). Where a warm sample repeats its launch, the gap between launches is in both.
+    - The host's clock agrees with the events, both ways. A side for which it was not taken
+      fails. Where a warm sample repeats its launch, the gap between launches is in both.
     - A launch on a cold L2, which no host clock is asked about, is no quicker than a warm one.
     - CUPTI, where it recorded one of the two sides, recorded the planned kernels of both, no longer
       than the events and, but for the gaps between them, no shorter.

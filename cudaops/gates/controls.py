@@ -13,8 +13,8 @@ from cudaops.domain.workload import FLOATING, Allocation, Element
 from cudaops.gates.accuracy import (
     BufferAccuracy,
     Sides,
-    hold,
-    hold_exact,
+    compare_sides,
+    compare_sides_exactly,
     parameter_name,
 )
 from cudaops.sandbox.arrays import (
@@ -52,7 +52,7 @@ CONTROL_SEED = 20240607
 """Of shuffles and noise: the same program must always be qualified alike."""
 
 
-class Scene(NamedTuple):
+class Samples(NamedTuple):
     """One output buffer on one input set; all arrays are samples of the same places."""
 
     element: Element
@@ -68,42 +68,42 @@ class Scene(NamedTuple):
     """Contents of every other buffer of this size and type, by kernel parameter."""
 
 
-Maker = Callable[[Scene, Policy], "Array | str"]
+Maker = Callable[[Samples, Policy], "Array | str"]
 """The wrong result, or why there is none of this kind."""
 
 NOT_FLOATING = "integers have no lower precision"
 ONE_ELEMENT = "a buffer of one element"
 
 
-def _constant(scene: Scene, policy: Policy) -> Array | str:
-    if scene.right.size < 2:
+def _constant(samples: Samples, policy: Policy) -> Array | str:
+    if samples.right.size < 2:
         return ONE_ELEMENT
-    if scene.element not in FLOATING:
-        return np.full_like(scene.right, np.sort(scene.right)[scene.right.size // 2])
-    finite = scene.right[np.isfinite(scene.right)].astype(np.float64)
-    return np.full(scene.right.size, finite.mean() if finite.size else 0.0)
+    if samples.element not in FLOATING:
+        return np.full_like(samples.right, np.sort(samples.right)[samples.right.size // 2])
+    finite = samples.right[np.isfinite(samples.right)].astype(np.float64)
+    return np.full(samples.right.size, finite.mean() if finite.size else 0.0)
 
 
-def _not_a_number(scene: Scene, policy: Policy) -> Array | str:
-    if scene.element not in FLOATING:
+def _not_a_number(samples: Samples, policy: Policy) -> Array | str:
+    if samples.element not in FLOATING:
         return "integers have no NaN"
-    return np.full(scene.right.size, np.nan)
+    return np.full(samples.right.size, np.nan)
 
 
-def _half_written(scene: Scene, policy: Policy) -> Array | str:
-    half = scene.right.size // 2
-    return np.concatenate([scene.right[:half], scene.before[half:]]) if half else ONE_ELEMENT
+def _half_written(samples: Samples, policy: Policy) -> Array | str:
+    half = samples.right.size // 2
+    return np.concatenate([samples.right[:half], samples.before[half:]]) if half else ONE_ELEMENT
 
 
-def _shuffled(scene: Scene, policy: Policy) -> Array | str:
-    if scene.right.size < 2:
+def _shuffled(samples: Samples, policy: Policy) -> Array | str:
+    if samples.right.size < 2:
         return ONE_ELEMENT
-    return np.random.default_rng(CONTROL_SEED).permutation(scene.right)
+    return np.random.default_rng(CONTROL_SEED).permutation(samples.right)
 
 
-def _one_off(scene: Scene, policy: Policy) -> Array | str:
-    result = scene.right.copy()
-    if scene.element not in FLOATING:
+def _one_off(samples: Samples, policy: Policy) -> Array | str:
+    result = samples.right.copy()
+    if samples.element not in FLOATING:
         result[result.size // 2] ^= 1
         return result
     finite = np.flatnonzero(np.isfinite(result))
@@ -112,7 +112,7 @@ def _one_off(scene: Scene, policy: Policy) -> Array | str:
     place = int(finite[finite.size // 2])
     wide = result.astype(np.float64)
     size = float(np.sqrt(np.mean(wide[finite] ** 2))) + abs(float(wide[place]))
-    wide[place] += _visible(scene.element, policy) * size if size else 1.0
+    wide[place] += _visible(samples.element, policy) * size if size else 1.0
     return wide
 
 
@@ -125,7 +125,7 @@ def _visible(element: Element, policy: Policy) -> float:
 
 def copy_of(parameter: str) -> Maker:
     """A control that gives back the contents of another buffer."""
-    return lambda scene, policy: scene.inputs.get(
+    return lambda samples, policy: samples.inputs.get(
         parameter, f"{parameter} has another size or type"
     )
 
@@ -146,11 +146,11 @@ def no_less_exact(kind: str, element: Element, policy: Policy) -> str | None:
 def rounded_to(kind: str) -> Maker:
     """A control that rounds the right result to a type."""
 
-    def make(scene: Scene, policy: Policy) -> Array | str:
-        problem = no_less_exact(kind, scene.element, policy)
+    def make(samples: Samples, policy: Policy) -> Array | str:
+        problem = no_less_exact(kind, samples.element, policy)
         if problem is not None:
             return problem
-        wide = scene.right.astype(np.float64)
+        wide = samples.right.astype(np.float64)
         return narrowed(wide, "fp16") if kind == "fp16" else rounded(wide, NARROW_BITS[kind])
 
     return make
@@ -159,24 +159,24 @@ def rounded_to(kind: str) -> Maker:
 def noise_of(kind: str) -> Maker:
     """A control with errors of the size that operands rounded to a type give."""
 
-    def make(scene: Scene, policy: Policy) -> Array | str:
-        problem = no_less_exact(kind, scene.element, policy)
+    def make(samples: Samples, policy: Policy) -> Array | str:
+        problem = no_less_exact(kind, samples.element, policy)
         if problem is not None:
             return problem
-        noise = np.random.default_rng(CONTROL_SEED).standard_normal(scene.right.size)
+        noise = np.random.default_rng(CONTROL_SEED).standard_normal(samples.right.size)
         error = OPERAND_ROUNDOFFS * 2.0 ** -NARROW_BITS[kind]
-        return scene.right.astype(np.float64) * (1.0 + error * noise)
+        return samples.right.astype(np.float64) * (1.0 + error * noise)
 
     return make
 
 
 MAKERS: dict[ControlName, Maker] = {
-    "zeros": lambda scene, policy: np.zeros_like(scene.right),
+    "zeros": lambda samples, policy: np.zeros_like(samples.right),
     "constant": _constant,
     "not_a_number": _not_a_number,
-    "unwritten": lambda scene, policy: scene.before,
-    "stale": lambda scene, policy: scene.stale,
-    "replayed": lambda scene, policy: scene.replayed,
+    "unwritten": lambda samples, policy: samples.before,
+    "stale": lambda samples, policy: samples.stale,
+    "replayed": lambda samples, policy: samples.replayed,
     "half_written": _half_written,
     "shuffled": _shuffled,
     "one_off": _one_off,
@@ -210,7 +210,7 @@ _WORDS: dict[str, str] = {
 }
 
 
-def words(name: ControlName) -> str:
+def described(name: ControlName) -> str:
     """A control as a person reads it."""
     if name in _WORDS:
         return _WORDS[name]
@@ -256,12 +256,12 @@ def cases_of(oracles: Sequence[Oracle]) -> tuple[Case, ...]:
     return tuple(Case(oracle, one) for oracle in oracles for one in oracle.references)
 
 
-class Stage(NamedTuple):
+class SampledOutput(NamedTuple):
     """One output buffer on one reference, ready for wrong results."""
 
     case: Case
     allocation: Allocation
-    scene: Scene
+    samples: Samples
     wide: Array | None
     limit: int
 
@@ -270,13 +270,13 @@ class Stage(NamedTuple):
         made = in_memory(as_stored(result, self.allocation.element))
         wide = None if self.wide is None else in_memory(self.wide)
         problem = self.case.reference.wide_problem
-        sides = Sides(made, in_memory(self.scene.right), wide, problem)
+        sides = Sides(made, in_memory(self.samples.right), wide, problem)
         name = parameter_name(self.case.oracle.workload, self.allocation)
-        held = hold_exact if self.case.exact else hold
+        held = compare_sides_exactly if self.case.exact else compare_sides
         return held(sides, self.allocation.element, name, policy)
 
 
-def stages(cases: Sequence[Case], buffer: str) -> tuple[Stage, ...]:
+def sampled_outputs(cases: Sequence[Case], buffer: str) -> tuple[SampledOutput, ...]:
     """The named output on every reference of every workload that has it."""
     found = [
         (case, allocation)
@@ -286,14 +286,14 @@ def stages(cases: Sequence[Case], buffer: str) -> tuple[Stage, ...]:
     ]
     least, most = SAMPLE_RANGE
     limit = min(most, max(least, SAMPLED_ELEMENTS // max(1, len(found))))
-    return tuple(_stage(case, allocation, limit) for case, allocation in found)
+    return tuple(_sampled_output(case, allocation, limit) for case, allocation in found)
 
 
-def _stage(case: Case, allocation: Allocation, limit: int) -> Stage:
+def _sampled_output(case: Case, allocation: Allocation, limit: int) -> SampledOutput:
     workload, reference = case.oracle.workload, case.reference
     folder, index, element = Path(workload.folder), allocation.index, allocation.element
     right = stored(reference.outputs[index], element)
-    scene = Scene(
+    samples = Samples(
         element=element,
         right=sample(right, limit),
         before=sample(_before(case, allocation, right.size), limit),
@@ -304,7 +304,7 @@ def _stage(case: Case, allocation: Allocation, limit: int) -> Stage:
     wide = None
     if reference.wide_outputs is not None and element in FLOATING:
         wide = sample(stored_widened(reference.wide_outputs[index], element), limit)
-    return Stage(case, allocation, scene, wide, limit)
+    return SampledOutput(case, allocation, samples, wide, limit)
 
 
 def _before(case: Case, allocation: Allocation, size: int) -> Values:

@@ -26,7 +26,13 @@ from cudaops.gates.accuracy import (
     exact_accuracy,
     parameter_name,
 )
-from cudaops.gates.repeat import Launch, by_process, one_more, repeat_gate, schedule
+from cudaops.gates.repeat import (
+    Launch,
+    fresh_process_launch,
+    repeat_gate,
+    schedule,
+    split_by_process,
+)
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
 
@@ -128,11 +134,11 @@ class Verifier:
         gate = self._case("correctness_perturbed", subjects, lambda o: o.perturbed)
         if not gate.passed and all(s.oracle.perturbed for s in subjects):
             return gate
-        said = sets_said([subject.oracle for subject in subjects])
+        sets = input_set_summary([subject.oracle for subject in subjects])
         return gate.model_copy(
             update={
-                "summary": f"{gate.summary}; {said.summary}",
-                "numbers": {**gate.numbers, **said.numbers},
+                "summary": f"{gate.summary}; {sets.summary}",
+                "numbers": {**gate.numbers, **sets.numbers},
             }
         )
 
@@ -142,8 +148,8 @@ class Verifier:
         found: list[Finding] = []
         launches = processes = 0
         for subject in subjects:
-            launches_of = schedule(subject.oracle, _name(subject))
-            for portion in by_process(launches_of, subject.oracle.workload):
+            planned = schedule(subject.oracle, _name(subject))
+            for portion in split_by_process(planned, subject.oracle.workload):
                 launches, processes = launches + len(portion), processes + 1
                 misbehaved = self._series(subject, portion, found)
                 if misbehaved is not None:
@@ -151,7 +157,7 @@ class Verifier:
                 if not all(one.accuracy.passed for one in found):
                     return repeat_gate(found, [subject.oracle], launches, processes)
         for subject in subjects:
-            launch = one_more(subject.oracle, _name(subject))
+            launch = fresh_process_launch(subject.oracle, _name(subject))
             ran = self._run(subject, launch.inputs, "fresh")
             if isinstance(ran, Misbehaved):
                 return self._failed("repeat", ran)
@@ -244,7 +250,7 @@ def _name(subject: Subject) -> str:
     return "author" if rewrite is None else rewrite.id
 
 
-class Sets(NamedTuple):
+class InputSetSummary(NamedTuple):
     """How many sets of inputs the gates compared."""
 
     summary: str
@@ -267,7 +273,7 @@ def accuracy_gate(name: GateName, found: Sequence[Finding]) -> Gate:
     )
 
 
-def sets_said(oracles: Sequence[Oracle]) -> Sets:
+def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     """How many sets there are of the workload that has fewest, and what was left out and why."""
     fewest = min(oracles, key=lambda oracle: len(oracle.references))
     count = len(fewest.references)
@@ -275,13 +281,13 @@ def sets_said(oracles: Sequence[Oracle]) -> Sets:
     if count < ENOUGH_CASES:
         text = f"only {text}, fewer than {ENOUGH_CASES}: the oracle is weaker for it"
     reasons: dict[str, list[str]] = {}
-    for one in fewest.left_out:
+    for one in fewest.skipped:
         reasons.setdefault(one.why, []).append(one.kind)
     if reasons:
         text += "; left out: "
         text += "; ".join(f"{', '.join(kinds)} ({why})" for why, kinds in reasons.items())
-    numbers = {"input_sets": float(count), "input_sets_left_out": float(len(fewest.left_out))}
-    return Sets(text, numbers)
+    numbers = {"input_sets": float(count), "input_sets_left_out": float(len(fewest.skipped))}
+    return InputSetSummary(text, numbers)
 
 
 def _numbers(found: Sequence[Finding], *, prefixed: bool) -> dict[str, float]:

@@ -24,7 +24,7 @@ def floor_gate(
     """Operations over the peak, or bytes over the bandwidth, whichever takes longer.
 
     Bytes that fit in L2 may stay there between two launches, so only what exceeds it counts. A
-    kernel whose work is not known fails (design D7).
+    kernel whose work is not known fails.
     """
     started = time.monotonic()
     if not isinstance(profile, Profile):

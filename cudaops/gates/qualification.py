@@ -24,13 +24,13 @@ from cudaops.gates.controls import (
     OPERANDS,
     Case,
     Maker,
-    Stage,
+    SampledOutput,
     cases_of,
     copy_of,
+    described,
     noise_of,
     same,
-    stages,
-    words,
+    sampled_outputs,
 )
 from cudaops.gates.operands import (
     Rerun,
@@ -65,10 +65,10 @@ def qualify(oracles: Sequence[Oracle], policy: Policy, rerun: Rerun | None = Non
     statistics: list[OutputStatistics] = []
     refusals: list[str] = []
     for buffer in buffers:
-        held = stages(cases, buffer)
-        controls += _controls(held, buffer, policy, with_noise=rerun is None)
-        statistics.append(output_statistics(held, buffer))
-        refusals += _refusals_of_the_baseline(held, policy)
+        outputs = sampled_outputs(cases, buffer)
+        controls += _controls(outputs, buffer, policy, with_noise=rerun is None)
+        statistics.append(output_statistics(outputs, buffer))
+        refusals += _refusals_of_the_baseline(outputs, policy)
     if rerun is not None:
         controls += operand_controls(smallest(cases), buffers, policy, rerun)
         refusals += rerun_refusal(smallest(cases), policy, rerun) if rerun.again else []
@@ -98,15 +98,15 @@ def _output_names(oracles: Sequence[Oracle]) -> tuple[str, ...]:
 
 
 def _controls(
-    held: Sequence[Stage], buffer: str, policy: Policy, *, with_noise: bool
+    outputs: Sequence[SampledOutput], buffer: str, policy: Policy, *, with_noise: bool
 ) -> list[Control]:
     makers: list[tuple[ControlName, Maker]] = list(MAKERS.items())
     if with_noise:
         makers += [(name, noise_of(kind)) for kind, name in OPERANDS.items()]
-    found = [_control(held, buffer, name, maker, policy) for name, maker in makers]
-    copied = dict.fromkeys(name for stage in held for name in stage.scene.inputs)
+    found = [_control(outputs, buffer, name, maker, policy) for name, maker in makers]
+    copied = dict.fromkeys(name for output in outputs for name in output.samples.inputs)
     for name in copied:
-        control = _control(held, buffer, "input_copied", copy_of(name), policy)
+        control = _control(outputs, buffer, "input_copied", copy_of(name), policy)
         found.append(control.model_copy(update={"of": name}))
     if not copied:
         why = "no input of this size and type"
@@ -115,37 +115,37 @@ def _controls(
 
 
 def _control(
-    held: Sequence[Stage], buffer: str, name: ControlName, maker: Maker, policy: Policy
+    outputs: Sequence[SampledOutput], buffer: str, name: ControlName, maker: Maker, policy: Policy
 ) -> Control:
     """The first reference that refuses it, or what the last comparison said."""
     why, applied, told_apart = "", False, False
-    for stage in held:
-        made = maker(stage.scene, policy)
+    for output in outputs:
+        made = maker(output.samples, policy)
         if isinstance(made, str):
             why = why if applied else made
             continue
         applied = True
-        accuracy = stage.accuracy(made, policy)
+        accuracy = output.accuracy(made, policy)
         if not accuracy.passed:
             return Control(
                 name=name,
                 buffer=buffer,
                 outcome="caught",
-                caught_by=stage.case.label,
+                caught_by=output.case.label,
                 why=accuracy.summary,
             )
-        told_apart = told_apart or not same(made, stage.scene.right)
-        why = f"{stage.case.label}: {accuracy.summary}"
+        told_apart = told_apart or not same(made, output.samples.right)
+        why = f"{output.case.label}: {accuracy.summary}"
     if applied and not told_apart:
         why = "it is the right result on every input set"
     outcome = "missed" if applied else "not_applicable"
     return Control.model_validate({"name": name, "buffer": buffer, "outcome": outcome, "why": why})
 
 
-def _refusals_of_the_baseline(held: Sequence[Stage], policy: Policy) -> list[str]:
+def _refusals_of_the_baseline(outputs: Sequence[SampledOutput], policy: Policy) -> list[str]:
     """What is said of the baseline's own result, where that does not pass."""
-    found = [(stage, stage.accuracy(stage.scene.right, policy)) for stage in held]
-    return [f"{stage.case.label}: {one.summary}" for stage, one in found if not one.passed]
+    found = [(output, output.accuracy(output.samples.right, policy)) for output in outputs]
+    return [f"{output.case.label}: {one.summary}" for output, one in found if not one.passed]
 
 
 def _yardstick_problem(cases: Sequence[Case]) -> str | None:
@@ -166,7 +166,8 @@ def _weak(
 ) -> tuple[str, ...]:
     """One sentence for each thing that cannot be seen."""
     found = [
-        f"{c.buffer}: {words(c.name)}{c.of and f' ({c.of})'} passes on every input set ({c.why})"
+        f"{c.buffer}: {described(c.name)}{c.of and f' ({c.of})'} passes on every input set "
+        f"({c.why})"
         for c in controls
         if c.outcome == "missed"
     ]
@@ -226,10 +227,10 @@ class _Line(NamedTuple):
     length: int
 
 
-def output_statistics(held: Sequence[Stage], buffer: str) -> OutputStatistics:
+def output_statistics(outputs: Sequence[SampledOutput], buffer: str) -> OutputStatistics:
     """Of one output on the captured inputs of the most expensive workload."""
-    first = held[0]
-    right = first.scene.right
+    first = outputs[0]
+    right = first.samples.right
     finite = right[np.isfinite(right)].astype(np.float64)
     some = finite.size > 0
     return OutputStatistics(
@@ -242,16 +243,16 @@ def output_statistics(held: Sequence[Stage], buffer: str) -> OutputStatistics:
         std=float(finite.std()) if some else None,
         finite_share=finite.size / right.size if right.size else 0.0,
         constant_along=tuple(_constant_lines(first)),
-        changed_share=_changed_share([s for s in held if s.case.oracle is first.case.oracle]),
+        changed_share=_changed_share([s for s in outputs if s.case.oracle is first.case.oracle]),
     )
 
 
-def _constant_lines(stage: Stage) -> Iterator[str]:
+def _constant_lines(output: SampledOutput) -> Iterator[str]:
     """Rows and columns, of lengths that are scalar arguments, along which nothing changes."""
-    element, path = stage.allocation.element, stage.case.reference.outputs[stage.allocation.index]
-    values = stored(path, element)
-    head = values.read(0, min(values.size, stage.limit))
-    for line in _lengths(stage.case.oracle.workload, head.size):
+    allocation = output.allocation
+    values = stored(output.case.reference.outputs[allocation.index], allocation.element)
+    head = values.read(0, min(values.size, output.limit))
+    for line in _lengths(output.case.oracle.workload, head.size):
         rows = head[: head.size - head.size % line.length].reshape(-1, line.length)
         if _constant(rows, rows[:, :1]):
             yield f"rows of {line.name} = {line.length}"
@@ -272,11 +273,11 @@ def _constant(rows: Array, one: Array) -> bool:
     return bool(np.all((rows == one) | ((rows != rows) & (one != one))))
 
 
-def _changed_share(held: Sequence[Stage]) -> float | None:
+def _changed_share(outputs: Sequence[SampledOutput]) -> float | None:
     """Share of elements that differ between any two references: none has another's inputs."""
     changed = None
-    for a, b in combinations(held, 2):
-        x, y = a.scene.right, b.scene.right
+    for a, b in combinations(outputs, 2):
+        x, y = a.samples.right, b.samples.right
         differ = ~((x == y) | ((x != x) & (y != y)))
         changed = differ if changed is None else changed | differ
     return None if changed is None or not changed.size else float(changed.mean())

@@ -86,14 +86,14 @@ def refilled(
     )
 
 
-def one_more(oracle: Oracle, candidate: str) -> Launch:
+def fresh_process_launch(oracle: Oracle, candidate: str) -> Launch:
     """A launch for a fresh process, drawn like the others."""
     draw = random.Random(f"{oracle.seed} {candidate} once more")
     reference = draw.choice(oracle.references)
     return Launch(REPEATS + 1, reference, refilled(reference, draw.choice(POISONS)))
 
 
-def by_process(launches: Sequence[Launch], workload: Workload) -> Iterator[Sequence[Launch]]:
+def split_by_process(launches: Sequence[Launch], workload: Workload) -> Iterator[Sequence[Launch]]:
     """All of them; fewer a process, two at least, where their results would not fit on disk."""
     each = sum(a.size_bytes for a in workload.allocations)
     most = max(2, SERIES_BYTES // max(1, each) // 2 * 2)

@@ -75,7 +75,7 @@ def element_count(size_bytes: int, element: Element) -> int:
     return size_bytes // ELEMENT_BYTES[element]
 
 
-STRETCH = 1 << 18
+CHUNK = 1 << 18
 """Elements looked at together: 2 MB as doubles, so that what is computed on them stays in a
 processor's cache."""
 
@@ -90,10 +90,10 @@ class Values(NamedTuple):
     read: Callable[[int, int], Array]
     """Takes the first element and how many of them."""
 
-    def stretches(self) -> Iterator[tuple[int, int]]:
-        """First element and length of each stretch, in order."""
-        for start in range(0, self.size, STRETCH):
-            yield start, min(STRETCH, self.size - start)
+    def chunks(self) -> Iterator[tuple[int, int]]:
+        """First element and length of each chunk, in order."""
+        for start in range(0, self.size, CHUNK):
+            yield start, min(CHUNK, self.size - start)
 
 
 def in_memory(values: Array) -> Values:

@@ -1,4 +1,4 @@
-"""How far a result is from the right answer, without anybody choosing a tolerance (design D3)."""
+"""How far a result is from the right answer, without anybody choosing a tolerance."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def share_beyond(result: Array | Values, reference: Array | Values, relative: fl
 
 
 def _finite_pairs(a: Values, b: Values) -> Iterator[tuple[Array, Array]]:
-    """Stretches of both as doubles, without the elements where either is not finite."""
+    """Chunks of both as doubles, without the elements where either is not finite."""
     for x, y in _pairs(a, b):
         wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
         both = np.isfinite(wide_x) & np.isfinite(wide_y)
@@ -139,7 +139,7 @@ def non_finite(values: Array) -> int:
 def is_small_integers(values: Array | Values, limit: float) -> bool:
     """Whether every value is an integer no larger than `limit`: arithmetic on it was exact."""
     held = _values(values)
-    for start, count in held.stretches():
+    for start, count in held.chunks():
         part = held.read(start, count)
         if not np.isfinite(part).all() or (np.abs(part) > limit).any():
             return False
@@ -155,5 +155,5 @@ def _values(values: Array | Values) -> Values:
 def _pairs(a: Values, b: Values) -> Iterator[tuple[Array, Array]]:
     if a.size != b.size:
         raise ValueError(f"{a.size} elements cannot be held against {b.size}")
-    for start, count in a.stretches():
+    for start, count in a.chunks():
         yield a.read(start, count), b.read(start, count)

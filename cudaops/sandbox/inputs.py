@@ -1,4 +1,4 @@
-"""Input sets: what stands in memory when baseline and candidate are compared (design D3)."""
+"""Input sets: what stands in memory when baseline and candidate are compared."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Reference(NamedTuple):
     case is the same under another fill only where the candidate leaves the same places."""
 
 
-class LeftOut(NamedTuple):
+class SkippedInputs(NamedTuple):
     """A case that was not made, or not used."""
 
     kind: CaseKind
@@ -72,7 +72,7 @@ class Oracle(NamedTuple):
     nothing that could hold something else."""
     exact: Reference
     """The captured case once more where no exact inputs suit."""
-    left_out: tuple[LeftOut, ...] = ()
+    skipped: tuple[SkippedInputs, ...] = ()
     seed: int = 0
     """Secret: draws the order of launches."""
 
@@ -221,7 +221,7 @@ class OracleBuilder:
         self._timeout_s = timeout_s
         self._plan = baseline_plan(workload)
         self._floating = has_floating_input(workload)
-        self._left_out: list[LeftOut] = []
+        self._skipped: list[SkippedInputs] = []
         self._seen: dict[str, CaseKind] = {}
         self._measurable = True
 
@@ -241,17 +241,15 @@ class OracleBuilder:
             spent = time.monotonic() - started
             if cases >= ENOUGH_CASES and spent > EXTRA_CASES_S:
                 why = f"{cases} sets are there, and their references took {spent:.0f} s"
-                self._left_out.append(LeftOut(draw.kind, why))
+                self._skipped.append(SkippedInputs(draw.kind, why))
                 continue
             say(f"the author's kernel on {draw.kind} inputs")
             made = self._perturbed(draw)
             if made is not None:
                 perturbed.append(made)
-        if not perturbed and all(one.why == SAME for one in self._left_out):
+        if not perturbed and all(one.why == SAME for one in self._skipped):
             perturbed.append(captured)  # it reads nothing that could hold something else
-        return Oracle(
-            self._workload, captured, tuple(perturbed), exact, tuple(self._left_out), seed
-        )
+        return Oracle(self._workload, captured, tuple(perturbed), exact, tuple(self._skipped), seed)
 
     def _draws(self, seed: int, exact: Reference, found: list[Reference]) -> Iterator[Draw]:
         """What to try, in order; `found` grows meanwhile and says where the baseline is at home."""
@@ -284,7 +282,7 @@ class OracleBuilder:
             if not isinstance(outputs, str):
                 self._is_new(kind, inputs)
                 return self._exactly(kind, inputs, outputs)
-            self._left_out.append(LeftOut(kind, outputs))
+            self._skipped.append(SkippedInputs(kind, outputs))
         poisoned = dict.fromkeys(captured.inputs.poison, EXACT_POISON)
         update = {"poison": poisoned, "scratch_poison": EXACT_POISON}
         return captured._replace(inputs=captured.inputs.model_copy(update=update))
@@ -305,7 +303,7 @@ class OracleBuilder:
         made = self._tried(draw)
         if isinstance(made, Reference):
             return made
-        self._left_out.append(LeftOut(draw.kind, made))
+        self._skipped.append(SkippedInputs(draw.kind, made))
         return None
 
     def _tried(self, draw: Draw) -> Reference | str:

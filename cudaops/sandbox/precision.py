@@ -102,7 +102,7 @@ class _Extent(NamedTuple):
 
 def _extent(values: Values) -> _Extent:
     largest, norm, counted = 0.0, 0.0, 0
-    for start, count in values.stretches():
+    for start, count in values.chunks():
         part = np.abs(values.read(start, count).astype(np.float64))
         part = part[np.isfinite(part) & (part > 0.0)]
         if part.size:

@@ -1,4 +1,4 @@
-"""What a program prints, compared number by number: the last check of a whole program (D3)."""
+"""What a program prints, compared number by number: the last check of a whole program."""
 
 from __future__ import annotations
 

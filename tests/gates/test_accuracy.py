@@ -16,10 +16,10 @@ from cudaops.gates.accuracy import (
     BufferAccuracy,
     Sides,
     buffer_accuracy,
+    compare_sides,
     exact_accuracy,
-    hold,
 )
-from cudaops.sandbox.arrays import STRETCH, Array, in_memory, read_array, write_array
+from cudaops.sandbox.arrays import CHUNK, Array, in_memory, read_array, write_array
 from cudaops.sandbox.compare import distance
 from cudaops.sandbox.oracle import Reference
 
@@ -149,13 +149,13 @@ def test_arrays_come_back_as_written(tmp_path: Path, element: str) -> None:
     assert read_array(path, element).tolist() == values.tolist()  # type: ignore[arg-type]
 
 
-def test_stretches_are_put_together_right() -> None:
+def test_chunks_are_put_together_right() -> None:
     generator = np.random.default_rng(4)
-    reference = generator.standard_normal(3 * STRETCH + 17)
+    reference = generator.standard_normal(3 * CHUNK + 17)
     result = reference * (1 + 1e-6 * generator.standard_normal(reference.size))
     result[-1] += 0.5
-    reference[STRETCH] = result[STRETCH] = np.nan
-    result[2 * STRETCH + 5] = np.inf
+    reference[CHUNK] = result[CHUNK] = np.nan
+    result[2 * CHUNK + 5] = np.inf
     found = distance(result, reference)
     both = np.isfinite(result) & np.isfinite(reference)
     gap, rms = np.abs(result - reference)[both], np.sqrt(np.mean(reference[both] ** 2))
@@ -193,13 +193,13 @@ def test_a_large_buffer_takes_little_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert found.passed
-    assert peak < 64 * STRETCH, f"{peak} bytes for {size}"
+    assert peak < 64 * CHUNK, f"{peak} bytes for {size}"
 
 
 def held(result: Array, baseline: Array, wide: Array | None) -> BufferAccuracy:
     yardstick = None if wide is None else in_memory(wide)
     sides = Sides(in_memory(result), in_memory(baseline), yardstick, "not made")
-    return hold(sides, "f32", "C", POLICY)
+    return compare_sides(sides, "f32", "C", POLICY)
 
 
 @pytest.mark.parametrize("with_yardstick", [True, False])
@@ -276,4 +276,4 @@ def test_one_element_is_no_yardstick() -> None:
     for roundoffs, passed in ((5, True), (60, True), (4900, False)):
         result = (wide * (1 + roundoffs * 2.0**-24)).astype(np.float32)
         sides = Sides(in_memory(result), in_memory(baseline), in_memory(wide), None)
-        assert hold(sides, "f32", "sum", Policy()).passed == passed, roundoffs
+        assert compare_sides(sides, "f32", "sum", Policy()).passed == passed, roundoffs

@@ -12,7 +12,7 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.workload import Allocation, Element, Workload
 from cudaops.executors.base import InputSet
-from cudaops.gates.accuracy import BufferAccuracy, Sides, hold, hold_exact
+from cudaops.gates.accuracy import BufferAccuracy, Sides, compare_sides, compare_sides_exactly
 from cudaops.sandbox.arrays import Array, in_memory
 from cudaops.sandbox.precision import unfit_inputs
 from tests.gates.precision_table import INPUTS, WAYS, Product, narrow, product, relative_l2
@@ -39,7 +39,7 @@ def held(
 ) -> BufferAccuracy:
     yardstick = None if wide is None else in_memory(wide)
     sides = Sides(in_memory(result), in_memory(baseline), yardstick, "not made")
-    return hold(sides, element, "C", POLICIES[allowed])
+    return compare_sides(sides, element, "C", POLICIES[allowed])
 
 
 def held_product(p: Product, way: str, allowed: str, yardstick: bool = True) -> BufferAccuracy:
@@ -149,7 +149,7 @@ def test_integers_are_never_loosened() -> None:
 
 def exactly(result: Array, baseline: Array, allowed: str) -> BufferAccuracy:
     sides = Sides(in_memory(result), in_memory(baseline), None, "not made")
-    return hold_exact(sides, "f32", "C", POLICIES[allowed])
+    return compare_sides_exactly(sides, "f32", "C", POLICIES[allowed])
 
 
 @pytest.mark.parametrize("allowed", ["tf32", "fp16", "bf16"])
