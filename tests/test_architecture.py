@@ -15,17 +15,9 @@ PACKAGE = Path(__file__).parents[1] / "cudaops"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    "errors",
-    "domain",
-    "cuda",
-    "program",
-    "timemodel",
-    "library",
-    "serving",
-    "graph",
-    "api",
+    "errors", "domain", "cuda", "program", "timemodel", "library", "serving", "graph", "api",
     "entry",
-]
+]  # fmt: skip
 """Left to right: a module imports only from its own layer or further left."""
 LAYER_OF = {
     "errors": "errors", "storage": "errors",

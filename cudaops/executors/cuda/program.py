@@ -9,8 +9,8 @@ from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, 
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.cpu.report import Report, find_fault, read_report
-from cudaops.executors.cuda.confined_probe import settle_gpu_level
 from cudaops.executors.cuda.platform import Platform
+from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.view import View
 from cudaops.sandbox.left_files import discard, temporary_folder

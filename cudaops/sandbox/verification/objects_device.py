@@ -11,8 +11,7 @@ from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.judgement import Precision
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.toolchain import compiling
-from cudaops.executors.cuda.build import IMAGE, MAX_LOG
-from cudaops.executors.cuda.messages import read_nvcc_failure
+from cudaops.executors.cuda.build import IMAGE, MAX_LOG, read_nvcc_failure
 from cudaops.executors.cuda.source import (
     MARK,
     shown_entries,
