@@ -86,8 +86,7 @@ class ThisMachine:
 
     def find(self, program: str) -> Path | None:
         """As the executor finds it; else on PATH, in WSL's folder, beside nvcc."""
-        from cudaops.executors.cuda.line_table import find_nvdisasm
-        from cudaops.executors.cuda.ncu import find_ncu
+        from cudaops.executors.cuda.ncu import find_ncu, find_nvdisasm
         from cudaops.executors.cuda.sanitizer import find_compute_sanitizer
 
         finders: dict[str, Callable[[], Path | None]] = {

@@ -27,8 +27,7 @@ from cudaops.executors.base import Executor
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.build import OBJECT as UNIT_OBJECT
 from cudaops.executors.cpu.toolchain import around, compiling
-from cudaops.executors.cuda.build import IMAGE, MAX_LOG
-from cudaops.executors.cuda.messages import read_nvcc_failure
+from cudaops.executors.cuda.build import IMAGE, MAX_LOG, read_nvcc_failure
 from cudaops.executors.cuda.source import (
     MARK,
     shown_entries,

@@ -20,7 +20,7 @@ from cudaops.domain.workload import Allocation, Workload
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.unit import captured_inputs
-from cudaops.executors.cuda.check_launches import Subject
+from cudaops.executors.cuda.checking import Subject
 from cudaops.executors.cuda.protocol import (
     Buffer,
     Launchable,

@@ -13,9 +13,7 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cuda.check_launches import SAMPLE_THREADS, sampled_blocks
-from cudaops.executors.cuda.checking import GpuChecker
-from cudaops.executors.cuda.cpu_checks import Checked
+from cudaops.executors.cuda.checking import SAMPLE_THREADS, Checked, GpuChecker, sampled_blocks
 from cudaops.executors.cuda.sanitizer import Sanitizer
 from tests.lanes import mostly_deep
 from tests.sandbox.gpu_checks import (

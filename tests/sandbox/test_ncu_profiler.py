@@ -21,13 +21,13 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.profile import Profile
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cuda.executor import CudaExecutor
-from cudaops.executors.cuda.line_table import find_nvdisasm
 from cudaops.executors.cuda.ncu import (
     NcuOutcome,
     NcuProfiler,
     Profiled,
     TargetCommand,
     find_ncu,
+    find_nvdisasm,
     find_reader,
     ncu_version,
 )

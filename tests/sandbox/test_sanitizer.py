@@ -19,14 +19,16 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.protocol import Fault, Refused
 from cudaops.executors.cuda.sanitizer import (
     STRAY,
+    Extent,
     Looked,
+    Names,
     Sanitizer,
     TaskCommand,
     Tool,
     find_compute_sanitizer,
+    misbehaviours,
     names_for,
 )
-from cudaops.executors.cuda.sanitizer_faults import Extent, Names, misbehaviours
 from tests.sandbox.gpu_checks import EXPLOITS, LOGS, logs, make_double, product, subject, under
 
 END = " with no barrier between them"

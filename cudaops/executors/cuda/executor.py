@@ -27,8 +27,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.base import Check, InputSet
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
-from cudaops.executors.cuda.check_launches import Subject
-from cudaops.executors.cuda.confined_probe import settle_gpu_level
+from cudaops.executors.cuda.checking import Subject
 from cudaops.executors.cuda.host import DriverName, GpuHost, in_background
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.profiling import Launched, Profiler
@@ -41,10 +40,17 @@ from cudaops.executors.cuda.protocol import (
     SeriesTask,
     Side,
 )
-from cudaops.executors.cuda.session import RunnerSession, expected
-from cudaops.executors.cuda.tasks import buffers_of, dumps_of, series_launch, side_of
-from cudaops.executors.cuda.times import SEARCH, measurements
-from cudaops.executors.cuda.watch import timed_inputs, watch_of
+from cudaops.executors.cuda.session import RunnerSession, expected, settle_gpu_level
+from cudaops.executors.cuda.tasks import (
+    SEARCH,
+    buffers_of,
+    dumps_of,
+    measurements,
+    series_launch,
+    side_of,
+    timed_inputs,
+    watch_of,
+)
 from cudaops.executors.isolation.level import level_of, lowest
 from cudaops.program.plans import baseline_plan
 

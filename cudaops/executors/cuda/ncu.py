@@ -18,15 +18,15 @@ from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from cudaops.cuda.hot_spots import hot_instructions, hot_lines
+from cudaops.cuda.hot_spots import Line, hot_instructions, hot_lines
 from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
 from cudaops.domain.profile import HotLine, Profile
 from cudaops.domain.run import ClockControl
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
-from cudaops.executors.cuda.line_table import lines_of
 from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
+from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
 
@@ -281,3 +281,43 @@ def _version_in_path(path: Path) -> tuple[int, ...]:
 
 def _numbers(path: Path) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", path.name))
+
+
+_SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
+_PLACE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-fA-F]{4,})\*/\s+(.*?)\s*;?\s*$")
+_SECONDS = 30.0
+
+
+def find_nvdisasm() -> Path | None:
+    """nvdisasm on PATH, in CUDA_HOME or CUDA_PATH, or in NVIDIA's wheels; else None."""
+    return find_tool("nvdisasm")
+
+
+def lines_of(cubin: Path, symbol: str) -> dict[int, Line]:
+    """Byte offset of each instruction of a kernel to the line it was compiled from.
+
+    Empty where nvdisasm is not here or refuses, or the cubin was built without `-lineinfo`.
+    """
+    disassembler = find_nvdisasm()
+    if disassembler is None:
+        return {}
+    command = [str(disassembler), "-g", "-c", str(cubin)]
+    confine = Confinement("compile", reads=(cubin,))
+    done = run_bounded(command, cwd=cubin.parent, timeout_s=_SECONDS, confine=confine)
+    return {} if done.exit_code else parse_listing(done.stdout).get(symbol, {})
+
+
+def parse_listing(listing: str) -> dict[str, dict[int, Line]]:
+    """Kernels of `nvdisasm -g -c` with the line of each of their instructions."""
+    kernels: dict[str, dict[int, Line]] = {}
+    current: dict[int, Line] | None = None
+    place: Line | None = None
+    for text in listing.splitlines():
+        if found := _SECTION.match(text):
+            current, place = kernels.setdefault(found[1], {}), None
+        elif found := _PLACE.match(text):
+            place = (found[1], int(found[2]))
+        elif (found := _INSTRUCTION.match(text)) and current is not None and place is not None:
+            current[int(found[1], 16)] = place
+    return kernels

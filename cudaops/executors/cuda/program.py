@@ -16,8 +16,8 @@ from cudaops.executors.capture.program import (
     program_ran,
 )
 from cudaops.executors.cpu.report import Report, find_fault, read_report
-from cudaops.executors.cuda.confined_probe import settle_gpu_level
 from cudaops.executors.cuda.platform import Platform
+from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import signal
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -14,7 +16,7 @@ from pydantic import ValidationError
 
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.errors import PrerequisiteError, SandboxUnavailable
+from cudaops.errors import EnvironmentFailure, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cuda.gpu_lock import WAIT_S, gpu_turn
 from cudaops.executors.cuda.protocol import (
     REPLY,
@@ -33,7 +35,9 @@ from cudaops.executors.cuda.protocol import (
 )
 from cudaops.executors.cuda.runner_process import RunnerProcess, runner_argv, runner_environment
 from cudaops.executors.isolation.level import level_of, weaken
+from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.ledger import LEDGER
+from cudaops.executors.process import run_bounded
 from cudaops.executors.stopping import Stopped
 
 START_S = 90.0
@@ -333,3 +337,50 @@ def _spelled(code: int | None) -> str:
         return f"signal {signal.Signals(-code).name} ({-code})"
     except ValueError:
         return f"signal {-code}"
+
+
+OPENING_S = 60.0
+
+
+@functools.cache
+def settle_gpu_level(driver: str) -> IsolationLevel:
+    """Open the GPU confined as its programs will be, a level lower where that does not work.
+
+    Raises SandboxUnavailable where a level was asked for and does not work. A GPU that works at no
+    level is not found out here: the program itself will say so.
+    """
+    level = level_of("gpu")
+    lower: dict[IsolationLevel, IsolationLevel] = {"S3": "S2", "S2": "S1"}
+    while level in lower and (why := _why_not(driver, level)):
+        level = lower[level]
+        weaken("gpu", level, why)
+    return level
+
+
+def _why_not(driver: str, level: IsolationLevel) -> str:
+    """Empty where a runner could open the GPU, copy to it and back."""
+    with tempfile.TemporaryDirectory(prefix="cudaops-probe-") as name:
+        folder = Path(name)
+        task, reply = folder / "task.json", folder / "reply.json"
+        task.write_bytes(TASK.dump_json(ProbeTask()))
+        argv, env = task_command(driver, task, reply)
+        confine = Confinement("gpu", writes=(folder,), at_most=level)
+        try:
+            done = run_bounded(
+                argv,
+                cwd=folder,
+                timeout_s=OPENING_S,
+                env=env,
+                tool="kernels",
+                confine=confine,
+            )
+        except EnvironmentFailure as problem:
+            return problem.problem
+        try:
+            said = REPLY.validate_json(reply.read_bytes())
+        except (OSError, ValidationError):
+            lines = done.stderr.strip().splitlines()[-1:]
+            return f"the runner ended with {done.exit_code} {' '.join(lines)[:200]}".strip()
+    if isinstance(said, ProbeReply):
+        return ""
+    return said.problem if isinstance(said, Refused) else f"the runner answered {said.kind!r}"

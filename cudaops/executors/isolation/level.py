@@ -18,11 +18,10 @@ from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.run import IsolationChoice
 from cudaops.errors import EnvironmentFailure, SandboxUnavailable
 from cudaops.executors.isolation import credentials, landlock, seccomp
-from cudaops.executors.isolation.bubblewrap import find_bubblewrap
 from cudaops.executors.isolation.landlock import EXECUTE, NET_ABI, SCOPE_ABI
 from cudaops.executors.isolation.phases import TRUSTED, Confinement, Phase
 from cudaops.executors.isolation.places import python
-from cudaops.executors.isolation.start import Confined
+from cudaops.executors.isolation.start import Confined, find_bubblewrap
 
 MEANING: dict[IsolationLevel, str] = {
     "S0": "not confined",

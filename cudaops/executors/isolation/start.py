@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
-from cudaops.executors.isolation import bubblewrap, credentials, landlock, places, seccomp
-from cudaops.executors.isolation.landlock import RUN, Rule
+from cudaops.executors.isolation import credentials, landlock, places, seccomp
+from cudaops.executors.isolation.landlock import RUN, WRITE_FILE, Rule
 from cudaops.executors.isolation.phases import (
     SANITIZER_PORTS,
     TRUSTED,
@@ -127,10 +127,10 @@ class Confined:
         os.lseek(spec, 0, os.SEEK_SET)
         self.argv = [sys.executable, "-I", "-S", "-E", str(LAUNCHER), str(spec)]
         if level == "S3" and found is not None:
-            bwrap = bubblewrap.find_bubblewrap()
+            bwrap = find_bubblewrap()
             if bwrap is None:
                 raise SandboxUnavailable("bwrap has gone", "install bubblewrap again")
-            self.argv = [*bubblewrap.wrapped(bwrap, confinement.phase, cwd, found), *self.argv]
+            self.argv = [*_wrapped(bwrap, confinement.phase, cwd, found), *self.argv]
 
     def _account(self, confinement: Confinement) -> dict[str, Any] | None:
         """Whose name it goes by. On a GPU, where MPS may need sockets, it is given what it writes
@@ -274,3 +274,41 @@ def _confining(
         "account": account,
         "seccomp": None if calls is None else seccomp.program(calls),
     }
+
+
+_EMPTIED = ("/tmp", "/var/tmp", "/run/user")
+"""Folders shared by all accounts. What a child needs below them is bound into them again."""
+
+
+def find_bubblewrap() -> Path | None:
+    """`bwrap` on PATH; None where it is not there."""
+    found = shutil.which("bwrap")
+    return Path(found) if found else None
+
+
+def _wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[Rule]) -> list[str]:
+    """The command line up to the launcher's own. `rules` are what Landlock lets through."""
+    line = [
+        str(bwrap), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+        "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+    ]  # fmt: skip
+    if phase == "gpu":
+        for node in sorted(Path("/dev").glob("nvidia*")):
+            line += ["--dev-bind", str(node), str(node)]
+    for folder in _EMPTIED:
+        if Path(folder).is_dir():
+            line += ["--tmpfs", folder]
+    apart = {r for r in rules if not r.path.is_relative_to("/dev") and "/proc" not in str(r.path)}
+    written = {r.path for r in apart if r.access & WRITE_FILE}
+    # Our launcher runs in there too, whatever the child itself may read.
+    wanted = {r.path for r in (*apart, *places.python())}
+    read = {p for p in wanted if any(p.is_relative_to(f) for f in _EMPTIED)}
+    if any(cwd.is_relative_to(folder) for folder in _EMPTIED):
+        line += ["--dir", str(cwd)]
+    # What lies in a folder that is bound comes with it. bwrap cannot bind onto a link, such as the
+    # `python` of a virtual environment under /tmp.
+    for path in sorted(p for p in read - written if read.isdisjoint(p.parents)):
+        line += ["--ro-bind-try", str(path), str(path)]
+    for path in sorted(written):
+        line += ["--bind", str(path), str(path)]
+    return [*line, "--chdir", str(cwd), "--"]

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cudaops.executors.cuda.protocol import ProbeReply, Refused, Reply
-from cudaops.executors.cuda.runner.cupti import CuptiTimes
 from cudaops.executors.cuda.runner.driver import Driver, DriverError, DriverMissing
 from cudaops.executors.cuda.runner.server import answer, encode, serve
+from cudaops.executors.cuda.runner.tracing import CuptiTimes
 
 REFUSED_EXIT = 3
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from cudaops.executors.cuda.runner.driver import Driver, DriverError
-from cudaops.executors.cuda.runner.faults import Refusal
+from cudaops.executors.cuda.runner.driver import Driver, DriverError, Refusal
 
 GUARD_BYTES = 4096
 """On each side of an allocation. A multiple of 256, so that what lies between stays aligned."""

@@ -1,7 +1,8 @@
 """`Driver` on NVIDIA's driver API, through `cuda.bindings.driver`.
 
 Every function of that package takes the C function's inputs in its order and returns a tuple: the
-status, then the C function's outputs in their order.
+status, then the C function's outputs in their order. Clock and temperature come from NVML, through
+NVIDIA's `nvidia-ml-py`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Any, NoReturn
 from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import DeviceFacts, Launchable
 from cudaops.executors.cuda.runner.driver import DriverError, DriverMissing
-from cudaops.executors.cuda.runner.nvml import Telemetry
 
 PACKAGE_REMEDY = "python -m pip install 'cudaops[cuda]'"
 DRIVER_REMEDY = (
@@ -298,3 +298,74 @@ def _give_up(problem: DriverError) -> NoReturn:
     if visible is not None:
         text += f" (CUDA_VISIBLE_DEVICES={visible})"
     raise DriverMissing(text, remedy) from problem
+
+
+class Telemetry:
+    """What NVML says about one GPU; None for whatever it cannot say."""
+
+    def __init__(self, uuid: str, pci_bus_id: str) -> None:
+        """Find the GPU by its UUID, by its place on the bus where that fails (MIG)."""
+        self._nvml: Any = None
+        self._handle: Any = None
+        try:
+            import pynvml
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError:
+            return
+        self._nvml = pynvml
+        for find, name in (
+            (pynvml.nvmlDeviceGetHandleByUUID, uuid),
+            (pynvml.nvmlDeviceGetHandleByPciBusId, pci_bus_id),
+        ):
+            try:
+                self._handle = find(name)
+            except pynvml.NVMLError:
+                continue
+            break
+
+    def driver_version(self) -> str:
+        """Of the kernel driver: `580.159.04`; empty where it is not known."""
+        if self._nvml is None:
+            return ""
+        try:
+            found = self._nvml.nvmlSystemGetDriverVersion()
+        except self._nvml.NVMLError:
+            return ""
+        return found.decode() if isinstance(found, bytes) else str(found)
+
+    def sm_clock_mhz(self) -> float | None:
+        """SM clock now."""
+        if self._handle is None:
+            return None
+        try:
+            found = self._nvml.nvmlDeviceGetClockInfo(self._handle, self._nvml.NVML_CLOCK_SM)
+        except self._nvml.NVMLError:
+            return None
+        return float(found)
+
+    def temperature_c(self) -> float | None:
+        """Temperature of the GPU now."""
+        if self._handle is None:
+            return None
+        ask = getattr(self._nvml, "nvmlDeviceGetTemperatureV", None)
+        for one in (ask, self._nvml.nvmlDeviceGetTemperature):
+            if one is None:
+                continue
+            try:
+                return float(one(self._handle, self._nvml.NVML_TEMPERATURE_GPU))
+            except self._nvml.NVMLError:
+                continue
+        return None
+
+    def close(self) -> None:
+        """Give NVML back."""
+        if self._nvml is None:
+            return
+        nvml, self._nvml, self._handle = self._nvml, None, None
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError:
+            return

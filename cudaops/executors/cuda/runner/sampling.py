@@ -21,8 +21,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from cudaops.executors.cuda.protocol import Buffer, MeasureTask, Regime
-from cudaops.executors.cuda.runner.driver import Driver, DriverError
-from cudaops.executors.cuda.runner.faults import KernelFault, Refusal, running_fault
+from cudaops.executors.cuda.runner.driver import (
+    Driver,
+    DriverError,
+    KernelFault,
+    Refusal,
+    running_fault,
+)
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
 from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
 from cudaops.executors.cuda.runner.replay import allocate, content_of

@@ -18,9 +18,14 @@ from cudaops.executors.cuda.protocol import (
     SeriesTask,
     Task,
 )
-from cudaops.executors.cuda.runner import replay, series
-from cudaops.executors.cuda.runner.driver import Driver, DriverError
-from cudaops.executors.cuda.runner.faults import KernelFault, Refusal, refusal_of
+from cudaops.executors.cuda.runner import replay
+from cudaops.executors.cuda.runner.driver import (
+    Driver,
+    DriverError,
+    KernelFault,
+    Refusal,
+    refusal_of,
+)
 from cudaops.executors.cuda.runner.timing import measure
 from cudaops.executors.cuda.runner.tracing import KernelTimes
 
@@ -76,7 +81,7 @@ def _performed(driver: Driver, task: Task, activity: KernelTimes | None) -> Repl
     if isinstance(task, RunTask):
         return replay.run(driver, task)
     if isinstance(task, SeriesTask):
-        return series.run(driver, task)
+        return replay.run_series(driver, task)
     if isinstance(task, MeasureTask):
         return measure(driver, task, activity=activity)
     if isinstance(task, ProfileTask):

@@ -19,8 +19,7 @@ from cudaops.executors.cuda.protocol import (
     SideTimes,
     TimingPolicy,
 )
-from cudaops.executors.cuda.runner.driver import Driver
-from cudaops.executors.cuda.runner.faults import Refusal
+from cudaops.executors.cuda.runner.driver import Driver, Refusal
 from cudaops.executors.cuda.runner.sampling import (
     LEAST_FILLS_BEFORE_MANY,
     PLANS_BEFORE,
