@@ -29,7 +29,7 @@ _NOT_OURS = {
 """What a child can bring about. Any other error is the machine's."""
 
 
-class NotLeft(Exception):
+class UntrustedFileError(Exception):
     """No such plain file. The text names it and says what is there instead."""
 
     def __init__(self, name: str, why: str, *, absent: bool = False) -> None:
@@ -38,54 +38,54 @@ class NotLeft(Exception):
 
 
 @contextlib.contextmanager
-def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
+def open_untrusted(folder: Path, name: str) -> Iterator[BinaryIO]:
     """A plain file with one name, below a folder that the child could not replace itself.
 
     `name` may lead through folders of the child's making; through links it may not, and nothing is
-    waited for. Raises NotLeft.
+    waited for. Raises UntrustedFileError.
     """
     with contextlib.ExitStack() as stack:
         try:
             fd = _descend(folder, name, stack)
         except OSError as problem:
             if problem.errno in _NOT_THERE:
-                raise NotLeft(name, "is not there", absent=True) from problem
+                raise UntrustedFileError(name, "is not there", absent=True) from problem
             if problem.errno not in _NOT_OURS:
                 raise
-            raise NotLeft(name, _NOT_OURS[problem.errno]) from problem
+            raise UntrustedFileError(name, _NOT_OURS[problem.errno]) from problem
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise NotLeft(name, "is no plain file")
+            raise UntrustedFileError(name, "is no plain file")
         if found.st_nlink != 1:
-            raise NotLeft(name, "has a second name")
+            raise UntrustedFileError(name, "has a second name")
         yield stack.enter_context(os.fdopen(os.dup(fd), "rb"))
 
 
-def size_left(folder: Path, name: str) -> int:
-    """Bytes of a plain file. Raises NotLeft."""
-    with opened(folder, name) as file:
+def untrusted_size(folder: Path, name: str) -> int:
+    """Bytes of a plain file. Raises UntrustedFileError."""
+    with open_untrusted(folder, name) as file:
         return os.fstat(file.fileno()).st_size
 
 
-def read_left(folder: Path, name: str, most_bytes: int) -> bytes:
-    """The whole of a plain file. Raises NotLeft, also for a larger one."""
-    with opened(folder, name) as file:
+def read_untrusted(folder: Path, name: str, most_bytes: int) -> bytes:
+    """The whole of a plain file. Raises UntrustedFileError, also for a larger one."""
+    with open_untrusted(folder, name) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise NotLeft(name, f"holds more than {most_bytes >> 20} MiB")
+        raise UntrustedFileError(name, f"holds more than {most_bytes >> 20} MiB")
     return data
 
 
-def copy_left(folder: Path, name: str, target: Path, least: int, most: int) -> None:
-    """A new file with the contents of a plain one of `least` to `most` bytes. Raises NotLeft.
+def copy_untrusted(folder: Path, name: str, target: Path, least: int, most: int) -> None:
+    """A new file with the contents of a plain one of `least` to `most` bytes.
 
-    Holes stay holes: it takes no more room than the child was granted.
+    Holes stay holes: it takes no more room than the child was granted. Raises UntrustedFileError.
     """
-    with opened(folder, name) as source:
+    with open_untrusted(folder, name) as source:
         size = os.fstat(source.fileno()).st_size
         if not least <= size <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            raise NotLeft(name, f"holds {size} bytes instead of {wanted}")
+            raise UntrustedFileError(name, f"holds {size} bytes instead of {wanted}")
         with target.open("xb") as file:
             for begin, end in _data(source.fileno(), size):
                 source.seek(begin)
@@ -125,7 +125,7 @@ def _descend(folder: Path, name: str, stack: contextlib.ExitStack) -> int:
     """A descriptor of the file, every step taken from the folder before."""
     *folders, last = PurePosixPath(name).parts or ("",)
     if not last or last == ".." or ".." in folders or name.startswith("/") or "\0" in name:
-        raise NotLeft(name, "is no name of a file here")
+        raise UntrustedFileError(name, "is no name of a file here")
     plain = os.O_RDONLY | os.O_CLOEXEC
     at = os.open(folder, plain | os.O_DIRECTORY)
     stack.callback(os.close, at)
@@ -134,7 +134,9 @@ def _descend(folder: Path, name: str, stack: contextlib.ExitStack) -> int:
         stack.callback(os.close, at)
     kind = os.stat(last, dir_fd=at, follow_symlinks=False).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
-        raise NotLeft(name, "is no plain file")  # to open a device may do something already
+        raise UntrustedFileError(
+            name, "is no plain file"
+        )  # to open a device may do something already
     file = os.open(last, plain | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=at)
     stack.callback(os.close, file)
     return file

@@ -31,7 +31,7 @@ from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
 from cudaops.executors.isolation.removing import remove
 from cudaops.executors.isolation.view import hint_for
 from cudaops.executors.process import Finished
-from cudaops.executors.untrusted_files import NotLeft
+from cudaops.executors.untrusted_files import UntrustedFileError
 from cudaops.storage import raise_for_space
 
 CAPTURE_BYTES = 2 * 1024**3
@@ -81,7 +81,7 @@ class Recording:
         try:
             blobs.mkdir(parents=True, exist_ok=True)
             return self._captured(kernel, folder, blobs)
-        except (Malformed, NotLeft) as wrong:
+        except (Malformed, UntrustedFileError) as wrong:
             return bad_report(str(wrong))
         except OSError as problem:
             raise_for_space(problem, f"capturing to {folder}")

@@ -32,7 +32,7 @@ from cudaops.executors.capture.report import (
 from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
 from cudaops.executors.cpu.report import Report, function_names
 from cudaops.executors.isolation.removing import remove
-from cudaops.executors.untrusted_files import copy_left
+from cudaops.executors.untrusted_files import copy_untrusted
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
 
@@ -73,8 +73,8 @@ class WorkloadReader:
     ) -> tuple[Workload, ...]:
         """Those that cover enough time.
 
-        Raises InputError where none can be captured, Malformed and NotLeft where the program is
-        not as the recorder says or touched what the recorder left.
+        Raises InputError where none can be captured, Malformed and UntrustedFileError where the
+        program is not as the recorder says or touched what the recorder left.
         """
         functions = {c.function for c in configurations if c.function}
         names = function_names(self.source.executable, functions)
@@ -203,7 +203,7 @@ class WorkloadReader:
             if self._copied > MOST_CONTENTS_BYTES:
                 most = f"{MOST_CONTENTS_BYTES // 1024**3} GiB"
                 raise Malformed(f"contents of more than {most}")
-            copy_left(self.source.blobs, blob, target, size_bytes, size_bytes)
+            copy_untrusted(self.source.blobs, blob, target, size_bytes, size_bytes)
             self._copies[blob] = target
             return
         try:
