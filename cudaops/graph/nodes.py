@@ -16,9 +16,9 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.errors import ModelUnavailable
-from cudaops.graph.by_model import lesson, model_out, next_rewrite
 from cudaops.graph.context import Context, attempts_of, incumbent_of, kept_us
 from cudaops.graph.folder import write_iteration
+from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
 from cudaops.mcp_servers.judging import Judged

@@ -34,7 +34,6 @@ from cudaops.executors.stopping import stoppable
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.context import Context
-from cudaops.graph.developing import Development, check_model, develop
 from cudaops.graph.events import EventLog, OnEvent, profile_data, provenance, utc_now
 from cudaops.graph.folder import (
     alone,
@@ -44,6 +43,7 @@ from cudaops.graph.folder import (
     write_json,
     write_whole,
 )
+from cudaops.graph.model_setup import Development, check_model, develop
 from cudaops.graph.record import build_record
 from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (

@@ -16,10 +16,10 @@ from cudaops.graph.state import Json, State
 
 PLANNED = 3
 """Hypotheses asked for at once: as many as the default `--max-iterations` can try."""
-GATE_MENDS = 1
+GATE_REPAIRS = 1
 """How often a rewrite that a gate refused goes back to the model before the next hypothesis."""
 
-MENDABLE: frozenset[GateName] = frozenset(
+REPAIRABLE: frozenset[GateName] = frozenset(
     {
         "hygiene", "preprocessed", "object", "checker", "correctness_captured",
         "correctness_exact", "correctness_perturbed", "repeat", "unchanged_inputs",
@@ -43,14 +43,14 @@ async def next_rewrite(state: State, context: Context, developer: ModelDeveloper
     Raises ModelUnavailable where the model is out of reach or its money is spent.
     """
     view, scope = view_of(state, context), scope_of(state)
-    refused = _to_mend(state)
+    refused = _to_repair(state)
     if refused is not None:
         hypothesis = Hypothesis.model_validate(state["hypothesis"])
         rewrite = Rewrite.model_validate(state["evaluation"]["rewrite"])
         written = await developer.mend(view, hypothesis, rewrite, refused, scope)
         if written.rewrite is not None:
             waiting = state.get("hypotheses", [])
-            return _given(written.rewrite, hypothesis, waiting, state.get("mends", 0) + 1)
+            return _to_test(written.rewrite, hypothesis, waiting, state.get("mends", 0) + 1)
         context.events.emit("optimizer", "optimizer", "notice", str(written.problem))
     return await _next_hypothesis(state, context, developer, view, scope)
 
@@ -74,13 +74,13 @@ async def _next_hypothesis(
         written: Written = await developer.write(view, hypothesis, scope)
         if written.rewrite is not None:
             left = [h.model_dump(mode="json") for h in waiting]
-            return _given(written.rewrite, hypothesis, left, 0)
+            return _to_test(written.rewrite, hypothesis, left, 0)
         problem = f"{hypothesis.title}: {written.problem}"
         context.events.emit("optimizer", "optimizer", "notice", problem)
     return Next(None, {"hypotheses": [], "hypothesis": None}, problem)
 
 
-def _given(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mends: int) -> Next:
+def _to_test(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mends: int) -> Next:
     update: State = {
         "hypotheses": waiting,
         "hypothesis": hypothesis.model_dump(mode="json"),
@@ -89,14 +89,14 @@ def _given(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mends:
     return Next(rewrite, update)
 
 
-def _to_mend(state: State) -> str | None:
+def _to_repair(state: State) -> str | None:
     """The gate's complaint where the last candidate is the model's and can be mended."""
     attempts = state.get("attempts", [])
-    if not attempts or not state.get("hypothesis") or state.get("mends", 0) >= GATE_MENDS:
+    if not attempts or not state.get("hypothesis") or state.get("mends", 0) >= GATE_REPAIRS:
         return None
     last = Attempt.model_validate(attempts[-1])
     failed = next((g for g in last.judgement.gates if not g.passed), None)
-    if last.judgement.outcome != "rejected" or failed is None or failed.name not in MENDABLE:
+    if last.judgement.outcome != "rejected" or failed is None or failed.name not in REPAIRABLE:
         return None
     return failed.line
 
