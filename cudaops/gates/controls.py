@@ -51,6 +51,12 @@ VISIBLE_ROUNDOFFS = 32.0
 CONTROL_SEED = 20240607
 """Of shuffles and noise: the same program must always be qualified alike."""
 
+SAMPLED_ELEMENTS = 1 << 21
+"""Elements of one output that are held in memory at once, all references together."""
+
+SAMPLE_RANGE = (1 << 14, 1 << 18)
+"""Least and most elements taken of one output on one reference."""
+
 
 class Samples(NamedTuple):
     """One output buffer on one input set; all arrays are samples of the same places."""
@@ -225,13 +231,6 @@ def as_stored(values: Array, element: Element) -> Array:
     kinds = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
     with np.errstate(over="ignore"):
         return values.astype(kinds[element]) if element in kinds else values
-
-
-SAMPLED_ELEMENTS = 1 << 21
-"""Elements of one output that are held in memory at once, all references together."""
-
-SAMPLE_RANGE = (1 << 14, 1 << 18)
-"""Least and most elements taken of one output on one reference."""
 
 
 class Case(NamedTuple):

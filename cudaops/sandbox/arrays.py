@@ -34,6 +34,13 @@ EXACT_LIMIT: dict[Element, float] = {
 }  # fmt: skip
 """Largest magnitude below which every integer is representable. Source: IEEE 754-2019."""
 
+CHUNK = 1 << 18
+"""Elements looked at together: 2 MB as doubles, so that what is computed on them stays in a
+processor's cache."""
+
+BLOCK = 1 << 12
+"""Elements that stand together in a sample."""
+
 
 def read_array(path: Path | str, element: Element, start: int = 0, count: int = -1) -> Array:
     """Contents of a buffer: `count` elements from element `start` on, to its end where -1.
@@ -73,14 +80,6 @@ def write_widened(path: Path, narrow: Path, element: Element) -> None:
 def element_count(size_bytes: int, element: Element) -> int:
     """Whole elements in a buffer of this size."""
     return size_bytes // ELEMENT_BYTES[element]
-
-
-CHUNK = 1 << 18
-"""Elements looked at together: 2 MB as doubles, so that what is computed on them stays in a
-processor's cache."""
-
-BLOCK = 1 << 12
-"""Elements that stand together in a sample."""
 
 
 class Values(NamedTuple):

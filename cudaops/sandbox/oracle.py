@@ -39,6 +39,31 @@ REPRODUCTION_L2 = 1e-5
 ROLE_POISON = 0x5B
 """Byte that shows whether a launch overwrites a buffer; as f32 it is 6.2e16, as i32 1.5e9."""
 
+MAX_OWN_ERROR = 0.1
+"""A baseline that is farther than this (relative L2) from its widened run is not measured by it:
+that run computes something else, as where floats are read as the bits of integers. Chosen: far
+above the error of any sum that means something, far below that of unrelated numbers (about 1)."""
+
+MOST_ALTERNATIVES = 2
+"""Sets of inputs beside the captured ones that are launched between samples. Each takes device
+memory of the size of its inputs, and one more comparison a side."""
+LARGE_BYTES = 64 * 1024**2
+"""A workload that writes more has one: a comparison of so much takes seconds."""
+
+ENOUGH_CASES = 5
+"""Cases of one workload, the captured one among them, that are made whatever they cost."""
+
+EXTRA_CASES_S = 10.0
+"""Further ones are made until the references of the workload have taken this long."""
+
+EXACT_POISON = 0x3D
+PERTURBED_POISON = 0x3C
+"""Fill of the outputs. As f32 and bf16 0.046 and 0.011, as f16 1.3 and 1.1: where the baseline
+leaves a place alone, a norm over the buffer still is one of the results."""
+
+SAME = "the same as another set"
+NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
+
 
 class Reference(NamedTuple):
     """The right answer for one case."""
@@ -173,32 +198,6 @@ def confirm_reproduces(
                 f"(buffer {allocation.index}, relative difference {gap.relative_l2:.1e}): "
                 "the kernel depends on memory or an order that could not be captured"
             )
-
-
-MAX_OWN_ERROR = 0.1
-"""A baseline that is farther than this (relative L2) from its widened run is not measured by it:
-that run computes something else, as where floats are read as the bits of integers. Chosen: far
-above the error of any sum that means something, far below that of unrelated numbers (about 1)."""
-
-MOST_ALTERNATIVES = 2
-"""Sets of inputs beside the captured ones that are launched between samples. Each takes device
-memory of the size of its inputs, and one more comparison a side."""
-LARGE_BYTES = 64 * 1024**2
-"""A workload that writes more has one: a comparison of so much takes seconds."""
-
-ENOUGH_CASES = 5
-"""Cases of one workload, the captured one among them, that are made whatever they cost."""
-
-EXTRA_CASES_S = 10.0
-"""Further ones are made until the references of the workload have taken this long."""
-
-EXACT_POISON = 0x3D
-PERTURBED_POISON = 0x3C
-"""Fill of the outputs. As f32 and bf16 0.046 and 0.011, as f16 1.3 and 1.1: where the baseline
-leaves a place alone, a norm over the buffer still is one of the results."""
-
-SAME = "the same as another set"
-NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
 
 class OracleBuilder:
