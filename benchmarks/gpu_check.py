@@ -216,9 +216,9 @@ def same(check: Check) -> None:
     from cudaops.domain.execution import Captured, Compiled, Unit
     from cudaops.domain.judge import REQUIRED_MEASURED_GATES, judge
     from cudaops.domain.judgement import Comparison, Gate, Policy
+    from cudaops.executors.cuda.executor import CudaExecutor
     from cudaops.program.parse import load_program
     from cudaops.program.plans import baseline_plan
-    from cudaops.sandbox.executors.cuda import CudaExecutor
 
     executor = CudaExecutor(None, check.folder / "cache", driver="standin" if STANDIN else "nvidia")
     program = load_program(check.source)

@@ -15,11 +15,12 @@ from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Tim
 from cudaops.domain.options import JudgeOptions, ReviewOptions
 
 GateName = Literal[
-    "hygiene", "compile", "checker", "correctness_captured", "correctness_perturbed",
-    "correctness_exact", "unchanged_inputs", "repeat", "physical_floor", "speedup",
-    "nvcc_compile", "whole_program", "clocks", "preprocessed", "object", "timed_outputs",
-    "remeasured", "isolation", "review",
+    "hygiene", "preprocessed", "compile", "object", "checker", "correctness_captured",
+    "correctness_exact", "correctness_perturbed", "repeat", "unchanged_inputs", "timed_outputs",
+    "clocks", "physical_floor", "whole_program", "nvcc_compile", "isolation", "speedup",
+    "remeasured", "review",
 ]  # fmt: skip
+"""In the order in which a candidate meets them; `cudaops.gates` says which file holds which."""
 
 IsolationLevel = Literal["S0", "S1", "S2", "S3"]
 """How well code that nobody vouches for is confined. S0: not at all. S1: limits on time, memory and

@@ -33,6 +33,7 @@ from cudaops.domain.options import (
 )
 from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.executors.base import close_executor
 from cudaops.graph.build import Graph, build_graph
 from cudaops.graph.placing import new_folder, place, resolve, source_file
 from cudaops.graph.run import (
@@ -48,7 +49,6 @@ from cudaops.graph.run import (
 )
 from cudaops.graph.state import Json, State
 from cudaops.reports import markdown
-from cudaops.sandbox.executors.base import close_executor
 from cudaops.settings import Settings
 
 DEFAULT_ITERATIONS = 3

@@ -24,9 +24,9 @@ from cudaops.doctor.machine import Response, Runner
 from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.platform import Executable, Module, Platform
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.platform import Executable, Module, Platform
+from cudaops.executors.cuda.protocol import (
     DeviceFacts,
     Launchable,
     MeasureReply,
@@ -39,7 +39,7 @@ from cudaops.sandbox.gpu.protocol import (
     SideTimes,
     Task,
 )
-from cudaops.sandbox.process import Finished
+from cudaops.executors.process import Finished
 from cudaops.settings import Settings
 
 UUID = "GPU-3f1b2c4d-0000-1111-2222-333344445555"

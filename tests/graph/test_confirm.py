@@ -24,6 +24,7 @@ from cudaops.domain.certificate import (
 from cudaops.domain.memory import MemoryEntry
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.graph.certificate import best_files, open_certified, run_anchors
 from cudaops.graph.confirm import CONFIRMATION_NAME, confirm_run
 from cudaops.graph.events import read_events
@@ -31,7 +32,6 @@ from cudaops.graph.folder import best_texts
 from cudaops.memory.store import Memory
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.certify.runs import cudaops

@@ -19,11 +19,11 @@ from cudaops.certify.envelope import open_envelope
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.executors.base import close_executor
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.graph.hosted import Hosting
 from cudaops.graph.placing import place
 from cudaops.mcp_servers.sessions import Session
-from cudaops.sandbox.executors.base import close_executor
-from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.settings import load_settings
 from tests.mcp_servers.serving import MM, TILES, hosting, server_of, text_of_run
 from tests.processes import runners

@@ -12,9 +12,9 @@ from cudaops.domain.execution import Captured, Compiled, Misbehaved, Ran, Unit
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan, resolve
-from cudaops.sandbox.executors.base import Check, Executor, InputSet
 
 ELEMENTS: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "u32": np.uint32}
 

@@ -14,8 +14,8 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import CompileFailed, Misbehaved, Unit
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.base import Executor, InputSet
 from cudaops.program.plans import baseline_plan, make_rewrite
-from cudaops.sandbox.executors.base import Executor, InputSet
 from tests.sandbox.cases import (
     Case,
     array,

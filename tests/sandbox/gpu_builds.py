@@ -12,9 +12,9 @@ import pytest
 
 from cudaops.domain.execution import CompileFailed, KernelResources, Unit
 from cudaops.domain.program import Program, SourceFile
+from cudaops.executors.cuda.platform import Executable, Module
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.gpu.platform import Executable, Module
 
 TESTS = Path(__file__).parents[1]
 PROGRAMS = TESTS / "data" / "programs"

@@ -17,13 +17,11 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran, Unit
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan
 from cudaops.domain.workload import Allocation, Workload
-from cudaops.program.parse import load_program
-from cudaops.program.plans import make_rewrite, resolve
-from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_unit import captured_inputs
-from cudaops.sandbox.gpu.check_launches import Subject
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.unit import captured_inputs
+from cudaops.executors.cuda.checking import Subject
+from cudaops.executors.cuda.protocol import (
     Buffer,
     Launchable,
     PlannedLaunch,
@@ -33,7 +31,9 @@ from cudaops.sandbox.gpu.protocol import (
     Scratch,
     Side,
 )
-from cudaops.sandbox.gpu.sanitizer import Sanitizer, TaskCommand
+from cudaops.executors.cuda.sanitizer import Sanitizer, TaskCommand
+from cudaops.program.parse import load_program
+from cudaops.program.plans import make_rewrite, resolve
 from tests.recipes.bench import Arguments, workload_of
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"

@@ -8,9 +8,9 @@ from typing import Literal
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
-from cudaops.sandbox.gpu.capture.standin import standin_program
-from cudaops.sandbox.gpu.platform import Executable, Module
-from cudaops.sandbox.gpu.program import GpuProgram
+from cudaops.executors.cuda.platform import Executable, Module
+from cudaops.executors.cuda.program import GpuProgram
+from cudaops.executors.cuda.standin_program import standin_program
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"

@@ -9,7 +9,7 @@ import numpy as np
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.rewrite import BufferValue, NumberValue
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     Buffer,
     MeasureTask,
     PlannedLaunch,

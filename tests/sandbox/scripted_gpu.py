@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudaops.domain.base import Dim3
-from cudaops.sandbox.gpu.protocol import DeviceFacts, Launchable
-from cudaops.sandbox.gpu.runner.driver import DriverError
+from cudaops.executors.cuda.protocol import DeviceFacts, Launchable
+from cudaops.executors.cuda.runner.driver import DriverError
 
 BROKEN = "CUDAOPS_TEST_BROKEN_GPU"
 L2_BYTES = 1 << 16

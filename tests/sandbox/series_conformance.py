@@ -10,8 +10,8 @@ import pytest
 
 from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.base import Executor, InputSet
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
-from cudaops.sandbox.executors.base import Executor, InputSet
 from tests.sandbox.cases import Case, array, before, compiled, vector_case, went_wrong
 
 SCALE = """

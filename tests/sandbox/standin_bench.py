@@ -14,11 +14,11 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.platform import Executable, Module
-from cudaops.sandbox.gpu.protocol import Launchable
-from cudaops.sandbox.gpu.runner.standin import FunctionHandle, ModuleHandle, StandInDriver
-from cudaops.sandbox.gpu.standin import StandInPlatform
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.platform import Executable, Module
+from cudaops.executors.cuda.protocol import Launchable
+from cudaops.executors.cuda.runner.standin import FunctionHandle, ModuleHandle, StandInDriver
+from cudaops.executors.cuda.standin import StandInPlatform
 from tests.sandbox.cases import program
 
 KERNELS = """

@@ -12,10 +12,10 @@ from cudaops.domain.execution import Captured, CompileFailed, Misbehaved, Progra
 from cudaops.domain.program import Program
 from cudaops.domain.workload import PointerArgument, ScalarArgument
 from cudaops.errors import InputError, PrerequisiteError
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.instances import callee_of
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.sandbox.cases import Case, array, before, captured_case, program, ran
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cudaops.domain.execution import Misbehaved
-from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.executors.cpu.executor import CpuExecutor
 from tests.sandbox.cases import Case, array, ran, run, vector_case, went_wrong
 from tests.sandbox.conformance import SCALE, SCALE_LAUNCH, rewrite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.executors.cpu.executor import CpuExecutor
 from tests.sandbox.conformance import ConformanceSuite
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.execution import ProgramRan, Unit
+from cudaops.executors.cpu.build import Built, build_program, build_unit
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_build import Built, build_program, build_unit
 
 DATA = Path(__file__).parents[1] / "data" / "cpu"
 

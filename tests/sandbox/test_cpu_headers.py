@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cudaops.domain.execution import ProgramRan
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_toolchain import INCLUDE
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.toolchain import INCLUDE
 from tests.sandbox.cases import program
 
 DIGESTS = Path(__file__).parents[1] / "data" / "headers" / "digests.cu"

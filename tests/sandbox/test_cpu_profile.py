@@ -20,9 +20,9 @@ from cudaops.domain.execution import Compiled, Measurement, Misbehaved, Unit
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Allocation, Argument, PointerArgument, ScalarArgument, Workload
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
-from cudaops.sandbox.executors.cpu import CpuExecutor
 
 DATA = Path(__file__).parent.parent / "data"
 

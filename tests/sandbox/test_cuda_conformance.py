@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.errors import EnvironmentFailure
-from cudaops.sandbox.executors.cuda import CudaExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
 from tests.sandbox.conformance import ConformanceSuite
 
 

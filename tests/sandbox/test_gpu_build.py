@@ -14,12 +14,12 @@ import pytest
 from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PrerequisiteError
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.build import GpuBuilder
-from cudaops.sandbox.gpu.nvrtc import MAX_DEATHS, Nvrtc
-from cudaops.sandbox.gpu.platform import Module
-from cudaops.sandbox.gpu.source import target_arch
-from cudaops.sandbox.gpu.symbols import function_parameters, split_call
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.build import GpuBuilder
+from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Nvrtc
+from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.source import target_arch
+from cudaops.executors.cuda.symbols import function_parameters, split_call
 from cudaops.storage import NOTE
 from tests.sandbox.gpu_builds import (
     COPY,

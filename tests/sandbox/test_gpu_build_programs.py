@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.execution import Unit
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.build import GpuBuilder, recorder_object
+from cudaops.executors.cuda.platform import Executable
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.build import GpuBuilder, recorder_object
-from cudaops.sandbox.gpu.platform import Executable
 from tests.exploits.cases import load_case
 from tests.sandbox.gpu_builds import (
     COPY,

@@ -16,8 +16,8 @@ from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.lanes import mostly_deep
 from tests.sandbox.cases import program
 from tests.sandbox.gpu_programs import PROGRAMS, REFUSED, StandInPrograms, on_gpu, recorded_bytes

@@ -12,11 +12,11 @@ import pytest
 from cudaops.domain.execution import Captured, CompileFailed, Misbehaved
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
+from cudaops.executors.cpu.report import function_names
+from cudaops.executors.cuda.platform import Executable
+from cudaops.executors.cuda.recorded_source import recorded_source
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command
 from cudaops.program.parse import load_program
-from cudaops.sandbox.executors.cpu_symbols import function_names
-from cudaops.sandbox.gpu.capture.source import recorded_source
-from cudaops.sandbox.gpu.platform import Executable
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
 from tests.lanes import mostly_deep
 from tests.sandbox.gpu_programs import (
     DATA,

@@ -12,11 +12,9 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.gpu.check_launches import SAMPLE_THREADS, sampled_blocks
-from cudaops.sandbox.gpu.checking import GpuChecker
-from cudaops.sandbox.gpu.cpu_checks import Checked
-from cudaops.sandbox.gpu.sanitizer import Sanitizer
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.checking import SAMPLE_THREADS, Checked, GpuChecker, sampled_blocks
+from cudaops.executors.cuda.sanitizer import Sanitizer
 from tests.lanes import mostly_deep
 from tests.sandbox.gpu_checks import (
     EXPLOITS,

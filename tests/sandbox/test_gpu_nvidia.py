@@ -26,7 +26,7 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.rewrite import NumberValue
 from cudaops.errors import PrerequisiteError
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     GlobalVariable,
     MeasureReply,
     ProfileReply,
@@ -34,10 +34,11 @@ from cudaops.sandbox.gpu.protocol import (
     RunTask,
     TimingPolicy,
 )
-from cudaops.sandbox.gpu.runner import cupti, faults, nvidia, nvml
-from cudaops.sandbox.gpu.runner.driver import DriverError
-from cudaops.sandbox.gpu.runner.tracing import ActivityMissing
-from cudaops.sandbox.gpu.session import RunnerSession
+from cudaops.executors.cuda.runner import driver as runner_driver
+from cudaops.executors.cuda.runner import nvidia, tracing
+from cudaops.executors.cuda.runner.driver import DriverError
+from cudaops.executors.cuda.runner.tracing import ActivityMissing
+from cudaops.executors.cuda.session import RunnerSession
 from tests.sandbox.gpu_tasks import INPUT, measure_task, planned, profile_task, run_task, side
 
 driver = pytest.importorskip("cuda.bindings.driver")
@@ -118,17 +119,17 @@ def test_every_enumerator_exists() -> None:
 
 def test_every_error_has_a_name_the_driver_uses() -> None:
     known = {one.name for one in driver.CUresult}
-    used = {*faults.REFUSED, *faults.STICKY, *nvidia.REMEDIES, *nvidia.NOT_THERE}
+    used = {*runner_driver.REFUSED, *runner_driver.STICKY, *nvidia.REMEDIES, *nvidia.NOT_THERE}
     assert used <= known
-    assert names_in(faults, r"CUDA_ERROR_\w+") <= known
+    assert names_in(runner_driver, r"CUDA_ERROR_\w+") <= known
 
 
 def test_every_nvml_and_cupti_name_exists() -> None:
     pynvml = pytest.importorskip("pynvml")
-    for name in names_in(nvml, r"\b(?:nvml[A-Z]\w+|NVML_\w+|NVMLError)\b"):
+    for name in names_in(nvidia, r"\b(?:nvml[A-Z]\w+|NVML_\w+|NVMLError)\b"):
         assert hasattr(pynvml, name), name
     library = pytest.importorskip("cupti").cupti
-    for name in names_in(cupti, r"\bcupti\.([a-zA-Z_]\w+)"):
+    for name in names_in(tracing, r"\bcupti\.([a-zA-Z_]\w+)"):
         if name not in ("cupti", "runner"):
             assert hasattr(library, name), name
     assert library.ActivityKind.CONCURRENT_KERNEL == 10
@@ -181,9 +182,9 @@ class FakeCupti:
         )
 
 
-def listening(monkeypatch: pytest.MonkeyPatch, fake: FakeCupti) -> cupti.CuptiTimes:
+def listening(monkeypatch: pytest.MonkeyPatch, fake: FakeCupti) -> tracing.CuptiTimes:
     monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=fake))
-    return cupti.CuptiTimes()
+    return tracing.CuptiTimes()
 
 
 def test_a_kernel_whose_end_is_not_known_has_no_duration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,10 +207,10 @@ def test_whatever_cupti_raises_it_is_only_missing_and_off(
 
 def test_a_fault_while_cupti_listens_stays_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def work() -> None:
-        raise faults.KernelFault("crash", "it fell", sticky=True)
+        raise runner_driver.KernelFault("crash", "it fell", sticky=True)
 
     fake = FakeCupti()
-    with pytest.raises(faults.KernelFault):
+    with pytest.raises(runner_driver.KernelFault):
         listening(monkeypatch, fake).record(work)
     assert not fake.enabled
 

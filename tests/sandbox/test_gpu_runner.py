@@ -10,7 +10,7 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.rewrite import BufferValue, NullValue, NumberValue
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     Fault,
     GlobalVariable,
     ProbeReply,
@@ -21,7 +21,7 @@ from cudaops.sandbox.gpu.protocol import (
     Scratch,
     Task,
 )
-from cudaops.sandbox.gpu.runner.server import answer, perform
+from cudaops.executors.cuda.runner.server import answer, perform
 from tests.sandbox.gpu_tasks import (
     INPUT,
     measure_task,

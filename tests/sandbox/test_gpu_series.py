@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     Fault,
     GlobalVariable,
     Refused,
@@ -17,7 +17,7 @@ from cudaops.sandbox.gpu.protocol import (
     SeriesLaunch,
     SeriesTask,
 )
-from cudaops.sandbox.gpu.runner.server import perform
+from cudaops.executors.cuda.runner.server import perform
 from tests.sandbox.gpu_tasks import COUNT, buffers, planned, side
 from tests.sandbox.scripted_gpu import ScriptedGpu, kernel
 

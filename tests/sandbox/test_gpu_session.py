@@ -17,8 +17,8 @@ import pytest
 
 from cudaops.domain.execution import Misbehaved
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
-from cudaops.sandbox.gpu.gpu_lock import gpu_lock, lock_path
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.gpu_lock import gpu_lock, lock_path
+from cudaops.executors.cuda.protocol import (
     REPLY,
     TASK,
     Fault,
@@ -30,8 +30,8 @@ from cudaops.sandbox.gpu.protocol import (
     RunReply,
     Task,
 )
-from cudaops.sandbox.gpu.session import RunnerSession, task_command
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.cuda.session import RunnerSession, task_command
+from cudaops.executors.process import run_bounded
 from tests.sandbox.gpu_tasks import INPUT, QUICK, measure_task, run_task
 from tests.sandbox.scripted_gpu import BROKEN
 
@@ -233,8 +233,8 @@ def test_a_runner_ends_with_its_parent(tmp_path: Path) -> None:
     task.write_bytes(TASK.dump_json(run_task(tmp_path, "hang")))
     parent = f"""
         import os, threading, time
-        from cudaops.sandbox.gpu.protocol import TASK
-        from cudaops.sandbox.gpu.session import RunnerSession
+        from cudaops.executors.cuda.protocol import TASK
+        from cudaops.executors.cuda.session import RunnerSession
         session = RunnerSession({SCRIPTED!r}, environment={PATHS!r})
         session.facts
         task = TASK.validate_json(open({str(task)!r}, "rb").read())

@@ -11,11 +11,11 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.runner.driver import DriverError, DriverMissing
+from cudaops.executors.cuda.runner.standin import StandInDriver
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.platform import Module
-from cudaops.sandbox.gpu.runner.driver import DriverError, DriverMissing
-from cudaops.sandbox.gpu.runner.standin import StandInDriver
 from tests.sandbox.standin_bench import Bench, OnStandIn, pointer
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from cudaops.domain.program import Program
-from cudaops.sandbox.gpu.runner.driver import DriverError, DriverMissing
-from cudaops.sandbox.gpu.runner.standin import StandInDriver
+from cudaops.executors.cuda.runner.driver import DriverError, DriverMissing
+from cudaops.executors.cuda.runner.standin import StandInDriver
 from tests.sandbox.standin_bench import Bench, OnStandIn, pointer, scripted
 
 
@@ -91,8 +91,8 @@ class TestFaults(OnStandIn):
 import sys
 from pathlib import Path
 from cudaops.domain.base import Dim3
-from cudaops.sandbox.gpu.protocol import Launchable
-from cudaops.sandbox.gpu.runner.standin import StandInDriver
+from cudaops.executors.cuda.protocol import Launchable
+from cudaops.executors.cuda.runner.standin import StandInDriver
 d = StandInDriver()
 m = d.load(Path({str(module.image)!r}))
 f = d.function(m, Launchable.model_validate_json({module.launchables[0].model_dump_json()!r}))

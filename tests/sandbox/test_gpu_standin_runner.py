@@ -16,11 +16,10 @@ from cudaops.domain.judge import judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Policy
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import BufferValue, NumberValue
-from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.build import GpuBuilder
-from cudaops.sandbox.gpu.platform import Module
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.build import GpuBuilder
+from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.protocol import (
     Buffer,
     MeasureReply,
     MeasureTask,
@@ -30,11 +29,12 @@ from cudaops.sandbox.gpu.protocol import (
     Side,
     TimingPolicy,
 )
-from cudaops.sandbox.gpu.runner.server import perform
-from cudaops.sandbox.gpu.runner.standin import StandInDriver
-from cudaops.sandbox.gpu.runner.standin_clock import KernelTimes, Script
-from cudaops.sandbox.gpu.session import RunnerSession
-from cudaops.sandbox.gpu.standin import StandInPlatform
+from cudaops.executors.cuda.runner.server import perform
+from cudaops.executors.cuda.runner.standin import StandInDriver
+from cudaops.executors.cuda.runner.standin_clock import KernelTimes, Script
+from cudaops.executors.cuda.session import RunnerSession
+from cudaops.executors.cuda.standin import StandInPlatform
+from cudaops.program.plans import make_rewrite
 from tests.sandbox.cases import program
 
 pytestmark = [pytest.mark.nvcc]

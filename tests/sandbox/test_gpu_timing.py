@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     Fault,
     MeasureReply,
     MeasureTask,
@@ -17,10 +17,10 @@ from cudaops.sandbox.gpu.protocol import (
     Task,
     TimingPolicy,
 )
-from cudaops.sandbox.gpu.runner.driver import DriverError
-from cudaops.sandbox.gpu.runner.server import perform
-from cudaops.sandbox.gpu.runner.timing import measure, noise_pct
-from cudaops.sandbox.gpu.runner.tracing import KernelTime
+from cudaops.executors.cuda.runner.driver import DriverError
+from cudaops.executors.cuda.runner.server import perform
+from cudaops.executors.cuda.runner.timing import measure, noise_pct
+from cudaops.executors.cuda.runner.tracing import KernelTime
 from tests.sandbox.gpu_tasks import (
     INPUT,
     QUICK,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cudaops.sandbox.gpu.protocol import MeasureReply
-from cudaops.sandbox.gpu.runner.timing import measure
-from cudaops.sandbox.gpu.runner.tracing import KernelTime, seen_kernels
+from cudaops.executors.cuda.protocol import MeasureReply
+from cudaops.executors.cuda.runner.timing import measure
+from cudaops.executors.cuda.runner.tracing import KernelTime, seen_kernels
 from tests.sandbox.gpu_tasks import QUICK, measure_task
 from tests.sandbox.scripted_gpu import ScriptedGpu
 

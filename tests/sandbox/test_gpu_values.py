@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudaops.domain.rewrite import BufferValue, NullValue, NumberValue, RawValue, Value
-from cudaops.sandbox.gpu.runner.values import Unpackable, known_bytes, pack
+from cudaops.executors.cuda.runner.launching import Unpackable, known_bytes, pack
 
 INTEGERS: dict[str, type[np.generic]] = {
     "char": np.int8, "unsigned char": np.uint8, "short": np.int16, "unsigned short": np.uint16,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     Buffer,
     MeasureReply,
     MeasureTask,
@@ -18,10 +18,10 @@ from cudaops.sandbox.gpu.protocol import (
     SideOutputs,
     TimedResult,
 )
-from cudaops.sandbox.gpu.runner.memory import Memory, Region
-from cudaops.sandbox.gpu.runner.server import perform
-from cudaops.sandbox.gpu.runner.timing import measure
-from cudaops.sandbox.gpu.runner.watching import LARGE_BYTES, LEAST_APART, Watcher
+from cudaops.executors.cuda.runner.memory import Memory, Region
+from cudaops.executors.cuda.runner.server import perform
+from cudaops.executors.cuda.runner.timing import measure
+from cudaops.executors.cuda.runner.watching import LARGE_BYTES, LEAST_APART, Watcher
 from tests.sandbox.gpu_tasks import COUNT, INPUT, QUICK, measure_task, planned, side
 from tests.sandbox.scripted_gpu import ScriptedGpu, kernel
 

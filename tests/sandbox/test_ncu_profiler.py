@@ -20,19 +20,18 @@ from cudaops.cuda.ncu_problem import NcuProblem
 from cudaops.domain.base import Dim3
 from cudaops.domain.profile import Profile
 from cudaops.errors import SandboxUnavailable
-from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.executors.cuda import CudaExecutor
-from cudaops.sandbox.gpu.line_table import find_nvdisasm
-from cudaops.sandbox.gpu.ncu import (
+from cudaops.executors.cuda.executor import CudaExecutor
+from cudaops.executors.cuda.ncu import (
     NcuOutcome,
     NcuProfiler,
     Profiled,
     TargetCommand,
     find_ncu,
+    find_nvdisasm,
     find_reader,
     ncu_version,
 )
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cuda.protocol import (
     REPLY,
     Fault,
     Launchable,
@@ -43,6 +42,7 @@ from cudaops.sandbox.gpu.protocol import (
     Reply,
     Side,
 )
+from cudaops.program.plans import baseline_plan
 from tests.sandbox import ncu_double
 from tests.sandbox.cases import compiled, vector_case
 

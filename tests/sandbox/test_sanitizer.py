@@ -15,18 +15,20 @@ import pytest
 
 from cudaops.cuda.sanitizer_report import parse_report
 from cudaops.domain.execution import CheckerUnavailable
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.gpu.protocol import Fault, Refused
-from cudaops.sandbox.gpu.sanitizer import (
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.protocol import Fault, Refused
+from cudaops.executors.cuda.sanitizer import (
     STRAY,
+    Extent,
     Looked,
+    Names,
     Sanitizer,
     TaskCommand,
     Tool,
     find_compute_sanitizer,
+    misbehaviours,
     names_for,
 )
-from cudaops.sandbox.gpu.sanitizer_faults import Extent, Names, misbehaviours
 from tests.sandbox.gpu_checks import EXPLOITS, LOGS, logs, make_double, product, subject, under
 
 END = " with no barrier between them"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.sandbox.isolation import level as levels
-from cudaops.sandbox.isolation.level import level_of, probe
+from cudaops.executors.isolation import level as levels
+from cudaops.executors.isolation.level import level_of, probe
 from tests.sandbox.isolation import hostile
 from tests.sandbox.isolation.hostile import LEVELS
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.sandbox.isolation import credentials
-from cudaops.sandbox.isolation.level import level_of, probe
-from cudaops.sandbox.isolation.phases import Confinement, Limits, Phase, limits_of
-from cudaops.sandbox.process import python_path, run_bounded
+from cudaops.executors.isolation import credentials
+from cudaops.executors.isolation.level import level_of, probe
+from cudaops.executors.isolation.phases import Confinement, Limits, Phase, limits_of
+from cudaops.executors.process import python_path, run_bounded
 from tests.sandbox.isolation.hostile import LEVELS, PHASES, outcomes, ran
 
 SMALL = Limits(
@@ -210,9 +210,9 @@ def test_a_virtual_environment_under_tmp_is_confined_as_well(tmp_path: Path) -> 
     """Its `python` is a link; namespaces empty /tmp and bind back what a child needs of it."""
     venv.create(tmp_path / "venv", symlinks=True)
     asked = """from pathlib import Path
-from cudaops.sandbox.isolation.level import probe
-from cudaops.sandbox.isolation.phases import Confinement
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.isolation.level import probe
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import run_bounded
 for phase in ("compile", "kernel", "program"):
     done = run_bounded(["true"], cwd=Path("/"), timeout_s=30, confine=Confinement(phase))
     assert done.exit_code == 0, done

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.isolation.view import HINT
 from cudaops.program.parse import load_program
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.isolation.view import HINT
 
 HOSTILE = r"""
 #include <cstdio>

@@ -13,9 +13,9 @@ import pytest
 
 import cudaops
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.sandbox.isolation import credentials, places
-from cudaops.sandbox.isolation.phases import Confinement, Phase
-from cudaops.sandbox.process import python_path, run_bounded
+from cudaops.executors.isolation import credentials, places
+from cudaops.executors.isolation.phases import Confinement, Phase
+from cudaops.executors.process import python_path, run_bounded
 from tests.sandbox.isolation.hostile import PHASES, outcomes, ran
 
 

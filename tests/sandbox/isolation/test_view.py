@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.sandbox.isolation import view as views
-from cudaops.sandbox.isolation.view import HINT, View, hint_for
+from cudaops.executors.isolation import view as views
+from cudaops.executors.isolation.view import HINT, View, hint_for
 
 
 @pytest.fixture
