@@ -26,6 +26,7 @@ from pydantic.fields import FieldInfo
 from cudaops.domain.options import (
     OptimizeOptions,
     ProfileOptions,
+    ResolvedExecutor,
     VerifyOptions,
     as_parameter,
     bounds_of,
@@ -46,7 +47,6 @@ from cudaops.domain.run import (
 from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
 from cudaops.graph.placing import (
     REMOTE_NOTE,
-    ExecutorName,
     new_folder,
     place,
     resolve,
@@ -318,7 +318,7 @@ class Runner(Protocol):
     ) -> ProfileSummary: ...
 
 
-def runner_of(executor: ExecutorName) -> Runner:
+def runner_of(executor: ResolvedExecutor) -> Runner:
     """Who runs for this executor; loaded now."""
     if executor == "remote":
         from cudaops.service import client

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 from cudaops import __version__
+from cudaops.domain.options import ExecutorName
 from cudaops.errors import InputError
 from cudaops.settings import Settings, load_settings
 
@@ -46,7 +47,7 @@ def serve(
         ),
     ] = None,
     executor: Annotated[
-        Literal["cpu", "cuda", "all"] | None,
+        Literal[ExecutorName, "all"] | None,
         typer.Option(help="Which jobs these workers take [default: what this machine can]."),
     ] = None,
     public_url: Annotated[
@@ -86,7 +87,7 @@ def serve(
 
 
 def worker_commands(
-    count: int | None, executor: Literal["cpu", "cuda", "all"] | None, settings: Settings
+    count: int | None, executor: Literal[ExecutorName, "all"] | None, settings: Settings
 ) -> list[list[str]]:
     """Command lines of the workers: where there are several GPUs they go round them."""
     from cudaops.service.worker import gpus_here
@@ -180,7 +181,7 @@ def _admin_token(settings: Settings) -> str | None:
 
 def worker(
     executor: Annotated[
-        Literal["cpu", "cuda", "all"] | None,
+        Literal[ExecutorName, "all"] | None,
         typer.Option(help="What jobs run on here [default: all that is there]."),
     ] = None,
     gpu: Annotated[
@@ -240,7 +241,7 @@ async def _work(settings: Settings, options: WorkerOptions) -> None:
         await store.close()
 
 
-def what_works_here(settings: Settings) -> Literal["cpu", "cuda", "all"]:
+def what_works_here(settings: Settings) -> Literal[ExecutorName, "all"]:
     """What this machine can run on, where neither `--executor` nor a setting says it."""
     if settings.executor in ("cpu", "cuda"):
         return settings.executor

@@ -25,10 +25,14 @@ from pydantic_core import PydanticCustomError
 from cudaops.domain.base import Record
 from cudaops.errors import InputError
 
-LocalExecutor = Literal["auto", "cpu", "cuda"]
+ExecutorName = Literal["cpu", "cuda"]
+"""Where kernels run."""
+LocalExecutor = Literal["auto", ExecutorName]
 """Executors of one machine; `auto` is the GPU where there is one."""
-ExecutorChoice = Literal["auto", "cpu", "cuda", "remote"]
+ExecutorChoice = Literal[LocalExecutor, "remote"]
 """What a user may ask for; `remote` is the service that CUDAOPS_SERVER names."""
+ResolvedExecutor = Literal[ExecutorName, "remote"]
+"""What it comes to; `remote` is not known before a service has chosen."""
 OptimizerChoice = Literal["auto", "recipes", "llm"]
 Strategy = Literal["greedy", "branch", "beam"]
 """greedy: one candidate at a time, each judged. branch: several at once, the fastest is judged.

@@ -16,10 +16,12 @@ from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualifica
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.options import (
     ClockControl,
+    ExecutorName,
     LimitOptions,
     MemoryOptions,
     OptimizerChoice,
     ProgramOptions,
+    ResolvedExecutor,
     TrustOptions,
 )
 from cudaops.domain.profile import Profile, Verdict
@@ -44,7 +46,7 @@ class RunOptions(ProgramOptions, LimitOptions, TrustOptions, MemoryOptions):
     """Path of the main file, absolute."""
     working_folder: str = "."
     """Where the program runs and finds its files, absolute."""
-    executor: Literal["cpu", "cuda", "remote"] = "cpu"
+    executor: ResolvedExecutor = "cpu"
     """`remote`: not yet known, a service will choose. Never in a record."""
     optimizer: OptimizerChoice = "recipes"
     """`auto`: the same, of a service's model. Never in a record."""
@@ -191,7 +193,7 @@ class RunRecord(Record):
     outcome: Outcome
     reason: str
     """Why it ended as it did, in one sentence."""
-    executor: Literal["cpu", "cuda"]
+    executor: ExecutorName
     time_source: TimeSource
     device: str
     sm_arch: str

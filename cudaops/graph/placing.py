@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from cudaops.domain.base import Record
 from cudaops.domain.judgement import Policy
@@ -21,6 +21,7 @@ from cudaops.domain.options import (
     ModelOptions,
     OptimizerChoice,
     OptimizerOptions,
+    ResolvedExecutor,
     StrategyOptions,
 )
 from cudaops.domain.run import RunOptions
@@ -28,7 +29,6 @@ from cudaops.domain.search import SearchOptions
 from cudaops.errors import InputError
 from cudaops.settings import Settings
 
-ExecutorName = Literal["cpu", "cuda", "remote"]
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 
 REMOTE_NOTE = "state/remote.json"
@@ -44,7 +44,7 @@ NO_MODEL = (
 class Target(NamedTuple):
     """Where kernels run, whose time it is, and what nvcc builds for."""
 
-    executor: ExecutorName
+    executor: ResolvedExecutor
     device: str
     """Empty on `cuda` and `remote`: the GPU that is there."""
     sm_arch: str
@@ -163,7 +163,7 @@ def choose(
     optimizer: OptimizerChoice,
     model: str | None,
     settings: Settings,
-    executor: ExecutorName = "cpu",
+    executor: ResolvedExecutor = "cpu",
 ) -> Proposer:
     """The optimizer asked for. `auto`: the model where one was named or NVIDIA's can be reached; on
     `remote` it is the service that knows.

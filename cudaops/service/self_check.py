@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from cudaops.domain.base import Record
+from cudaops.domain.options import ExecutorName
 from cudaops.domain.run import IsolationChoice
 from cudaops.errors import EnvironmentFailure, InputError, SandboxUnavailable
 from cudaops.executors.base import close_executor
@@ -32,8 +33,6 @@ HOLDS_S = 60.0
 CHECK_S = 300.0
 """A first check imports everything and may open a GPU, on a loaded machine."""
 PASSED_ON = ("LD_LIBRARY_PATH", "HOME", "TMPDIR")
-
-ExecutorName = Literal["cpu", "cuda"]
 
 
 class CheckOptions(Record):

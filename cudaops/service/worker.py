@@ -23,6 +23,7 @@ import structlog
 from procrastinate.exceptions import ProcrastinateException
 
 from cudaops import __version__
+from cudaops.domain.options import ExecutorName
 from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
 from cudaops.executors.cuda.telemetry import gpu_gauges, whole_gpus
@@ -33,7 +34,7 @@ from cudaops.service.job_folder import JobFolder, remove_left
 from cudaops.service.job_process import fault, job_event, start_server
 from cudaops.service.logs import bound
 from cudaops.service.records import ENDED
-from cudaops.service.self_check import CheckOptions, ExecutorName, SelfCheck, working
+from cudaops.service.self_check import CheckOptions, SelfCheck, working
 from cudaops.service.store import Claim, Store
 from cudaops.service.store_work import MAX_ATTEMPTS
 from cudaops.settings import Settings
@@ -96,7 +97,7 @@ def _names_a_gpu(entry: str) -> bool:
 
 # A worker: takes jobs from the queue and has each performed in a process of its own.
 
-WorkerExecutor = Literal["cpu", "cuda", "all"]
+WorkerExecutor = Literal[ExecutorName, "all"]
 
 SWEEP_EVERY_S = 5.0
 BEAT_EVERY_S = 10.0
