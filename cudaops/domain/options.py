@@ -47,10 +47,16 @@ _NO_NUL = r"^[^\x00]*$"
 _ARCH = r"sm_[0-9]{2,3}[af]?"
 
 
-def _checked_arch(sm_arch: str) -> str:
+def arch_problem(sm_arch: str) -> str | None:
+    """Why this names no nvcc target, in one line; None where it may."""
     if re.fullmatch(_ARCH, sm_arch) is None:
-        words = {"arch": repr(sm_arch)}
-        raise PydanticCustomError("option", "arch {arch}: an nvcc target looks like sm_86", words)
+        return f"arch {sm_arch!r}: an nvcc target looks like sm_86"
+    return None
+
+
+def _checked_arch(sm_arch: str) -> str:
+    if (problem := arch_problem(sm_arch)) is not None:
+        raise PydanticCustomError("option", "{problem}", {"problem": problem})
     return sm_arch
 
 

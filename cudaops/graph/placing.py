@@ -23,6 +23,7 @@ from cudaops.domain.options import (
     OptimizerOptions,
     ResolvedExecutor,
     StrategyOptions,
+    arch_problem,
 )
 from cudaops.domain.run import RunOptions
 from cudaops.domain.search import SearchOptions
@@ -97,8 +98,8 @@ def _why_not_cuda() -> str | None:
 
 
 def _checked_arch(sm_arch: str | None) -> str | None:
-    if sm_arch is not None and not re.fullmatch(r"sm_\d{2,3}[af]?", sm_arch):
-        raise InputError(f"arch {sm_arch!r}: an nvcc target looks like sm_86")
+    if sm_arch is not None and (problem := arch_problem(sm_arch)) is not None:
+        raise InputError(problem)
     return sm_arch
 
 
