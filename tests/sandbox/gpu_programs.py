@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.executors.cuda.platform import Executable, Module
 from cudaops.executors.cuda.program import GpuProgram
-from cudaops.executors.cuda.standin_program import standin_program
+from cudaops.executors.isolation.phases import Phase
+from tests.standin.platform import DRIVER
+from tests.standin.whole_program import standin_program
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -21,7 +22,9 @@ REFUSED = {"syntax_error", "no_main", "no_kernel"}
 class StandInPrograms:
     """The stand-in platform as far as whole programs go: no cubins, hence no nvcc."""
 
-    driver: Literal["nvidia", "standin"] = "standin"
+    driver: str = DRIVER
+    program_phase: Phase = "program"
+    names_faults = True
     sm_arch = "sm_86"
 
     def __init__(self, cache: Path) -> None:

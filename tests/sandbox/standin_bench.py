@@ -6,7 +6,6 @@ import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -17,9 +16,10 @@ from cudaops.domain.program import Program
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.platform import Executable, Module
 from cudaops.executors.cuda.protocol import Launchable
-from cudaops.executors.cuda.runner.standin import FunctionHandle, ModuleHandle, StandInDriver
-from cudaops.executors.cuda.standin import StandInPlatform
+from cudaops.executors.isolation.phases import Phase
 from tests.sandbox.cases import program
+from tests.standin.driver import FunctionHandle, ModuleHandle, StandInDriver
+from tests.standin.platform import DRIVER, StandInPlatform
 
 KERNELS = """
 #include <cuda_fp16.h>
@@ -65,7 +65,9 @@ MAIN = " ".join(f"{name}<<<1, 1>>>(nullptr);" for name in ("weigh", "traps", "re
 class NamesOnly:
     """A builder where there is no nvcc: kernels under their own names, nothing known of cubins."""
 
-    driver: Literal["nvidia", "standin"] = "standin"
+    driver: str = DRIVER
+    program_phase: Phase = "program"
+    names_faults = True
     sm_arch = "sm_86"
 
     def unit(self, unit: Unit, *, draft: bool) -> Module | CompileFailed:

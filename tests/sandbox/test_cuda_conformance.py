@@ -13,11 +13,12 @@ import pytest
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.cuda.executor import CudaExecutor
 from tests.sandbox.conformance import ConformanceSuite
+from tests.standin.platform import STANDIN
 
 
 @pytest.fixture(scope="module")
 def over_standin(kernels: Path) -> Iterator[CudaExecutor]:
-    made = CudaExecutor(None, kernels, driver="standin")
+    made = CudaExecutor(None, kernels, driver=STANDIN)
     yield made
     made.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from cudaops.domain.execution import Captured, CompileFailed, Misbehaved
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.executors.cpu.report import function_names
-from cudaops.executors.cuda.platform import Executable
+from cudaops.executors.cuda.platform import NVIDIA, Executable
 from cudaops.executors.cuda.recorded_source import recorded_source
+from cudaops.executors.isolation.phases import Phase
 from cudaops.program.parse import load_program
 from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
 from tests.lanes import mostly_deep
@@ -56,7 +56,9 @@ def nvcc_build(
 class DoubledRuntime(StandInPrograms):
     """Programs built by nvcc over a double of NVIDIA's runtime, see tests/data/recorder."""
 
-    driver: Literal["nvidia", "standin"] = "nvidia"
+    driver: str = NVIDIA
+    program_phase: Phase = "gpu"
+    names_faults = False
 
     def program(self, program: Program, *, recorded: bool) -> Executable | CompileFailed:
         assert recorded

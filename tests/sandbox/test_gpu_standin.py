@@ -14,9 +14,9 @@ from cudaops.domain.program import Program
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.runner.driver import DriverError, DriverMissing
-from cudaops.executors.cuda.runner.standin import StandInDriver
 from cudaops.program.plans import make_rewrite
 from tests.sandbox.standin_bench import Bench, OnStandIn, pointer
+from tests.standin.driver import StandInDriver
 
 
 class TestMemory(OnStandIn):

@@ -15,8 +15,8 @@ import pytest
 
 from cudaops.domain.program import Program
 from cudaops.executors.cuda.runner.driver import DriverError, DriverMissing
-from cudaops.executors.cuda.runner.standin import StandInDriver
 from tests.sandbox.standin_bench import Bench, OnStandIn, pointer, scripted
+from tests.standin.driver import StandInDriver
 
 
 class TestFaults(OnStandIn):
@@ -92,7 +92,7 @@ import sys
 from pathlib import Path
 from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import Launchable
-from cudaops.executors.cuda.runner.standin import StandInDriver
+from tests.standin.driver import StandInDriver
 d = StandInDriver()
 m = d.load(Path({str(module.image)!r}))
 f = d.function(m, Launchable.model_validate_json({module.launchables[0].model_dump_json()!r}))

@@ -30,12 +30,12 @@ from cudaops.executors.cuda.protocol import (
     TimingPolicy,
 )
 from cudaops.executors.cuda.runner.server import perform
-from cudaops.executors.cuda.runner.standin import StandInDriver
-from cudaops.executors.cuda.runner.standin_clock import KernelTimes, Script
 from cudaops.executors.cuda.session import RunnerSession
-from cudaops.executors.cuda.standin import StandInPlatform
 from cudaops.program.plans import make_rewrite
 from tests.sandbox.cases import program
+from tests.standin.clock import KernelTimes, Script
+from tests.standin.driver import StandInDriver
+from tests.standin.platform import DRIVER, StandInPlatform
 
 pytestmark = [pytest.mark.nvcc]
 
@@ -123,7 +123,7 @@ def task(built: StandInPlatform, source: Program, tmp_path: Path) -> Task:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[RunnerSession]:
-    with RunnerSession("standin") as made:
+    with RunnerSession(DRIVER) as made:
         yield made
 
 
@@ -185,7 +185,7 @@ class TestThroughARunner:
         # Spinning up takes as many launches as the machine's speed allows.
         policy = TimingPolicy(spin_up_ms=0.0, slope_ms=40.0)
         asked = MeasureTask(sides=sides, buffers=task.buffers(), policy=policy)
-        with RunnerSession("standin", environment=environment) as session:
+        with RunnerSession(DRIVER, environment=environment) as session:
             reply = session.request(asked, 60.0)
         assert isinstance(reply, MeasureReply), reply
         return reply

@@ -23,6 +23,7 @@ from cudaops.program.plans import baseline_plan, make_rewrite, resolve
 from cudaops.sandbox.timed_outputs import timed_outputs_gate, timed_references
 from cudaops.sandbox.verification.reference import Oracle, Reference
 from tests.sandbox.cases import Case, before, compiled, ran, run, vector_case
+from tests.standin.platform import STANDIN
 
 pytestmark = [pytest.mark.nvcc]
 
@@ -95,7 +96,7 @@ class Bench(NamedTuple):
 
 @pytest.fixture(scope="module")
 def executor(kernels: Path) -> Iterator[CudaExecutor]:
-    executor = CudaExecutor(None, kernels, driver="standin")
+    executor = CudaExecutor(None, kernels, driver=STANDIN)
     yield executor
     executor.close()
 

@@ -45,6 +45,7 @@ from cudaops.executors.cuda.protocol import (
 from cudaops.program.plans import baseline_plan
 from tests.sandbox import ncu_double
 from tests.sandbox.cases import compiled, vector_case
+from tests.standin.platform import STANDIN
 
 NAIVE = Path(__file__).parents[1] / "data" / "calibration" / "naive_matmul.cu"
 SYMBOL = "_Z12naive_matmulPKfS0_Pfi"
@@ -259,7 +260,7 @@ def test_around_the_real_runner_on_its_stand_in(
     """Executor, build, task, runner and range are real; the report is the recorded one."""
     ncu_double.install(tmp_path / "bin", mode)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    executor = CudaExecutor(None, kernels, driver="standin")
+    executor = CudaExecutor(None, kernels, driver=STANDIN)
     try:
         case = vector_case(executor, tmp_path / "case", TWICE, "twice<<<8, 128>>>(a, b, n)")
         found = executor.profile(

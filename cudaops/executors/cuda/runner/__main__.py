@@ -3,7 +3,7 @@
     python -m cudaops.executors.cuda.runner DRIVER --tasks-fd N --replies-fd N
     python -m cudaops.executors.cuda.runner DRIVER --task FILE --reply FILE
 
-DRIVER is `nvidia`, `standin`, or `package.module:Class`, a class that implements `Driver`. Standard
+DRIVER is `nvidia`, or `package.module:Class`, a class that implements `Driver`. Standard
 output and error belong to what the kernels print. The first line over the pipe is a ProbeReply, or
 Refused where no GPU could be opened. Exit codes: 0, also where the reply is a Fault; 3 for Refused.
 """
@@ -56,10 +56,6 @@ def opened(name: str, device: int) -> Driver:
         from cudaops.executors.cuda.runner.nvidia import NvidiaDriver
 
         return NvidiaDriver(device)
-    if name == "standin":
-        from cudaops.executors.cuda.runner.standin import StandInDriver
-
-        return StandInDriver()
     module, _, cls = name.partition(":")
     driver: Driver = getattr(importlib.import_module(module), cls)()
     return driver

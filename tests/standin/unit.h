@@ -1,5 +1,5 @@
 // Compiled into a unit for the stand-in GPU, after cudaops/entry.h: what a driver knows of kernels and
-// variables (cudaops.executors.cuda.standin reads it), and a child that ends with its runner.
+// variables (unit.py reads it), and a child that ends with its runner.
 #pragma once
 #include <signal.h>
 #include <sys/prctl.h>

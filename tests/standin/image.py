@@ -1,4 +1,4 @@
-"""What the stand-in GPU loads: a file that `executors.cuda.standin` writes beside a build."""
+"""What the stand-in GPU loads: the file that `unit.py` writes beside a unit's build."""
 
 from __future__ import annotations
 

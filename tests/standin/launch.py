@@ -14,9 +14,9 @@ from cudaops.domain.execution import MisbehaviourKind
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.cpu.report import Names, find_fault, report_of
 from cudaops.executors.cuda.runner.driver import DriverError
-from cudaops.executors.cuda.runner.standin_image import Image, KernelImage, Parameter, registration
-from cudaops.executors.cuda.runner.standin_memory import Allocation, Memory, MemoryFile
 from cudaops.sandbox.process import run_bounded
+from tests.standin.image import Image, KernelImage, Parameter, registration
+from tests.standin.memory import Allocation, Memory, MemoryFile
 
 ERRORS: dict[MisbehaviourKind, str] = {
     "out_of_bounds": "CUDA_ERROR_ILLEGAL_ADDRESS",

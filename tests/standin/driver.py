@@ -31,15 +31,15 @@ from cudaops.cuda.occupancy import occupancy
 from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import DeviceFacts, Launchable
 from cudaops.executors.cuda.runner.driver import DriverError, DriverMissing
-from cudaops.executors.cuda.runner.standin_clock import Clock, script_of
-from cudaops.executors.cuda.runner.standin_image import (
+from tests.standin.clock import Clock, script_of
+from tests.standin.image import (
     Image,
     KernelImage,
     VariableImage,
     read_image,
 )
-from cudaops.executors.cuda.runner.standin_launch import Child, understand
-from cudaops.executors.cuda.runner.standin_memory import MEMORY_AT, VARIABLES_AT, Memory, MemoryFile
+from tests.standin.launch import Child, understand
+from tests.standin.memory import MEMORY_AT, VARIABLES_AT, Memory, MemoryFile
 
 NAME = "cudaops stand-in (no GPU)"
 MODEL = DEVICES["A10"]

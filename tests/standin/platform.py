@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
+import os
 from pathlib import Path
-from typing import Literal
 
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.domain.program import Program
 from cudaops.executors.cpu.build import Built, build_unit
 from cudaops.executors.cuda.platform import Executable, Module, Platform
-from cudaops.executors.cuda.standin_unit import IMAGE, write_image
+from cudaops.executors.isolation.phases import Phase
 from cudaops.storage import Facts, entry_of, make_once
+from tests.standin.unit import IMAGE, write_image
+from tests.standin.whole_program import standin_program
 
-HEADER = Path(__file__).with_name("standin.h")
+HEADER = Path(__file__).with_name("unit.h")
+
+
+STANDIN = "tests.standin.platform:StandInPlatform"
+"""For CUDAOPS_GPU_DRIVER and `CudaExecutor(driver=...)`."""
+DRIVER = "tests.standin.driver:StandInDriver"
 
 
 class StandInPlatform:
@@ -23,9 +28,12 @@ class StandInPlatform:
     `image` of a module is for `StandInDriver`; everything else is the real build's.
     """
 
+    driver: str = DRIVER
+    program_phase: Phase = "program"
+    names_faults = True
+
     def __init__(self, cache: Path, builder: Platform) -> None:
         """`builder` makes cubins; `cache` takes the builds of g++."""
-        self.driver: Literal["nvidia", "standin"] = "standin"
         self.sm_arch = builder.sm_arch
         self._builder = builder
         self._cache = cache.absolute()
@@ -38,8 +46,8 @@ class StandInPlatform:
         real = self._builder.unit(unit, draft=draft)
         if isinstance(real, CompileFailed):
             return real
-        flags = ("-include", str(HEADER), f"-DCUDAOPS_STANDIN={_header_digest()}")
-        built = build_unit(self._cache, unit, "plain", flags)
+        header = {f"standin_{HEADER.name}": HEADER.read_text("utf-8")}
+        built = build_unit(self._cache, unit, "plain", headers=header)
         if isinstance(built, CompileFailed):
             text = f"cannot run on the stand-in GPU: {built.message}"
             return built.model_copy(update={"message": text})
@@ -51,9 +59,12 @@ class StandInPlatform:
 
     def program(self, program: Program, *, recorded: bool) -> Executable | CompileFailed:
         """The whole program over the `cpu` executor's runtime."""
-        from cudaops.executors.cuda.standin_program import standin_program
-
         return standin_program(self._cache, program, recorded)
+
+    @staticmethod
+    def runner_environment() -> dict[str, str]:
+        """The script of times."""
+        return {n: v for n, v in os.environ.items() if n.startswith("CUDAOPS_STANDIN_")}
 
     def _image(self, unit: Unit, real: Module, built: Built) -> Path:
         """The file that the driver loads, written once for this pair of builds."""
@@ -65,8 +76,3 @@ class StandInPlatform:
 
         make_once(entry, {}, make)
         return entry.folder / IMAGE
-
-
-@functools.cache
-def _header_digest() -> str:
-    return hashlib.sha256(HEADER.read_bytes()).hexdigest()[:16]

@@ -10,17 +10,17 @@ from cudaops.domain.execution import Unit
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cpu.build import BASELINE_ENTRY, Built
 from cudaops.executors.cuda.platform import Module
-from cudaops.executors.cuda.runner.standin_image import (
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.program.candidate import NAMESPACE
+from cudaops.program.plans import instance
+from cudaops.sandbox.process import run_bounded
+from tests.standin.image import (
     Image,
     KernelImage,
     Parameter,
     VariableImage,
     registration,
 )
-from cudaops.executors.isolation.phases import Confinement
-from cudaops.program.candidate import NAMESPACE
-from cudaops.program.plans import instance
-from cudaops.sandbox.process import run_bounded
 
 IMAGE = "image.json"
 TIMEOUT_S = 60.0

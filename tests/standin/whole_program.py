@@ -16,18 +16,21 @@ from cudaops.executors.cpu.toolchain import (
     source_digest,
 )
 from cudaops.executors.cuda.platform import Executable
-from cudaops.executors.cuda.recorded_source import RECORDER, recorder_files, standin_files
+from cudaops.executors.cuda.recorded_source import RECORDER, recorded_files, recorder_files
 from cudaops.sandbox.process import run_bounded
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
-FLAGS = ("-DCUDAOPS_CAPTURE_STANDIN", "-I.", "-Icudaops_capture")
+CAPTURE = Path(__file__).with_name("capture")
+"""Headers in place of those of the recorder that know NVIDIA's runtime."""
+FLAGS = ("-I.", "-Icudaops_capture")
 OBJECT = "recorder.o"
 
 
 def standin_program(cache: Path, program: Program, recorded: bool) -> Executable | CompileFailed:
     """The program built by g++; `recorded` with its launches going through the recorder."""
     if recorded:
-        source = Source(standin_files(program, MAIN), precompilable(program))
+        files = {**recorded_files(program, MAIN, "gcc"), **_own_headers()}
+        source = Source(files, precompilable(program))
         built = build_source(
             cache, source, program, "plain", FLAGS, (str(_recorder_object(cache)),)
         )
@@ -40,7 +43,7 @@ def standin_program(cache: Path, program: Program, recorded: bool) -> Executable
 
 def _recorder_object(cache: Path) -> Path:
     """The recorder compiled, once for all programs."""
-    files = recorder_files()
+    files = {**recorder_files(), **_own_headers()}
     entry = entry_of(cache, "recorder", source_digest(), FLAGS, sorted(files.items()))
 
     def make(folder: Path) -> Facts:
@@ -56,3 +59,7 @@ def _recorder_object(cache: Path) -> Path:
 
     make_once(entry, files, make)
     return entry.folder / OBJECT
+
+
+def _own_headers() -> dict[str, str]:
+    return {f"cudaops_capture/{p.name}": p.read_text("utf-8") for p in sorted(CAPTURE.iterdir())}
