@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cudaops.doctor.ladder import Finding, Site, Step, failed, ok
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 
 TOOL_TIMEOUT_S = 8.0
 """A first compile takes two seconds on two slow cores."""

@@ -85,7 +85,7 @@ def failed(detail: str, remedy: str | None = None) -> Finding:
 END_S = 8.0
 """A runner that is idle ends at once; one whose GPU hangs is left to the kernel."""
 DEFAULT_ARCH = "sm_86"
-"""Compiled for where no GPU says otherwise (design D9)."""
+"""Compiled for where no GPU says otherwise."""
 
 
 class CudaDevice(NamedTuple):

@@ -19,8 +19,8 @@ from cudaops.doctor import libcuda
 from cudaops.domain.execution import Misbehaved
 from cudaops.executors.cuda.platform import Platform
 from cudaops.executors.cuda.protocol import DeviceFacts, Reply, Task
-from cudaops.sandbox.process import Finished, run_bounded
-from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.executors.cuda.toolchain import find_nvcc
+from cudaops.executors.process import Finished, run_bounded
 
 PASSED_ON = ("LD_LIBRARY_PATH", "HOME")
 """What NVIDIA's tools see of our environment beyond `process.INHERITED` and every CUDA_*: where the

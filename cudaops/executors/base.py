@@ -1,4 +1,4 @@
-"""The seam between cudaops and a place where kernels run (design D4). One contract, two executors.
+"""The seam between cudaops and a place where kernels run. One contract, two executors.
 
 Every method takes and returns records. What the code under test does wrong comes back as
 `CompileFailed` or `Misbehaved`; only a fault of the executor itself raises.

@@ -27,6 +27,7 @@ from cudaops.domain.certificate import (
     WorkloadIdentity,
     leniencies,
 )
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled
 from cudaops.domain.judgement import Comparison, Judgement, Policy
 from cudaops.domain.rewrite import Rewrite
@@ -40,7 +41,6 @@ from cudaops.graph.state import State
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.anchors import anchors_of
-from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.workbench import Workbench
 
 CERTIFICATE_NAME = "certificate.json"

@@ -18,8 +18,8 @@ from mcp.types import ToolAnnotations
 
 from cudaops.domain.run import Progress, Say
 from cudaops.errors import CudaOpsError
+from cudaops.executors.stopping import Stop, stopping
 from cudaops.mcp_servers.payloads import ErrorPayload, progress_notification
-from cudaops.sandbox.stopping import Stop, stopping
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -23,7 +23,7 @@ from cudaops.executors.base import close_executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
-from cudaops.sandbox.process import child_environment, python_path
+from cudaops.executors.process import child_environment, python_path
 from cudaops.service.temporary import remove_left, remove_own, take_own
 from cudaops.storage import sweep
 

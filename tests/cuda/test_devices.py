@@ -12,7 +12,7 @@ from cudaops.cuda.architectures import ARCHITECTURES, BY_CAPABILITY, Architectur
 from cudaops.cuda.devices import DEFAULT_DEVICE_BY_ARCH, DEVICES, Device, bandwidth_gb_s, device
 from cudaops.cuda.occupancy import occupancy
 from cudaops.errors import InputError
-from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.timemodel.timing import estimate
 from cudaops.timemodel.work import (
     KernelWork,

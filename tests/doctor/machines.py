@@ -40,7 +40,7 @@ from cudaops.executors.cuda.protocol import (
     Task,
 )
 from cudaops.executors.isolation.phases import Phase
-from cudaops.sandbox.process import Finished
+from cudaops.executors.process import Finished
 from cudaops.settings import Settings
 
 UUID = "GPU-3f1b2c4d-0000-1111-2222-333344445555"

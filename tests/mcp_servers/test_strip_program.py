@@ -16,7 +16,7 @@ from cudaops.executors.isolation.level import enforce
 from cudaops.mcp_servers import sandbox
 from cudaops.mcp_servers.sessions import Session
 from cudaops.program.hygiene import check_source
-from tests.sandbox.gate_bench import EXPLOITS, MM, bench_of
+from tests.gates.gate_bench import EXPLOITS, MM, bench_of
 
 AUTHOR = MM.read_text()
 TILED = (EXPLOITS / "honest" / "shared_tiles.cu").read_text()

@@ -1,4 +1,4 @@
-"""One `cpu` executor for all tests of this folder, its runtime built once; builders for a GPU."""
+"""Builders for a GPU."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.cuda.nvrtc import Nvrtc
-
-
-@pytest.fixture(scope="session")
-def cpu_executor(kernels: Path) -> CpuExecutor:
-    return CpuExecutor("A10", kernels, workers=2)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def judged(folder: Path, tool: str = "", when: str = "", how: str = "") -> dict[
         double.write_text("#!/bin/sh\n" + text)
         double.chmod(0o755)
         path = f"{double.parent}:{path}"
-    command = [sys.executable, "-m", "tests.sandbox.judged_with_tools", str(HONEST), str(folder)]
+    command = [sys.executable, "-m", "tests.gates.judged_with_tools", str(HONEST), str(folder)]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )

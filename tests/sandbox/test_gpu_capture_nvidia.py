@@ -14,9 +14,9 @@ from cudaops.errors import InputError
 from cudaops.executors.cpu.report import function_names
 from cudaops.executors.cuda.platform import NVIDIA, Executable
 from cudaops.executors.cuda.recorded_source import recorded_source
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command
 from cudaops.executors.isolation.phases import Phase
 from cudaops.program.parse import load_program
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_command
 from tests.lanes import mostly_deep
 from tests.sandbox.gpu_programs import (
     DATA,

@@ -31,7 +31,7 @@ from cudaops.executors.cuda.protocol import (
     Task,
 )
 from cudaops.executors.cuda.session import RunnerSession, task_command
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 from tests.sandbox.gpu_tasks import INPUT, QUICK, measure_task, run_task
 from tests.sandbox.scripted_gpu import BROKEN
 

@@ -15,15 +15,21 @@ import pytest
 
 from cudaops.domain.execution import Captured, CaptureOutcome, Misbehaved
 from cudaops.domain.program import Program
+from cudaops.executors.capture.program import kernel_ms
 from cudaops.executors.cpu import report as cpu_report
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.report import read_report, report_of
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import (
+    UntrustedFileError,
+    copy_untrusted,
+    discard,
+    open_untrusted,
+    write_fresh,
+)
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.left_files import NotLeft, copy_left, discard, opened, write_fresh
-from cudaops.sandbox.recorded_program import kernel_ms
 from cudaops.timemodel.trace import BadTrace, read_trace
 from tests.sandbox.cases import before, captured_case, compiled, program, went_wrong
 from tests.sandbox.gpu_programs import StandInPrograms, on_gpu
@@ -251,31 +257,31 @@ def left(tmp_path: Path) -> Path:
      "../secret", "real/../../secret", "/etc/passwd", "", ".", "..", "pla\0in", "n" * 300],
 )  # fmt: skip
 def test_only_plain_files_are_taken_up(left: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(NotLeft) as refused, opened(left, name):
+    with pytest.raises(UntrustedFileError) as refused, open_untrusted(left, name):
         pass
     assert str(refused.value).isprintable()
-    with pytest.raises(NotLeft):
-        copy_left(left, name, tmp_path / "copy", 0, 1 << 30)
+    with pytest.raises(UntrustedFileError):
+        copy_untrusted(left, name, tmp_path / "copy", 0, 1 << 30)
     assert not (tmp_path / "copy").exists()
 
 
 def test_a_copy_has_the_bytes_and_the_holes(left: Path, tmp_path: Path) -> None:
     for name in ("plain", "real/inner"):
-        copy_left(left, name, tmp_path / name.replace("/", "-"), 3, 3)
+        copy_untrusted(left, name, tmp_path / name.replace("/", "-"), 3, 3)
         assert (tmp_path / name.replace("/", "-")).read_bytes() == b"abc"
     with (left / "sparse").open("wb") as file:
         file.write(b"a")
         file.seek(1 << 24)
         file.write(b"b")
         file.truncate(1 << 30)
-    copy_left(left, "sparse", tmp_path / "copy", 1 << 30, 1 << 30)
+    copy_untrusted(left, "sparse", tmp_path / "copy", 1 << 30, 1 << 30)
     made = (tmp_path / "copy").stat()
     assert made.st_size == 1 << 30
     assert made.st_blocks * 512 < 1 << 24
     with (tmp_path / "copy").open("rb") as copied:
         assert copied.read((1 << 24) + 1) == b"a" + bytes((1 << 24) - 1) + b"b"
-    with pytest.raises(NotLeft):
-        copy_left(left, "plain", tmp_path / "short", 4, 4)
+    with pytest.raises(UntrustedFileError):
+        copy_untrusted(left, "plain", tmp_path / "short", 4, 4)
 
 
 def test_what_is_written_anew_goes_through_no_link(left: Path, tmp_path: Path) -> None:

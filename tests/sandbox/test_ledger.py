@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudaops.sandbox.ledger import (
+from cudaops.executors.ledger import (
     LEDGER,
     Interval,
     Ledger,
@@ -15,7 +15,7 @@ from cudaops.sandbox.ledger import (
     tool_of,
     union_seconds,
 )
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 
 
 def test_overlap_counts_once() -> None:

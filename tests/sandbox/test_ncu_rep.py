@@ -9,8 +9,8 @@ import pytest
 
 from cudaops.cuda.ncu_pages import counted, parse_details, parse_raw
 from cudaops.errors import InputError
-from cudaops.sandbox import ncu_reader
-from cudaops.sandbox.ncu_rep import ReportLaunch, profile_of, read_report
+from cudaops.executors.cuda import ncu_reader
+from cudaops.executors.cuda.ncu_rep import ReportLaunch, profile_of, read_report
 
 CAPTURES = Path(__file__).parents[1] / "data" / "ncu"
 REPORT = CAPTURES / "h200_naive_matmul_1024.ncu-rep"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.errors import PrerequisiteError
-from cudaops.sandbox.process import child_environment, run_bounded
+from cudaops.executors.process import child_environment, run_bounded
 
 
 def test_output_exit_code_and_time_come_back(tmp_path: Path) -> None:

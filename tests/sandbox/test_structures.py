@@ -13,9 +13,9 @@ from cudaops.domain.judgement import Judgement, Policy
 from cudaops.domain.workload import OpaqueArgument, Workload
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.sandbox.cases import program
 from tests.sandbox.gpu_programs import StandInPrograms, on_gpu

@@ -14,7 +14,7 @@ from cudaops.domain.execution import MisbehaviourKind
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.cpu.report import Names, find_fault, report_of
 from cudaops.executors.cuda.runner.driver import DriverError
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 from tests.standin.image import Image, KernelImage, Parameter, registration
 from tests.standin.memory import Allocation, Memory, MemoryFile
 

@@ -11,9 +11,9 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cpu.build import BASELINE_ENTRY, Built
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import run_bounded
 from cudaops.program.candidate import NAMESPACE
 from cudaops.program.plans import instance
-from cudaops.sandbox.process import run_bounded
 from tests.standin.image import (
     Image,
     KernelImage,

@@ -17,7 +17,7 @@ from cudaops.executors.cpu.toolchain import (
 )
 from cudaops.executors.cuda.platform import Executable
 from cudaops.executors.cuda.recorded_source import RECORDER, recorded_files, recorder_files
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
 CAPTURE = Path(__file__).with_name("capture")

@@ -25,11 +25,11 @@ from cudaops.executors.cpu.toolchain import (
     precompiled_header,
     source_digest,
 )
+from cudaops.executors.process import Finished, run_bounded
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.plans import instance
 from cudaops.program.reroute import device_view_files, rerouted_files
-from cudaops.sandbox.process import Finished, run_bounded
 from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
 
 EXECUTABLE = "unit"

@@ -30,8 +30,13 @@ from cudaops.executors.cpu.toolchain import (
     compiling,
     precompiled_header,
 )
-from cudaops.sandbox.left_files import NotLeft, copy_left, read_left, temporary_folder
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import (
+    UntrustedFileError,
+    copy_untrusted,
+    read_untrusted,
+    temporary_folder,
+)
 from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_space, raise_if_full
 from cudaops.timemodel.gimple import Function, parse
 from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
@@ -225,9 +230,9 @@ def _traced(
     executable = Path(built.folder) / "unit"
     files = [f.path for f in unit.program.files]
     try:
-        left = read_left(report.parent, report.name, MOST_TRACE_BYTES)
+        left = read_untrusted(report.parent, report.name, MOST_TRACE_BYTES)
         return read_trace(left, lambda addresses: locate(executable, addresses, files))
-    except (BadTrace, NotLeft) as wrong:
+    except (BadTrace, UntrustedFileError) as wrong:
         return bad_report(f"trace: {wrong}")
 
 
@@ -250,8 +255,10 @@ def _counted(
         )
     name = found.relative_to(folder).as_posix()
     try:
-        copy_left(folder, name, kept := folder.with_name(f"{folder.name}.gcda"), 0, _MOST_COUNTERS)
-    except NotLeft as wrong:
+        copy_untrusted(
+            folder, name, kept := folder.with_name(f"{folder.name}.gcda"), 0, _MOST_COUNTERS
+        )
+    except UntrustedFileError as wrong:
         return bad_report(f"counters: {wrong}")
     text = _dump(executor, unit, Path(built.folder), kept)
     return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))

@@ -6,20 +6,20 @@ from pathlib import Path
 
 from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
 from cudaops.domain.program import Program
-from cudaops.executors.cpu.build import build_program
-from cudaops.executors.cpu.report import find_fault, read_report
-from cudaops.executors.cpu.toolchain import Build
-from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.isolation.view import View
-from cudaops.sandbox.left_files import discard, temporary_folder
-from cudaops.sandbox.process import run_bounded
-from cudaops.sandbox.recorded_program import (
+from cudaops.executors.capture.program import (
     Child,
     Recording,
     author_names,
     exit_fault,
     program_ran,
 )
+from cudaops.executors.cpu.build import build_program
+from cudaops.executors.cpu.report import find_fault, read_report
+from cudaops.executors.cpu.toolchain import Build
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.view import View
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import discard, temporary_folder
 
 
 class ProgramRunner:

@@ -14,9 +14,9 @@ from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Misbehaved, MisbehaviourKind
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import Finished, run_bounded
+from cudaops.executors.untrusted_files import UntrustedFileError, open_untrusted
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
-from cudaops.sandbox.left_files import NotLeft, opened
-from cudaops.sandbox.process import Finished, run_bounded
 
 MAX_WARNINGS = 16
 MOST_LOOKED_AT = 4096
@@ -94,9 +94,9 @@ def bad_report(why: str) -> Misbehaved:
 def read_report(path: Path) -> Report:
     """An absent report is an empty one: the child died before it began."""
     try:
-        with opened(path.parent, path.name) as file:
+        with open_untrusted(path.parent, path.name) as file:
             return report_of(file)
-    except NotLeft as wrong:
+    except UntrustedFileError as wrong:
         return Report(()) if wrong.absent else Report((), bad_report(str(wrong)))
 
 

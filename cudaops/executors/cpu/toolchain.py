@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
 Build = Literal["plain", "checked", "traced"]

@@ -25,8 +25,13 @@ from cudaops.executors.cpu.report import (
     read_report,
 )
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.left_files import NotLeft, discard, size_left, write_fresh
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import (
+    UntrustedFileError,
+    discard,
+    untrusted_size,
+    write_fresh,
+)
 from cudaops.storage import raise_for_space
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
@@ -188,13 +193,13 @@ def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
     }
     try:
         for name, size in sizes.items():
-            if (found := size_left(folder, name)) != size:
-                raise NotLeft(name, f"holds {found} bytes instead of {size}")
+            if (found := untrusted_size(folder, name)) != size:
+                raise UntrustedFileError(name, f"holds {found} bytes instead of {size}")
         for number, variable in enumerate(task.workload.globals):
             name = f"{within}{_global_file(number)}"
-            if size_left(folder, name) not in (variable.size_bytes, 2 * variable.size_bytes):
-                raise NotLeft(name, f"is not of {variable.size_bytes} bytes")
-    except NotLeft as wrong:
+            if untrusted_size(folder, name) not in (variable.size_bytes, 2 * variable.size_bytes):
+                raise UntrustedFileError(name, f"is not of {variable.size_bytes} bytes")
+    except UntrustedFileError as wrong:
         return bad_report(f"output {wrong}")
     return None
 

@@ -38,18 +38,18 @@ from cudaops.executors.cuda.symbols import (
     find_variables,
     read_image,
 )
-from cudaops.executors.isolation.phases import Confinement, Phase
-from cudaops.program.candidate import FILE as CANDIDATE_FILE
-from cudaops.program.lexing import byte_text, line_of
-from cudaops.program.outline import outline
-from cudaops.sandbox.process import Finished, run_bounded
-from cudaops.sandbox.toolchain import (
+from cudaops.executors.cuda.toolchain import (
     cuda_includes,
     library_flags,
     nvcc_command,
     nvcc_version,
     require_nvcc,
 )
+from cudaops.executors.isolation.phases import Confinement, Phase
+from cudaops.executors.process import Finished, run_bounded
+from cudaops.program.candidate import FILE as CANDIDATE_FILE
+from cudaops.program.lexing import byte_text, line_of
+from cudaops.program.outline import outline
 from cudaops.storage import TEMPORARY, Entry, Facts, Made, entry_of, make_once, raise_if_full
 
 IMAGE = "unit.cubin"

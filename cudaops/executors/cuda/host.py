@@ -28,8 +28,8 @@ from cudaops.executors.cuda.platform import NVIDIA, Platform, PlatformClass, pla
 from cudaops.executors.cuda.protocol import DeviceFacts
 from cudaops.executors.cuda.sanitizer import Sanitizer, find_compute_sanitizer
 from cudaops.executors.cuda.session import RunnerSession, task_command
+from cudaops.executors.cuda.toolchain import nvcc_version, require_nvcc
 from cudaops.executors.isolation.phases import Phase
-from cudaops.sandbox.toolchain import nvcc_version, require_nvcc
 
 SHARED = ("author", "search")
 """Runners that stay: the author's own kernel has one, and all drafts of a search share one."""

@@ -24,11 +24,11 @@ from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
 from cudaops.domain.profile import HotLine, Profile
 from cudaops.domain.run import ClockControl
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
+from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
+from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.ncu_rep import ReportLaunch, line_of, read_report
-from cudaops.sandbox.process import Finished, run_bounded
-from cudaops.sandbox.toolchain import find_tool
+from cudaops.executors.process import Finished, run_bounded
 
 CacheControl = Literal["all", "none"]
 """`all`: caches are emptied before each pass, a cold launch. `none`: they are left, a warm one."""

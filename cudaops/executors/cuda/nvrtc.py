@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from cudaops.executors.isolation.level import level_of
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.isolation.start import Confined
-from cudaops.sandbox.ledger import LEDGER
-from cudaops.sandbox.process import child_environment, python_path
+from cudaops.executors.ledger import LEDGER
+from cudaops.executors.process import child_environment, python_path
 
 START_TIMEOUT_S = 30.0
 COMPILE_TIMEOUT_S = 20.0

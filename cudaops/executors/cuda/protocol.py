@@ -1,6 +1,6 @@
 """What the executor asks of a runner process and what it is answered: one JSON object a line.
 
-The runner is trusted code in a process of its own (design D4): it holds the GPU's context, loads
+The runner is trusted code in a process of its own: it holds the GPU's context, loads
 what `executors.cuda.build` made, and launches it by plan. It never sees a reference result.
 """
 

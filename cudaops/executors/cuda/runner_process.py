@@ -20,8 +20,8 @@ from cudaops.executors.isolation.level import level_of
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.isolation.start import Confined
 from cudaops.executors.isolation.watch import LOOK_S
-from cudaops.sandbox.process import child_environment, python_path
-from cudaops.sandbox.stopping import current_stop
+from cudaops.executors.process import child_environment, python_path
+from cudaops.executors.stopping import current_stop
 from cudaops.storage import raise_for_space
 
 MAX_LOG_BYTES = 64 * 1024

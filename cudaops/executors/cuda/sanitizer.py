@@ -24,11 +24,11 @@ from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import CheckerUnavailable, Misbehaved, MisbehaviourKind
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.executors.cuda.protocol import REPLY, Fault, Refused, RunReply, RunTask
+from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.isolation.level import level_of, weaken
 from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import Finished, run_bounded
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
-from cudaops.sandbox.process import Finished, run_bounded
-from cudaops.sandbox.toolchain import find_tool
 
 Tool = Literal["memcheck", "racecheck", "synccheck", "initcheck"]
 TaskCommand = Callable[[Path, Path], tuple[Sequence[str], Mapping[str, str]]]

@@ -36,9 +36,9 @@ from cudaops.executors.cuda.protocol import (
 from cudaops.executors.cuda.runner_process import RunnerProcess, runner_argv, runner_environment
 from cudaops.executors.isolation.level import level_of, weaken
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.ledger import LEDGER
-from cudaops.sandbox.process import run_bounded
-from cudaops.sandbox.stopping import Stopped
+from cudaops.executors.ledger import LEDGER
+from cudaops.executors.process import run_bounded
+from cudaops.executors.stopping import Stopped
 
 START_S = 90.0
 """Opening a GPU takes a fraction of a second, and up to half a minute on a machine with many GPUs

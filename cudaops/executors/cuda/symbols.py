@@ -13,7 +13,7 @@ from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.source import MARK
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 
 TOOL_TIMEOUT_S = 30.0
 _A_TIME = 500

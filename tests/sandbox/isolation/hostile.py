@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.executors.isolation.phases import Confinement, Limits, Phase
-from cudaops.sandbox.process import Finished, run_bounded
+from cudaops.executors.process import Finished, run_bounded
 
 PHASES: tuple[Phase, ...] = ("compile", "kernel", "program", "gpu")
 LEVELS: tuple[IsolationLevel, ...] = ("S2", "S3")

@@ -16,7 +16,7 @@ from cudaops.domain.judgement import IsolationLevel
 from cudaops.executors.isolation import credentials
 from cudaops.executors.isolation.level import level_of, probe
 from cudaops.executors.isolation.phases import Confinement, Limits, Phase, limits_of
-from cudaops.sandbox.process import python_path, run_bounded
+from cudaops.executors.process import python_path, run_bounded
 from tests.sandbox.isolation.hostile import LEVELS, PHASES, outcomes, ran
 
 SMALL = Limits(
@@ -212,7 +212,7 @@ def test_a_virtual_environment_under_tmp_is_confined_as_well(tmp_path: Path) -> 
     asked = """from pathlib import Path
 from cudaops.executors.isolation.level import probe
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 for phase in ("compile", "kernel", "program"):
     done = run_bounded(["true"], cwd=Path("/"), timeout_s=30, confine=Confinement(phase))
     assert done.exit_code == 0, done

@@ -18,7 +18,7 @@ from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.isolation import level as levels
 from cudaops.executors.isolation.level import enforce, level_of, probe, weaken
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.sandbox.process import child_environment, run_bounded
+from cudaops.executors.process import child_environment, run_bounded
 
 ROOT = os.geteuid() == 0
 NOBODY = 65533
@@ -48,7 +48,7 @@ def test_a_confinement_the_kernel_refuses_starts_nothing(tmp_path: Path) -> None
         "from cudaops.executors.isolation.landlock import READ, WRITE, EXECUTE, Rule\n"
         "from cudaops.executors.isolation.phases import Confinement\n"
         "from cudaops.executors.isolation.level import probe\n"
-        "from cudaops.sandbox.process import run_bounded\n"
+        "from cudaops.executors.process import run_bounded\n"
         "from cudaops.errors import SandboxUnavailable\n"
         "print(probe().level)\n"
         "rules = [Rule(Path('/'), landlock.handled(landlock.abi()))]\n"
@@ -106,7 +106,7 @@ def test_without_root(tmp_path: Path) -> None:
         f"os.setresuid({NOBODY}, {NOBODY}, {NOBODY})\n"
         "from cudaops.executors.isolation.level import probe\n"
         "from cudaops.executors.isolation.phases import Confinement\n"
-        "from cudaops.sandbox.process import run_bounded\n"
+        "from cudaops.executors.process import run_bounded\n"
         "here = Path.cwd() / 'w'; here.mkdir(); other = Path.cwd() / 'other'\n"
         "other.write_text('secret')\n"
         "ask = ('cat ' + str(other) + ' /proc/%d/environ; kill -9 %d; ' % ((os.getpid(),) * 2)\n"

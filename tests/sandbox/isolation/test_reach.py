@@ -15,7 +15,7 @@ import cudaops
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.executors.isolation import credentials, places
 from cudaops.executors.isolation.phases import Confinement, Phase
-from cudaops.sandbox.process import python_path, run_bounded
+from cudaops.executors.process import python_path, run_bounded
 from tests.sandbox.isolation.hostile import PHASES, outcomes, ran
 
 

@@ -107,7 +107,7 @@ size_t host_bytes_available();
 
 extern GlobalVariable* global_variables;
 
-// The report: tab-separated lines, one fact each, read by cudaops.sandbox.executors.cpu_report.
+// The report: tab-separated lines, one fact each, read by cudaops.executors.cpu.report.
 void open_report();
 void report(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] void stop(const char* kind, const void* pc, const char* format, ...)

@@ -41,7 +41,7 @@ SLOPE_LAUNCHES = (4, 64)
 """Least and most of N."""
 SAME_SHARE, SAME_US = 0.1, 1.5
 """A launch on its own results takes the same time as one on restored memory where they differ by no
-more: less than the clocks gate lets the host's clock and the events differ (`sandbox.clocks`)."""
+more: less than the clocks gate lets the host's clock and the events differ (`gates.clocks`)."""
 LONG_US = 1000.0
 """A launch longer than this is calibrated once: its spread is small against it."""
 

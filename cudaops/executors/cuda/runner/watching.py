@@ -2,7 +2,7 @@
 
 Two results are the same only where every byte is: they are compared with what was kept, not with a
 hash of it, so nothing can be made to look alike. The runner holds no reference; whether a result is
-right is said by the parent (`sandbox.timed_outputs`).
+right is said by the parent (`gates.timed_outputs`).
 """
 
 from __future__ import annotations

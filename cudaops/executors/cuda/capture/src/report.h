@@ -1,5 +1,5 @@
 // The report: tab-separated lines, one fact each, and files of contents that are named by what is in
-// them. Read by cudaops.sandbox.recorded_report, which believes none of it.
+// them. Read by cudaops.executors.capture.report, which believes none of it.
 #pragma once
 #include <cerrno>
 #include <cstdarg>
