@@ -17,7 +17,7 @@ from cudaops.graph.events import read_events
 from cudaops.graph.placing import place, run_options
 from cudaops.graph.run import start
 from cudaops.settings import load_settings
-from tests.sandbox import ncu_double
+from tests.executors.cuda import ncu_double
 from tests.standin.platform import STANDIN
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
