@@ -11,8 +11,8 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.program.analysis.polynomials import Polynomial
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial
 from cudaops.recipes.matmul_form import MatmulForm, Matrix, recognise, recognise_tiled
 from cudaops.recipes.reading.kernel import Reading, read_kernel
 from cudaops.recipes.reading.values import Load, Value, parts
