@@ -32,7 +32,7 @@ from cudaops.executors.isolation.phases import (
     rules,
     switches_account,
 )
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 OFF_REMEDY = (
