@@ -20,12 +20,12 @@ from cudaops.executors.cpu import report as cpu_report
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.report import read_report, report_of
 from cudaops.executors.isolation.level import enforce
-from cudaops.executors.isolation.removing import remove
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
     copy_untrusted,
     discard,
     open_untrusted,
+    remove,
     write_fresh,
 )
 from cudaops.program.parse import load_program

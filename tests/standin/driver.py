@@ -1,10 +1,10 @@
 """A GPU that is not there: the runner's driver over the `cpu` executor's units.
 
-Shipped so that every part of the `cuda` path but NVIDIA's own driver runs for real on a machine
+For tests: every part of the `cuda` path but NVIDIA's own driver runs for real on a machine
 without a GPU. What differs from a device:
 
 - Times are virtual: launches alone move the clock, by what their unit reports or a script says
-  (`standin_clock`). The host's clock sees more: a process for every launch, 3 ms and 1.3 ms for
+  (`clock.py`). The host's clock sees more: a process for every launch, 3 ms and 1.3 ms for
   each MiB that its pointers reach (2 cores, 2026-11-20).
 - A launch is waited for in `launch` itself. A kernel that never ends therefore never returns from
   there, and ends with this process. A deadlock is seen and becomes CUDA_ERROR_LAUNCH_TIMEOUT.
@@ -85,7 +85,7 @@ class StandInDriver:
     """
 
     def __init__(self, device: int = 0, environment: Mapping[str, str] = os.environ) -> None:
-        """`device` is the ordinal; `environment` may name a script: see `standin_clock.Script`.
+        """`device` is the ordinal; `environment` may name a script: see `clock.Script`.
 
         Raises DriverMissing for any device but the first, and for a script that cannot be read.
         """

@@ -20,9 +20,9 @@ from cudaops.executors.cuda.protocol import Fault, Refused
 from cudaops.executors.cuda.sanitizer import (
     STRAY,
     Extent,
-    Looked,
     Names,
     Sanitizer,
+    SanitizerRun,
     TaskCommand,
     Tool,
     find_compute_sanitizer,
@@ -40,7 +40,7 @@ from tests.executors.cuda.gpu_checks import (
 )
 
 END = " with no barrier between them"
-Look = Callable[..., Looked | CheckerUnavailable]
+Look = Callable[..., SanitizerRun | CheckerUnavailable]
 
 
 @pytest.fixture(scope="module")
@@ -58,19 +58,19 @@ def look(cpu_executor: CpuExecutor, double: Sanitizer, tmp_path: Path) -> Look:
         tool: Tool = "memcheck",
         timeout_s: float = 20.0,
         tool_itself: Sanitizer = double,
-    ) -> Looked | CheckerUnavailable:
+    ) -> SanitizerRun | CheckerUnavailable:
         names = names_for(one.task, {0: "A", 1: "B", 2: "C"}, ["mm.cu"])
         return tool_itself.look(tool, one.task, names, command, tmp_path / "100%d", timeout_s)
 
     return look
 
 
-def looked(outcome: Looked | CheckerUnavailable) -> Looked:
-    assert isinstance(outcome, Looked), outcome
+def looked(outcome: SanitizerRun | CheckerUnavailable) -> SanitizerRun:
+    assert isinstance(outcome, SanitizerRun), outcome
     return outcome
 
 
-def refused(outcome: Looked | CheckerUnavailable) -> CheckerUnavailable:
+def refused(outcome: SanitizerRun | CheckerUnavailable) -> CheckerUnavailable:
     assert isinstance(outcome, CheckerUnavailable), outcome
     return outcome
 

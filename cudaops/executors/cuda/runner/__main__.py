@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     replies = os.fdopen(options.replies_fd, "wb")
     tasks = os.fdopen(options.tasks_fd, "rb")
     try:
-        driver = opened(options.driver, options.device)
+        driver = open_driver(options.driver, options.device)
         first: Reply = ProbeReply(facts=driver.facts, free_bytes=driver.free_bytes())
     except DriverMissing as missing:
         first = Refused(problem=missing.problem, remedy=missing.remedy)
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def opened(name: str, device: int) -> Driver:
+def open_driver(name: str, device: int) -> Driver:
     """The driver of this name on this device. Raises DriverMissing."""
     if name == "nvidia":
         from cudaops.executors.cuda.runner.nvidia import NvidiaDriver
@@ -76,7 +76,7 @@ def end_with_parent(tasks_fd: int) -> None:
 def _once(options: argparse.Namespace) -> int:
     """One task for a tool that looks at the process: no tracer of our own beside it."""
     try:
-        driver = opened(options.driver, options.device)
+        driver = open_driver(options.driver, options.device)
     except DriverMissing as missing:
         reply: Reply = Refused(problem=missing.problem, remedy=missing.remedy)
     else:

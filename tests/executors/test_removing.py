@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 
 
 def mode(path: Path) -> int:
