@@ -1,6 +1,7 @@
 """The stages of gpu_check.sh. Each runs commands as a user would and keeps what they print.
 
-With `CUDAOPS_GPU_DRIVER=standin` the same stages run without a GPU, to try the check itself.
+With `CUDAOPS_GPU_DRIVER=tests.standin.platform:StandInPlatform` the same stages run without a GPU,
+to try the check itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-STANDIN = os.environ.get("CUDAOPS_GPU_DRIVER") == "standin"
+DRIVER = os.environ.get("CUDAOPS_GPU_DRIVER", "nvidia")
+STANDIN = DRIVER != "nvidia"
 SIZE = 256 if STANDIN else 1024
 JUDGEMENTS = 3 if STANDIN else 40
 """A/A comparisons; each gives the samples of one judgement."""
@@ -220,7 +222,7 @@ def same(check: Check) -> None:
     from cudaops.program.parse import load_program
     from cudaops.program.plans import baseline_plan
 
-    executor = CudaExecutor(None, check.folder / "cache", driver="standin" if STANDIN else "nvidia")
+    executor = CudaExecutor(None, check.folder / "cache", driver=DRIVER)
     program = load_program(check.source)
     captured = executor.capture(program, None, (), check.folder / "same", 60.0)
     assert isinstance(captured, Captured), captured

@@ -118,6 +118,11 @@ def test_imports_go_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_nothing_of_the_package_needs_the_tests() -> None:
+    wrong = [p for p in MODULES if any(m.split(".")[0] == "tests" for m, _ in imports(p))]
+    assert not wrong
+
+
 def test_imports_form_no_circle() -> None:
     names = {module_name(path): path for path in MODULES}
     sorter = TopologicalSorter({name: set(loaded_by(path, names)) for name, path in names.items()})

@@ -101,12 +101,12 @@ def run_bounded(
             child = _start(confined.argv, cwd, {}, confined)
             watch = Watch(child.pid, confined.limits, (*confine.writes, confined.folder))
             collected = _watched(child, started + timeout_s, max_output_bytes, watch, confined)
-            told = confined.told()
+            report = confined.launcher_report()
             stopped = collected.timed_out or collected.flooded or bool(collected.exceeded)
-            confined.raise_if_not_begun(told, stopped, collected.stderr)
+            confined.raise_if_not_begun(report, stopped, collected.stderr)
         finally:
             confined.close()
-        code = told.ended
+        code = report.ended
     LEDGER.add(tool or tool_of(command), started, time.monotonic())
     return Finished(
         exit_code=code if code is not None else -signal.SIGKILL,

@@ -1,4 +1,5 @@
-"""Files that a confined child left, taken up without believing a name, a kind or a size.
+"""Files that a confined child left: read, copied and removed without believing a name, a kind or a
+size.
 
 A folder that a child may write to can hold links, pipes, devices and files of any size under any
 name. All of its processes are gone when this is asked, so what was looked at stays as it is.
@@ -9,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
-
-from cudaops.executors.isolation.removing import remove
 
 _CHUNK = 1 << 20
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
@@ -155,3 +157,50 @@ def _data(fd: int, size: int) -> Iterator[tuple[int, int]]:
             begin, end = at, size
         yield begin, min(end, size)
         at = end
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with everything in it; what cannot be removed stays, one that is not there is
+    fine. Links in it go, and not what they mean."""
+    try:
+        shutil.rmtree(folder, onerror=_opening(folder))
+    except RecursionError:  # deeper than Python recurses
+        with suppress(OSError):
+            _flatten(folder)
+            shutil.rmtree(folder, onerror=_opening(folder))
+
+
+def _opening(folder: Path) -> Callable[[Callable[..., object], str, object], None]:
+    """What to do where something cannot be listed or removed: make it ours to change, and again."""
+
+    def opened(function: Callable[..., object], path: str, _: object) -> None:
+        with suppress(OSError):
+            for at in (Path(path).parent, Path(path)):
+                inside = at == folder or folder in at.parents
+                if inside and not at.is_symlink():
+                    at.chmod(stat.S_IRWXU)
+            if function in (os.rmdir, os.unlink):
+                function(path)
+            elif Path(path).exists():
+                shutil.rmtree(path, ignore_errors=True)
+
+    return opened
+
+
+def _flatten(folder: Path) -> None:
+    """Bring every folder right below `folder`: then neither recursion nor the longest path bounds
+    how deep they were."""
+    numbers = count()
+    left = [folder]
+    while left:
+        here = left.pop()
+        here.chmod(stat.S_IRWXU)
+        for entry in list(os.scandir(here)):
+            if not entry.is_dir(follow_symlinks=False):
+                continue
+            up = Path(entry.path)
+            if here != folder:
+                up = next(p for n in numbers if not os.path.lexists(p := folder / f"{n}"))
+                Path(entry.path).chmod(stat.S_IRWXU)  # to move a folder is to write its `..`
+                Path(entry.path).rename(up)
+            left.append(up)

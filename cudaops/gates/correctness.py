@@ -16,7 +16,7 @@ from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Allocation
 from cudaops.executors.base import Check, Executor, InputSet
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import (
     NOTHING_COMPARED,
     BufferAccuracy,

@@ -26,7 +26,7 @@ from cudaops.domain.judgement import Gate, Judgement
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.base import Executor, close_executor
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 from cudaops.gates.evaluate import evaluate
 from cudaops.graph.certificate import (
     CERTIFICATE_NAME,

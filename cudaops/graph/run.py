@@ -28,9 +28,9 @@ from cudaops.domain.run import (
 )
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
-from cudaops.executors.isolation.removing import remove
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
 from cudaops.executors.stopping import stoppable
+from cudaops.executors.untrusted_files import remove
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.context import Context

@@ -26,7 +26,7 @@ from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import splice
 from cudaops.sandbox.oracle import (

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import cudaops
 from cudaops.errors import InputError
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 from cudaops.program.given import check_includes
 from cudaops.service.records import Artefact, JobRequest, ProgramRequest
 from cudaops.settings import Settings

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
 
 from cudaops.domain.base import Record
 from cudaops.domain.options import ExecutorName
@@ -43,7 +42,7 @@ class CheckOptions(Record):
     """Folder for what compilers make, absolute."""
     builds_bytes: int
     """Size it keeps to."""
-    driver: Literal["nvidia", "standin"] = "nvidia"
+    driver: str = "nvidia"
     isolation: IsolationChoice = "auto"
 
 

@@ -54,13 +54,13 @@ class LaunchModel(NamedTuple):
 
 
 def model_launch(
-    taken: Sample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
+    sample: Sample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
     device: Device, *, bounded: bool, rewritten: bool = False,
 ) -> LaunchModel | Misbehaved:  # fmt: skip
     """Model one launch.
 
     Args:
-        taken: Its sampled blocks.
+        sample: Its sampled blocks.
         unit: What was compiled.
         kernel: The launched expression.
         launch: Geometry.
@@ -69,7 +69,7 @@ def model_launch(
         bounded: Whether the kernel has `__launch_bounds__`, which caps its registers.
         rewritten: Whether the kernel is the rewrite's own, which may be named as the baseline is.
     """
-    function = _kernel_function(taken.functions, kernel, rewritten=rewritten)
+    function = _kernel_function(sample.functions, kernel, rewritten=rewritten)
     threads = launch.block.volume
     registers = registers_per_thread(function, threads if bounded else None)
     capped = min(registers, max(device.registers_per_sm // max(threads, 1) // 8 * 8, 16))
@@ -82,23 +82,23 @@ def model_launch(
             message=f"a block of {threads} threads with {smem} bytes of shared memory does not fit "
             f"on an SM of {device.name}",
         )
-    sites = sites_of(taken.trace, _l1_of_a_block(device, held, smem, launch))
-    sampled = Sampled(max(len(taken.trace.blocks), 1), threads)
-    callees = _callees(taken.functions, function, sites)
+    sites = sites_of(sample.trace, _l1_of_a_block(device, held, smem, launch))
+    sampled = Sampled(max(len(sample.trace.blocks), 1), threads)
+    callees = _callees(sample.functions, function, sites)
     found = shape(function, sites, finder(sites), callees, sampled)
-    moved = traffic(taken.trace, sites, launch.grid, sizes, device, held.blocks_per_sm)
+    moved = traffic(sample.trace, sites, launch.grid, sizes, device, held.blocks_per_sm)
     work = KernelWork(
         grid_blocks=launch.grid.volume, block_threads=threads, registers_per_thread=capped,
         static_smem_bytes=static, dynamic_smem_bytes=launch.dynamic_smem_bytes,
         phases=found.phases, sites=sites, counts=found.counts, traffic=moved,
         barriers_per_block=found.barriers_per_block,
-        hottest_atomic=_hottest(taken),
+        hottest_atomic=_hottest(sample),
     )  # fmt: skip
     costs = Costs.of(work, device, microarchitecture(device.compute_capability))
-    found_time = estimate(work, device)
-    modelled = Modelled(work, found_time, costs, device, launch.grid, launch.block)
+    estimated = estimate(work, device)
+    modelled = Modelled(work, estimated, costs, device, launch.grid, launch.block)
     mixes = _line_mixes(function, sites, callees, sampled)
-    return LaunchModel(modelled, kernel, unit, mixes, _notes(taken, modelled, sampled))
+    return LaunchModel(modelled, kernel, unit, mixes, _notes(sample, modelled, sampled))
 
 
 def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten: bool) -> Function:
@@ -151,8 +151,8 @@ def _l1_of_a_block(device: Device, held: Occupancy, smem: int, launch: ResolvedL
     return (device.l1_shared_bytes_per_sm - carveout) / resident
 
 
-def _hottest(taken: Sample) -> float:
-    most = [b.hottest_atomic for b in taken.trace.blocks]
+def _hottest(sample: Sample) -> float:
+    most = [b.hottest_atomic for b in sample.trace.blocks]
     return sum(most) / len(most) if most else 0.0
 
 
@@ -171,7 +171,7 @@ def _line_mixes(
     return result
 
 
-def _notes(taken: Sample, modelled: Modelled, sampled: Sampled) -> tuple[str, ...]:
+def _notes(sample: Sample, modelled: Modelled, sampled: Sampled) -> tuple[str, ...]:
     work = modelled.work
     blocks = f"{sampled.blocks} of {work.grid_blocks} blocks"
     return (

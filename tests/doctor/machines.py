@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -25,7 +25,7 @@ from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved,
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.cpu.build import BASELINE_ENTRY
-from cudaops.executors.cuda.platform import Executable, Module, Platform
+from cudaops.executors.cuda.platform import NVIDIA, Executable, Module, Platform
 from cudaops.executors.cuda.protocol import (
     DeviceFacts,
     Launchable,
@@ -39,6 +39,7 @@ from cudaops.executors.cuda.protocol import (
     SideTimes,
     Task,
 )
+from cudaops.executors.isolation.phases import Phase
 from cudaops.executors.process import Finished
 from cudaops.settings import Settings
 
@@ -225,7 +226,9 @@ class OtherPlatform:
     sm_arch: str
     draft_by: str = "NVRTC 13.0"
     refusal: str = ""
-    driver: Literal["nvidia", "standin"] = "nvidia"
+    driver: str = NVIDIA
+    program_phase: Phase = "gpu"
+    names_faults: bool = False
 
     def unit(self, unit: Unit, *, draft: bool) -> Module | CompileFailed:
         if self.refusal:

@@ -14,8 +14,8 @@ from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.cuda.platform import Platform
 from cudaops.executors.cuda.protocol import MeasureTask, ProbeTask, RunTask, Task
 from cudaops.executors.cuda.session import RunnerSession
-from cudaops.executors.cuda.standin import StandInPlatform
 from tests.doctor.machines import OtherMachine, OtherRunner, climbed, ended, settings
+from tests.standin.platform import DRIVER, StandInPlatform
 
 NAMES = ("runner", "launch", "program", "events", "cupti")
 
@@ -119,7 +119,7 @@ class StandInMachine(OtherMachine):
         return StandInPlatform(cache, GpuBuilder(cache / "gpu", sm_arch))
 
     def runner(self) -> Runner:
-        return RunnerSession("standin")
+        return RunnerSession(DRIVER)
 
 
 @pytest.mark.nvcc

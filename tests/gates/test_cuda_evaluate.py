@@ -21,6 +21,7 @@ from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.exploits.cases import GATES, load_case
 from tests.lanes import mostly_deep
+from tests.standin.platform import STANDIN
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"
 STOPPED = [
@@ -43,7 +44,7 @@ pytestmark = [pytest.mark.nvcc]
 
 @pytest.fixture(scope="module")
 def executor(kernels: Path) -> Iterator[CudaExecutor]:
-    executor = CudaExecutor(None, kernels, driver="standin")
+    executor = CudaExecutor(None, kernels, driver=STANDIN)
     yield executor
     executor.close()
 

@@ -22,7 +22,8 @@ from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.gates.timed_outputs import timed_outputs_gate
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
 from cudaops.sandbox.oracle import Oracle, Reference, timed_references
-from tests.sandbox.cases import Case, before, compiled, ran, run, vector_case
+from tests.executors.cases import Case, before, compiled, ran, run, vector_case
+from tests.standin.platform import STANDIN
 
 pytestmark = [pytest.mark.nvcc]
 
@@ -95,7 +96,7 @@ class Bench(NamedTuple):
 
 @pytest.fixture(scope="module")
 def executor(kernels: Path) -> Iterator[CudaExecutor]:
-    executor = CudaExecutor(None, kernels, driver="standin")
+    executor = CudaExecutor(None, kernels, driver=STANDIN)
     yield executor
     executor.close()
 

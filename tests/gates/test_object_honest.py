@@ -20,6 +20,7 @@ from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from tests.exploits.cases import Case, load_case
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, compiled, product, rewrite_of
+from tests.standin.platform import STANDIN
 
 HONEST = [load_case(p) for p in sorted(EXPLOITS.rglob("honest/*.cu"))]
 RECIPE_PROGRAMS = [MM, EXPLOITS / "transpose" / "transpose.cu", EXPLOITS / "saxpy" / "saxpy.cu"]
@@ -34,7 +35,7 @@ def executor(request: pytest.FixtureRequest, kernels: Path) -> Iterator[Executor
     if request.param == "cpu":
         yield CpuExecutor("A10", kernels)
         return
-    over_stand_in = CudaExecutor(None, kernels, driver="standin", sm_arch="sm_86")
+    over_stand_in = CudaExecutor(None, kernels, driver=STANDIN, sm_arch="sm_86")
     yield over_stand_in
     over_stand_in.close()
 

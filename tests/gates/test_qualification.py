@@ -31,7 +31,7 @@ from cudaops.sandbox.arrays import Array, read_array, write_array
 from cudaops.sandbox.inputs import CaseKind
 from cudaops.sandbox.oracle import Oracle, Reference
 from cudaops.sandbox.workbench import Workbench, open_workbench
-from tests.sandbox.cases import program
+from tests.executors.cases import program
 
 POLICY = Policy(min_speedup=0.001, seed=3)
 SIDE = 32

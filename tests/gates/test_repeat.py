@@ -15,6 +15,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.verification_bench import EACH, SUM, opened, verified
+from tests.standin.platform import STANDIN
 
 SQUARES = EACH.replace("BODY", "a[i] * a[i]")
 
@@ -237,6 +238,6 @@ class TestStandIn(RepeatSuite):
     @pytest.fixture(scope="class")
     @classmethod
     def executor(cls, kernels: Path) -> Iterator[CudaExecutor]:
-        made = CudaExecutor(None, kernels, driver="standin")
+        made = CudaExecutor(None, kernels, driver=STANDIN)
         yield made
         made.close()

@@ -37,6 +37,7 @@ from cudaops.settings import load_settings
 from tests.certify.runs import cudaops
 from tests.certify.samples import new_signer
 from tests.processes import runners
+from tests.standin.platform import STANDIN
 
 Bend = Callable[[Certificate], dict[str, Any]]
 
@@ -304,7 +305,7 @@ def test_no_runner_stays(run: Path, home: Path) -> None:
     """On the stand-in of a GPU, of a rewrite that is refused before it is judged."""
     (run / "best.cu").write_text("int main() { return 0; }\n")
     options = load_record(run).options.model_copy(update={"executor": "cuda", "device": None})
-    settings = load_settings().model_copy(update={"gpu_driver": "standin"})
+    settings = load_settings().model_copy(update={"gpu_driver": STANDIN})
     others = runners()
     with pytest.raises(InputError):
         confirm_run(open_certified(run, None), options, lambda _: None, settings)

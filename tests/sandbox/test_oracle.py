@@ -23,8 +23,8 @@ from cudaops.sandbox.inputs import (
     build_case,
 )
 from cudaops.sandbox.oracle import Oracle, Reference, SkippedInputs
+from tests.executors.cases import array
 from tests.gates.verification_bench import EACH, opened, oracle, verified
-from tests.sandbox.cases import array
 
 
 def workload(folder: Path, element: Element, values: Array) -> Workload:

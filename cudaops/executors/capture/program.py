@@ -28,10 +28,9 @@ from cudaops.executors.capture.report import (
 )
 from cudaops.executors.capture.workloads import Source, WorkloadReader
 from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
-from cudaops.executors.isolation.removing import remove
 from cudaops.executors.isolation.view import hint_for
 from cudaops.executors.process import Finished
-from cudaops.executors.untrusted_files import UntrustedFileError
+from cudaops.executors.untrusted_files import UntrustedFileError, remove
 from cudaops.storage import raise_for_space
 
 CAPTURE_BYTES = 2 * 1024**3

@@ -31,8 +31,7 @@ from cudaops.executors.capture.report import (
 )
 from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
 from cudaops.executors.cpu.report import Report, function_names
-from cudaops.executors.isolation.removing import remove
-from cudaops.executors.untrusted_files import copy_untrusted
+from cudaops.executors.untrusted_files import copy_untrusted, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
 

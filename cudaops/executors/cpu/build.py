@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,10 +80,18 @@ def build_unit(
     build: Build = "plain",
     compile_extra: Sequence[str] = (),
     link_extra: Sequence[str] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> Built | CompileFailed:
-    """A baseline or rewrite with our runner. The extra flags become part of the key."""
+    """A baseline or rewrite with our runner. The extra flags become part of the key.
+
+    `headers`: texts by name that are included before the author's.
+    """
+    source = unit_source(unit)
+    source = source._replace(files={**source.files, **(headers or {})})
+    included = [word for name in headers or {} for word in ("-include", name)]
     built = _build(
-        cache, unit_source(unit), unit.program, build, compile_extra, link_extra, runner=True
+        cache, source, unit.program, build, (*compile_extra, *included), link_extra, runner=True
     )
     if isinstance(built, Built) and not unit.widened and built.static_shared > STATIC_SHARED_LIMIT:
         text = f"{built.static_shared} bytes of static shared memory"

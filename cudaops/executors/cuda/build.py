@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 from cudaops.cuda.ptxas import PtxasLogError, parse_ptxas
 from cudaops.domain.base import SourceLocation
@@ -14,7 +14,7 @@ from cudaops.domain.program import Program
 from cudaops.errors import CudaOpsError, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.build import read_failure
 from cudaops.executors.cuda.nvrtc import Nvrtc
-from cudaops.executors.cuda.platform import Executable, Module
+from cudaops.executors.cuda.platform import NVIDIA, Executable, Module
 from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.recorded_source import (
     NVCC_FLAGS,
@@ -45,7 +45,7 @@ from cudaops.executors.cuda.toolchain import (
     nvcc_version,
     require_nvcc,
 )
-from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.lexing import byte_text, line_of
@@ -75,7 +75,9 @@ FORMAT = 2
 class GpuBuilder:
     """Implements `Platform` for an NVIDIA GPU. Threads and processes may share its folder."""
 
-    driver: Literal["nvidia", "standin"] = "nvidia"
+    driver = NVIDIA
+    program_phase: Phase = "gpu"
+    names_faults = False
 
     def __init__(self, cache: Path, sm_arch: str) -> None:
         """`cache` takes the builds, one folder each; `sm_arch` as nvcc spells it: `sm_90`."""

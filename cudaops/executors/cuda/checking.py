@@ -38,9 +38,9 @@ from cudaops.executors.cuda.protocol import Buffer, Reply, RunReply, RunTask
 from cudaops.executors.cuda.sanitizer import (
     INSTALL,
     UNNAMED,
-    Blamed,
-    Looked,
     Sanitizer,
+    SanitizerFault,
+    SanitizerRun,
     TaskCommand,
     Tool,
     names_for,
@@ -104,11 +104,11 @@ class GpuChecker:
             return self._deadlock(subject) or fault
         if fault.location is not None or fault.what not in UNPLACED:
             return fault
-        some = Look("memory", min(PROBE_S, subject.timeout_s), seed=self._seed)
+        some = CpuCheck("memory", min(PROBE_S, subject.timeout_s), seed=self._seed)
         ways: tuple[Callable[[], Checked], ...] = (
-            lambda: look_on_cpu(self._cpu, subject, some),
+            lambda: check_on_cpu(self._cpu, subject, some),
             lambda: self._memcheck(subject),
-            lambda: look_on_cpu(self._cpu, subject, some._replace(sample=False)),
+            lambda: check_on_cpu(self._cpu, subject, some._replace(sample=False)),
         )
         for way in ways:
             found = way().fault
@@ -119,8 +119,8 @@ class GpuChecker:
     def _deadlock(self, subject: Subject) -> Misbehaved | None:
         """A kernel that waits for itself never ends on a GPU; the processor's scheduler sees why.
         One that merely never ends takes all the time it is given there as well."""
-        look = Look("memory", min(DEADLOCK_S, subject.timeout_s), seed=self._seed)
-        found = look_on_cpu(self._cpu, subject, look).fault
+        wanted = CpuCheck("memory", min(DEADLOCK_S, subject.timeout_s), seed=self._seed)
+        found = check_on_cpu(self._cpu, subject, wanted).fault
         return found if found is not None and found.what == "deadlock" else None
 
     def _memory(self, subject: Subject) -> Checked:
@@ -128,19 +128,23 @@ class GpuChecker:
         accesses; under memcheck, which starts slowly and then runs on the GPU, for a larger one."""
         quick = min(self._cpu_first_s, subject.timeout_s)
         if quick > 0:
-            on_cpu = look_on_cpu(self._cpu, subject, Look("memory", quick, sample=False))
+            on_cpu = check_on_cpu(self._cpu, subject, CpuCheck("memory", quick, sample=False))
             if on_cpu.found or not on_cpu.unchecked:
                 return on_cpu
         by_tool = self._memcheck(subject)
         if not by_tool.unchecked:
             return by_tool
-        on_cpu = look_on_cpu(self._cpu, subject, Look("memory", subject.timeout_s, sample=False))
+        on_cpu = check_on_cpu(
+            self._cpu, subject, CpuCheck("memory", subject.timeout_s, sample=False)
+        )
         if on_cpu.found or not on_cpu.unchecked:
             return on_cpu
         return on_cpu._replace(unchecked=by_tool.unchecked + on_cpu.unchecked)
 
     def _full(self, subject: Subject) -> Checked:
-        on_cpu = look_on_cpu(self._cpu, subject, Look("full", subject.timeout_s, seed=self._seed))
+        on_cpu = check_on_cpu(
+            self._cpu, subject, CpuCheck("full", subject.timeout_s, seed=self._seed)
+        )
         if on_cpu.found or not on_cpu.unchecked:
             return on_cpu
         by_tools = Checked()
@@ -151,21 +155,21 @@ class GpuChecker:
         return by_tools._replace(unchecked=on_cpu.unchecked + by_tools.unchecked)
 
     def _race_tool(self, subject: Subject, tool: Tool) -> Checked:
-        looked = self._look(subject, tool)
-        if isinstance(looked, CheckerUnavailable):
-            return Checked(unchecked=(looked,))
-        warnings = tuple(f.misbehaved for f in looked.found)
-        return Checked(warnings=warnings, summary=_summary(looked))
+        run = self._look(subject, tool)
+        if isinstance(run, CheckerUnavailable):
+            return Checked(unchecked=(run,))
+        warnings = tuple(f.misbehaved for f in run.found)
+        return Checked(warnings=warnings, summary=_summary(run))
 
     def _memcheck(self, subject: Subject) -> Checked:
-        looked = self._look(subject, "memcheck")
-        if isinstance(looked, CheckerUnavailable):
-            return Checked(unchecked=(looked,))
-        if not looked.found:
-            return Checked(summary=_summary(looked))
-        return Checked(self._in_cpu_words(subject, looked.found[0]), summary=_summary(looked))
+        run = self._look(subject, "memcheck")
+        if isinstance(run, CheckerUnavailable):
+            return Checked(unchecked=(run,))
+        if not run.found:
+            return Checked(summary=_summary(run))
+        return Checked(self._in_cpu_words(subject, run.found[0]), summary=_summary(run))
 
-    def _look(self, subject: Subject, tool: Tool) -> Looked | CheckerUnavailable:
+    def _look(self, subject: Subject, tool: Tool) -> SanitizerRun | CheckerUnavailable:
         if self._sanitizer is None:
             return CheckerUnavailable(
                 checker=f"compute-sanitizer {tool}", problem="it is not there", remedy=INSTALL
@@ -178,7 +182,7 @@ class GpuChecker:
                 tool, subject.task, names, self._command, subject.folder, subject.timeout_s
             )
 
-    def _in_cpu_words(self, subject: Subject, found: Blamed) -> Misbehaved:
+    def _in_cpu_words(self, subject: Subject, found: SanitizerFault) -> Misbehaved:
         """The same access as the processor's checker names it, where it finds it in that block.
 
         It knows the allocation's name, which memcheck's output does not tell of two of one size.
@@ -186,15 +190,15 @@ class GpuChecker:
         said = found.misbehaved
         if said.what != "out_of_bounds" or UNNAMED not in said.message:
             return said
-        look = Look("memory", PROBE_S, seed=self._seed, blamed=found.block)
-        again = look_on_cpu(self._cpu, subject, look).fault
+        wanted = CpuCheck("memory", PROBE_S, seed=self._seed, blamed=found.block)
+        again = check_on_cpu(self._cpu, subject, wanted).fault
         if again is None or (again.what, again.location) != (said.what, said.location):
             return said
         return again
 
 
-def _summary(looked: Looked) -> str:
-    return f"{looked.tool} over the whole plan, {looked.seconds:.1f} s"
+def _summary(run: SanitizerRun) -> str:
+    return f"{run.tool} over the whole plan, {run.seconds:.1f} s"
 
 
 SAMPLE_THREADS = 16 * 1024
@@ -402,7 +406,7 @@ class Checked(NamedTuple):
         )
 
 
-class Look(NamedTuple):
+class CpuCheck(NamedTuple):
     """What the processor is asked to look at."""
 
     level: Level
@@ -415,45 +419,45 @@ class Look(NamedTuple):
     """A block that joins the sample."""
 
 
-def look_on_cpu(cpu: CpuExecutor, subject: Subject, look: Look) -> Checked:
+def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checked:
     """Every launch in order, up to the first that is fatal or cannot run there."""
     started = time.monotonic()
     built = build_unit(cpu.cache, subject.unit, "checked")
     if isinstance(built, CompileFailed):
-        return _not_run(look, f"it does not compile there: {built.placed}")
+        return _not_run(wanted, f"it does not compile there: {built.placed}")
     compiled = as_compiled(built, subject.unit)
     whole = Checked()
     samples: list[Sample] = []
     for single in single_launches(subject):
         if isinstance(single, Misbehaved):
             return whole.joined(Checked(single))
-        left = max(look.seconds - (time.monotonic() - started), 0.1)
-        folder = subject.folder / f"cpu-{look.level}{single.number}"
-        only = _blocks(single, look)
+        left = max(wanted.seconds - (time.monotonic() - started), 0.1)
+        folder = subject.folder / f"cpu-{wanted.level}{single.number}"
+        only = _blocks(single, wanted)
         try:
             ran = cpu.run(
                 compiled, single.workload, single.plan, single.inputs, folder,
-                check=look.level, timeout_s=left, blocks=only,
+                check=wanted.level, timeout_s=left, blocks=only,
             )  # fmt: skip
         except EnvironmentFailure as problem:
-            return whole.joined(_not_run(look, problem.problem, problem.remedy))
+            return whole.joined(_not_run(wanted, problem.problem, problem.remedy))
         if isinstance(ran, Misbehaved):
-            return whole.joined(_ended(look, ran))
+            return whole.joined(_ended(wanted, ran))
         whole = whole.joined(Checked(warnings=ran.warnings))
         samples.append(_sample(subject, single, only))
     took = time.monotonic() - started
     looked = ", ".join(str(s) for s in samples)
-    return whole._replace(summary=f"cpu checker ({look.level}): {looked}, {took:.1f} s")
+    return whole._replace(summary=f"cpu checker ({wanted.level}): {looked}, {took:.1f} s")
 
 
-def _blocks(single: Single, look: Look) -> tuple[int, ...] | None:
+def _blocks(single: Single, wanted: CpuCheck) -> tuple[int, ...] | None:
     (launch,) = single.plan.launches
-    if not look.sample:
+    if not wanted.sample:
         return None
-    chosen = sampled_blocks(launch.grid, launch.block.volume, look.seed)
-    if chosen is None or look.blamed is None or not _within(look.blamed, launch.grid):
+    chosen = sampled_blocks(launch.grid, launch.block.volume, wanted.seed)
+    if chosen is None or wanted.blamed is None or not _within(wanted.blamed, launch.grid):
         return chosen
-    x, y, z = look.blamed
+    x, y, z = wanted.blamed
     return tuple(sorted({*chosen, (z * launch.grid.y + y) * launch.grid.x + x}))
 
 
@@ -467,15 +471,15 @@ def _sample(subject: Subject, single: Single, only: Sequence[int] | None) -> Sam
     return Sample(shown, volume if only is None else len(only), volume)
 
 
-def _ended(look: Look, ran: Misbehaved) -> Checked:
+def _ended(wanted: CpuCheck, ran: Misbehaved) -> Checked:
     """A launch that did not come to its end on the processor."""
     if ran.what in PROVEN:
         return Checked(ran)
     if ran.what == "timeout":
-        return _not_run(look, f"did not finish within {look.seconds:g} s")
-    return _not_run(look, f"the kernel does not run there: {ran.placed}")
+        return _not_run(wanted, f"did not finish within {wanted.seconds:g} s")
+    return _not_run(wanted, f"the kernel does not run there: {ran.placed}")
 
 
-def _not_run(look: Look, problem: str, remedy: str = _REMEDY) -> Checked:
-    name = f"cpu checker ({look.level})"
+def _not_run(wanted: CpuCheck, problem: str, remedy: str = _REMEDY) -> Checked:
+    name = f"cpu checker ({wanted.level})"
     return Checked(unchecked=(CheckerUnavailable(checker=name, problem=problem, remedy=remedy),))

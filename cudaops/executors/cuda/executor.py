@@ -27,8 +27,8 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.executors.base import Check, InputSet
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
 from cudaops.executors.cuda.checking import Subject
-from cudaops.executors.cuda.host import DriverName, GpuHost, in_background
-from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.host import GpuHost, in_background
+from cudaops.executors.cuda.platform import NVIDIA, Module
 from cudaops.executors.cuda.profiling import Launched, Profiler
 from cudaops.executors.cuda.program import GpuProgram
 from cudaops.executors.cuda.protocol import (
@@ -55,7 +55,7 @@ from cudaops.program.plans import baseline_plan
 
 
 class CudaExecutor:
-    """Implements `Executor` on a GPU, or on its stand-in."""
+    """Implements `Executor` on a GPU, or on a double of its driver."""
 
     name: ExecutorName = "cuda"
 
@@ -64,14 +64,14 @@ class CudaExecutor:
         device: str | None,
         cache_folder: Path,
         *,
-        driver: DriverName = "nvidia",
+        driver: str = NVIDIA,
         sm_arch: str | None = None,
         program_folder: Path | None = None,
         clock_control: ClockControl = "none",
     ) -> None:
-        """`device` and `sm_arch` None: those of the GPU that is there.
+        """`device` and `sm_arch` None: those of the GPU that is there. `driver`: see `platform`.
 
-        Raises PrerequisiteError where there is no GPU that could be opened.
+        Raises InputError where the driver's platform cannot be imported.
         """
         self.host = GpuHost(device, cache_folder.absolute(), driver, sm_arch, clock_control)
         self.program_folder = program_folder
@@ -96,15 +96,15 @@ class CudaExecutor:
 
     @property
     def time_source(self) -> TimeSource:
-        """Times of a stand-in say so and accept nothing."""
+        """Times of what is no GPU say so and accept nothing."""
         return "cuda_event" if self.host.facts.real else "standin"
 
     @property
     def isolation(self) -> IsolationLevel:
         """Of compilers and whole programs. Runners are ours, and what is untrusted runs on the GPU
         alone there."""
-        if self.host.driver == "nvidia":
-            return lowest(level_of("compile"), settle_gpu_level("nvidia"))
+        if self.host.program_phase == "gpu":
+            return lowest(level_of("compile"), settle_gpu_level(self.host.driver))
         return lowest(level_of("compile"), level_of("program"), "S1")
 
     def check_available(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import secrets
 import shutil
 import tempfile
@@ -13,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
@@ -26,14 +24,12 @@ from cudaops.executors.cuda.build import GpuBuilder, recorder_object
 from cudaops.executors.cuda.checking import GpuChecker
 from cudaops.executors.cuda.gpu_lock import gpu_turn
 from cudaops.executors.cuda.ncu import find_ncu, ncu_version
-from cudaops.executors.cuda.platform import Platform
+from cudaops.executors.cuda.platform import NVIDIA, Platform, PlatformClass, platform_class
 from cudaops.executors.cuda.protocol import DeviceFacts
 from cudaops.executors.cuda.sanitizer import Sanitizer, find_compute_sanitizer
 from cudaops.executors.cuda.session import RunnerSession, task_command
-from cudaops.executors.cuda.standin import StandInPlatform
 from cudaops.executors.cuda.toolchain import nvcc_version, require_nvcc
-
-DriverName = Literal["nvidia", "standin"]
+from cudaops.executors.isolation.phases import Phase
 
 SHARED = ("author", "search")
 """Runners that stay: the author's own kernel has one, and all drafts of a search share one."""
@@ -46,11 +42,14 @@ class GpuHost:
         self,
         device: str | None,
         cache: Path,
-        driver: DriverName,
+        driver: str,
         sm_arch: str | None,
         clock_control: ClockControl,
     ) -> None:
-        self.driver: DriverName = driver
+        self._platform_class: PlatformClass | None = (
+            None if driver == NVIDIA else platform_class(driver)
+        )
+        self.driver = self._platform_class.driver if self._platform_class else NVIDIA
         self.cache = cache
         self.clock_control: ClockControl = clock_control
         self._wanted_device = device
@@ -61,6 +60,11 @@ class GpuHost:
         self._closed = False
         atexit.register(self.close)
 
+    @property
+    def program_phase(self) -> Phase:
+        """How whole programs are confined."""
+        return self._platform_class.program_phase if self._platform_class else "gpu"
+
     @cached_property
     def facts(self) -> DeviceFacts:
         """What the driver says. Raises PrerequisiteError where no GPU can be opened."""
@@ -69,16 +73,16 @@ class GpuHost:
     @cached_property
     def device(self) -> Device:
         """The GPU as cudaops knows it. Raises InputError where its architecture is not known."""
-        # A stand-in has the figures of the device that is modelled by default.
+        # What is no GPU has the figures of the device that is modelled by default.
         row = device_of(self.facts) if self.facts.real else DEVICES[self._wanted_device or "A10"]
         return register(row)
 
     @cached_property
     def platform(self) -> Platform:
         """What units and programs are built with."""
-        if self.driver == "nvidia":
+        if self._platform_class is None:
             return self._builder
-        return StandInPlatform(self.cache, self._builder)
+        return self._platform_class(self.cache, self._builder)
 
     @cached_property
     def _builder(self) -> GpuBuilder:
@@ -119,7 +123,7 @@ class GpuHost:
         """Raise PrerequisiteError where nvcc or the GPU is missing; it is closed then."""
         try:
             require_nvcc()
-            if self.driver == "nvidia" and any(Path("/dev").glob("nvidia[0-9]*")):
+            if self.driver == NVIDIA and any(Path("/dev").glob("nvidia[0-9]*")):
                 in_background(lambda: recorder_object(self.cache))  # while the GPU is opened
             _ = self.device
         except BaseException:
@@ -175,7 +179,8 @@ class GpuHost:
                     one.close()
 
     def _new_session(self) -> RunnerSession:
-        return RunnerSession(self.driver, environment=_standin_environment())
+        own = self._platform_class
+        return RunnerSession(self.driver, environment=own.runner_environment() if own else {})
 
     def tools(self) -> dict[str, str]:
         """Name and version of what builds, runs and looks."""
@@ -228,11 +233,6 @@ def in_background(build: Callable[[], object]) -> None:
             build()
 
     threading.Thread(target=run, daemon=True).start()
-
-
-def _standin_environment() -> dict[str, str]:
-    """The stand-in's script of times, which a GPU's runner does not read."""
-    return {n: v for n, v in os.environ.items() if n.startswith("CUDAOPS_STANDIN_")}
 
 
 def _runs(sm_arch: str, major: int, minor: int) -> bool:

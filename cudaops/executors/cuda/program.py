@@ -18,7 +18,7 @@ from cudaops.executors.capture.program import (
 from cudaops.executors.cpu.report import Report, find_fault, read_report
 from cudaops.executors.cuda.platform import Platform
 from cudaops.executors.cuda.session import settle_gpu_level
-from cudaops.executors.isolation.phases import Confinement, Phase
+from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
@@ -26,7 +26,7 @@ from cudaops.storage import SPACE_REMEDY
 
 REPORT = "report.tsv"
 RUNTIME_REPORT = "runtime.tsv"
-"""What the stand-in's own runtime has to say, of faults."""
+"""Faults, where what runs the kernels names them itself."""
 
 
 class GpuProgram:
@@ -92,13 +92,12 @@ class GpuProgram:
             return built
         for name in (REPORT, RUNTIME_REPORT):
             discard(folder / name)
-        if self.platform.driver == "standin":
+        if self.platform.names_faults:
             runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
             env = {**env, **runtime}
-        phase: Phase = "program"
-        if self.platform.driver == "nvidia":
-            phase = "gpu"
-            settle_gpu_level("nvidia")
+        phase = self.platform.program_phase
+        if phase == "gpu":
+            settle_gpu_level(self.platform.driver)
         with View(self.cwd, self.argv, (built.path.parent.parent,)) as view:
             done = run_bounded(
                 [str(built.path), *self.argv],
@@ -119,7 +118,7 @@ class GpuProgram:
 
 
 def _reports(folder: Path) -> Report:
-    """The recorder's, behind the faults of the stand-in's runtime."""
+    """The recorder's, behind the faults that the runtime names."""
     runtime, own = read_report(folder / RUNTIME_REPORT), read_report(folder / REPORT)
     faults = [line for line in runtime.lines if line[0] == "fault"]
     return Report((*faults, *own.lines), own.problem or runtime.problem)

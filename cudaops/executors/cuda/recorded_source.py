@@ -34,17 +34,18 @@ class RecordedSource(NamedTuple):
 
 def recorded_source(program: Program) -> RecordedSource:
     """For nvcc: `nvcc FLAGS ... -o OUT SOURCES`, run where the files are."""
-    files = _files(program, "cuda", MAIN)
+    files = recorded_files(program, MAIN, "cuda")
     return RecordedSource({**files, **recorder_files()}, (MAIN, RECORDER), NVCC_FLAGS)
 
 
-def standin_files(program: Program, main: str) -> dict[str, str]:
-    """For the runtime that runs kernels on this machine's processor; `main` includes the rest."""
-    return {**_files(program, "gcc", main), **_headers()}
+def recorded_files(program: Program, main: str, dialect: Dialect) -> dict[str, str]:
+    """The program with its launches rerouted, `main`, which includes it, and the recorder's own
+    headers: `runtime.h` and `start.h` among them, which are NVIDIA's runtime's."""
+    return {**_files(program, dialect, main), **_headers()}
 
 
 def recorder_files() -> dict[str, str]:
-    """The recorder itself and what it includes."""
+    """The recorder itself and what it includes: `device_runtime.h` asks NVIDIA's runtime."""
     sources = {f"cudaops_capture/{p.name}": p for p in sorted((FOLDER / "src").iterdir())}
     sources["cudaops_capture/digest.h"] = SOURCE / "digest.h"
     return {**{name: p.read_text("utf-8") for name, p in sources.items()}, **_headers()}

@@ -182,7 +182,7 @@ class RunnerProcess:
     def _code(self) -> int | None:
         """The runner's own; that of its launcher says no signal."""
         if self._confined is not None and self._child.returncode is not None:
-            ended = self._confined.told().ended
+            ended = self._confined.launcher_report().ended
             return -signal.SIGKILL if ended is None else ended
         return self._child.returncode
 

@@ -75,11 +75,11 @@ def find_compute_sanitizer() -> Path | None:
     return find_tool(PROGRAM, inside=("bin", PROGRAM), homes=("/usr/local/cuda",))
 
 
-class Looked(NamedTuple):
+class SanitizerRun(NamedTuple):
     """One tool went through a whole task."""
 
     tool: Tool
-    found: tuple[Blamed, ...]
+    found: tuple[SanitizerFault, ...]
     """Empty: nothing is wrong as far as this tool can see."""
     seconds: float
 
@@ -109,7 +109,7 @@ class Sanitizer:
         command: TaskCommand,
         folder: Path,
         timeout_s: float,
-    ) -> Looked | CheckerUnavailable:
+    ) -> SanitizerRun | CheckerUnavailable:
         """Run the task under one tool.
 
         Guard bands go, as the tool must see the true ends. What was found before the time was up
@@ -135,7 +135,7 @@ class Sanitizer:
         report = parse_report(_text_of(log))
         found = misbehaviours(report, names)
         if found:
-            return Looked(tool, found, done.seconds)
+            return SanitizerRun(tool, found, done.seconds)
         problem = _problem(report, done, timeout_s, reply)
         if problem and not done.timed_out and level_of("sanitizer") not in ("S0", "S1"):
             for old in (log, reply):
@@ -147,7 +147,7 @@ class Sanitizer:
             if again is None:
                 weaken("sanitizer", "S1", f"{PROGRAM} {tool} gave no result at S2: {problem[0]}")
             problem = again
-        return _unavailable(tool, *problem) if problem else Looked(tool, found, done.seconds)
+        return _unavailable(tool, *problem) if problem else SanitizerRun(tool, found, done.seconds)
 
     def _ask(self, option: str) -> str:
         done = run_bounded([str(self.program), option], cwd=Path.cwd(), timeout_s=TOOL_TIMEOUT_S)
@@ -300,7 +300,7 @@ class Names(NamedTuple):
     extents: tuple[Extent, ...]
 
 
-class Blamed(NamedTuple):
+class SanitizerFault(NamedTuple):
     """A finding in words."""
 
     misbehaved: Misbehaved
@@ -308,16 +308,18 @@ class Blamed(NamedTuple):
     """Where it was seen."""
 
 
-def misbehaviours(report: Report, names: Names) -> tuple[Blamed, ...]:
+def misbehaviours(report: Report, names: Names) -> tuple[SanitizerFault, ...]:
     """Findings that speak against the launched code, each once, errors of access first.
 
     What this module has no words for is left out; `Report.clean` does not forget it.
     """
-    found: dict[tuple[str, str, str], Blamed] = {}
+    found: dict[tuple[str, str, str], SanitizerFault] = {}
     for finding in report.counted:
         for one in _spelled(finding, names):
             said = "" if one.what != "shared_race" else one.message
-            found.setdefault((one.what, str(one.location), said), Blamed(one, finding.block))
+            found.setdefault(
+                (one.what, str(one.location), said), SanitizerFault(one, finding.block)
+            )
     ranked = sorted(found.values(), key=lambda b: b.misbehaved.what != "out_of_bounds")
     return tuple(ranked[:MAX_FINDINGS])
 

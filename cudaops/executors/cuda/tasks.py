@@ -182,7 +182,7 @@ def watch_of(
 
 SEARCH = TimingPolicy(samples=10, redone_blocks=2, spin_up_ms=20.0, cupti_launches=0)
 """How a configuration is timed during the search: enough to rank by, nothing is accepted on it."""
-NOBODY_LOOKED = SideOutputs(results=(), looked_at=0, taken=0, not_kept=0)
+NOT_WATCHED = SideOutputs(results=(), looked_at=0, taken=0, not_kept=0)
 
 
 def measurements(
@@ -213,7 +213,7 @@ def _timing(
     redone = sum(b.redone for times in reply.regimes for b in times.blocks)
     cold, warm = by_regime.get("cold"), by_regime.get("warm")
     slopes = [t.sides[side].slope_us for t in reply.regimes if t.sides[side].slope_us is not None]
-    outputs = reply.outputs[side] if reply.outputs else NOBODY_LOOKED
+    outputs = reply.outputs[side] if reply.outputs else NOT_WATCHED
     return Timing(
         regime=ruling.regime,
         cold_us=cold.sides[side].samples_us if cold else (),

@@ -79,5 +79,5 @@ def _gauges(nvml: Any, index: int) -> dict[str, str | float]:
     return found
 
 
-def _name(told: str | bytes) -> str:
-    return told.decode() if isinstance(told, bytes) else told
+def _name(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name

@@ -204,11 +204,11 @@ def _run(confinement: Confinement, level: IsolationLevel, command: list[str], cw
             timeout=PROBE_S,
             check=False,
         )
-        told = confined.told()
-        confined.raise_if_not_begun(told, False, done.stderr)
-        if told.ended != 0:
+        report = confined.launcher_report()
+        confined.raise_if_not_begun(report, False, done.stderr)
+        if report.ended != 0:
             text = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            raise SandboxUnavailable(f"a confined child ended with {told.ended} {text}", "")
+            raise SandboxUnavailable(f"a confined child ended with {report.ended} {text}", "")
         return done.stdout.decode("utf-8", "replace").strip()
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise SandboxUnavailable(str(problem), "") from problem

@@ -32,7 +32,7 @@ from cudaops.executors.isolation.phases import (
     rules,
     switches_account,
 )
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 OFF_REMEDY = (
@@ -40,7 +40,7 @@ OFF_REMEDY = (
 )
 
 
-class Told(NamedTuple):
+class LauncherReport(NamedTuple):
     """What the launcher reported."""
 
     ready: bool
@@ -165,7 +165,7 @@ class Confined:
             os.close(self._life)
             self._life = -1
 
-    def told(self) -> Told:
+    def launcher_report(self) -> LauncherReport:
         """What the launcher said; to be asked when it has ended. Raises nothing."""
         if self._report >= 0:
             os.set_blocking(self._report, False)
@@ -177,27 +177,27 @@ class Confined:
         said = {word: rest for word, _, rest in lines}
         number = said.get("exec")
         ended = said.get("ended")
-        return Told(
+        return LauncherReport(
             "ready" in said,
             said.get("failed", ""),
             int(number) if number is not None else None,
             int(ended) if ended is not None else None,
         )
 
-    def raise_if_not_begun(self, told: Told, stopped: bool, stderr: bytes) -> None:
+    def raise_if_not_begun(self, report: LauncherReport, stopped: bool, stderr: bytes) -> None:
         """The command ran confined, or this raises, unless it was `stopped` before.
 
         `stderr` is what bubblewrap may have said instead of the launcher.
         """
         name = self.command[0]
-        if told.failed:
-            raise SandboxUnavailable(f"{name} could not be confined: {told.failed}", OFF_REMEDY)
-        if told.exec_errno == errno.ENOENT:
+        if report.failed:
+            raise SandboxUnavailable(f"{name} could not be confined: {report.failed}", OFF_REMEDY)
+        if report.exec_errno == errno.ENOENT:
             raise PrerequisiteError(f"{name} is not there", "install it or put it on PATH")
-        if told.exec_errno is not None:
-            text = os.strerror(told.exec_errno)
+        if report.exec_errno is not None:
+            text = os.strerror(report.exec_errno)
             raise SandboxUnavailable(f"cannot start {name}: {text}", "free memory or processes")
-        if not told.ready and not stopped:
+        if not report.ready and not stopped:
             said = " ".join(stderr.decode("utf-8", "replace").split())[:200]
             text = f"{name} was ended before it was confined"
             raise SandboxUnavailable(f"{text}: {said}" if said else text, OFF_REMEDY)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cudaops.executors.isolation.places import is_everybodys
-from cudaops.executors.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 from cudaops.storage import raise_for_space
 
 MOST_ENTRIES = 2_000

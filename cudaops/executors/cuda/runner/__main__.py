@@ -3,7 +3,7 @@
     python -m cudaops.executors.cuda.runner DRIVER --tasks-fd N --replies-fd N
     python -m cudaops.executors.cuda.runner DRIVER --task FILE --reply FILE
 
-DRIVER is `nvidia`, `standin`, or `package.module:Class`, a class that implements `Driver`. Standard
+DRIVER is `nvidia`, or `package.module:Class`, a class that implements `Driver`. Standard
 output and error belong to what the kernels print. The first line over the pipe is a ProbeReply, or
 Refused where no GPU could be opened. Exit codes: 0, also where the reply is a Fault; 3 for Refused.
 """
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     replies = os.fdopen(options.replies_fd, "wb")
     tasks = os.fdopen(options.tasks_fd, "rb")
     try:
-        driver = opened(options.driver, options.device)
+        driver = open_driver(options.driver, options.device)
         first: Reply = ProbeReply(facts=driver.facts, free_bytes=driver.free_bytes())
     except DriverMissing as missing:
         first = Refused(problem=missing.problem, remedy=missing.remedy)
@@ -50,16 +50,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def opened(name: str, device: int) -> Driver:
+def open_driver(name: str, device: int) -> Driver:
     """The driver of this name on this device. Raises DriverMissing."""
     if name == "nvidia":
         from cudaops.executors.cuda.runner.nvidia import NvidiaDriver
 
         return NvidiaDriver(device)
-    if name == "standin":
-        from cudaops.executors.cuda.runner.standin import StandInDriver
-
-        return StandInDriver()
     module, _, cls = name.partition(":")
     driver: Driver = getattr(importlib.import_module(module), cls)()
     return driver
@@ -80,7 +76,7 @@ def end_with_parent(tasks_fd: int) -> None:
 def _once(options: argparse.Namespace) -> int:
     """One task for a tool that looks at the process: no tracer of our own beside it."""
     try:
-        driver = opened(options.driver, options.device)
+        driver = open_driver(options.driver, options.device)
     except DriverMissing as missing:
         reply: Reply = Refused(problem=missing.problem, remedy=missing.remedy)
     else:

@@ -73,9 +73,9 @@ class Memory:
     def take(self, shown: str, size_bytes: int, *, guards: bool) -> Region:
         """Allocate. `guards`: with a band on each side that is checked by `broken_guard`."""
         band = GUARD_BYTES if guards else 0
-        given = self._driver.allocate(max(1, size_bytes + 2 * band + self._shift))
-        self._bases.append(given)
-        base = given + self._shift
+        allocated = self._driver.allocate(max(1, size_bytes + 2 * band + self._shift))
+        self._bases.append(allocated)
+        base = allocated + self._shift
         region = Region(base + band, size_bytes, shown, base, guards)
         if guards:
             self._driver.write(base, GUARD)

@@ -1,4 +1,4 @@
-// Writes what cudaops::trace counted as JSON; read by cudaops/timemodel/sampling.py.
+// Writes what cudaops::trace counted as JSON; read by cudaops/timemodel/trace.py.
 #pragma once
 
 #include <cstdint>

@@ -12,11 +12,7 @@
 #include <utility>
 #include <vector>
 
-#ifdef CUDAOPS_CAPTURE_STANDIN
-#include "device_standin.h"
-#else
-#include "device_nvidia.h"
-#endif
+#include "device_runtime.h"
 #include "report.h"
 #include "timer.h"
 

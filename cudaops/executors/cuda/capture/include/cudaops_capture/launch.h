@@ -6,11 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
-#ifdef CUDAOPS_CAPTURE_STANDIN
-#include <cudaops/runtime_api.h>
-#else
-#include <cuda_runtime.h>
-#endif
+#include "runtime.h"
 
 #include "argument_types.h"
 
@@ -57,11 +53,7 @@ cudaError_t reset_device();
 
 }  // namespace cudaops_capture
 
-#ifdef CUDAOPS_CAPTURE_STANDIN
-#include "start_standin.h"
-#else
-#include "start_nvidia.h"
-#endif
+#include "start.h"
 
 namespace cudaops_capture {
 
