@@ -26,7 +26,7 @@ from cudaops.domain.options import (
 )
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
-from cudaops.graph.placing import KEPT, asked_of, resolve, target
+from cudaops.graph.placing import KEPT, requested_options, resolve, target
 from cudaops.service.records import REQUESTS
 from cudaops.settings import load_settings
 from tests.mcp_servers.serving import hosting, server_of
@@ -165,7 +165,7 @@ def test_every_option_reaches_the_run_and_comes_back() -> None:
     assert {name: getattr(resolved, name) for name in KEPT} == {n: values[n] for n in KEPT}
     policy = {name: getattr(resolved.policy, name) for name in Policy.model_fields}
     assert policy.items() >= {n: v for n, v in values.items() if n in policy}.items()
-    back = asked_of(resolved)
+    back = requested_options(resolved)
     not_told = {"executor", "model", "clock_control"}  # of a service: its own, or refused
     assert {name for name in values if name not in back} == not_told
     device = {"device": resolved.device}

@@ -234,7 +234,7 @@ def run_options(source: Path, out: Path, where: Target, **fields: Any) -> RunOpt
     )
 
 
-def asked_of(options: RunOptions) -> dict[str, Any]:
+def requested_options(options: RunOptions) -> dict[str, Any]:
     """The way back of `resolve`, by the names of `cudaops.domain.options`: for a service, which
     resolves them itself."""
     policy, search = options.policy, options.search

@@ -63,7 +63,7 @@ class _Trouble(Exception):
         self.pause_s = pause_s
 
 
-class Service:
+class ServiceClient:
     """The API of one service, for one token."""
 
     def __init__(self, address: str, token: str | None, patience_s: float = PATIENCE_S) -> None:

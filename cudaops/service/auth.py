@@ -136,7 +136,7 @@ bearer = HTTPBearer(
 )
 
 
-class Doorkeeper:
+class Authenticator:
     """Knows callers by their tokens and counts what they ask."""
 
     def __init__(self, store: Store, options: ServiceOptions) -> None:
@@ -194,7 +194,7 @@ def require(scope: Scope, rate: Rate = "read") -> Callable[..., Awaitable[Identi
         request: Request,
         credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
     ) -> Identity:
-        keeper: Doorkeeper = request.app.state.service.doorkeeper
+        keeper: Authenticator = request.app.state.service.authenticator
         token = credentials.credentials if credentials else None
         address = request.client.host if request.client else None
         identity = await keeper.identify(token, address, rate)

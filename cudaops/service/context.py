@@ -16,7 +16,7 @@ from uuid import UUID
 
 from fastapi import Request
 
-from cudaops.service.auth import ANYONE, Doorkeeper, ServiceOptions, allows
+from cudaops.service.auth import ANYONE, Authenticator, ServiceOptions, allows
 from cudaops.service.operation import Metrics
 from cudaops.service.problems import Refused
 from cudaops.service.records import ENDED, Job, JobEvent, JobSummary
@@ -31,7 +31,7 @@ class Service:
 
     store: Store
     options: ServiceOptions
-    doorkeeper: Doorkeeper
+    authenticator: Authenticator
     metrics: Metrics | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the service drains: streams end, and nobody waits any longer."""

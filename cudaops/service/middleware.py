@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cudaops.service import logs, tracing
-from cudaops.service.auth import Doorkeeper, ServiceOptions
+from cudaops.service.auth import Authenticator, ServiceOptions
 from cudaops.service.operation import Metrics
 from cudaops.service.problems import Refused
 
@@ -146,10 +146,12 @@ _log = logging.getLogger("cudaops.service")
 class Boundary:
     """The outer edge: closed headers, a limit of requests at once, and no answer but ours."""
 
-    def __init__(self, app: ASGIApp, *, options: ServiceOptions, doorkeeper: Doorkeeper) -> None:
+    def __init__(
+        self, app: ASGIApp, *, options: ServiceOptions, authenticator: Authenticator
+    ) -> None:
         self._app = app
         self._options = options
-        self._doorkeeper = doorkeeper
+        self._authenticator = authenticator
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,7 +213,7 @@ class Boundary:
                 headers={"Accept-Encoding": "identity"},
             )
         host = headers.get("host", "")
-        if not is_loopback_host(host) and not await self._doorkeeper.asks():
+        if not is_loopback_host(host) and not await self._authenticator.asks():
             raise Refused(
                 "foreign-host", "a service without tokens answers to 127.0.0.1 and localhost alone"
             )

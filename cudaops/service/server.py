@@ -28,7 +28,7 @@ from cudaops.domain.address import is_loopback
 from cudaops.domain.base import Record
 from cudaops.errors import InputError
 from cudaops.service import problems
-from cudaops.service.auth import Doorkeeper, ServiceOptions, address_key, require
+from cudaops.service.auth import Authenticator, ServiceOptions, address_key, require
 from cudaops.service.context import Service
 from cudaops.service.job_process import signal_on_parents_death
 from cudaops.service.middleware import BodyLimits, Boundary, ObserveRequests
@@ -60,8 +60,8 @@ def build_app(
         renderer: makes reports; None: there is no /jobs/{id}/report.
     """
     metrics = metrics or Metrics(store, options.version)
-    doorkeeper = Doorkeeper(store, options)
-    service = Service(store, options, doorkeeper, metrics)
+    authenticator = Authenticator(store, options)
+    service = Service(store, options, authenticator, metrics)
 
     app = FastAPI(
         title="cudaops", version=options.version,
@@ -78,7 +78,7 @@ def build_app(
     add_pages(app, with_report=renderer is not None)
     install_openapi(app)
     app.add_middleware(BodyLimits, options=options)
-    app.add_middleware(Boundary, options=options, doorkeeper=doorkeeper)
+    app.add_middleware(Boundary, options=options, authenticator=authenticator)
     app.add_middleware(ObserveRequests, metrics=metrics)
     return app
 
@@ -434,7 +434,7 @@ async def _announce(
     store: Store, with_workers: bool, address: str, app: FastAPI, announce: Callable[[str], None]
 ) -> None:
     missing = await _not_ready(store) if with_workers else None
-    asks = await app.state.service.doorkeeper.asks()
+    asks = await app.state.service.authenticator.asks()
     tokens = "asks for tokens" if asks else "asks for no token (loopback, and none exists)"
     announce(f"cudaops serves {address} and {tokens}" + (f"; {missing}" if missing else ""))
 
