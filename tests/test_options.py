@@ -4,34 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from fastmcp import Client
+import typer
+from fastmcp import Client, FastMCP
+from pydantic import Field
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import cudaops
 from cudaops.cli import app
+from cudaops.cli.options import with_options
 from cudaops.domain.judgement import Policy
 from cudaops.domain.options import (
     Flag,
+    KernelOptions,
     OptimizeOptions,
     Positional,
     ReviewOptions,
     bounds_of,
     described,
     fields_of,
+    flattened,
     plain_type,
 )
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
 from cudaops.graph.placing import KEPT, requested_options, resolve, target
+from cudaops.mcp_servers.calls import with_options as tool_options
 from cudaops.service.records import REQUESTS
 from cudaops.settings import load_settings
 from tests.mcp_servers.serving import hosting, server_of
 
 OPTIONS = {**fields_of(OptimizeOptions), **fields_of(ReviewOptions)}
+
+
+class NewOptions(KernelOptions):
+    """Options of which nothing else in this repository knows."""
+
+    warmups: Annotated[int, Field(ge=1, le=9)] = 3
+    """Launches before the first sample."""
+    labels: Annotated[tuple[str, ...], Flag("--label")] = ()
+    """Kept with the run."""
+
+
+def new_command(*, options: NewOptions) -> str:
+    """A command, a tool and a function alike."""
+    text = options.model_dump_json(exclude={"argv"})
+    typer.echo(text)
+    return text
+
 
 LOCAL = "is for the user's own machine"
 SERVER = "a host may tighten what its server was started with, and the default is the server's"
@@ -178,3 +203,42 @@ def test_what_a_run_keeps_is_what_was_asked() -> None:
     """An option more in one of these classes is in every record from then on."""
     assert RunOptions.model_fields.keys() > KEPT
     assert {"max_trials", "argv", "trust_source", "use_memory"} <= KEPT
+
+
+NEW = {"kernel": "k", "warmups": 4, "labels": ["a", "b"]}
+
+
+def test_a_new_option_is_a_repeated_flag_with_its_bounds() -> None:
+    command = typer.Typer()
+    command.command()(with_options(new_command))
+    runner = CliRunner()
+    flags = ["--kernel", "k", "--warmups", "4", "--label", "a", "--label", "b"]
+    assert json.loads(runner.invoke(command, flags).stdout) == NEW
+    assert runner.invoke(command, ["--warmups", "10"]).exit_code == 2
+    assert "Launches before" in runner.invoke(command, ["--help"]).stdout
+
+
+def test_a_new_option_is_a_keyword_with_its_bounds() -> None:
+    call = flattened(new_command)
+    assert json.loads(call(kernel="k", warmups=4, labels=("a", "b"))) == NEW
+    assert inspect.signature(call).parameters["warmups"].default == 3
+    with pytest.raises(InputError, match="warmups: Input should be less than or equal to 9"):
+        call(warmups=10)
+
+
+def test_a_new_option_is_a_parameter_over_mcp() -> None:
+    server = FastMCP("new")
+    server.tool(tool_options(new_command))
+
+    async def asked() -> tuple[dict[str, Any], str]:
+        async with Client(server) as client:
+            (tool,) = await client.list_tools()
+            answer = await client.call_tool("new_command", NEW)
+            return tool.inputSchema["properties"]["warmups"], answer.data
+
+    schema, text = asyncio.run(asked())
+    assert schema == {
+        "type": "integer", "minimum": 1, "maximum": 9, "default": 3,
+        "description": "Launches before the first sample.",
+    }  # fmt: skip
+    assert json.loads(text) == NEW

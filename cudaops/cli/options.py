@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -50,17 +50,19 @@ def with_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def flag_of(name: str, field: FieldInfo) -> inspect.Parameter:
-    """An option as Typer's parameter: flag, bounds and help."""
-    names = [m.name for m in field.metadata if isinstance(m, Flag)]
-    metavars = [m.metavar for m in field.metadata if isinstance(m, Positional)]
-    kind = plain_type(field.annotation)
+    """An option as Typer's parameter: flag, bounds and help. One of several values is repeated."""
+    names = [note.name for note in field.metadata if isinstance(note, Flag)]
+    metavars = [note.metavar for note in field.metadata if isinstance(note, Positional)]
+    kind, default = plain_type(field.annotation), field.get_default()
+    if get_origin(kind) is tuple:
+        kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
     if metavars:
         argument = typer.Argument(metavar=metavars[0], help=described(field))
-        return _keyword(name, list[get_args(kind)[0]] | None, argument, None)  # type: ignore[misc]
+        return _keyword(name, kind, argument, default)
     bounds = bounds_of(field.rebuild_annotation())
     least, most = bounds.get("ge"), bounds.get("le")
     option = typer.Option(*names, min=least, max=most, help=described(field))
-    return _keyword(name, kind, option, field.get_default())
+    return _keyword(name, kind, option, default)
 
 
 def _keyword(name: str, kind: Any, words: Any, default: Any) -> inspect.Parameter:
