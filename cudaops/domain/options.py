@@ -1,9 +1,9 @@
 """What a user may ask of a run: name, type, bounds, default and words of every option, once.
 
 The command line's flags, the Python API's arguments, the fields of the service's requests and of
-Studio's input, and the MCP tools' parameters are made of these fields. What is
-kept as it was asked for stands in the run's RunOptions and Policy by inheritance; the rest is
-resolved in `graph/placing.py`. A new option is a field here, and its use where it acts.
+Studio's input, and the MCP tools' parameters are made of these fields. What is kept as it was asked
+for stands in the run's RunOptions and Policy by inheritance; the rest is resolved in
+`graph/placing.py`. A new option is a field here, and its use where it acts.
 
 Which class it stands in says who can ask for it: see the docstrings.
 """
@@ -206,7 +206,7 @@ class ModelOptions(Record):
     """Of the main job where its user has the key; resolved with `optimizer`."""
 
     model: str | None = None
-    """Who that is: nvidia/..., openai:..., scripted:FILE, and more."""
+    """Model that proposes: nvidia/..., openai:..., scripted:FILE, and more."""
 
 
 class ReviewOptions(Record):
