@@ -176,7 +176,8 @@ class ServiceClient:
                 if said.event == "end":
                     yield None
                     return
-                yield self._read(JobEvent, said.data)
+                if said.data:  # behind an id, httpx-sse makes an event of every comment
+                    yield self._read(JobEvent, said.data)
 
     async def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
         async def once() -> httpx.Response:

@@ -196,6 +196,20 @@ def test_a_service_that_stays_away_leaves_what_resume_needs(
     assert "cudaops resume" in failed[0].remedy
 
 
+def test_a_job_that_says_nothing_for_long_is_followed(
+    new_database: Callable[[], str], program: Path
+) -> None:
+    """The service fills a silence with comments, behind the ids of earlier events."""
+    options = open_to_all(keep_alive_seconds=0.1)
+    with running(new_database(), options) as api:
+
+        def slowly(id: UUID) -> None:
+            time.sleep(1.0)
+            api.work(id, result=record())
+
+        assert ran(api, program, slowly).run_id == record().run_id
+
+
 def test_resume_of_a_folder_that_names_no_job_of_this_service(api: Api, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "remote.json").write_text(
