@@ -24,7 +24,7 @@ from cudaops.domain.workload import (
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.plans import resolve
-from cudaops.recipes.base import Recipe
+from cudaops.recipes.registry import Recipe
 
 Array = npt.NDArray[Any]
 Arguments = Mapping[str, Array | int | float]

@@ -1,10 +1,11 @@
 """A tool that dies in the middle of a judgement never turns into a pass: gate by gate, on `cpu`.
 
 The rewrite is honest and passes with whole tools. Those of other gates: compute-sanitizer killed,
-missing or silent in test_sanitizer.py and test_gpu_checking.py; a second clock that is not there in
-test_clocks.py; timed launches that nobody looked at in test_timed_outputs.py; a kernel without
-counts in test_physical_floor.py; inputs that the baseline does not bear in test_input_domains.py;
-a launcher that cannot confine in isolation/; a gate that is missing in domain/test_judge.py.
+missing or silent in executors/cuda/test_sanitizer.py and test_checking.py there; a second clock
+that is not there in test_clocks.py; timed launches that nobody looked at in test_timed_outputs.py;
+a kernel without counts in test_physical_floor.py; inputs that the baseline does not bear in
+test_input_domains.py; a launcher that cannot confine in executors/isolation/; a gate that is
+missing in domain/test_judge.py.
 """
 
 from __future__ import annotations
