@@ -1,6 +1,6 @@
 // cuda_fp16.h and cuda_bf16.h: storage of 16 bits, arithmetic in single precision rounded after each
 // operation, which is what the hardware's half instructions give. Under CUDAOPS_WIDENED both types
-// hold a double (design D3: nothing narrower than double in the accuracy yardstick).
+// hold a double (nothing narrower than double in the accuracy yardstick).
 #pragma once
 #include <cstring>
 

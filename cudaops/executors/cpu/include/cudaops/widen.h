@@ -1,5 +1,5 @@
 // The accuracy yardstick: everything after this header computes in double where the author wrote
-// float (design D3). Included after every system header.
+// float. Included after every system header.
 #pragma once
 
 #define CUDAOPS_WIDENED 1

@@ -1,5 +1,5 @@
-// The accuracy yardstick under nvcc: what follows computes in double where the author wrote float
-// (design D3). Stands after every header from outside.
+// The accuracy yardstick under nvcc: what follows computes in double where the author wrote float.
+// Stands after every header from outside.
 #pragma once
 
 namespace cudaops {
