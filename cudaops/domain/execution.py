@@ -181,6 +181,8 @@ class Captured(Record):
     seconds: float
     kernel_ms: float | None = None
     """`KERNEL_MS: x` from stderr where the program prints it; never part of a verdict."""
+    stopped: bool = False
+    """It took longer than it may and was ended: launches and times are those until then."""
 
 
 class ProgramRan(Record):

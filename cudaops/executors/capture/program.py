@@ -120,6 +120,7 @@ class Recording:
             exit_code=ran.done.exit_code,
             seconds=ran.done.seconds,
             kernel_ms=kernel_ms(ran.done.stderr),
+            stopped=bool(ran.report.all("stopped")),
         )
 
     def _known(self, kernel: str) -> str:

@@ -27,6 +27,7 @@ from cudaops.program.analysis.polynomials import (
     Symbol,
     number,
     of,
+    recombined,
     symbol,
 )
 from cudaops.program.analysis.values import (
@@ -97,6 +98,8 @@ class Environment:
         self._variables: dict[str, Variable] = {}
         self._calls: dict[str, None] = {}
         self._unmodelled: dict[str, None] = {}
+        self._contents: dict[str, Depends] = {}
+        """Of local arrays: what their elements depend on, over all that was written so far."""
         self._recording = True
         self._probing = 0
         """How deep it is within iterations that are only tried."""
@@ -156,6 +159,7 @@ class Environment:
         if sum(1 for _ in islice(value.atoms(), _MOST_ATOMS)) == _MOST_ATOMS:
             depends = self._depends(Whole(value, Interval()))
             return self._fresh("..", computed or self._interval(value), depends)
+        value = recombined(value)
         known = self._interval(value)
         return Whole(value, known if computed is None else known.meet(computed))
 
@@ -298,6 +302,14 @@ class Environment:
         )  # fmt: skip
         self._accesses.append(found)
 
+    def _store(self, place: Address, depends: Depends) -> None:
+        """A value that depends on this is written; a thread's own array depends on it then."""
+        self._record("write", place)
+        if place.space == "local":
+            for guard in self._guards:
+                depends |= guard.depends
+            self._contents[place.array] = self._contents.get(place.array, NOTHING) | depends
+
     @contextmanager
     def _unrecorded(self) -> Iterator[None]:
         recording, self._recording = self._recording, False
@@ -314,3 +326,26 @@ class Environment:
 
     def _held(self, name: str) -> Value | None:
         return self._frame.env.get(self._resolved(name))
+
+    def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> bool:
+        """By `bound < 0`, in which the variable stands once with either sign."""
+        for sign in (1, -1):
+            rest = bound - held.value * number(sign)
+            if len(rest.terms) >= len(bound.terms) and bound.terms:
+                continue
+            low = self._interval(rest).low
+            if low is None:
+                continue
+            narrower = Interval(None, -low - 1) if sign == 1 else Interval(low + 1, None)
+            if not self._narrow(name, narrower):
+                return False
+        return True
+
+    def _narrow(self, name: str, by: Interval) -> bool:
+        held = self._held(name)
+        if not isinstance(held, Whole):
+            return True
+        met = held.interval.meet(by)
+        if not met.is_empty:
+            self._frame.env[self._resolved(name)] = Whole(held.value, met)
+        return True

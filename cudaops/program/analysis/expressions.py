@@ -136,39 +136,12 @@ class Expressions(Environment):
                 return known is None or bool(known) == truth
         bounds = self._bounds(node, truth=truth)
         for bound in bounds or ():
-            if self._interval(bound).is_nonnegative and self._is_certain(bound):
+            if bound.constant is not None and bound.constant >= 0:
                 return False
             for name in {n.text for n in s.below(node) if isinstance(n, s.Name)}:
                 held = self._held(name)
                 if isinstance(held, Whole) and not self._narrow_by(name, held, bound):
                     return False
-        return True
-
-    def _is_certain(self, bound: Polynomial) -> bool:
-        """Only constants decide a branch: intervals of symbols may hold assumptions."""
-        return bound.constant is not None
-
-    def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> bool:
-        """By `bound < 0`, in which the variable stands once with either sign."""
-        for sign in (1, -1):
-            rest = bound - held.value * number(sign)
-            if len(rest.terms) >= len(bound.terms) and bound.terms:
-                continue
-            low = self._interval(rest).low
-            if low is None:
-                continue
-            narrower = Interval(None, -low - 1) if sign == 1 else Interval(low + 1, None)
-            if not self._narrow(name, narrower):
-                return False
-        return True
-
-    def _narrow(self, name: str, by: Interval) -> bool:
-        held = self._held(name)
-        if not isinstance(held, Whole):
-            return True
-        met = held.interval.meet(by)
-        if not met.is_empty:
-            self._frame.env[self._resolved(name)] = Whole(held.value, met)
         return True
 
     def _body(self, body: Sequence[s.Statement]) -> None:
@@ -349,6 +322,7 @@ class Expressions(Environment):
                 # From here on the variable is memory: it may be written through the pointer.
                 place = Address(name, "local", operand.type, number(0), Interval(0, 0))
                 self._frame.env[name] = Reference(place)
+                self._contents[name] = self._contents.get(name, NOTHING) | self._depends(held)
                 return place
             if isinstance(held, Address):
                 return held
@@ -363,7 +337,9 @@ class Expressions(Environment):
         if place.extents or kind.endswith("]"):
             return place  # an array decays
         self._record("read", place)
-        depends = self._depends(place) | (MEMORY if place.space != "local" else NOTHING)
+        is_own = place.space == "local"
+        depends = self._depends(place)
+        depends |= self._contents.get(place.array, NOTHING) if is_own else MEMORY
         hint = f"{place.array or '*'}{place.member}[..]"
         known = self._launched.contents.get(place.array) if not place.member else None
         found = self._as(kind or place.type, hint, depends, known)
@@ -391,7 +367,7 @@ class Expressions(Environment):
             place = self._place(target)
         if operator:
             self._record("read", place)
-        self._record("write", place)
+        self._store(place, self._depends(value) | self._depends(place))
         depends = self._depends(value) | (MEMORY if operator else NOTHING)
         return self._as(getattr(target, "type", ""), "value", depends) if operator else value
 
@@ -409,7 +385,7 @@ class Expressions(Environment):
         name = self._resolved(base.text)
         held = self._frame.env.get(name)
         if isinstance(held, Reference):
-            self._record("write", replace(held.place, member=f".{target.name}"))
+            self._store(replace(held.place, member=f".{target.name}"), self._depends(value))
         elif held is not None:
             self._frame.env[name] = Data(self._depends(held) | self._depends(value))
         return value
@@ -520,7 +496,7 @@ class Expressions(Environment):
         if isinstance(first, Address) and (name in _LOADS or name in _STORES):
             if name in _LOADS:
                 return self._load(first, node.type)
-            self._record("write", first)
+            self._store(first, depends)
             return Data(NOTHING)
         if name.startswith(_LANES):
             return self._as(node.type, name, depends | LANE)
@@ -540,7 +516,7 @@ class Expressions(Environment):
                 somewhere = replace(value, offset=None, interval=Interval())
                 self._record("read", somewhere)
                 if not pure or name.startswith("sincos"):
-                    self._record("write", somewhere)
+                    self._store(somewhere, self._all_depends(values) | MEMORY)
 
     def _extreme(self, name: str, values: Sequence[Value], kind: str) -> Value:
         a, b = values
