@@ -170,3 +170,23 @@ def test_an_instance_in_a_template_is_told_by_what_it_is_given(
     ):
         assert isinstance(outcome, Captured)
         assert [w.callee for w in outcome.workloads] == ["move<16, Down>"]
+
+
+def test_a_void_pointer_is_of_what_is_read_through_it_wherever_that_is(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    kernels = """
+    struct Raw { void* to; const void* from; void* both; };
+    __device__ int get(const void* p, int i) { return reinterpret_cast<const int*>(p)[i]; }
+    __global__ void move(Raw r) {
+      int i = threadIdx.x;
+      ((float*)r.to)[i] = get(r.from, i) + get(r.both, i);
+      ((short*)r.both)[i] = 1;
+    }
+    """
+    main = """Raw r; cudaMalloc(&r.to, 128); void* x; cudaMalloc(&x, 128); cudaMemset(x, 0, 128);
+      r.from = x; cudaMalloc(&r.both, 128); cudaMemset(r.both, 0, 128); move<<<1, 32>>>(r);"""
+    outcome = cpu_executor.capture(program(tmp_path, kernels, main), None, (), tmp_path, 30.0)
+    assert isinstance(outcome, Captured)
+    elements = {path: element for path, (element, *_) in fields(outcome.workloads[0]).items()}
+    assert elements == {"r.to": "f32", "r.from": "i32", "r.both": "opaque"}

@@ -7,7 +7,8 @@ from a number that looks like one, and what it points to.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
@@ -19,19 +20,15 @@ from cudaops.domain.workload import (
     ScalarArgument,
 )
 from cudaops.executors.capture.report import Address, Passed
+from cudaops.program.analysis.facts import Access
+from cudaops.program.analysis.kernel import analyse
 from cudaops.program.front_end import kernel_form
 from cudaops.program.instances import element_of
 from cudaops.program.syntax import (
     POINTER_BYTES,
-    Cast,
-    Index,
     KernelForm,
-    Member,
-    Name,
     NotUnderstood,
     TypedParameter,
-    Unmodelled,
-    below,
     normal_type,
 )
 
@@ -152,37 +149,24 @@ def _typed(
 
 
 def _pointee(form: KernelForm, path: str, written: str) -> Element:
-    """What a pointer points to by its type, or, of a `void*`, by all that it is cast to."""
+    """What a pointer points to by its type, or, of a `void*`, by all that the kernel and the
+    functions it calls read and write through it."""
     if written != "void":
         return element_of(written)
+    accesses = _accesses(form)
     wanted = _without_indices(path)
-    found = {
-        element_of(kind.removesuffix("*"))
-        for kind, operand in _casts(form)
-        if _path(operand) == wanted
-    }
-    return found.pop() if len(found) == 1 else "opaque"
+    found = {element_of(a.type) for a in accesses if _without_indices(a.array) == wanted}
+    followed = all(a.space != "unknown" for a in accesses)
+    return found.pop() if len(found) == 1 and followed else "opaque"
 
 
-def _casts(form: KernelForm) -> Iterator[tuple[str, object]]:
-    """Types of pointers and what is cast to them in the kernel's own body."""
-    for node in below(form.kernel.body):
-        if isinstance(node, Cast) and node.type.endswith("*"):
-            yield node.type, node.operand
-        elif isinstance(node, Unmodelled) and node.type.endswith("*") and len(node.parts) == 1:
-            yield node.type, node.parts[0]  # reinterpret_cast
-
-
-def _path(node: object) -> str:
-    match node:
-        case Name(text):
-            return text
-        case Member(base, name):
-            return f"{_path(base)}.{name}"
-        case Index(base, _):
-            return f"{_path(base)}[]"
-    return "?"
+@lru_cache(maxsize=8)
+def _accesses(form: KernelForm) -> tuple[Access, ...]:
+    try:
+        return analyse(form).accesses
+    except NotUnderstood:
+        return ()
 
 
 def _without_indices(path: str) -> str:
-    return re.sub(r"\[\d+\]", "[]", path)
+    return re.sub(r"\[(\d+|\.\.)\]", "[]", path)
