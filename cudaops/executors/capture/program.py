@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +36,9 @@ from cudaops.storage import raise_for_space
 
 CAPTURE_BYTES = 2 * 1024**3
 """Contents kept while no target is known; one that does not fit is recorded in a second run."""
-TARGET_BYTES = 8 * 1024**3
+TARGET_BYTES = 24 * 1024**3
+"""Contents of one kernel's launches, before and after; a child may write 32 GiB in all
+(`isolation/phases.py`). Less where the disk has less room: a copy is made of them."""
 _KERNEL_MS = re.compile(r"^KERNEL_MS:\s*([0-9.eE+-]+)", re.MULTILINE)
 
 
@@ -89,7 +92,8 @@ class Recording:
             remove(blobs)
 
     def _captured(self, kernel: str | None, folder: Path, blobs: Path) -> CaptureOutcome:
-        ran = self.record(kernel, blobs, CAPTURE_BYTES if kernel is None else TARGET_BYTES)
+        room = min(TARGET_BYTES, shutil.disk_usage(blobs).free // 2)
+        ran = self.record(kernel, blobs, min(CAPTURE_BYTES, room) if kernel is None else room)
         if not isinstance(ran, Child):
             return ran
         counts = launch_counts(ran.report)
@@ -98,13 +102,13 @@ class Recording:
             return target
         found = recorded(ran.report, self.program, target)
         if not found and kernel is None:
-            ran = self.record(target, blobs, TARGET_BYTES)
+            ran = self.record(target, blobs, room)
             if not isinstance(ran, Child):
                 return ran
             found = recorded(ran.report, self.program, target)
             counts = launch_counts(ran.report)
         if not found and ran.report.all("full"):
-            most = f"{TARGET_BYTES // 1024**3} GiB"
+            most = f"{room / 1024**3:.3g} GiB before and after a launch"
             raise InputError(f"the buffers of {target} exceed {most}; run a smaller problem")
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault

@@ -38,7 +38,7 @@ from cudaops.program.instances import callee_of, deduce_instance
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
 """Design D2: the most expensive configurations covering 90 % of the kernel's time, at most 5."""
-MOST_CONTENTS_BYTES = 2 * MOST_BYTES
+MOST_CONTENTS_BYTES = 4 * MOST_BYTES
 """Different contents of all workloads together: a recorder stops at half of it, and variables come
 on top."""
 
