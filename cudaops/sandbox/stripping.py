@@ -14,10 +14,11 @@ from cudaops.domain.execution import Captured, Misbehaved
 from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
+from cudaops.program.derived_plan import Side
 from cudaops.program.directives import WORDS
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.parse import parse_files, require_runnable
-from cudaops.program.whole_program import rewrite_from_workload
+from cudaops.program.whole_program import rewrite_from_program
 from cudaops.sandbox.workbench import Workbench
 
 MAIN = "answer.cu"
@@ -70,8 +71,6 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             f"host code that nobody vouches for runs only at isolation {' or '.join(CONFINED)}, "
             f"here it is {bench.executor.isolation}: give device code with @launch directives"
         )
-    name = bench.kernel.name
-    known = any(site.kernel == name for site in program.launches)
     folder = bench.folder / "work" / f"strip-{program.sha256[:12]}"
     executor = bench.executor
     try:
@@ -81,7 +80,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             executor.program_folder.mkdir(parents=True, exist_ok=True)
         captured = executor.capture(
             program,
-            name if known else None,
+            None,
             () if strangers else bench.argv,
             folder / "capture",
             bench.timeout_s,
@@ -94,17 +93,16 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
         raise InputError(captured.placed)
     if not captured.workloads:
         raise InputError(f"no launch of {captured.kernel} could be captured")
-    rewrite = rewrite_from_workload(
-        program,
+    rewrite = rewrite_from_program(
+        Side(bench.program, bench.captured),
         bench.kernel,
-        captured.workloads[0],
-        baseline_program=bench.program,
+        bench.workloads,
+        Side(program, captured),
         allow_libraries=bench.policy.allow_libraries,
     )
-    others = sorted({c.kernel for c in captured.counts} - {captured.kernel})
+    taken = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
+    others = sorted({c.kernel for c in captured.counts} - taken)
     notices = [f"its launches of {', '.join(others)} are left out"] if others else []
-    if len(captured.workloads) > 1:
-        notices.append(f"of {len(captured.workloads)} launches the most expensive one is taken")
     _require_applicable(bench, rewrite)
     return Stripped(rewrite, tuple(notices))
 

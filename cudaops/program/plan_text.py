@@ -1,0 +1,411 @@
+"""Launches as they were seen, written as the directives of a launch plan.
+
+What was seen for one workload is a number; over several it is a name that has these values, or a
+choice between them by the sizes that tell the workloads apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import takewhile
+from typing import NamedTuple
+
+from cudaops.domain.base import Dim3
+from cudaops.domain.execution import RecordedLaunch
+from cudaops.domain.program import Kernel
+from cudaops.domain.workload import (
+    ELEMENT_BYTES,
+    FLOATING,
+    Argument,
+    NullArgument,
+    OpaqueArgument,
+    PointerArgument,
+    ScalarArgument,
+    Workload,
+)
+from cudaops.errors import InputError
+from cudaops.program.plans import pointee_bytes
+
+WORD_BYTES = 8
+_FILL = "fill_memory"
+_FILL_THREADS = 256
+_FILL_SOURCE = f"""
+__global__ void {_FILL}(unsigned char* memory, int value, unsigned long long bytes) {{
+    unsigned long long at = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at < bytes) memory[at] = (unsigned char)value;
+}}
+"""
+"""What cudaMemset does, as a kernel."""
+
+
+class Number(NamedTuple):
+    """A number that a launch was given."""
+
+    value: int | float
+    name: str = ""
+    """Of the parameter."""
+    position: int = -1
+
+
+class Packed(NamedTuple):
+    """A structure that the baseline is not given: its bytes, and what its pointers point to."""
+
+    raw_hex: str
+    pointers: tuple[tuple[int, str], ...]
+    """Byte at which each stands, and its value as an expression."""
+
+    def words(self) -> list[int]:
+        """Its bytes as signed little-endian words, the last one filled up with zeros."""
+        data = bytes.fromhex(self.raw_hex)
+        data += bytes(-len(data) % WORD_BYTES)
+        return [
+            int.from_bytes(data[i : i + WORD_BYTES], "little", signed=True)
+            for i in range(0, len(data), WORD_BYTES)
+        ]
+
+
+Given = Number | Packed | str
+"""A string is an expression of the plan as it stands."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch of the plan, for one workload."""
+
+    kernel: str
+    callee: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    smem: int
+    given: tuple[Given, ...]
+    scratch: Mapping[str, int]
+    """Name to bytes of the scratch buffers that it reaches."""
+
+    @staticmethod
+    def setting(
+        scratch: str | None, allocation: int | None, size: int, value: int, workload: Workload
+    ) -> Step:
+        """What `cudaMemset` does, as a launch."""
+        text = scratch
+        if text is None:
+            assert allocation is not None
+            text = _pointer_text(workload, allocation, 0, "", None)
+        blocks = -(-size // _FILL_THREADS)
+        return Step(
+            _FILL, _FILL, (blocks, 1, 1), (_FILL_THREADS, 1, 1), 0,
+            (text, Number(value), Number(size)), {} if scratch is None else {scratch: size},
+        )  # fmt: skip
+
+    def agrees(self, other: Step) -> bool:
+        """Whether both differ in numbers alone."""
+        shapes = [
+            (s.callee, [g if isinstance(g, str) else _shape(g) for g in s.given], set(s.scratch))
+            for s in (self, other)
+        ]
+        return shapes[0] == shapes[1]
+
+
+def _shape(given: Number | Packed) -> object:
+    return (len(given.raw_hex), given.pointers) if isinstance(given, Packed) else Number
+
+
+class PlanText(NamedTuple):
+    """A plan and the device code that it needs beside the program's own."""
+
+    directives: str
+    helpers: str
+    kernels: tuple[str, ...]
+    """The program's own, in the order of their first launch."""
+    packed: Mapping[str, Mapping[int, Packed]]
+    """Kernel to the structures, by position, that its entry puts together: see `entry_source`."""
+
+
+def entry_name(kernel: str) -> str:
+    """The kernel that puts the structures of another one together and then is that one."""
+    return f"{kernel}_entry"
+
+
+def entry_source(kernel: Kernel, packed: Mapping[int, Packed], launch_bounds: str) -> str:
+    """That kernel. A structure comes as its words, so that its values stay unknown to the compiler
+    as they are in the author's program; pointers among them as pointers."""
+    listed, body, given = [], [], []
+    for position, parameter in enumerate(kernel.parameters):
+        name = parameter.name
+        given.append(name)
+        if position not in packed:
+            listed.append(f"{parameter.type_text} {name}")
+            continue
+        places = {at // WORD_BYTES for at, _ in packed[position].pointers}
+        words = range(len(packed[position].words()))
+        kinds = ["const void*" if i in places else "unsigned long long" for i in words]
+        listed += [f"{kind} {name}_{i}" for i, kind in enumerate(kinds)]
+        values = ", ".join(f"(unsigned long long){name}_{i}" for i in words)
+        kind = parameter.type_text.replace("const ", "").rstrip("& ")
+        body.append(f"    unsigned long long {name}_words[{len(words)}] = {{{values}}};\n")
+        body.append(f"    {kind} {name};\n    memcpy(&{name}, {name}_words, sizeof({name}));\n")
+    return (
+        f"__global__ void {launch_bounds}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
+        f"{''.join(body)}    {kernel.name}({', '.join(given)});\n}}\n"
+    )
+
+
+def seen_as(
+    launch: RecordedLaunch,
+    kernel: Kernel,
+    workload: Workload,
+    memory: Mapping[int, tuple[int | None, str | None, int]],
+) -> Step:
+    """A launch in the terms of the baseline's one. `memory`: for each of its allocations the
+    baseline's, or else the scratch buffer that stands for it, and its size in bytes.
+
+    Raises InputError where an argument cannot be expressed.
+    """
+    given = tuple(
+        _given(position, argument, launch, kernel, workload, memory)
+        for position, argument in enumerate(launch.arguments)
+    )
+    return Step(
+        launch.kernel, launch.callee, _extent(launch.grid), _extent(launch.block),
+        launch.dynamic_smem_bytes, given,
+        {name: size for _, name, size in memory.values() if name is not None},
+    )  # fmt: skip
+
+
+def _extent(extent: Dim3) -> tuple[int, int, int]:
+    return extent.x, extent.y, extent.z
+
+
+def _given(
+    position: int,
+    argument: Argument,
+    launch: RecordedLaunch,
+    kernel: Kernel,
+    workload: Workload,
+    memory: Mapping[int, tuple[int | None, str | None, int]],
+) -> Given:
+    def pointer(index: int, offset: int, name: str) -> str:
+        allocation, scratch, _ = memory[index]
+        if scratch is not None:
+            return scratch if offset == 0 else f"{scratch} + {offset}"
+        assert allocation is not None
+        return _pointer_text(workload, allocation, offset, name, kernel)
+
+    match argument:
+        case NullArgument():
+            return "nullptr"
+        case PointerArgument():
+            return pointer(argument.allocation, argument.offset_bytes, argument.name)
+        case ScalarArgument():
+            return Number(argument.value, argument.name, position)
+        case OpaqueArgument():
+            whole = _same_structure(argument, workload, memory)
+            if whole is not None:
+                return whole
+            pointers = tuple(
+                (p.at_bytes, pointer(p.allocation, p.offset_bytes, p.path))
+                for p in argument.pointers
+            )
+            if any(at % WORD_BYTES for at, _ in pointers):
+                raise InputError(
+                    f"parameter `{argument.name}` of `{launch.kernel}` is a packed structure "
+                    f"that `{kernel.name}` has no parameter like"
+                )
+            return Packed(argument.raw_hex, pointers)
+
+
+def _same_structure(
+    argument: OpaqueArgument,
+    workload: Workload,
+    memory: Mapping[int, tuple[int | None, str | None, int]],
+) -> str | None:
+    """The baseline's parameter that holds the same structure."""
+    wanted = [(p.at_bytes, memory[p.allocation][0], p.offset_bytes) for p in argument.pointers]
+    for other in workload.arguments:
+        if isinstance(other, OpaqueArgument) and other.raw_hex == argument.raw_hex:
+            has = [(p.at_bytes, p.allocation, p.offset_bytes) for p in other.pointers]
+            if has == wanted:
+                return other.name
+    return None
+
+
+def _pointer_text(
+    workload: Workload, allocation: int, offset_bytes: int, name: str, kernel: Kernel | None
+) -> str:
+    """An expression for an address in the baseline's memory; the parameter of this name first."""
+    pointing = [
+        a
+        for a in workload.arguments
+        if isinstance(a, PointerArgument) and a.allocation == allocation
+    ]
+    if not pointing:
+        path = next((p.name for p in workload.pointers() if p.allocation == allocation), "?")
+        raise InputError(
+            f"`{name or path}` is memory that the baseline reaches through the structure member "
+            f"`{path}` alone, which a plan cannot hand on by itself"
+        )
+    best = min(pointing, key=lambda a: (a.offset_bytes != offset_bytes, a.name != name))
+    distance = offset_bytes - best.offset_bytes
+    if distance == 0:
+        return best.name
+    types = {} if kernel is None else {p.name: p.type_text for p in kernel.parameters}
+    step = pointee_bytes(types.get(best.name, "")) or ELEMENT_BYTES[best.element]
+    if distance % step:
+        raise InputError(
+            f"`{name}` points {distance} bytes behind `{best.name}`, between two of its elements"
+        )
+    return f"{best.name} {'+' if distance > 0 else '-'} {abs(distance) // step}"
+
+
+def plan_text(kernel: Kernel, known: Sequence[tuple[Workload, Sequence[Step]]]) -> PlanText:
+    """The directives for these workloads, whose steps agree."""
+    values = _Values(kernel, [workload for workload, _ in known])
+    launches, scratch = [], {}
+    for steps in zip(*(steps for _, steps in known), strict=True):
+        launches.append(values.launch(steps))
+        for name in steps[0].scratch:
+            sizes = [s.scratch[name] for s in steps]
+            scratch[name] = f"// @scratch {name} bytes={values.text(sizes)}\n"
+    first = known[0][1]
+    packed = {
+        s.kernel: structures
+        for s in first
+        if (structures := {i: g for i, g in enumerate(s.given) if isinstance(g, Packed)})
+    }
+    return PlanText(
+        "".join([*scratch.values(), *launches, *values.requires()]),
+        _FILL_SOURCE if any(s.kernel == _FILL for s in first) else "",
+        tuple(dict.fromkeys(s.kernel for s in first if s.kernel != _FILL)),
+        packed,
+    )
+
+
+class _Values:
+    """Numbers of several workloads as expressions."""
+
+    def __init__(self, kernel: Kernel, workloads: Sequence[Workload]) -> None:
+        self.position = {p.name: i for i, p in enumerate(kernel.parameters)}
+        self.integers: dict[str, list[int]] = {}
+        self.floats: dict[str, list[float]] = {}
+        for argument in workloads[0].arguments:
+            if isinstance(argument, ScalarArgument):
+                values = [_scalar(w, argument.name) for w in workloads]
+                if argument.element in FLOATING:
+                    self.floats[argument.name] = [float(v) for v in values]
+                else:
+                    self.integers[argument.name] = [int(v) for v in values]
+        self.geometry = {
+            f"{root}.{axis}": [getattr(getattr(w, field), axis) for w in workloads]
+            for root, field in (("gridDim", "grid"), ("blockDim", "block"))
+            for axis in "xyz"
+        }
+        self.count = len(workloads)
+        self.holds_floats = False
+        """Whether a number was written that may depend on one of the floating parameters."""
+
+    def launch(self, steps: Sequence[Step]) -> str:
+        """The directive of one step."""
+        first = steps[0]
+        grid, block = (
+            ",".join(self.text([getattr(s, field)[axis] for s in steps]) for axis in range(3))
+            for field in ("grid", "block")
+        )
+        arguments: list[str] = []
+        for index, given in enumerate(first.given):
+            arguments += self._arguments(given, [s.given[index] for s in steps])
+        packed = any(isinstance(g, Packed) for g in first.given)
+        callee = entry_name(first.callee) if packed else first.callee
+        smem = self.text([s.smem for s in steps])
+        return (
+            f"// @launch {callee} grid=({grid}) block=({block}) smem={smem} "
+            f"args=({', '.join(arguments)})\n"
+        )
+
+    def _arguments(self, first: Given, given: Sequence[Given]) -> list[str]:
+        if isinstance(first, str):
+            return [first]
+        if isinstance(first, Number):
+            numbers = [g for g in given if isinstance(g, Number)]
+            return [self.text([n.value for n in numbers], first.name, first.position)]
+        self.holds_floats = True
+        places = dict(first.pointers)
+        words = [g.words() for g in given if isinstance(g, Packed)]
+        return [
+            places.get(i * WORD_BYTES) or self.text([w[i] for w in words])
+            for i in range(len(words[0]))
+        ]
+
+    def text(self, values: Sequence[int | float], name: str = "", position: int = -1) -> str:
+        """An expression that has these values, one a workload."""
+        known = {**self.integers, **self.floats}
+        same = [n for n, v in known.items() if v == list(values)]
+        if name in same:
+            return name
+        if name and same and any(v not in (0, 1) or isinstance(v, float) for v in values):
+            return max(same, key=lambda n: (closeness(n, name), self.position[n] == position))
+        if len(set(values)) == 1:
+            return self._literal(values[0])
+        varying = [*same, *(n for n, v in self.geometry.items() if v == list(values))]
+        return varying[0] if varying else self._choice(values)
+
+    def _literal(self, value: int | float) -> str:
+        if isinstance(value, float):
+            self.holds_floats = True
+            if not math.isfinite(value):
+                raise InputError(f"a launch is given {value}, which no plan can say")
+            return repr(value)
+        if not -(2**63) < value < 2**63:
+            raise InputError(f"a launch is given {value}, which does not fit a plan's 64 bits")
+        return str(value)
+
+    def _choice(self, values: Sequence[int | float]) -> str:
+        text = self._literal(values[-1])
+        for index in reversed(range(self.count - 1)):
+            text = f"{self._condition(index)} ? {self._literal(values[index])} : {text}"
+        return f"({text})"
+
+    def _condition(self, index: int) -> str:
+        """What holds for this workload and for no other one."""
+        tables = {**self.integers, **self.geometry}
+        for name, values in tables.items():
+            if values.count(values[index]) == 1:
+                return f"{name} == {values[index]}"
+        telling = {n: v for n, v in tables.items() if len(set(v)) > 1}
+        if not telling:
+            raise InputError("its launches differ where those of the baseline do not")
+        return " && ".join(f"{n} == {v[index]}" for n, v in telling.items())
+
+    def requires(self) -> list[str]:
+        """The sizes that the numbers were seen with; the grid where there are none."""
+        pinned: dict[str, list[int] | list[float]] = dict(self.integers)
+        if not pinned:
+            pinned |= {n: v for n, v in self.geometry.items() if n.startswith("gridDim")}
+        if self.holds_floats:
+            pinned |= self.floats
+        pinned = {n: v for n, v in pinned.items() if all(abs(x) < 2**63 for x in v)}
+        fixed = [n for n, v in pinned.items() if len(set(v)) == 1]
+        lines = [f"// @requires {n} == {pinned[n][0]!r}\n" for n in fixed]
+        telling = {n: v for n, v in pinned.items() if n not in fixed}
+        if telling:
+            sets = dict.fromkeys(
+                " && ".join(f"{n} == {v[i]!r}" for n, v in telling.items())
+                for i in range(self.count)
+            )
+            joined = " || ".join(f"({s})" for s in sets) if len(telling) > 1 else " || ".join(sets)
+            lines.append(f"// @requires {joined}\n")
+        return lines
+
+
+def closeness(name: str, other: str) -> tuple[int, float]:
+    """How alike two names are: letters that both begin with, and the share that both have."""
+    lower = (name.lower(), other.lower())
+    same = (a == b for a, b in zip(*lower, strict=False))
+    return sum(takewhile(bool, same)), SequenceMatcher(None, *lower).ratio()
+
+
+def _scalar(workload: Workload, name: str) -> int | float:
+    argument = workload.argument(name)
+    assert isinstance(argument, ScalarArgument)
+    return argument.value
