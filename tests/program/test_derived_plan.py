@@ -24,9 +24,9 @@ AUTHOR = HEAD + (
 X, OUT = (256, "x", "x"), (4, "zero", "result")
 
 
-def author(n: int = 64, **values: int) -> RecordedLaunch:
+def author(n: int = 64, grid: int = 4) -> RecordedLaunch:
     arguments = [pointer("x", 0), pointer("out", 1), number("f", 0.5), number("n", n)]
-    return launch("sum", arguments, [X, OUT], read_only=["x"], **values)
+    return launch("sum", arguments, [X, OUT], read_only=["x"], grid=grid)
 
 
 def plan(candidate: str, seen: Sequence[RecordedLaunch], *authors: RecordedLaunch) -> PlanText:

@@ -36,7 +36,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:
 
 
 def directives(rewrite: Rewrite) -> list[str]:
-    """Without their mark, and without shared memory that is 0; `SCALE`: the word that holds 0.5f."""
+    """Without their mark, and without shared memory that is 0; `SCALE` is 0.5f as a word."""
     lines = rewrite.source.splitlines()
     found = [ln[4:].replace(" smem=0", "") for ln in lines if ln.startswith("// @")]
     return [ln.replace("4539628424389460032", "SCALE") for ln in found]
