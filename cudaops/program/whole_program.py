@@ -238,7 +238,22 @@ def _inlined(program: Program, path: str, done: set[str]) -> str:
             edits.append(Edit(directive.start, directive.end, byte_text(text)))
         elif directive.keyword == "pragma" and _words(lexed, directive)[1:3] == ["pragma", "once"]:
             edits.append(Edit(directive.start, directive.end, ""))
+    edits += [Edit(d.start, d.end, "") for d in _guard(lexed)]
     return plain_text(apply_edits(lexed.text, edits))
+
+
+def _guard(lexed: Lexed) -> tuple[Directive, ...]:
+    """The three lines by which a header is read once: it is, and the author's program, beside which
+    the text is compiled, may have defined the same name."""
+    if len(lexed.directives) < 3:
+        return ()
+    opener, define, *_, closer = lexed.directives
+    asked, defined = _words(lexed, opener), _words(lexed, define)
+    name = defined[-1] if len(defined) == 3 and defined[1] == "define" else ""
+    asks = asked[1:] in (["ifndef", name], ["if", "!", "defined", "(", name, ")"])
+    between = [d.keyword for d in lexed.directives[2:-1]]
+    opened = sum(k.startswith("if") for k in between) - between.count("endif")
+    return (opener, define, closer) if asks and closer.keyword == "endif" and not opened else ()
 
 
 def _words(lexed: Lexed, directive: Directive) -> list[str]:
@@ -333,11 +348,8 @@ def _unused(lexed: Lexed, allow_libraries: bool) -> Iterator[Directive]:
     used: dict[str, int] = {}
     for token in lexed.tokens:
         used[token.text] = used.get(token.text, 0) + (token.kind == "name")
-    before: list[str] = []
     for directive in lexed.directives:
-        words, previous = _words(lexed, directive), before
-        before = words
-        guard = previous[1:] == ["ifndef", words[2]] if len(words) == 3 else False
+        words = _words(lexed, directive)
         if directive.keyword == "include":
             header = _included(lexed, directive) or ""
             kept = header in ALLOWED_INCLUDES or (allow_libraries and is_library_header(header))
@@ -345,7 +357,7 @@ def _unused(lexed: Lexed, allow_libraries: bool) -> Iterator[Directive]:
             if not kept or (groups and "cooperative_groups" not in used):
                 yield directive
         elif directive.keyword == "define" and len(words) > 2:
-            if used.get(words[2], 0) <= words.count(words[2]) + guard:
+            if used.get(words[2], 0) <= words.count(words[2]):
                 yield directive
         elif directive.keyword == "pragma":
             if words[2:3] and words[2] in _HOST_PRAGMAS:
