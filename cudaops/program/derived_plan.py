@@ -52,7 +52,12 @@ def derived_plan(
             continue
         if len(steps) == len(first) and all(map(Step.agrees, first, steps)):
             known.append((workload, steps))
-    return plan_text(kernel, known)
+    try:
+        return plan_text(kernel, known)
+    except InputError:
+        if len(known) == 1:
+            raise
+        return plan_text(kernel, known[:1])
 
 
 class _Wanted(NamedTuple):
@@ -121,8 +126,11 @@ class Derivation:
         return tuple(self._emit(window, wanted, workload))
 
     def _wanted(self, workload: Workload) -> tuple[_Wanted, ...]:
-        seen = next(i for i, one in enumerate(self.author.launches) if _is_of(one, workload))
-        launch = self.author.launches[seen]
+        launches = self.author.launches
+        seen = next((i for i, one in enumerate(launches) if _is_of(one, workload)), None)
+        if seen is None:
+            raise InputError("the author's program was recorded by an older cudaops; open it again")
+        launch = launches[seen]
         changed = {n for n, m in enumerate(launch.memory) if m.before != m.after}
         changed = changed or {a.index for a in workload.allocations if a.role != "in"}
         return tuple(
@@ -322,7 +330,7 @@ class Derivation:
         for i in window.launches:
             for pointing in self.history.pointings[i]:
                 buffer = self.history.of[i][pointing.memory]
-                value = self._set_to(pointing, buffer, window)
+                value = self._set_to(pointing, self._target(window, buffer, wanted))
                 if value is not None and buffer not in cleared:
                     yield Step.setting(
                         scratch.get(buffer), window.matched.get(buffer),
@@ -339,13 +347,18 @@ class Derivation:
                 },
             )
 
-    def _set_to(self, pointing: Pointing, buffer: int, window: _Window) -> int | None:
+    def _target(self, window: _Window, buffer: int, wanted: Sequence[_Wanted]) -> _Wanted | None:
+        return next((w for w in wanted if w.number == window.matched.get(buffer)), None)
+
+    def _set_to(self, pointing: Pointing, target: _Wanted | None) -> int | None:
         """The byte that host code fills this memory with, and the author's does not."""
         if pointing.read_only or not pointing.spelled:
             return None
         call = next((c for c in self.sets if c.memory == pointing.spelled), None)
-        if call is None or (buffer in window.matched and pointing.spelled in self.author_sets):
+        if call is None:
             return None
+        if target is not None and _spelled(target.pointings) & self.author_sets:
+            return None  # it is part of what the kernel finds
         try:
             return int(call.arguments[1], 0) & 0xFF
         except ValueError:

@@ -7,7 +7,8 @@ choice between them by the sizes that tell the workloads apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -30,6 +31,7 @@ from cudaops.errors import InputError
 from cudaops.program.plans import pointee_bytes
 
 WORD_BYTES = 8
+_RESTRICT = re.compile(r"\b__restrict(__)?\b")
 _FILL = "fill_memory"
 _FILL_THREADS = 256
 _FILL_SOURCE = f"""
@@ -67,7 +69,17 @@ class Packed(NamedTuple):
         ]
 
 
-Given = Number | Packed | str
+class Member(NamedTuple):
+    """A pointer that the baseline is given in a structure, which a plan hands on whole."""
+
+    structure: str
+    """The baseline's parameter."""
+    path: str
+    """From that parameter on: `task.values`."""
+    offset_bytes: int
+
+
+Given = Number | Packed | Member | str
 """A string is an expression of the plan as it stands."""
 
 
@@ -89,10 +101,12 @@ class Step:
         scratch: str | None, allocation: int | None, size: int, value: int, workload: Workload
     ) -> Step:
         """What `cudaMemset` does, as a launch."""
-        text = scratch
-        if text is None:
+        text: Given = scratch or ""
+        if scratch is None:
             assert allocation is not None
             text = _pointer_text(workload, allocation, 0, "", None)
+        if isinstance(text, Member):
+            raise InputError(f"cudaMemset clears `{text.path}`, a member of the author's structure")
         blocks = -(-size // _FILL_THREADS)
         return Step(
             _FILL, _FILL, (blocks, 1, 1), (_FILL_THREADS, 1, 1), 0,
@@ -108,8 +122,13 @@ class Step:
         return shapes[0] == shapes[1]
 
 
-def _shape(given: Number | Packed) -> object:
-    return (len(given.raw_hex), given.pointers) if isinstance(given, Packed) else Number
+def _shape(given: Number | Packed | Member) -> object:
+    match given:
+        case Packed(raw_hex, pointers):
+            return len(raw_hex), pointers
+        case Member():
+            return given
+    return Number
 
 
 class PlanText(NamedTuple):
@@ -119,37 +138,52 @@ class PlanText(NamedTuple):
     helpers: str
     kernels: tuple[str, ...]
     """The program's own, in the order of their first launch."""
-    packed: Mapping[str, Mapping[int, Packed]]
-    """Kernel to the structures, by position, that its entry puts together: see `entry_source`."""
+    entries: Mapping[str, Mapping[int, Packed | Member]]
+    """Kernel to the arguments, by position, that its entry puts together: see `entry_source`."""
 
 
 def entry_name(kernel: str) -> str:
-    """The kernel that puts the structures of another one together and then is that one."""
+    """The kernel that puts arguments of another one together and then is that one."""
     return f"{kernel}_entry"
 
 
-def entry_source(kernel: Kernel, packed: Mapping[int, Packed], launch_bounds: str) -> str:
+def entry_source(
+    kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel, launch_bounds: str
+) -> str:
     """That kernel. A structure comes as its words, so that its values stay unknown to the compiler
-    as they are in the author's program; pointers among them as pointers."""
+    as they are in the author's program, with pointers as pointers; the author's structures, of
+    which it takes members, come last."""
     listed, body, given = [], [], []
     for position, parameter in enumerate(kernel.parameters):
-        name = parameter.name
-        given.append(name)
-        if position not in packed:
-            listed.append(f"{parameter.type_text} {name}")
-            continue
-        places = {at // WORD_BYTES for at, _ in packed[position].pointers}
-        words = range(len(packed[position].words()))
-        kinds = ["const void*" if i in places else "unsigned long long" for i in words]
-        listed += [f"{kind} {name}_{i}" for i, kind in enumerate(kinds)]
-        values = ", ".join(f"(unsigned long long){name}_{i}" for i in words)
-        kind = parameter.type_text.replace("const ", "").rstrip("& ")
-        body.append(f"    unsigned long long {name}_words[{len(words)}] = {{{values}}};\n")
-        body.append(f"    {kind} {name};\n    memcpy(&{name}, {name}_words, sizeof({name}));\n")
+        one = made.get(position)
+        if isinstance(one, Packed):
+            name = parameter.name
+            places = {at // WORD_BYTES for at, _ in one.pointers}
+            words = range(len(one.words()))
+            kinds = ["const void*" if i in places else "unsigned long long" for i in words]
+            listed += [f"{kind} {name}_{i}" for i, kind in enumerate(kinds)]
+            values = ", ".join(f"(unsigned long long){name}_{i}" for i in words)
+            kind = parameter.type_text.replace("const ", "").rstrip("& ")
+            body.append(f"    unsigned long long {name}_words[{len(words)}] = {{{values}}};\n")
+            body.append(f"    {kind} {name};\n    memcpy(&{name}, {name}_words, sizeof({name}));\n")
+            given.append(name)
+        elif isinstance(one, Member):
+            kind = _RESTRICT.sub("", parameter.type_text)
+            given.append(f"({kind})((char*)of_{one.path} + {one.offset_bytes})")
+        else:
+            listed.append(f"{parameter.type_text} {parameter.name}")
+            given.append(parameter.name)
+    types = {p.name: p.type_text for p in author.parameters}
+    listed += [f"{types[name]} of_{name}" for name in _structures(made.values())]
     return (
         f"__global__ void {launch_bounds}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
         f"{''.join(body)}    {kernel.name}({', '.join(given)});\n}}\n"
     )
+
+
+def _structures(given: Iterable[Given]) -> list[str]:
+    """The baseline's parameters that members are taken from, each once."""
+    return list(dict.fromkeys(g.structure for g in given if isinstance(g, Member)))
 
 
 def seen_as(
@@ -186,7 +220,7 @@ def _given(
     workload: Workload,
     memory: Mapping[int, tuple[int | None, str | None, int]],
 ) -> Given:
-    def pointer(index: int, offset: int, name: str) -> str:
+    def pointer(index: int, offset: int, name: str) -> str | Member:
         allocation, scratch, _ = memory[index]
         if scratch is not None:
             return scratch if offset == 0 else f"{scratch} + {offset}"
@@ -208,12 +242,13 @@ def _given(
                 (p.at_bytes, pointer(p.allocation, p.offset_bytes, p.path))
                 for p in argument.pointers
             )
-            if any(at % WORD_BYTES for at, _ in pointers):
+            plain = tuple((at, value) for at, value in pointers if isinstance(value, str))
+            if plain != pointers or any(at % WORD_BYTES for at, _ in plain):
                 raise InputError(
-                    f"parameter `{argument.name}` of `{launch.kernel}` is a packed structure "
-                    f"that `{kernel.name}` has no parameter like"
+                    f"parameter `{argument.name}` of `{launch.kernel}` is a structure that "
+                    f"`{kernel.name}` is given nothing to put together from"
                 )
-            return Packed(argument.raw_hex, pointers)
+            return Packed(argument.raw_hex, plain)
 
 
 def _same_structure(
@@ -233,7 +268,7 @@ def _same_structure(
 
 def _pointer_text(
     workload: Workload, allocation: int, offset_bytes: int, name: str, kernel: Kernel | None
-) -> str:
+) -> str | Member:
     """An expression for an address in the baseline's memory; the parameter of this name first."""
     pointing = [
         a
@@ -241,11 +276,14 @@ def _pointer_text(
         if isinstance(a, PointerArgument) and a.allocation == allocation
     ]
     if not pointing:
-        path = next((p.name for p in workload.pointers() if p.allocation == allocation), "?")
-        raise InputError(
-            f"`{name or path}` is memory that the baseline reaches through the structure member "
-            f"`{path}` alone, which a plan cannot hand on by itself"
+        structure, field = next(
+            (a.name, field)
+            for a in workload.arguments
+            if isinstance(a, OpaqueArgument)
+            for field in a.pointers
+            if field.allocation == allocation
         )
+        return Member(structure, field.path, offset_bytes - field.offset_bytes)
     best = min(pointing, key=lambda a: (a.offset_bytes != offset_bytes, a.name != name))
     distance = offset_bytes - best.offset_bytes
     if distance == 0:
@@ -269,16 +307,16 @@ def plan_text(kernel: Kernel, known: Sequence[tuple[Workload, Sequence[Step]]]) 
             sizes = [s.scratch[name] for s in steps]
             scratch[name] = f"// @scratch {name} bytes={values.text(sizes)}\n"
     first = known[0][1]
-    packed = {
-        s.kernel: structures
+    entries = {
+        s.kernel: made
         for s in first
-        if (structures := {i: g for i, g in enumerate(s.given) if isinstance(g, Packed)})
+        if (made := {i: g for i, g in enumerate(s.given) if isinstance(g, Packed | Member)})
     }
     return PlanText(
         "".join([*scratch.values(), *launches, *values.requires()]),
         _FILL_SOURCE if any(s.kernel == _FILL for s in first) else "",
         tuple(dict.fromkeys(s.kernel for s in first if s.kernel != _FILL)),
-        packed,
+        entries,
     )
 
 
@@ -302,6 +340,7 @@ class _Values:
             for axis in "xyz"
         }
         self.count = len(workloads)
+        self.has_structures = any(isinstance(a, OpaqueArgument) for a in workloads[0].arguments)
         self.holds_floats = False
         """Whether a number was written that may depend on one of the floating parameters."""
 
@@ -315,8 +354,9 @@ class _Values:
         arguments: list[str] = []
         for index, given in enumerate(first.given):
             arguments += self._arguments(given, [s.given[index] for s in steps])
-        packed = any(isinstance(g, Packed) for g in first.given)
-        callee = entry_name(first.callee) if packed else first.callee
+        arguments += _structures(first.given)
+        has_entry = any(isinstance(g, Packed | Member) for g in first.given)
+        callee = entry_name(first.callee) if has_entry else first.callee
         smem = self.text([s.smem for s in steps])
         return (
             f"// @launch {callee} grid=({grid}) block=({block}) smem={smem} "
@@ -326,6 +366,8 @@ class _Values:
     def _arguments(self, first: Given, given: Sequence[Given]) -> list[str]:
         if isinstance(first, str):
             return [first]
+        if isinstance(first, Member):
+            return []
         if isinstance(first, Number):
             numbers = [g for g in given if isinstance(g, Number)]
             return [self.text([n.value for n in numbers], first.name, first.position)]
@@ -378,9 +420,9 @@ class _Values:
         return " && ".join(f"{n} == {v[index]}" for n, v in telling.items())
 
     def requires(self) -> list[str]:
-        """The sizes that the numbers were seen with; the grid where there are none."""
+        """The sizes that the numbers were seen with; the grid where a size may be a member."""
         pinned: dict[str, list[int] | list[float]] = dict(self.integers)
-        if not pinned:
+        if not pinned or self.has_structures:
             pinned |= {n: v for n, v in self.geometry.items() if n.startswith("gridDim")}
         if self.holds_floats:
             pinned |= self.floats

@@ -29,7 +29,7 @@ from cudaops.program.lexing import (
     plain_text,
 )
 from cudaops.program.outline import Item, Outline, outline, space_aliases
-from cudaops.program.plan_text import Packed, entry_source
+from cudaops.program.plan_text import Member, Packed, entry_source
 from cudaops.program.plans import make_rewrite
 
 _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "else", "elif", "endif"})
@@ -61,8 +61,10 @@ def rewrite_from_program(
         beside=baseline.program,
         kernels=plan.kernels,
     )
-    for name, packed in plan.packed.items():
-        code = _with_entry(code, candidate.program.kernel(name), packed)
+    if not allow_libraries:
+        _refuse_libraries(code, candidate.program, baseline.program)
+    for name, made in plan.entries.items():
+        code = _with_entry(code, candidate.program.kernel(name), made, kernel)
     return make_rewrite(
         plan.directives + code + plan.helpers,
         "user",
@@ -71,17 +73,32 @@ def rewrite_from_program(
     )
 
 
-def _with_entry(code: str, kernel: Kernel, packed: Mapping[int, Packed]) -> str:
-    """The kernel as a function, and an entry that puts its structures together from words."""
+def _refuse_libraries(code: str, program: Program, beside: Program) -> None:
+    used = {t.text for t in lex(byte_text(code)).tokens if t.kind == "name"}
+    for header in program.system_includes:
+        library = header.partition("/")[0]
+        known = header in beside.system_includes
+        if is_library_header(header) and library in used and not known:
+            raise InputError(
+                f"its kernels use `{library}` of <{header}>: --allow-libraries lets a rewrite "
+                "include device-side libraries"
+            )
+
+
+def _with_entry(
+    code: str, kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel
+) -> str:
+    """The kernel as a function, and an entry that puts its arguments together."""
     facts = outline(byte_text(code))
     item = next((i for i in facts.items if i.is_kernel and i.name == kernel.name), None)
     tokens = () if item is None else _tokens(facts, item)
     mark = next((t for t in tokens if t.text == "__global__"), None)
     if item is None or mark is None or kernel.template_parameters or item.namespaces:
-        what = kernel.parameters[min(packed)].name
+        what = kernel.parameters[min(made)].name
         raise InputError(
             f"parameter `{what}` of `{kernel.name}` is a structure that the author's kernel is not "
-            "given; only of a plain kernel outside of namespaces can it be put together"
+            "given, or a member of one that it is given: only for a plain kernel outside of "
+            "namespaces can it be put together"
         )
     edits = [Edit(mark.start, mark.end, "__device__")]
     bounds = next((i for i, t in enumerate(tokens) if t.text == "__launch_bounds__"), None)
@@ -91,7 +108,7 @@ def _with_entry(code: str, kernel: Kernel, packed: Mapping[int, Packed]) -> str:
         limit = plain_text(facts.slice(tokens[bounds].start, end)) + " "
         edits.append(Edit(tokens[bounds].start, end, " "))
     text = plain_text(apply_edits(facts.lexed.text, edits))
-    return f"{text}\n{entry_source(kernel, packed, limit)}"
+    return f"{text}\n{entry_source(kernel, made, author, limit)}"
 
 
 def device_source(

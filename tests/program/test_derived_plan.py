@@ -10,7 +10,7 @@ from cudaops.domain.execution import RecordedLaunch
 from cudaops.errors import InputError
 from cudaops.program.buffers import spelled_memory
 from cudaops.program.derived_plan import derived_plan
-from cudaops.program.plan_text import PlanText
+from cudaops.program.plan_text import Member, Packed, PlanText
 from tests.program.recordings import launch, number, parse, pointer, side, structure, workload_of
 
 HEAD = """
@@ -126,6 +126,24 @@ def test_memory_that_host_code_clears_is_cleared_by_a_kernel() -> None:
     assert found.kernels == ("gather", "scale")
 
 
+def test_a_result_that_both_programs_clear_is_left_to_them() -> None:
+    """The author's kernel adds to what it finds, and so does the other one."""
+    author_text = AUTHOR.replace("int n = 64;", "int n = 64; cudaMemset(d_out, 0, 4);")
+    code = (
+        "__global__ void add(const float* x, float* total, float f, int n) {}\n"
+        "int main() { float *d_x, *d_total; cudaMemset(d_total, 0, 4);\n"
+        "add<<<8, 64>>>(d_x, d_total, 0.5f, 64); }\n"
+    )
+    arguments = [pointer("x", 0), pointer("total", 1), number("f", 0.5), number("n", 64)]
+    add = launch("add", arguments, [X, OUT], grid=8, block=64, read_only=["x"])
+    baseline = parse(author_text)
+    one = author()
+    found = derived_plan(
+        side(baseline, one), baseline.kernel("sum"), [workload_of(one)], side(parse(code), add)
+    )
+    assert "fill_memory" not in found.directives
+
+
 def test_a_kernel_that_prepares_the_result_belongs_to_it() -> None:
     code = (
         "__global__ void clear(float* out) {}\n"
@@ -184,7 +202,9 @@ def test_a_structure_is_put_together_from_words() -> None:
         *PINS,
         "requires f == 0.5",
     ]
-    assert found.packed["task"][0].words() == [0, 0, 4539628424389460032]
+    (made,) = found.entries["task"].values()
+    assert isinstance(made, Packed)
+    assert made.words() == [0, 0, 4539628424389460032]
 
 
 def fast(parameters: str, given: str, above: str = "", first: str = "") -> str:
@@ -197,6 +217,44 @@ def fast(parameters: str, given: str, above: str = "", first: str = "") -> str:
 TABLE = (64, "t", "t")
 POINTERS = [pointer("x", 0), pointer("out", 1)]
 TAKES_BOTH = "const float* x, float* out"
+
+
+def test_members_of_the_authors_structure_are_taken_from_it() -> None:
+    text = (
+        "struct Task { const float* x; float* out; };\n"
+        "__global__ void sum(Task task, int n) { task.out[0] += task.x[n - 1]; }\n"
+        "int main() { float *d_x, *d_out; sum<<<4, 128>>>(Task{d_x, d_out}, 64); }\n"
+    )
+    task = structure("task", "00" * 16, x=(0, 0), out=(8, 1))
+    one = launch("sum", [task, number("n", 64)], [X, OUT])
+    code = (
+        "__global__ void fast(const float* __restrict__ x, float* out, int n) {}\n"
+        "int main() { float *d_x, *d_out; fast<<<2, 64>>>(d_x + 4, d_out, 64); }\n"
+    )
+    arguments = [pointer("x", 0, 16), pointer("out", 1), number("n", 64)]
+    seen = launch("fast", arguments, [X, OUT], grid=2, block=64, read_only=["x"])
+    baseline = parse(text)
+    found = derived_plan(
+        side(baseline, one), baseline.kernel("sum"), [workload_of(one)], side(parse(code), seen)
+    )
+    assert lines(found) == [
+        "launch fast_entry grid=(2,1,1) block=(64,1,1) args=(n, task)",
+        *PINS,
+        "requires gridDim.x == 4",
+        "requires gridDim.y == 1",
+        "requires gridDim.z == 1",
+    ]
+    x, out = Member("task", "task.x", 16), Member("task", "task.out", 0)
+    assert found.entries["fast"] == {0: x, 1: out}
+
+
+def test_a_run_that_was_recorded_otherwise() -> None:
+    baseline = parse(AUTHOR)
+    seen = side(parse(TWO_STEPS), PARTS, JOIN)
+    with pytest.raises(InputError, match="recorded by an older cudaops; open it again"):
+        derived_plan(side(baseline), baseline.kernel("sum"), [workload_of(author())], seen)
+
+
 REFUSED = {
     "filled by the host": (
         fast("const float* x, const float* table, float* out", "d_x, d_t, d_out"),

@@ -96,6 +96,13 @@ def test_parameters_that_cannot_be_matched(naive: Program) -> None:
         taken(naive, program, seen)
 
 
+def test_a_library_that_is_not_allowed_is_named(naive: Program) -> None:
+    text = "#include <cub/cub.cuh>\n__global__ void k(float* C, int N) { cub::LaneId(); }"
+    seen = launch("k", [pointer("C", 0), number("N", 1024)], [MEMORY[2]])
+    with pytest.raises(InputError, match=r"use `cub` of <cub/cub\.cuh>: --allow-libraries"):
+        taken(naive, parse(text), seen)
+
+
 def test_only_what_kernels_need_is_kept() -> None:
     text = device_source(
         parse(

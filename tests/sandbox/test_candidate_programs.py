@@ -23,13 +23,17 @@ PROGRAMS = Path(__file__).parents[1] / "data" / "verify"
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:
+    return opened("rows.cu", "row_sums", tmp_path_factory.mktemp("rows"), kernels)
+
+
+def opened(program: str, kernel: str, folder: Path, kernels: Path) -> Workbench:
     return open_workbench(
-        load_program(PROGRAMS / "rows.cu"),
-        "row_sums",
+        load_program(PROGRAMS / program),
+        kernel,
         (),
         CpuExecutor("A10", kernels),
         Policy(min_speedup=0.001, seed=5),
-        tmp_path_factory.mktemp("rows"),
+        folder,
         sm_arch="sm_86",
         timeout_s=60.0,
     )
@@ -95,6 +99,18 @@ def test_it_passes_every_gate(bench: Workbench, name: str) -> None:
     failed = [g.summary for g in evaluation.gates if not g.passed]
     assert not failed
     assert evaluation.judged(bench.policy).outcome == "provisional"
+
+
+def test_pointers_in_the_place_of_a_structure(tmp_path: Path, kernels: Path) -> None:
+    """The author hands over a structure, the other program what stands in it."""
+    of_structure = opened("rows_struct.cu", "rows_by_warp", tmp_path, kernels)
+    rewrite = read_candidate(of_structure, PROGRAMS / "rows.cu")
+    assert directives(rewrite)[0] == (
+        "launch row_sums_entry grid=(4,1,1) block=(128,1,1) args=(0.5, 512, columns, task)"
+    )
+    assert "row_sums((const float*)((char*)of_task.values + 0)" in rewrite.source
+    evaluation = evaluate(of_structure, rewrite, 0.001)
+    assert not [g.summary for g in evaluation.gates if not g.passed]
 
 
 REFUSED = {
