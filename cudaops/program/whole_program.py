@@ -6,6 +6,7 @@ A model or a user who answers with a program is met half way (design D1): the ho
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count, pairwise
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from cudaops.program.plan_text import Member, Packed, entry_source
 from cudaops.program.plans import make_rewrite
 
 _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "else", "elif", "endif"})
+_PRAGMA = re.compile(r"^[ \t]*#[ \t]*pragma\b[^\n]*", re.MULTILINE)
 _HOST_PRAGMAS = frozenset({
     "omp", "GCC", "clang", "warning", "region", "endregion", "message", "diag_suppress",
     "diag_default", "nv_diag_suppress", "nv_diag_default", "nv_diagnostic", "hd_warning_disable",
@@ -71,6 +73,31 @@ def rewrite_from_program(
         f"kernels of {candidate.program.root_name}",
         "given as a whole program; its host code is dropped",
     )
+
+
+def replaced_kernels(baseline: Program, candidate: Program) -> frozenset[str]:
+    """Kernels that the baseline launches and the candidate does not, or not with the same words:
+    of the kernel, of all that it uses, or of its launches."""
+    known = {k.name for k in candidate.kernels}
+    return frozenset(
+        name
+        for name in {site.kernel for site in baseline.launches} & {k.name for k in baseline.kernels}
+        if name not in known or _as_launched(baseline, name) != _as_launched(candidate, name)
+    )
+
+
+def _as_launched(program: Program, kernel: str) -> tuple[list[str], list[list[str]]]:
+    sites = sorted(
+        " ".join([site.callee, site.grid, site.block, site.smem or "0", *site.args])
+        for site in program.launches
+        if site.kernel == kernel
+    )
+    code = device_source(program, kernels=[kernel])
+    return _token_texts(code), [_token_texts(site) for site in sites]
+
+
+def _token_texts(text: str) -> list[str]:
+    return [t.text for t in lex(byte_text(text)).tokens]
 
 
 def _refuse_libraries(code: str, program: Program, beside: Program) -> None:
@@ -131,10 +158,15 @@ def device_source(
     kept = [i for i in facts.items if _stays(i) and not known.has(facts, i)]
     kept = _reached(facts, kept, kernels)
     gone = [i for i in facts.items if i not in kept]
-    edits = [Edit(i.start, i.end, hollow(facts.lexed, i.start, i.end)) for i in gone]
+    edits = [Edit(i.start, i.end, _emptied(facts, i)) for i in gone]
     renamed = _renamed(facts, kept, known.functions, edits)
     text = apply_edits(joined, [*edits, *_linkage_edits(facts), *renamed])
     return plain_text(_without_unused_directives(text, allow_libraries))
+
+
+def _emptied(facts: Outline, item: Item) -> str:
+    """What stays of an item that goes: conditions and macros, but no pragma of its code."""
+    return _PRAGMA.sub("", hollow(facts.lexed, item.start, item.end))
 
 
 class _Known(NamedTuple):

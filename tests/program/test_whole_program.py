@@ -16,7 +16,11 @@ from cudaops.program.hygiene import check_source
 from cudaops.program.parse import load_program, parse_files
 from cudaops.program.plans import resolve
 from cudaops.program.reroute import candidate_text
-from cudaops.program.whole_program import device_source, rewrite_from_program
+from cudaops.program.whole_program import (
+    device_source,
+    replaced_kernels,
+    rewrite_from_program,
+)
 from tests.program.recordings import launch, number, pointer, side, workload_of
 
 CheckCpp = Callable[[dict[str, str], str], str]
@@ -126,6 +130,59 @@ def test_only_what_kernels_need_is_kept() -> None:
         assert kept in text
     for dropped in ("vector", "CK", "using", "Timer", "runs", "check", "main"):
         assert dropped not in text
+
+
+def test_what_other_kernels_need_is_left_out() -> None:
+    text = device_source(
+        parse(
+            "#define WIDE 8\n#pragma omp declare simd\nstruct Own { int n; };\n"
+            "__constant__ int used[2];\n__constant__ int unused[2];\n"
+            "__device__ int inner() { return used[0]; }\n"
+            "__device__ int helper() { return inner(); }\n"
+            "__device__ int left(Own own) {\n#pragma unroll\nfor (;;) {} }\n"
+            "__global__ void k(int* p) { p[0] = helper(); }\n"
+            "__global__ void other(Own* p) { p[WIDE].n = left(*p); }\n"
+        ),
+        kernels=["k"],
+    )
+    for kept in ("used[2]", "inner()", "helper()", "void k("):
+        assert kept in text
+    for dropped in ("WIDE", "pragma", "Own", "unused", "left", "other"):
+        assert dropped not in text
+
+
+def test_a_header_guard_goes_with_what_it_guards() -> None:
+    header = "#ifndef __K_H__\n#define __K_H__\n__global__ void k(int* p) { p[0] = 1; }\n#endif\n"
+    files = (
+        SourceFile(path="main.cu", text='#include "k.cuh"\n#include "k.cuh"\nint main() {}\n'),
+        SourceFile(path="k.cuh", text=header),
+    )
+    text = device_source(parse_files("main", files), kernels=["k"])
+    assert "K_H" not in text
+    assert "#" not in text
+    assert text.count("void k(") == 1
+
+
+def test_which_kernels_another_program_replaces() -> None:
+    head = (
+        "#define TILE 4\n__device__ int f() { return TILE; }\n"
+        "__global__ void a(int* p) { p[0] = f(); }\n__global__ void b(int* p) { p[1] = 2; }\n"
+    )
+    main = "int main() { int* p; a<<<1, 32>>>(p); b<<<1, 32>>>(p); }\n"
+    author = parse(head + main)
+
+    def replaced(*edits: tuple[str, str]) -> frozenset[str]:
+        text = head + "/* again */" + main
+        for old, new in edits:
+            assert old in text
+            text = text.replace(old, new, 1)
+        return replaced_kernels(author, parse(text))
+
+    assert replaced() == frozenset()
+    assert replaced(("TILE 4", "TILE 8")) == {"a"}
+    assert replaced(("b<<<1, 32>>>", "b<<<2, 16>>>")) == {"b"}
+    assert replaced(("p[1] = 2", "p[1] = 3"), ("return TILE", "return 4")) == {"a", "b"}
+    assert replaced(("a<<<1, 32>>>(p);", "")) == {"a"}
 
 
 def test_types_that_the_baseline_has_are_its_own() -> None:
