@@ -177,6 +177,27 @@ class VerifySummary(Record):
     """None for modelled times."""
 
 
+class AccessSummary(Record):
+    """One place of a kernel's text that touches memory, as read from the text (not measured)."""
+
+    kind: Literal["read", "write", "atomic"]
+    array: str
+    """Parameter, field or variable, and the element's field: `bodies.x`; `?` where unknown."""
+    space: Literal["global", "shared", "local", "module", "unknown"]
+    """`module`: a `__device__` or `__constant__` variable."""
+    element: str
+    """Type that is touched: `float4` for a vector access."""
+    index: str
+    """In elements. `at.x` stands for `blockIdx.x * blockDim.x + threadIdx.x`."""
+    step: str
+    """Between neighbouring threads of x: `same`, `adjacent`, `4096 B apart`, or by which array."""
+    loops: tuple[str, ...] = ()
+    """Around it, outermost first: trips in the dearest launch, and how far it moves in each."""
+    is_conditional: bool = False
+    """Under an `if`, or after one that leaves."""
+    line: int | None = None
+
+
 class ProgramSummary(Record):
     """The author's program and what was captured of it."""
 
@@ -195,6 +216,8 @@ class ProgramSummary(Record):
     """The same of the program with the best rewrite in it."""
     reported_kernel_ms: float | None = None
     """`KERNEL_MS` as the program prints it; emulated clocks mean nothing and are left out."""
+    accesses: tuple[AccessSummary, ...] = ()
+    """What the kernel does with memory; empty where it could not be read."""
     limits: tuple[str, ...] = ()
 
 

@@ -25,6 +25,7 @@ from cudaops.domain.run import (
     VerifySummary,
 )
 from cudaops.graph.state import Json, State
+from cudaops.program.analysis.summary import summarise
 from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.isolation.level import notices as isolation_notices
 from cudaops.sandbox.workbench import Workbench
@@ -137,6 +138,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         kernel_share_pct=share,
         best_program_seconds=_best_program_seconds(incumbent),
         reported_kernel_ms=bench.authors_run().kernel_ms if measured else None,
+        accesses=summarise(bench.program, bench.kernel, bench.workloads),
         limits=bench.program.limits,
     )
 

@@ -77,6 +77,8 @@ class Body:
         self._function_name = function_name
         self._variables = variables
         """Name by the hash of the declaration."""
+        self.sizes: dict[str, int] = {}
+        """Bytes of the types that pointers point to."""
         self._depth = 0
 
     def statements(self, compound: Cursor) -> tuple[s.Statement, ...]:
@@ -150,13 +152,14 @@ class Body:
         kind = cursor.type.get_canonical()
         shared = any(c.kind == _K.CUDASHARED_ATTR for c in cursor.get_children())
         if kind.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
-            return s.Opaque("reference")
+            return self._refer(cursor, kind)
         if cursor.storage_class == StorageClass.STATIC and not shared:
             return s.Opaque("static variable")
         if _runs_by_itself(kind):
             return s.Opaque("object with code of its own")
         name = self._name_of(cursor)
         extents: list[s.Expression] = []
+        unsized = kind.kind == TypeKind.INCOMPLETEARRAY
         while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
             if kind.kind == TypeKind.CONSTANTARRAY:
                 extents.append(s.Number(str(kind.element_count), type="int"))
@@ -167,8 +170,15 @@ class Body:
         plain = s.normal_type((kind.get_pointee() if pointer else kind).get_canonical().spelling)
         return s.Declare(
             plain, name, pointer, tuple(extents), shared, None if zeroed else value, zeroed,
-            where=where_of(cursor),
+            unsized, where=where_of(cursor),
         )  # fmt: skip
+
+    def _refer(self, cursor: Cursor, kind: Any) -> s.Statement:
+        target = self._initial(cursor)
+        if not isinstance(target, s.Name | s.Member | s.Index | s.Unary):
+            return s.Opaque("reference")
+        plain = s.normal_type(kind.get_pointee().get_canonical().spelling)
+        return s.Refer(plain, self._name_of(cursor), target, where=where_of(cursor))
 
     def _initial(self, cursor: Cursor) -> s.Expression | None:
         found = self._lib.clang_Cursor_getVarDeclInitializer(cursor)
@@ -210,11 +220,20 @@ class Body:
             if self._depth > _DEEPEST:
                 raise s.NotUnderstood("an expression that is nested too deeply")
             found = self._expression(cursor)
+            self._note_size(cursor.type.get_canonical())
             if found.type:  # of what stands in parentheses, or under a conversion
                 return found
             return replace(found, type=_type_of(cursor), where=where_of(cursor))
         finally:
             self._depth -= 1
+
+    def _note_size(self, kind: Any) -> None:
+        if kind.kind == TypeKind.POINTER:
+            pointee = kind.get_pointee().get_canonical()
+            if (size := pointee.get_size()) > 0:
+                self.sizes[s.normal_type(pointee.spelling)] = size
+        elif kind.kind == TypeKind.RECORD and (size := kind.get_size()) > 0:
+            self.sizes[s.normal_type(kind.spelling)] = size
 
     def _expression(self, cursor: Cursor) -> s.Expression:
         parts = [c for c in cursor.get_children() if not _is_type(c)]
@@ -234,6 +253,8 @@ class Body:
                 return s.Index(base, index)
             case _K.CALL_EXPR:
                 return self._call(cursor)
+            case _K.CXX_REINTERPRET_CAST_EXPR if len(parts) == 1 and _is_pointer(cursor):
+                return s.Cast(_type_of(cursor), self.expression(parts[0]), where=where_of(cursor))
             case found if found in _EXPLICIT_CASTS and len(parts) == 1:
                 return s.Cast(_type_of(cursor), self.expression(parts[0]), where=where_of(cursor))
             case _K.UNARY_OPERATOR if len(parts) == 1:
@@ -333,7 +354,8 @@ class Body:
         operator = _UNARY.get(self._lib.clang_getCursorUnaryOperatorKind(cursor), "")
         operand = self.expression(part)
         if operator.endswith(("++", "--")):
-            return s.Step(operand, 1 if operator.endswith("+") else -1)
+            by = 1 if operator.endswith("+") else -1
+            return s.Step(operand, by, gives_old=operator.startswith("p"))
         if not operator:
             return s.Unmodelled("unary_operator", (operand,))
         return s.Unary(operator, operand)
@@ -378,6 +400,10 @@ def _places(cursor: Cursor, parts: list[Cursor]) -> list[int] | None:
 
 def _declares(cursor: Cursor) -> bool:
     return cursor.kind in (_K.VAR_DECL, _K.DECL_STMT)
+
+
+def _is_pointer(cursor: Cursor) -> bool:
+    return bool(cursor.type.get_canonical().kind == TypeKind.POINTER)
 
 
 def _is_type(cursor: Cursor) -> bool:

@@ -61,6 +61,16 @@ _PRELUDE = """\
 #define __shared__ __attribute__((shared))
 #define __launch_bounds__(...) \\
   __attribute__((launch_bounds(__VA_ARGS__), annotate("launch_bounds", __VA_ARGS__)))
+#pragma clang force_cuda_host_device end
+extern "C" {  // what a kernel may call of C's library, beside the host's own
+__device__ int printf(const char*, ...);
+__device__ void __assert_fail(const char*, const char*, unsigned, const char*);
+__device__ void* malloc(unsigned long);
+__device__ void free(void*);
+__device__ void* memcpy(void*, const void*, unsigned long);
+__device__ void* memset(void*, int, unsigned long);
+}
+#pragma clang force_cuda_host_device begin
 extern "C" int __cudaPushCallConfiguration(dim3 grid, dim3 block, unsigned long shared_bytes = 0,
                                            struct CUstream_st* stream = 0);
 """
@@ -389,12 +399,13 @@ class Reader:
         self._names: dict[int, str] = {}
         """Function by the hash of its definition."""
         self._waiting: list[Cursor] = []
+        self._sizes: dict[str, int] = {}
 
     def form(self, kernel: Cursor) -> s.KernelForm:
         """A kernel and all functions of the program that it reaches."""
         self._named(kernel)
         first, *rest = self._all()
-        return s.KernelForm(first, tuple(rest))
+        return s.KernelForm(first, tuple(rest), tuple(sorted(self._sizes.items())))
 
     def _all(self) -> Iterator[s.Function]:
         while self._waiting:
@@ -415,7 +426,9 @@ class Reader:
             raise s.NotUnderstood(f"{cursor.spelling} has no body")
         parameters = tuple(parameter_of(p) for p in cursor.get_arguments())
         variables = {p.hash: p.spelling for p in cursor.get_arguments()}
-        statements = Body(self._lib, self._named, variables).statements(body)
+        reader = Body(self._lib, self._named, variables)
+        statements = reader.statements(body)
+        self._sizes |= reader.sizes
         return s.Function(
             name=self._named(cursor),
             qualified_name=qualified(cursor),

@@ -109,6 +109,8 @@ class Step(_Typed):
 
     target: Expression
     by: int
+    gives_old: bool = field(default=False, compare=False)
+    """`x++`: its value is what stood there before."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,17 @@ class Declare(_Placed):
     value: Expression | None = None
     zeroed: bool = False
     """Declared with `= {}` or `= {0}`."""
+    unsized: bool = False
+    """An array whose size the launch gives: `extern __shared__ float tile[]`."""
+
+
+@dataclass(frozen=True)
+class Refer(_Placed):
+    """A reference: another name for a variable or a place in memory."""
+
+    type: str
+    name: str
+    target: Expression
 
 
 @dataclass(frozen=True)
@@ -252,7 +265,7 @@ class Opaque(_Placed):
 
 
 Statement = (
-    Declare | Evaluate | If | For | Do | Switch | Label | Leave | Give | Block | Opaque
+    Declare | Refer | Evaluate | If | For | Do | Switch | Label | Leave | Give | Block | Opaque
 )  # fmt: skip
 
 
@@ -306,6 +319,8 @@ class KernelForm:
 
     kernel: Function
     functions: tuple[Function, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+    """(type, bytes) of everything that a pointer in it points to."""
 
     def function(self, name: str) -> Function | None:
         """The program's function that calls mean by this name; None for one of CUDA's or C's."""
@@ -372,8 +387,8 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         Number, Name, Member, Index, Call, Cast, Unary, Step, Binary, Choice, Assign, Values,
-        Unmodelled, Declare, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block, Opaque,
-        PointerField, TypedParameter, Function, KernelForm, LaunchedInstance,
+        Unmodelled, Declare, Refer, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block,
+        Opaque, PointerField, TypedParameter, Function, KernelForm, LaunchedInstance,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from cudaops.domain.judgement import Attempt, Precision
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import ResearchFindings
+from cudaops.domain.run import AccessSummary, ResearchFindings
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import Workload
 from cudaops.program.hygiene import ALLOWED_INCLUDES
@@ -48,6 +48,8 @@ class Briefing(NamedTuple):
     kernel: Kernel
     workloads: tuple[Workload, ...]
     device: Device
+    accesses: tuple[AccessSummary, ...] = ()
+    """What the author's kernel does with memory."""
     notes_catalogue: str = ""
     """One line an expert note; part of every prompt."""
     exemplar: str = ""
@@ -252,6 +254,7 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
         Draft("notes catalogue", "catalogue.j2", {"catalogue": b.notes_catalogue}, True),
         _kernel(b),
         _workloads(b),
+        _accesses(b),
         Draft("exemplar", "exemplar.j2", {"exemplar": fenced(b.exemplar)}, True),
         _memory(b),
     ]  # fmt: skip
@@ -259,6 +262,7 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
         "notes catalogue": b.notes_catalogue,
         "exemplar": b.exemplar,
         "memory": b.memory_text or b.patterns_text,
+        "accesses": b.accesses,
     }
     return tuple(draft for draft in drafts if wanted.get(draft.name, "always"))
 
@@ -316,6 +320,11 @@ def _kernel(b: Briefing) -> Draft:
 def _workloads(b: Briefing) -> Draft:
     lines = [each for workload in b.workloads for each in wording.workload_lines(workload)]
     return Draft("workloads", "workloads.j2", {"launches": fenced("\n".join(lines))}, True)
+
+
+def _accesses(b: Briefing) -> Draft:
+    lines = fenced("\n".join(wording.access_lines(b.accesses)))
+    return Draft("accesses", "accesses.j2", {"accesses": lines}, True)
 
 
 def _memory(b: Briefing) -> Draft:

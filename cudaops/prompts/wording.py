@@ -3,7 +3,7 @@ what was tried, and why it was not enough. Nothing is ever left out of that."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cudaops.cuda import metrics as ncu
 from cudaops.cuda.derived import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, facts
@@ -12,7 +12,7 @@ from cudaops.domain.execution import UNMEASURED_WORDS, TimeSource
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import ResearchFindings
+from cudaops.domain.run import AccessSummary, ResearchFindings
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
@@ -113,6 +113,18 @@ def _pointed(workload: Workload, pointer: PointerArgument | PointerField) -> str
     offset = f", from byte {pointer.offset_bytes:,} on" if pointer.offset_bytes else ""
     also = f", in allocation {held.index}" if shared else ""
     return f"{count:,} x {pointer.element}, {held.role}{offset}{also}"
+
+
+def access_lines(accesses: Sequence[AccessSummary]) -> Iterator[str]:
+    """`line 27: read B float [N * k + at.x], next thread adjacent; k: 1024x, 4096 B`."""
+    for each in accesses:
+        space = "" if each.space == "global" else f"{each.space} "
+        line = "" if each.line is None else f"line {each.line}: "
+        loops = "".join(f"; {loop}" for loop in each.loops)
+        yield (
+            f"{line}{each.kind} {space}{each.array} {each.element} [{each.index}], next thread "
+            f"{each.step}{loops}{' (conditional)' if each.is_conditional else ''}"
+        )
 
 
 def evidence_line(evidence: Evidence, verdict: Verdict, profile: Profile | None) -> str:

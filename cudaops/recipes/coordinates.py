@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import (
+from cudaops.program.analysis.polynomials import (
     Atom,
     Polynomial,
     Quotient,
@@ -23,6 +22,7 @@ from cudaops.recipes.affine import (
     of,
     symbol,
 )
+from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.reading.values import (
     Apply,
     Below,

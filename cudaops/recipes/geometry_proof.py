@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s
+from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial, Symbol, number, symbol
 from cudaops.recipes.reading.expressions import BUILTINS, MATHEMATICS, Expressions
 from cudaops.recipes.reading.kernel import form_of
 from cudaops.recipes.reading.values import (
@@ -83,6 +83,8 @@ class _Proof:
                 raise NotUnderstood("shared memory")
             case s.Opaque(what):
                 raise NotUnderstood(what)
+            case s.Refer():
+                raise NotUnderstood("a reference")
             case s.Declare(kind, name, False, (), False, value) if value is not None:
                 self._declare(kind, name, value)
             case s.Evaluate(s.Call(function, arguments)) if function in _ATOMICS:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial, Symbol, number
 from cudaops.recipes.coordinates import (
     Axis,
     Space,

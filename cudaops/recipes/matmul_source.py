@@ -6,7 +6,7 @@ from string import Template
 from textwrap import indent
 
 from cudaops.domain.program import Kernel, Program
-from cudaops.recipes.affine import Polynomial
+from cudaops.program.analysis.polynomials import Polynomial
 from cudaops.recipes.matmul_form import MatmulForm, Matrix
 from cudaops.recipes.reading.kernel import Reading
 from cudaops.recipes.reading.values import Load, Value, parts

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cudaops.program.analysis.polynomials import Polynomial, Quotient, Symbol, number, of
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial, Quotient, Symbol, number, of
 from cudaops.recipes.matmul_form import MatmulForm, product_form
 from cudaops.recipes.reading.kernel import Reading
 from cudaops.recipes.reading.symbolic import Loop, Store

@@ -11,8 +11,8 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.program.analysis.polynomials import Polynomial, number
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial, number
 from cudaops.recipes.coordinates import (
     Axis,
     Space,

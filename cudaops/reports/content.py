@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Literal, NamedTuple
 
@@ -11,7 +12,7 @@ from cudaops.cuda.ncu_pages import counted
 from cudaops.domain.judgement import Attempt, Gate
 from cudaops.domain.model_use import ModelUse, Price, TokenCount
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
-from cudaops.domain.run import ProfileSummary, RunRecord
+from cudaops.domain.run import AccessSummary, ProfileSummary, RunRecord
 from cudaops.reports.quantities import (
     Clock,
     dollars,
@@ -304,6 +305,20 @@ def next_steps(record: RunRecord) -> list[str]:
     if record.outcome == "nothing_found":
         return ["The verdict above says what a rewrite by hand should go for."]
     return ["Mend what the reason names and run again."]
+
+
+def access_rows(accesses: Sequence[AccessSummary]) -> list[tuple[str, str, str, str, str]]:
+    """Line, what is touched, index, step between neighbours, loops."""
+    return [
+        (
+            "" if a.line is None else str(a.line),
+            f"{a.kind} {a.array} ({'' if a.space == 'global' else a.space + ' '}{a.element})",
+            a.index,
+            a.step,
+            "; ".join(a.loops),
+        )
+        for a in accesses
+    ]
 
 
 def program_sentence(record: RunRecord) -> str | None:

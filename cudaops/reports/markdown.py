@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cudaops.cuda.metrics import METRICS
-from cudaops.domain.run import ProfileSummary, RunRecord
+from cudaops.domain.run import ProfileSummary, ProgramSummary, RunRecord
 from cudaops.reports import content
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
@@ -16,6 +16,8 @@ def run_report(record: RunRecord) -> str:
     sections = [_head(record)]
     if record.profile is not None:
         sections.append(_profile(record.profile))
+    if record.program is not None and record.program.accesses:
+        sections.append(_accesses(record.program))
     if record.research is not None:
         sections.append(_research(record))
     if record.attempts:
@@ -90,6 +92,16 @@ def _profile(summary: ProfileSummary) -> str:
         header = ("type", "rule", "may save", "ours", "what it says")
         parts.append("What Nsight Compute's own rules say:\n\n" + _table(header, rules))
     return "\n\n".join([*parts, _metrics(summary), _bullets(baseline.notes)]).rstrip()
+
+
+def _accesses(program: ProgramSummary) -> str:
+    """As read from the kernel's text, with the sizes of its dearest launch."""
+    rows = content.access_rows(program.accesses)
+    header = ("line", "access", "index in elements", "next thread in x", "loops around it")
+    where = ", where `at.x` is `blockIdx.x * blockDim.x + threadIdx.x`"
+    note = f"Read from its text{where if any('at.' in row[2] for row in rows) else ''}."
+    title = f"## What `{_text(program.kernel)}` does with memory"
+    return f"{title}\n\n{note}\n\n" + _table(header, rows)
 
 
 def _metrics(summary: ProfileSummary) -> str:

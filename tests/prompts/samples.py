@@ -17,6 +17,7 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Citation, ResearchFindings
 from cudaops.domain.workload import Allocation, Element, PointerArgument, ScalarArgument, Workload
+from cudaops.program.analysis.summary import summarise
 from cudaops.program.parse import load_program
 from cudaops.prompts.exemplars import exemplar_for, read_exemplar
 from cudaops.prompts.expert_notes import catalogue, fired
@@ -87,6 +88,7 @@ def first() -> Briefing:
     profile, verdict = captured()
     return Briefing(
         program=program(), kernel=kernel(), workloads=(workload(),), device=device("H200"),
+        accesses=summarise(program(), kernel(), (workload(),)),
         notes_catalogue=catalogue(), exemplar=exemplar_for(verdict).text,
         profile=profile, verdict=verdict, research=findings(),
         notes=tuple((note.id, note.text) for note in fired(verdict, profile)),

@@ -103,7 +103,8 @@ def test_all_roles_begin_with_the_same_parts() -> None:
     ]
     common = every[0][:-1]
     assert [part.name for part in common] == [
-        "rules", "directives", "device", "notes catalogue", "kernel", "workloads", "exemplar",
+        "rules", "directives", "device", "notes catalogue", "kernel", "workloads", "accesses",
+            "exemplar",
     ]  # fmt: skip
     for parts in every:
         assert parts[:-1] == common

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.polynomials import Polynomial, divide, number, remainder, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial, divide, number, remainder, symbol
 from cudaops.recipes.reading.values import (
     INTEGERS,
     Apply,

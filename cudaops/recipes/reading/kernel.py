@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s
+from cudaops.program.analysis.polynomials import number, symbol
 from cudaops.program.front_end import kernel_form
 from cudaops.program.syntax import KernelForm, NotUnderstood, TypedParameter
-from cudaops.recipes.affine import number, symbol
 from cudaops.recipes.reading.expressions import Expressions
 from cudaops.recipes.reading.symbolic import Effects, Execution
 from cudaops.recipes.reading.values import (

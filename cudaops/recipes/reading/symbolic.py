@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.polynomials import Polynomial, Symbol, divide, number, of
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial, Symbol, divide, number, of
 from cudaops.recipes.reading.expressions import Expressions, integer_type
 from cudaops.recipes.reading.values import (
     Apply,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.affine import Polynomial, Symbol, number
 
 RANK = {
     "bool": 0, "int": 1, "unsigned": 2, "long long": 3, "unsigned long long": 4, "float": 5,
