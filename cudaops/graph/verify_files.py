@@ -34,7 +34,9 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     """
     started = time.monotonic()
     rewrite = read_candidate(bench, candidate)
-    events.emit("sandbox", "sandbox", "started", f"judging {candidate.name}")
+    launched = ", ".join(step.kernel for step in rewrite.plan.launches)
+    line = f"judging {candidate.name}: {launched} in the place of {bench.callee}"
+    events.emit("sandbox", "sandbox", "started", line)
     evaluation = evaluate(
         bench,
         rewrite,

@@ -93,7 +93,6 @@ def test_a_function_that_both_programs_have_gets_a_name_of_its_own(bench: Workbe
 
 
 @pytest.mark.parametrize("name", TAKEN)
-@pytest.mark.essential
 def test_it_passes_every_gate(bench: Workbench, name: str) -> None:
     evaluation = evaluate(bench, read_candidate(bench, PROGRAMS / name), 0.001)
     failed = [g.summary for g in evaluation.gates if not g.passed]
