@@ -214,6 +214,8 @@ class Captured(Record):
     """`KERNEL_MS: x` from stderr where the program prints it; never part of a verdict."""
     recorded: tuple[RecordedLaunch, ...] = ()
     """Configurations of every kernel that was recorded, in the order of their first launches."""
+    stopped: bool = False
+    """It took longer than it may and was ended: launches and times are those until then."""
 
 
 class ProgramRan(Record):

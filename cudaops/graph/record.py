@@ -123,7 +123,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
     """The author's program, what was captured of it, and what share of it the kernel is."""
     captured = bench.captured
     counts = next((c for c in captured.counts if c.kernel == captured.kernel), None)
-    measured = bench.executor.time_source in MEASURED
+    measured = bench.executor.time_source in MEASURED and not captured.stopped
     kernel_seconds = counts.seconds if measured and counts else None
     program_seconds = bench.authors_run().seconds if measured else None
     share = 100 * kernel_seconds / program_seconds if kernel_seconds and program_seconds else None
@@ -139,7 +139,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         best_program_seconds=_best_program_seconds(incumbent),
         reported_kernel_ms=bench.authors_run().kernel_ms if measured else None,
         accesses=summarise(bench.program, bench.kernel, bench.workloads),
-        limits=bench.program.limits,
+        limits=bench.limits,
     )
 
 

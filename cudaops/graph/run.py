@@ -228,7 +228,7 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
         "min_speedup": options.policy.min_speedup,
     }
     events.emit("intake", "intake", "finished", found, data)
-    for limit in (*bench.program.limits, *_left_alone(bench)):
+    for limit in (*bench.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
 
 

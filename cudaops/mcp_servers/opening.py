@@ -71,7 +71,7 @@ def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
             file = required_path("open_program", session, path)
             bench = session.open(file, kernel, arguments).bench
         note = log(context)
-        for limit in bench.program.limits:
+        for limit in bench.limits:
             note("warning", limit)
         return _described(bench)
 
@@ -87,7 +87,7 @@ def _described(bench: Workbench) -> OpenedProgram:
         kernel=bench.kernel.qualified_name,
         source=bench.kernel.text,
         workloads=bench.workloads,
-        limits=bench.program.limits,
+        limits=bench.limits,
     )
 
 

@@ -123,6 +123,7 @@ class Recording:
             seconds=ran.done.seconds,
             kernel_ms=kernel_ms(ran.done.stderr),
             recorded=self._recorded_launches(ran.report, source, folder),
+            stopped=bool(ran.report.all("stopped")),
         )
 
     def _recorded_launches(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cudaops.domain.execution import ProgramRan
-from cudaops.domain.judgement import Gate
+from cudaops.domain.judgement import Gate, GateName
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.sandbox.isolation.phases import Confinement
@@ -26,6 +26,10 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
 
     On a GPU the program that ran was built by nvcc, so running it says both.
     """
+    if bench.stopped:
+        name: GateName = "whole_program"
+        yield Gate(name=name, passed=False, quarantined=True, summary=bench.stopped, seconds=0.0)
+        return
     spliced = bench.spliced(rewrite)
     ran = _run_gate(bench, spliced)
     yield ran

@@ -261,6 +261,22 @@ class Workbench:
                 self._authors_run = self._run_author()
             return self._authors_run
 
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What is not seen of the program, a line each: in its text, and of its run."""
+        return (*self.program.limits, *([self.stopped] if self.stopped else []))
+
+    @property
+    def stopped(self) -> str:
+        """What it means that the program was not captured to its end; empty where it was."""
+        if not self.captured.stopped:
+            return ""
+        return (
+            f"the program was stopped after {self.timeout_s:g} s: its launches until then stand "
+            "for it, and no rewrite is accepted before the whole program was run; --timeout "
+            "raises the limit"
+        )
+
     def _run_author(self) -> ProgramRan:
         captured = self.captured
         if self.models_time:

@@ -12,6 +12,7 @@ from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.evaluate import evaluate
 from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"
@@ -46,3 +47,17 @@ def test_a_rewrite_that_does_not_apply_is_no_faster(bench: Workbench) -> None:
     source = (EXPLOITS / "honest" / "the_same_kernel.cu").read_text()
     judgement = judged(bench, "// @requires N == 65\n" + source)
     assert judgement.speedup == pytest.approx(1.0)
+
+
+def test_of_a_program_that_was_stopped_nothing_is_accepted(bench: Workbench) -> None:
+    stopped = Workbench(
+        bench.program, bench.captured.model_copy(update={"stopped": True}), bench.executor,
+        ANY_SPEED, bench.folder, sm_arch="sm_86", timeout_s=20.0,
+    )  # fmt: skip
+    source = (EXPLOITS / "honest" / "the_same_kernel.cu").read_text()
+    rewrite = make_rewrite(source, proposer="test", title="test", why="test")
+    (gate,) = whole_program_gates(stopped, rewrite)
+    assert not gate.passed
+    assert gate.quarantined
+    assert "stopped after 20 s" in gate.summary
+    assert stopped.limits == (gate.summary,)

@@ -271,17 +271,31 @@ def test_a_refused_launch_is_no_launch(platform: StandInPrograms, tmp_path: Path
         ),
         ("fill<<<1, 1>>>(x, 1, 1.0f); abort();", "crash", "aborted"),
         ("fill<<<1, 64>>>((float*)16, 64, 1.0f);", "out_of_bounds", "fill"),
-        ("fill<<<1, 1>>>(x, 1, 1.0f); for (;;) {}", "timeout", "did not end within 2 s"),
+        ("for (;;) {} fill<<<1, 1>>>(x, 1, 1.0f);", "timeout", "did not end within 2 s"),
+        ("hang<<<1, 1>>>(x);", "timeout", "did not end within 2 s"),
     ],
 )
 def test_a_program_that_misbehaves_is_told_how(
     platform: StandInPrograms, tmp_path: Path, main: str, what: str, text: str
 ) -> None:
-    parsed = program(tmp_path, WORK, BUFFERS + main)
+    hang = "__global__ void hang(volatile float* x) { for (;;) *x = *x + 1; }"
+    parsed = program(tmp_path, WORK + hang, BUFFERS + main)
     outcome = on_gpu(platform, parsed, timeout_s=2.0).capture(None, tmp_path / "c")
     assert isinstance(outcome, Misbehaved), outcome
     assert outcome.what == what
     assert text in outcome.message
+
+
+def test_a_program_that_does_not_end_is_captured_as_far_as_it_came(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    main = BUFFERS + "for (int i = 0; i < 3; ++i) fill<<<1, 32>>>(x, 32, 1.0f); for (;;) {}"
+    parsed = program(tmp_path, WORK, main)
+    outcome = on_gpu(platform, parsed, timeout_s=2.0).capture(None, tmp_path / "c")
+    assert isinstance(outcome, Captured), outcome
+    assert outcome.stopped
+    assert [w.launches for w in outcome.workloads] == [3]
+    assert recorded_bytes(outcome.workloads[0], outcome.workloads[0].allocations[0].after)
 
 
 @pytest.mark.parametrize(

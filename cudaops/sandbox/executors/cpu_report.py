@@ -36,7 +36,7 @@ MOST_MESSAGE = 4096
 _MOST_FIELDS = 16
 _VERBS = frozenset(
     b"after arg before began config count end fault field full gafter gbefore graph host limit ok"
-    b" refused usage warn".split()
+    b" overdue refused stopped usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""

@@ -24,6 +24,8 @@ from cudaops.sandbox.recorded_program import (
 )
 from cudaops.storage import SPACE_REMEDY
 
+STOPPING_S = 30.0
+"""What a program that is stopped gets to write down what was recorded: 8 GiB at 300 MB/s."""
 REPORT = "report.tsv"
 RUNTIME_REPORT = "runtime.tsv"
 """What the stand-in's own runtime has to say, of faults."""
@@ -57,7 +59,8 @@ class GpuProgram:
         return self._fault(ran) or program_ran(ran.done)
 
     def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
-        """See `Recording.capture`. Times are the device's, by an event pair a launch."""
+        """See `Recording.capture`. Times are the device's, by an event pair a launch. A program
+        that takes longer than its limit is stopped, and captured as far as it came."""
         return Recording(self.program, self._recorded).capture(kernel, folder)
 
     def _recorded(
@@ -69,6 +72,7 @@ class GpuProgram:
             "CUDAOPS_RECORDER_REPORT": str(blobs / REPORT),
             "CUDAOPS_RECORDER_FOLDER": str(blobs),
             "CUDAOPS_RECORDER_BYTES": str(room),
+            "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
         }
         if kernel is not None:
             env["CUDAOPS_RECORDER_TARGET"] = kernel
@@ -103,12 +107,15 @@ class GpuProgram:
             done = run_bounded(
                 [str(built.path), *self.argv],
                 cwd=view.folder,
-                timeout_s=self.timeout_s,
+                timeout_s=self.timeout_s + (STOPPING_S if recorded else 0.0),
                 env={**gpu_environment(), **env},
                 tool="program",
                 confine=Confinement(phase, tuple(view.reads), (view.root, folder)),
             )
-        return Child(built.path, done, _reports(folder))
+        report = _reports(folder)
+        if report.all("overdue"):  # the recorder ended it in our stead
+            done = done._replace(timed_out=True)
+        return Child(built.path, done, report)
 
     def _fault(self, ran: Child) -> Misbehaved | None:
         for kind, *rest in (f for f in ran.report.all("fault") if len(f) >= 4):

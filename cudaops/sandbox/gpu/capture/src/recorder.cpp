@@ -1,6 +1,8 @@
 // A whole program under observation: device time of every launch that was rerouted, and contents of
 // memory around the first launch of each configuration of the kernels that are asked for.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -157,7 +160,9 @@ class Recorder {
     if (const char* folder = option("CUDAOPS_RECORDER_FOLDER")) contents_.keep_in(folder);
     if (const char* target = option("CUDAOPS_RECORDER_TARGET")) target_ = target;
     if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = strtoull(bytes, nullptr, 10);
-    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
+    if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
+      std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
+    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "SECONDS"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
   }
 
   void submit(const Call& call) {
@@ -203,17 +208,7 @@ class Recorder {
     cudaError_t error = cudaDeviceSynchronize();
     if (is_lost(error)) fault(last_, error);
     account(timer_.collect(true));
-    std::map<std::string, std::pair<unsigned long, double>> totals;
-    for (auto& [key, c] : configurations_) {
-      report_.write(line("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches, c.estimate(), (int)c.recorded, c.first,
-                         c.followed));
-      if (!c.launches) continue;
-      totals[c.kernel].first += c.launches;
-      totals[c.kernel].second += c.estimate();
-    }
-    for (auto& [kernel, total] : totals)
-      report_.write(line("count\t%s\t%lu\t0\t%.9g", kernel.c_str(), total.first, total.second));
-    report_.write("end\n");
+    sum_up();
   }
 
   void graph(int change) {
@@ -239,6 +234,47 @@ class Recorder {
 
  private:
   static constexpr int most_recorded = 8;  // configurations of one kernel
+
+  // A program that takes longer ends here: as far as it was recorded, if it was. What is under way on
+  // the device is left, and a launch that nobody waits for to be stored holds nothing up.
+  void stop_after(double seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    std::unique_lock<std::mutex> hold(lock_, std::defer_lock);
+    for (int tries = 0; !hold.try_lock(); ++tries) {
+      if (tries > 20 && !storing_) overdue();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    bool any = false;
+    for (auto& [key, c] : configurations_) any = any || c.recorded;
+    if (ended_) return;
+    if (!any) overdue();
+    ended_ = true;
+    OwnCalls own;
+    account(timer_.collect(false));
+    report_.write("stopped\n");
+    sum_up();
+    fflush(nullptr);
+    _Exit(0);
+  }
+
+  [[noreturn]] void overdue() {
+    report_.write("overdue\n");
+    _Exit(0);
+  }
+
+  void sum_up() {
+    std::map<std::string, std::pair<unsigned long, double>> totals;
+    for (auto& [key, c] : configurations_) {
+      report_.write(line("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches, c.estimate(), (int)c.recorded, c.first,
+                         c.followed));
+      if (!c.launches) continue;
+      totals[c.kernel].first += c.launches;
+      totals[c.kernel].second += c.estimate();
+    }
+    for (auto& [kernel, total] : totals)
+      report_.write(line("count\t%s\t%lu\t0\t%.9g", kernel.c_str(), total.first, total.second));
+    report_.write("end\n");
+  }
 
   Configuration& configuration(const Call& call, const Reach& reach) {
     Configuration& c = configurations_[key_of(call, reach)];
@@ -323,7 +359,9 @@ class Recorder {
 
   std::string stored(const char* verb, int id, const std::string& name, const Range& range, bool with_size) {
     cudaError_t error = cudaSuccess;
+    storing_ = true;
     std::string file = contents_.store(range.begin, range.size, error);
+    storing_ = false;
     if (file.empty())
       return line("limit\t%d\tmemory that it reaches cannot be read: %s", id, cudaGetErrorString(error));
     std::string size = with_size ? "\t" + std::to_string(range.size) : "";
@@ -402,6 +440,7 @@ class Recorder {
   std::vector<uintptr_t> previous_set_;
   unsigned long long room_ = 2ull << 30;
   int graphs_ = 0;  // being recorded now
+  std::atomic<bool> storing_{false};
   bool watching_ = false, ended_ = false, faulted_ = false;
 };
 
