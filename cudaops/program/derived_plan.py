@@ -35,14 +35,21 @@ class Side(NamedTuple):
 
 
 def derived_plan(
-    baseline: Side, kernel: Kernel, workloads: Sequence[Workload], candidate: Side
+    baseline: Side,
+    kernel: Kernel,
+    workloads: Sequence[Workload],
+    candidate: Side,
+    *,
+    same_inputs: bool = True,
 ) -> PlanText:
     """The candidate's launches in the place of one launch of the baseline's `kernel`.
 
+    `same_inputs`: both host codes make the same inputs ready, so that memory with other contents is
+    other memory. Else names decide.
     For the most expensive workload, and for every other one that its launches can be found for.
     Raises InputError, one line that names what cannot be taken over.
     """
-    found = Derivation(baseline, kernel, candidate)
+    found = Derivation(baseline, kernel, candidate, same_inputs)
     first = found.steps(workloads[0])
     known = [(workloads[0], first)]
     for workload in workloads[1:]:
@@ -97,7 +104,9 @@ class _Window(NamedTuple):
 class Derivation:
     """The search for launches, over one recording of each program."""
 
-    def __init__(self, baseline: Side, kernel: Kernel, candidate: Side) -> None:
+    def __init__(
+        self, baseline: Side, kernel: Kernel, candidate: Side, same_inputs: bool = True
+    ) -> None:
         self.baseline, self.kernel, self.candidate = baseline, kernel, candidate
         self.history = History(candidate.program, candidate.captured.recorded)
         self.author = History(baseline.program, baseline.captured.recorded)
@@ -108,6 +117,7 @@ class Derivation:
         self.stands_alone = theirs <= {c.kernel for c in candidate.captured.counts}
         """Whether every other kernel of the author is still launched: then all new ones stand for
         the one that is judged."""
+        self.same_inputs = same_inputs
         self.sets = memory_sets(candidate.program)
         self.author_sets = {call.memory for call in memory_sets(baseline.program)}
         self.copied = {call.memory for call in host_copies(candidate.program)}
@@ -226,13 +236,12 @@ class Derivation:
     def _matched(self, launches: Sequence[int], wanted: Sequence[_Wanted]) -> dict[int, int]:
         """Buffer to allocation, the clearest pairs first."""
         held = list(self._held(launches))
-        random = not any(h.before == w.before for h in held for w in wanted if not w.is_output)
         pairs = sorted(
             (
                 (_likeness(h, w), -h.buffer, -w.number)
                 for h in held
                 for w in wanted
-                if _may_be(h, w, random or self._computed(h, launches))
+                if _may_be(h, w, not self.same_inputs or self._computed(h, launches))
             ),
             reverse=True,
         )
@@ -290,6 +299,12 @@ class Derivation:
             for i in range(launch)
             if buffer in self.history.written(i)
         ]
+        if alike is not None and not alike.is_output and not writers:
+            return (
+                f"{what} holds other bytes than `{alike.pointings[0].name}` of "
+                f"`{self.kernel.name}`: host code makes them ready in another way, and the rest of "
+                "the author's program does not"
+            )
         source = f"`{writers[-1]}` wrote" if writers else "host code filled"
         return (
             f"{what} reads {size} bytes that {source}, and `{self.kernel.name}` is given no such "

@@ -50,13 +50,15 @@ def rewrite_from_program(
     candidate: Side,
     *,
     allow_libraries: bool = False,
+    same_inputs: bool = True,
 ) -> Rewrite:
     """The candidate's kernels, launched as it launches them, as a rewrite of the `kernel`.
 
     `workloads`: of the baseline, most expensive first. `allow_libraries` keeps the headers of
-    device-side libraries. Raises InputError, one line, where it cannot be one: see `derived_plan`.
+    device-side libraries. Raises InputError, one line, where it cannot be one: see `derived_plan`,
+    and there for `same_inputs`.
     """
-    plan = derived_plan(baseline, kernel, workloads, candidate)
+    plan = derived_plan(baseline, kernel, workloads, candidate, same_inputs=same_inputs)
     code = device_source(
         candidate.program,
         allow_libraries=allow_libraries,

@@ -57,10 +57,10 @@ def program_of(text: str) -> Program:
 def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Stripped:
     """Run `program` once and take its kernels and their launch as a rewrite of the bench's kernel.
 
-    The kernel is the one named like the bench's where the program launches that, else the most
-    expensive one. `strangers`: nobody here wrote or read it. It runs in an empty folder, without
-    arguments, only where the kernel refuses it files and sockets (S2 or better), whoever vouches
-    for whatever else; and what it printed stays out of the refusal.
+    Which launches stand for that kernel: `program.derived_plan`. `strangers`: nobody here wrote or
+    read it. It runs in an empty folder, without arguments, only where the kernel refuses it files
+    and sockets (S2 or better), whoever vouches for whatever else; and what it printed stays out of
+    the refusal.
 
     Raises InputError, one line, where it does not compile, does not end in the bench's time,
     launches nothing, its parameters cannot be matched, or it was launched for other sizes than the
@@ -71,6 +71,21 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             f"host code that nobody vouches for runs only at isolation {' or '.join(CONFINED)}, "
             f"here it is {bench.executor.isolation}: give device code with @launch directives"
         )
+    side = Side(program, _recorded(bench, program, strangers))
+    try:
+        rewrite = _taken(bench, side, same_inputs=not strangers)
+    except InputError:
+        if strangers or _finds_the_same_again(bench):
+            raise
+        rewrite = _taken(bench, side, same_inputs=False)
+    taken = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
+    others = sorted({c.kernel for c in side.captured.counts} - taken)
+    notices = [f"its launches of {', '.join(others)} are left out"] if others else []
+    _require_applicable(bench, rewrite)
+    return Stripped(rewrite, tuple(notices))
+
+
+def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:
     folder = bench.folder / "work" / f"strip-{program.sha256[:12]}"
     executor = bench.executor
     try:
@@ -93,18 +108,42 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
         raise InputError(captured.placed)
     if not captured.workloads:
         raise InputError(f"no launch of {captured.kernel} could be captured")
-    rewrite = rewrite_from_program(
+    return captured
+
+
+def _taken(bench: Workbench, side: Side, *, same_inputs: bool) -> Rewrite:
+    return rewrite_from_program(
         Side(bench.program, bench.captured),
         bench.kernel,
         bench.workloads,
-        Side(program, captured),
+        side,
         allow_libraries=bench.policy.allow_libraries,
+        same_inputs=same_inputs,
     )
-    taken = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
-    others = sorted({c.kernel for c in captured.counts} - taken)
-    notices = [f"its launches of {', '.join(others)} are left out"] if others else []
-    _require_applicable(bench, rewrite)
-    return Stripped(rewrite, tuple(notices))
+
+
+def _finds_the_same_again(bench: Workbench) -> bool:
+    """Whether the author's kernel reads the same bytes in another run: where it draws its inputs
+    anew, or reads memory that nobody set, contents match nobody's."""
+    folder = bench.folder / "work" / "again"
+    try:
+        again = bench.executor.capture(
+            bench.program, bench.kernel.name, bench.argv, folder, bench.timeout_s
+        )
+    finally:
+        bench.discard(folder.name)
+    return isinstance(again, Captured) and _read(again) == _read(bench.captured)
+
+
+def _read(captured: Captured) -> set[str]:
+    """Digests of what the launches of its kernel leave as they find it."""
+    return {
+        memory.before
+        for launch in captured.recorded
+        if launch.kernel == captured.kernel
+        for memory in launch.memory
+        if memory.before == memory.after
+    }
 
 
 def _require_applicable(bench: Workbench, rewrite: Rewrite) -> None:

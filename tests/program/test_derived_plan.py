@@ -248,6 +248,21 @@ def test_members_of_the_authors_structure_are_taken_from_it() -> None:
     assert found.entries["fast"] == {0: x, 1: out}
 
 
+def test_inputs_that_are_other_ones_are_known_by_their_names() -> None:
+    baseline = parse(AUTHOR)
+    one = author()
+    arguments = [pointer("x", 0), pointer("out", 1), number("n", 64)]
+    seen = launch("fast", arguments, [(256, "drawn", "drawn"), (4, "zero", "r")], read_only=["x"])
+    found = derived_plan(
+        side(baseline, one),
+        baseline.kernel("sum"),
+        [workload_of(one)],
+        side(parse(fast(TAKES_BOTH + ", int n", "d_x, d_out, 64")), seen),
+        same_inputs=False,
+    )
+    assert lines(found)[0].endswith("args=(x, out, n)")
+
+
 def test_a_run_that_was_recorded_otherwise() -> None:
     baseline = parse(AUTHOR)
     seen = side(parse(TWO_STEPS), PARTS, JOIN)
@@ -256,6 +271,16 @@ def test_a_run_that_was_recorded_otherwise() -> None:
 
 
 REFUSED = {
+    "made ready in another way": (
+        fast(TAKES_BOTH + ", int n", "d_x, d_out, 64"),
+        launch(
+            "fast",
+            [pointer("x", 0), pointer("out", 1), number("n", 64)],
+            [(256, "turned", "turned"), OUT],
+            read_only=["x"],
+        ),
+        "parameter `x` of `fast` holds other bytes than `x` of `sum`",
+    ),
     "filled by the host": (
         fast("const float* x, const float* table, float* out", "d_x, d_t, d_out"),
         launch(

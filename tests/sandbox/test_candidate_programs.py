@@ -150,6 +150,29 @@ def test_the_authors_kernel_with_another_block(bench: Workbench, tmp_path: Path)
     assert launch == f"launch row_sums grid=(8,1,1) block=(64,1,1) {given}"
 
 
+FILLS = "h[i] = (float)(i * 7 % 23) - 11.0f;"
+
+
+def test_inputs_that_host_code_makes_ready_otherwise(bench: Workbench, tmp_path: Path) -> None:
+    other = changed(tmp_path, "rows_cleared.cu", (FILLS, "h[i] = (float)(i % 5);"))
+    with pytest.raises(InputError, match="`x` of `add_rows` holds other bytes than `x` of"):
+        read_candidate(bench, other)
+
+
+def test_inputs_that_are_drawn_anew_in_each_run(tmp_path: Path, kernels: Path) -> None:
+    draws = (FILLS, "h[i] = (float)(drawn() % 23);")
+    declared = (
+        "    std::vector<float> h(",
+        "    std::random_device drawn;\n    std::vector<float> h(",
+    )
+    include = ("#include <vector>", "#include <random>\n#include <vector>")
+    author = changed(tmp_path, "rows.cu", draws, declared, include)
+    candidate = changed(tmp_path, "rows_cleared.cu", draws, declared, include)
+    bench = opened(str(author), "row_sums", tmp_path / "run", kernels)
+    given = "args=(x, scratch0, columns)"
+    assert directives(read_candidate(bench, candidate))[2].endswith(given)
+
+
 def test_a_wrong_result_is_refused_as_one(bench: Workbench, tmp_path: Path) -> None:
     """One part of each row is left out when they are joined."""
     wrong = changed(
