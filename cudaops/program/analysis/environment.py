@@ -314,3 +314,26 @@ class Environment:
 
     def _held(self, name: str) -> Value | None:
         return self._frame.env.get(self._resolved(name))
+
+    def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> bool:
+        """By `bound < 0`, in which the variable stands once with either sign."""
+        for sign in (1, -1):
+            rest = bound - held.value * number(sign)
+            if len(rest.terms) >= len(bound.terms) and bound.terms:
+                continue
+            low = self._interval(rest).low
+            if low is None:
+                continue
+            narrower = Interval(None, -low - 1) if sign == 1 else Interval(low + 1, None)
+            if not self._narrow(name, narrower):
+                return False
+        return True
+
+    def _narrow(self, name: str, by: Interval) -> bool:
+        held = self._held(name)
+        if not isinstance(held, Whole):
+            return True
+        met = held.interval.meet(by)
+        if not met.is_empty:
+            self._frame.env[self._resolved(name)] = Whole(held.value, met)
+        return True

@@ -136,39 +136,12 @@ class Expressions(Environment):
                 return known is None or bool(known) == truth
         bounds = self._bounds(node, truth=truth)
         for bound in bounds or ():
-            if self._interval(bound).is_nonnegative and self._is_certain(bound):
+            if bound.constant is not None and bound.constant >= 0:
                 return False
             for name in {n.text for n in s.below(node) if isinstance(n, s.Name)}:
                 held = self._held(name)
                 if isinstance(held, Whole) and not self._narrow_by(name, held, bound):
                     return False
-        return True
-
-    def _is_certain(self, bound: Polynomial) -> bool:
-        """Only constants decide a branch: intervals of symbols may hold assumptions."""
-        return bound.constant is not None
-
-    def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> bool:
-        """By `bound < 0`, in which the variable stands once with either sign."""
-        for sign in (1, -1):
-            rest = bound - held.value * number(sign)
-            if len(rest.terms) >= len(bound.terms) and bound.terms:
-                continue
-            low = self._interval(rest).low
-            if low is None:
-                continue
-            narrower = Interval(None, -low - 1) if sign == 1 else Interval(low + 1, None)
-            if not self._narrow(name, narrower):
-                return False
-        return True
-
-    def _narrow(self, name: str, by: Interval) -> bool:
-        held = self._held(name)
-        if not isinstance(held, Whole):
-            return True
-        met = held.interval.meet(by)
-        if not met.is_empty:
-            self._frame.env[self._resolved(name)] = Whole(held.value, met)
         return True
 
     def _body(self, body: Sequence[s.Statement]) -> None:
