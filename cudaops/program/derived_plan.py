@@ -274,6 +274,13 @@ class Derivation:
         """What the launches read must be the baseline's, or written by one of them."""
         done: set[int] = set()
         for i in window.launches:
+            launch = self.history.launches[i]
+            taken = self.candidate.program.kernel(launch.kernel).parameters
+            if len(taken) != len(launch.arguments):
+                raise InputError(
+                    f"`{launch.kernel}` takes a pack of {len(launch.arguments) - len(taken) + 1} "
+                    f"parameters as `{taken[-1].name}`, which a plan cannot spell"
+                )
             for buffer in self.history.of[i]:
                 written = buffer in self.history.written(i)
                 if buffer in window.matched or buffer in done:
@@ -360,6 +367,7 @@ class Derivation:
                     n: (window.matched.get(b), scratch.get(b), self.history.buffers[b].size_bytes)
                     for n, b in enumerate(self.history.of[i])
                 },
+                self.same_inputs,
             )
 
     def _target(self, window: _Window, buffer: int, wanted: Sequence[_Wanted]) -> _Wanted | None:

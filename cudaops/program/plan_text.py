@@ -191,14 +191,16 @@ def seen_as(
     kernel: Kernel,
     workload: Workload,
     memory: Mapping[int, tuple[int | None, str | None, int]],
+    same_inputs: bool = True,
 ) -> Step:
     """A launch in the terms of the baseline's one. `memory`: for each of its allocations the
-    baseline's, or else the scratch buffer that stands for it, and its size in bytes.
+    baseline's, or else the scratch buffer that stands for it, and its size in bytes. Without
+    `same_inputs` a structure is known by its name and its pointers: bytes that nobody set differ.
 
     Raises InputError where an argument cannot be expressed.
     """
     given = tuple(
-        _given(position, argument, launch, kernel, workload, memory)
+        _given(position, argument, launch, kernel, workload, memory, same_inputs)
         for position, argument in enumerate(launch.arguments)
     )
     return Step(
@@ -219,6 +221,7 @@ def _given(
     kernel: Kernel,
     workload: Workload,
     memory: Mapping[int, tuple[int | None, str | None, int]],
+    same_inputs: bool,
 ) -> Given:
     def pointer(index: int, offset: int, name: str) -> str | Member:
         allocation, scratch, _ = memory[index]
@@ -235,7 +238,7 @@ def _given(
         case ScalarArgument():
             return Number(argument.value, argument.name, position)
         case OpaqueArgument():
-            whole = _same_structure(argument, workload, memory)
+            whole = _same_structure(argument, workload, memory, same_inputs)
             if whole is not None:
                 return whole
             pointers = tuple(
@@ -255,11 +258,15 @@ def _same_structure(
     argument: OpaqueArgument,
     workload: Workload,
     memory: Mapping[int, tuple[int | None, str | None, int]],
+    same_inputs: bool,
 ) -> str | None:
     """The baseline's parameter that holds the same structure."""
     wanted = [(p.at_bytes, memory[p.allocation][0], p.offset_bytes) for p in argument.pointers]
     for other in workload.arguments:
-        if isinstance(other, OpaqueArgument) and other.raw_hex == argument.raw_hex:
+        if not isinstance(other, OpaqueArgument):
+            continue
+        alike = other.name == argument.name and len(other.raw_hex) == len(argument.raw_hex)
+        if other.raw_hex == argument.raw_hex or (alike and not same_inputs):
             has = [(p.at_bytes, p.allocation, p.offset_bytes) for p in other.pointers]
             if has == wanted:
                 return other.name

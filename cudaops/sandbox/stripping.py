@@ -13,6 +13,7 @@ from typing import NamedTuple
 from cudaops.domain.execution import Captured, Misbehaved
 from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import OpaqueArgument
 from cudaops.errors import InputError, PlanError
 from cudaops.program.derived_plan import Side
 from cudaops.program.directives import WORDS
@@ -123,8 +124,8 @@ def _taken(bench: Workbench, side: Side, *, same_inputs: bool) -> Rewrite:
 
 
 def _finds_the_same_again(bench: Workbench) -> bool:
-    """Whether the author's kernel reads the same bytes in another run: where it draws its inputs
-    anew, or reads memory that nobody set, contents match nobody's."""
+    """Whether the author's kernel is given the same bytes in another run: where he draws its inputs
+    anew, or hands over memory that nobody set, contents match nobody's."""
     folder = bench.folder / "work" / "again"
     try:
         again = bench.executor.capture(
@@ -136,14 +137,13 @@ def _finds_the_same_again(bench: Workbench) -> bool:
 
 
 def _read(captured: Captured) -> set[str]:
-    """Digests of what the launches of its kernel leave as they find it."""
-    return {
-        memory.before
-        for launch in captured.recorded
-        if launch.kernel == captured.kernel
-        for memory in launch.memory
-        if memory.before == memory.after
+    """Digests of what the launches of its kernel leave as they find it, and their structures."""
+    launches = [one for one in captured.recorded if one.kernel == captured.kernel]
+    memory = {m.before for one in launches for m in one.memory if m.before == m.after}
+    structures = {
+        a.raw_hex for one in launches for a in one.arguments if isinstance(a, OpaqueArgument)
     }
+    return memory | structures
 
 
 def _require_applicable(bench: Workbench, rewrite: Rewrite) -> None:

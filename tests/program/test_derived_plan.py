@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from cudaops.domain.execution import RecordedLaunch
+from cudaops.domain.workload import Argument
 from cudaops.errors import InputError
 from cudaops.program.buffers import spelled_memory
 from cudaops.program.derived_plan import derived_plan
@@ -263,6 +264,24 @@ def test_inputs_that_are_other_ones_are_known_by_their_names() -> None:
     assert lines(found)[0].endswith("args=(x, out, n)")
 
 
+def test_a_structure_with_bytes_that_nobody_set_is_known_by_its_name() -> None:
+    baseline = parse(
+        "struct Task { const float* x; float* out; int n; };\n"
+        "__global__ void sum(Task task) { task.out[0] += task.x[0]; }\n"
+        "int main() { float *d_x, *d_out; sum<<<4, 128>>>(Task{d_x, d_out, 64}); }\n"
+    )
+
+    def given(padding: str) -> list[Argument]:
+        return [structure("task", "00" * 16 + "40000000" + padding, x=(0, 0), out=(8, 1))]
+
+    one = launch("sum", given("11111111"), [X, OUT])
+    other = baseline.model_copy(update={"files": baseline.files})
+    seen = side(other, launch("sum", given("22222222"), [X, OUT], grid=2))
+    kernel, workloads = baseline.kernel("sum"), [workload_of(one)]
+    found = derived_plan(side(baseline, one), kernel, workloads, seen, same_inputs=False)
+    assert lines(found)[0] == "launch sum grid=(2,1,1) block=(128,1,1) args=(task)"
+
+
 def test_a_run_that_was_recorded_otherwise() -> None:
     baseline = parse(AUTHOR)
     seen = side(parse(TWO_STEPS), PARTS, JOIN)
@@ -271,6 +290,11 @@ def test_a_run_that_was_recorded_otherwise() -> None:
 
 
 REFUSED = {
+    "a pack": (
+        fast("const float* x, float* out, int... n", "d_x, d_out, 1, 2"),
+        launch("fast", [*POINTERS, number("n", 1), number("m", 2)], [X, OUT], read_only=["x"]),
+        "`fast` takes a pack of 2 parameters as `n`, which a plan cannot spell",
+    ),
     "made ready in another way": (
         fast(TAKES_BOTH + ", int n", "d_x, d_out, 64"),
         launch(
