@@ -1,6 +1,7 @@
 """The stages of gpu_check.sh. Each runs commands as a user would and keeps what they print.
 
-With `CUDAOPS_GPU_DRIVER=standin` the same stages run without a GPU, to try the check itself.
+With `CUDAOPS_GPU_DRIVER=tests.standin.platform:StandInPlatform` the same stages run without a GPU,
+to try the check itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-STANDIN = os.environ.get("CUDAOPS_GPU_DRIVER") == "standin"
+DRIVER = os.environ.get("CUDAOPS_GPU_DRIVER", "nvidia")
+STANDIN = DRIVER != "nvidia"
 SIZE = 256 if STANDIN else 1024
 JUDGEMENTS = 3 if STANDIN else 40
 """A/A comparisons; each gives the samples of one judgement."""
@@ -216,11 +218,11 @@ def same(check: Check) -> None:
     from cudaops.domain.execution import Captured, Compiled, Unit
     from cudaops.domain.judge import REQUIRED_MEASURED_GATES, judge
     from cudaops.domain.judgement import Comparison, Gate, Policy
+    from cudaops.executors.cuda.executor import CudaExecutor
     from cudaops.program.parse import load_program
     from cudaops.program.plans import baseline_plan
-    from cudaops.sandbox.executors.cuda import CudaExecutor
 
-    executor = CudaExecutor(None, check.folder / "cache", driver="standin" if STANDIN else "nvidia")
+    executor = CudaExecutor(None, check.folder / "cache", driver=DRIVER)
     program = load_program(check.source)
     captured = executor.capture(program, None, (), check.folder / "same", 60.0)
     assert isinstance(captured, Captured), captured

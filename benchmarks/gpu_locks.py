@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from cudaops.sandbox.gpu.gpu_lock import LOCK_FOLDER
+from cudaops.executors.cuda.gpu_lock import LOCK_FOLDER
 
 EVERY_S = 0.05
 

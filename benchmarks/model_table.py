@@ -24,9 +24,9 @@ from cudaops.cuda.metrics import METRICS  # noqa: E402
 from cudaops.cuda.ncu_pages import parse_raw  # noqa: E402
 from cudaops.domain.execution import Captured, Compiled, Measurement, Unit  # noqa: E402
 from cudaops.domain.profile import Profile  # noqa: E402
+from cudaops.executors.cpu.executor import CpuExecutor  # noqa: E402
 from cudaops.program.parse import load_program  # noqa: E402
 from cudaops.program.plans import baseline_plan  # noqa: E402
-from cudaops.sandbox.executors.cpu import CpuExecutor  # noqa: E402
 
 PROGRAMS = ("naive_matmul", "tiled_matmul", "reg128", "reg64", "reg64x8", "reg64b16")
 H200_US = dict(zip(PROGRAMS, (416.1, 236.1, 178.0, 127.7, 125.2, 95.8), strict=True))

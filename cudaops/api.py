@@ -107,7 +107,7 @@ def _apart(work: Callable[[], Result]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    from cudaops.sandbox.stopping import Stop, stopping
+    from cudaops.executors.stopping import Stop, stopping
 
     stop = Stop()
     with stopping(stop), ThreadPoolExecutor(1, "cudaops") as thread:
@@ -127,7 +127,7 @@ def _awaitable(
 
     @functools.wraps(call)
     async def waiting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        from cudaops.sandbox.stopping import Stop, stopping
+        from cudaops.executors.stopping import Stop, stopping
 
         stop = Stop()
         with stopping(stop):

@@ -1,7 +1,7 @@
 """Broken infrastructure and wrong input are exceptions; untrusted code's misbehaviour is a value.
 
 CudaOpsError
-├── Stopped               somebody asked the work to stop (sandbox/stopping.py)
+├── Stopped               somebody asked the work to stop (executors/stopping.py)
 ├── InputError            what the user gave is wrong                       exit 2
 │   └── PlanError         a launch directive or expression is wrong         exit 2
 └── EnvironmentFailure    this machine cannot do it; carries a remedy       exit 3

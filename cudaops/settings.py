@@ -49,11 +49,9 @@ class Settings(BaseSettings):
     executor: ExecutorChoice = Field(default="auto", validation_alias="CUDAOPS_EXECUTOR")
     """Where kernels run when `--executor` is not given. `auto`: on the GPU where there is one."""
 
-    gpu_driver: Literal["nvidia", "standin"] = Field(
-        default="nvidia", validation_alias="CUDAOPS_GPU_DRIVER"
-    )
-    """`standin` runs the `cuda` executor's machinery over a driver that uses this machine's
-    processor, for tests: its times mean nothing and accept nothing."""
+    gpu_driver: str = Field(default="nvidia", validation_alias="CUDAOPS_GPU_DRIVER")
+    """`nvidia`, or `package.module:Class` of a platform with a driver of its own
+    (`executors/cuda/platform.py`), for tests: the times of what is no GPU accept nothing."""
 
     isolation: IsolationChoice = Field(default="auto", validation_alias="CUDAOPS_ISOLATION")
     """How well programs, candidates and compilers are confined (docs/isolation.md). `off` needs

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.settings import load_settings
 from tests import lanes
 from tests.certify.runs import shared_run
@@ -118,3 +119,9 @@ def kernels() -> Path:
     """Where compiled code is kept, for good. An empty cache costs half a minute until the runtime
     is built and the headers are compiled: only a test of the cache itself takes one of its own."""
     return Path(os.environ[_BUILDS])
+
+
+@pytest.fixture(scope="session")
+def cpu_executor(kernels: Path) -> CpuExecutor:
+    """One for all tests, its runtime built once."""
+    return CpuExecutor("A10", kernels, workers=2)

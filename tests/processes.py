@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-_RUNNER = "cudaops.sandbox.gpu.runner"
+_RUNNER = "cudaops.executors.cuda.runner"
 
 
 def runners() -> set[int]:

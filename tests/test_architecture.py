@@ -14,12 +14,16 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "cudaops"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
-LAYERS = ["errors", "domain", "cuda", "program", "library", "serving", "graph", "api", "entry"]
+LAYERS = [
+    "errors", "domain", "cuda", "program", "timemodel", "executors", "sandbox", "library",
+    "serving", "graph", "api", "entry",
+]  # fmt: skip
 """Left to right: a module imports only from its own layer or further left."""
 LAYER_OF = {
     "errors": "errors", "storage": "errors",
     "domain": "domain", "cuda": "cuda", "program": "program",
-    "recipes": "library", "prompts": "library", "rag": "library", "sandbox": "library",
+    "recipes": "library", "prompts": "library", "rag": "library", "gates": "library",
+    "timemodel": "timemodel", "executors": "executors", "sandbox": "sandbox",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
     "search": "library", "mcp_servers": "serving", "agents": "serving",
     "graph": "graph", "service": "api",
@@ -29,6 +33,8 @@ APART = {
     "recipes", "prompts", "rag", "sandbox", "reports", "certify", "models", "memory", "search",
 }  # fmt: skip
 """Siblings that do not know each other."""
+FAMILY = {"executors": "sandbox", "gates": "sandbox"}
+"""Parts that count as one sibling with another: where code runs, and what it must pass."""
 
 HOMES = {
     "langgraph": {"graph"}, "fastmcp": {"mcp_servers", "agents"}, "mcp": {"mcp_servers", "agents"},
@@ -42,11 +48,11 @@ HOMES = {
     "tenacity": {"service"},
     "clang": {"program/clang_child.py", "program/clang_bodies.py"},
     "subprocess": {
-        "sandbox", "service", "rag/postgres_programs.py", "program/front_end.py",
+        "executors", "service", "rag/postgres_programs.py", "program/front_end.py",
         "program/clang_child.py",
     },
-    "ncu_report": {"sandbox"}, "cuda": {"sandbox", "doctor"}, "cupti": {"sandbox"},
-    "pynvml": {"sandbox", "doctor"}, "requests": {"doctor"},
+    "ncu_report": {"executors"}, "cuda": {"executors", "doctor"}, "cupti": {"executors"},
+    "pynvml": {"executors", "doctor"}, "requests": {"doctor"},
     "typer": {"cli"}, "cryptography": {"certify"}, "pydantic_settings": {"settings"},
     "dotenv": {"settings"}, "rich": {"cli", "reports", "doctor"},
     "langchain_nvidia_ai_endpoints": {"rag", "models"}, "langchain": {"models"},
@@ -86,6 +92,12 @@ def imports(path: Path, *, typing_only: bool = True) -> Iterator[tuple[str, int]
                 yield from ((f"cudaops.{name}", node.lineno) for name in names)
 
 
+def apart(name: str) -> str:
+    """The sibling that a part is, or belongs to; empty where it is none."""
+    found = FAMILY.get(name, name)
+    return found if found in APART else ""
+
+
 def layer(name: str) -> int:
     return LAYERS.index(LAYER_OF.get(name, "entry"))
 
@@ -100,10 +112,15 @@ def test_imports_go_one_way() -> None:
                 continue
             if parts[1] == "settings":
                 continue  # test_only_entry_points_make_settings
-            siblings = here in APART and parts[1] in APART
+            siblings = apart(here) and apart(parts[1]) and apart(here) != apart(parts[1])
             if layer(parts[1]) > layer(here) or siblings:
                 wrong.append(f"{path.relative_to(PACKAGE)}:{line} imports {module}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_of_the_package_needs_the_tests() -> None:
+    wrong = [p for p in MODULES if any(m.split(".")[0] == "tests" for m, _ in imports(p))]
+    assert not wrong
 
 
 def test_imports_form_no_circle() -> None:

@@ -147,6 +147,7 @@ def test_wheel_carries_everything_that_is_not_python(installed: Installed) -> No
     kinds = {Path(name).suffix for name in here}
     assert {".py", ".h", ".cpp", ".sql", ".md", ".j2"} <= kinds
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not [name for name in names if "standin" in name], "the driver's double is for tests"
 
 
 @pytest.mark.deep

@@ -13,8 +13,8 @@ import pytest
 
 from cudaops.domain.execution import Compiled, Unit
 from cudaops.errors import SandboxUnavailable
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.storage import LOCK, NOTE, TEMPORARY, Facts, entry_of, make_once, sweep, usage, used
 
 PROGRAMS = Path(__file__).parent / "data" / "programs"

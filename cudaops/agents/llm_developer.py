@@ -21,6 +21,7 @@ from cudaops.domain.model_use import ModelRole
 from cudaops.domain.model_use import ModelRole as Role
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
+from cudaops.executors.ledger import LEDGER
 from cudaops.mcp_servers.sandbox import CompileReport, StrippedProgram
 from cudaops.models.caller import Caller
 from cudaops.models.journal import Journal
@@ -38,7 +39,6 @@ from cudaops.prompts.roles import (
     reflector_prompt,
 )
 from cudaops.prompts.text import fenced
-from cudaops.sandbox.ledger import LEDGER
 
 Result = TypeVar("Result")
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
-from cudaops.sandbox.evaluation import Evaluation
 
 Next = Literal["profile", "finish"]
 

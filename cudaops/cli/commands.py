@@ -441,7 +441,7 @@ def profile_of_report(path: Path, kernel: str | None, device: str | None) -> Pro
 
 def _profiles(path: Path) -> list[Profile]:
     from cudaops.cuda.ncu_pages import parse_csv
-    from cudaops.sandbox.ncu_rep import profile_of, read_report
+    from cudaops.executors.cuda.ncu_rep import profile_of, read_report
 
     if path.suffix == ".ncu-rep":
         return [profile_of(launch) for launch in read_report(path)]

@@ -342,7 +342,7 @@ GB)."""
 
 
 class DriverFacts(Protocol):
-    """What is asked of the driver; `sandbox.gpu.protocol.DeviceFacts` is such."""
+    """What is asked of the driver; `executors.cuda.protocol.DeviceFacts` is such."""
 
     @property
     def name(self) -> str:

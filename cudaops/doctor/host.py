@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cudaops.doctor.ladder import Finding, Site, Step, failed, ok
-from cudaops.sandbox.process import run_bounded
+from cudaops.executors.process import run_bounded
 
 TOOL_TIMEOUT_S = 8.0
 """A first compile takes two seconds on two slow cores."""
@@ -47,8 +47,8 @@ def cores() -> Finding:
 
 def compiler(site: Site) -> Finding:
     """Compile and run a threaded program."""
-    from cudaops.sandbox.executors.cpu import CpuExecutor
-    from cudaops.sandbox.executors.cpu_toolchain import find_toolchain
+    from cudaops.executors.cpu.executor import CpuExecutor
+    from cudaops.executors.cpu.toolchain import find_toolchain
 
     CpuExecutor("A10", site.settings.builds_folder).check_available()
     toolchain = find_toolchain()
@@ -71,7 +71,7 @@ def compiler(site: Site) -> Finding:
 def runtime(site: Site) -> Finding:
     """Build what runs kernels on the processor: the first run would do it, and so knows g++'s
     version. The `cuda` executor's checker runs on it too."""
-    from cudaops.sandbox.executors.cpu_toolchain import around
+    from cudaops.executors.cpu.toolchain import around
 
     cache = site.settings.builds_folder
     objects = {
@@ -110,7 +110,7 @@ def builds(site: Site) -> Finding:
 
 def isolation() -> Finding:
     """Confine a child that tries what it must not, at the strongest level that holds here."""
-    from cudaops.sandbox.isolation.level import MEANING, probe
+    from cudaops.executors.isolation.level import MEANING, probe
 
     reached = probe()
     detail = f"{reached.level}: {MEANING[reached.level]}"

@@ -20,9 +20,9 @@ from cudaops.cuda.driver_texts import Answer, Gpu, NvidiaSmiFailure
 from cudaops.doctor.machine import Machine, Runner
 from cudaops.domain.base import Record
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PrerequisiteError
+from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.protocol import MeasureReply, Side
 from cudaops.reports.quantities import one_line
-from cudaops.sandbox.gpu.platform import Module
-from cudaops.sandbox.gpu.protocol import MeasureReply, Side
 from cudaops.settings import Settings
 
 Status = Literal["ok", "missing", "failed", "skipped"]
@@ -85,7 +85,7 @@ def failed(detail: str, remedy: str | None = None) -> Finding:
 END_S = 8.0
 """A runner that is idle ends at once; one whose GPU hangs is left to the kernel."""
 DEFAULT_ARCH = "sm_86"
-"""Compiled for where no GPU says otherwise (design D9)."""
+"""Compiled for where no GPU says otherwise."""
 
 
 class CudaDevice(NamedTuple):

@@ -10,9 +10,8 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.rewrite import BufferValue, NumberValue
 from cudaops.errors import SandboxUnavailable
-from cudaops.reports.quantities import one_line
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.protocol import (
     Buffer,
     MeasureReply,
     MeasureTask,
@@ -26,6 +25,7 @@ from cudaops.sandbox.gpu.protocol import (
     Task,
     TimingPolicy,
 )
+from cudaops.reports.quantities import one_line
 
 ELEMENTS = 1 << 16
 THREADS = 256

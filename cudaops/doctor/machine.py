@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol
 
 from cudaops.doctor import libcuda
 from cudaops.domain.execution import Misbehaved
-from cudaops.sandbox.gpu.platform import Platform
-from cudaops.sandbox.gpu.protocol import DeviceFacts, Reply, Task
-from cudaops.sandbox.process import Finished, run_bounded
-from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.executors.cuda.platform import Platform
+from cudaops.executors.cuda.protocol import DeviceFacts, Reply, Task
+from cudaops.executors.cuda.toolchain import find_nvcc
+from cudaops.executors.process import Finished, run_bounded
 
 PASSED_ON = ("LD_LIBRARY_PATH", "HOME")
 """What NVIDIA's tools see of our environment beyond `process.INHERITED` and every CUDA_*: where the
@@ -86,9 +86,8 @@ class ThisMachine:
 
     def find(self, program: str) -> Path | None:
         """As the executor finds it; else on PATH, in WSL's folder, beside nvcc."""
-        from cudaops.sandbox.gpu.line_table import find_nvdisasm
-        from cudaops.sandbox.gpu.ncu import find_ncu
-        from cudaops.sandbox.gpu.sanitizer import find_compute_sanitizer
+        from cudaops.executors.cuda.ncu import find_ncu, find_nvdisasm
+        from cudaops.executors.cuda.sanitizer import find_compute_sanitizer
 
         finders: dict[str, Callable[[], Path | None]] = {
             "nvcc": find_nvcc,
@@ -133,13 +132,13 @@ class ThisMachine:
 
     def platform(self, cache: Path, sm_arch: str) -> Platform:
         """nvcc and NVRTC."""
-        from cudaops.sandbox.gpu.build import GpuBuilder
+        from cudaops.executors.cuda.build import GpuBuilder
 
         return GpuBuilder(cache, sm_arch)
 
     def runner(self) -> Runner:
         """Of this machine's GPU."""
-        from cudaops.sandbox.gpu.session import RunnerSession
+        from cudaops.executors.cuda.session import RunnerSession
 
         return RunnerSession("nvidia")
 

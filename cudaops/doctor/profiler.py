@@ -24,7 +24,7 @@ from cudaops.doctor.gpu import in_wsl
 from cudaops.doctor.ladder import Finding, Site, Step, failed, missing, ok
 from cudaops.doctor.toolkit import fitting_ncu
 from cudaops.errors import CudaOpsError, SandboxUnavailable
-from cudaops.sandbox.process import Finished
+from cudaops.executors.process import Finished
 
 VERSION_TIMEOUT_S = 5.0
 NCU_TIMEOUT_S = 25.0
@@ -96,7 +96,7 @@ def counters(site: Site) -> Finding:
 
 def ncu_report(site: Site) -> Finding:
     """Read that report with NVIDIA's own package."""
-    from cudaops.sandbox.ncu_rep import read_report
+    from cudaops.executors.cuda.ncu_rep import read_report
 
     assert site.report is not None
     try:
@@ -110,7 +110,7 @@ def ncu_report(site: Site) -> Finding:
 def ncu_package(site: Site) -> Finding:
     """Load NVIDIA's reader of reports and let it refuse what is none."""
     from cudaops.errors import InputError
-    from cudaops.sandbox.ncu_rep import read_report
+    from cudaops.executors.cuda.ncu_rep import read_report
 
     path = site.folder / "none.ncu-rep"
     path.write_bytes(b"not a report")

@@ -297,7 +297,7 @@ def _model_name(settings: Settings) -> ModelName | None:
 
 def _asked_model(site: Site) -> tuple[ModelName, ModelAccess]:
     """The model of the rung `model`, on which the others stand."""
-    from cudaops.graph.developing import access_of
+    from cudaops.graph.model_setup import access_of
 
     name = _model_name(site.settings)
     assert name is not None

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from cudaops.doctor.ladder import DEFAULT_ARCH, Finding, Site, Step, failed, missing, ok
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.errors import PrerequisiteError
+from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.toolchain import nvcc_command
 from cudaops.program.parse import load_program
-from cudaops.sandbox.gpu.platform import Module
-from cudaops.sandbox.toolchain import nvcc_command
 
 Version = tuple[int, int]
 

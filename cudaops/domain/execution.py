@@ -1,4 +1,4 @@
-"""What an executor gives back. Misbehaviour of untrusted code is a value (design D7)."""
+"""What an executor gives back. Misbehaviour of untrusted code is a value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TimeSource = Literal["cuda_event", "cupti", "ncu", "modelled", "standin"]
 GPU, which says nothing of any GPU. The rest is measured."""
 
 MEASURED: frozenset[TimeSource] = frozenset(("cuda_event", "cupti", "ncu"))
-"""Sources on which something may be accepted (design D5)."""
+"""Sources on which something may be accepted."""
 
 UNMEASURED_WORDS: dict[str, str] = {
     "modelled": "modelled for {device}",
@@ -38,7 +38,7 @@ class Unit(Record):
     rewrite: Rewrite | None = None
     """None: the baseline itself."""
     widened: bool = False
-    """True: `float` (and narrower) compiled as `double`, the accuracy yardstick of design D3."""
+    """True: `float` (and narrower) compiled as `double`, the accuracy yardstick."""
 
 
 class KernelResources(Record):
@@ -123,7 +123,7 @@ class Misbehaved(Fault):
 
 class CheckerUnavailable(Record):
     """A checker that was asked for and could not do its work. Nobody's misbehaviour: what it would
-    have found is not known, and the gate it belongs to fails (design D7)."""
+    have found is not known, and the gate it belongs to fails."""
 
     kind: Literal["checker_unavailable"] = "checker_unavailable"
     checker: str

@@ -94,7 +94,7 @@ REQUIRED_GATES: tuple[GateName, ...] = (
     "physical_floor",
     "isolation",
 )
-"""Gates without which nothing is accepted; one that is missing counts as failed (design D7)."""
+"""Gates without which nothing is accepted; one that is missing counts as failed."""
 
 REQUIRED_MEASURED_GATES: tuple[GateName, ...] = (
     *REQUIRED_GATES,
@@ -137,7 +137,7 @@ def judge(
 
     Rejected: a gate failed or is missing, no time was taken, or the speedup does not clear the
     bar. Provisional: all gates passed and the speedup clears it, by times that were not measured on
-    a GPU (design D5: such a time never accepts). Accepted: the measured speedup clears it, and then
+    a GPU (such a time never accepts). Accepted: the measured speedup clears it, and then
     the lower end of the interval of a fresh measurement, which no choice has favoured, does too.
 
     Args:

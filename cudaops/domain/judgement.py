@@ -14,11 +14,12 @@ from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, TimeSource
 
 GateName = Literal[
-    "hygiene", "compile", "checker", "correctness_captured", "correctness_perturbed",
-    "correctness_exact", "unchanged_inputs", "repeat", "physical_floor", "speedup",
-    "nvcc_compile", "whole_program", "clocks", "preprocessed", "object", "timed_outputs",
-    "remeasured", "isolation", "review",
+    "hygiene", "preprocessed", "compile", "object", "checker", "correctness_captured",
+    "correctness_exact", "correctness_perturbed", "repeat", "unchanged_inputs", "timed_outputs",
+    "clocks", "physical_floor", "whole_program", "nvcc_compile", "isolation", "speedup",
+    "remeasured", "review",
 ]  # fmt: skip
+"""In the order in which a candidate meets them; `cudaops.gates` says which file holds which."""
 
 Precision = Literal["tf32", "fp16", "bf16"]
 """Arithmetic less exact than the baseline's that a user may allow."""

@@ -1,4 +1,4 @@
-"""Rewrite: device source and the plan that launches it; never host code (design D1)."""
+"""Rewrite: device source and the plan that launches it; never host code."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.search import Branch, Order
 from cudaops.errors import InputError, ModelUnavailable
-from cudaops.graph.by_model import scope_of
+from cudaops.gates.evaluate import Screened
 from cudaops.graph.context import Context, attempts_of, incumbent_of, kept_us, view_of
+from cudaops.graph.model_optimizer import scope_of
 from cudaops.graph.state import State
 from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.recipes.registry import family_of
-from cudaops.sandbox.screen import Screened
 from cudaops.sandbox.workbench import Workbench
 from cudaops.search.beam import Seed, Supply
 

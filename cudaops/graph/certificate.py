@@ -27,20 +27,20 @@ from cudaops.domain.certificate import (
     WorkloadIdentity,
     leniencies,
 )
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled
 from cudaops.domain.judgement import Comparison, Judgement, Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError, PlanError, SandboxUnavailable
+from cudaops.executors.cpu.build import EXECUTABLE
+from cudaops.executors.cuda.build import IMAGE
 from cudaops.graph.folder import best_texts, write_whole
 from cudaops.graph.state import State
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.anchors import anchors_of
-from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.executors.cpu_build import EXECUTABLE
-from cudaops.sandbox.gpu.build import IMAGE
 from cudaops.sandbox.workbench import Workbench
 
 CERTIFICATE_NAME = "certificate.json"

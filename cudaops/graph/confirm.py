@@ -20,10 +20,14 @@ from cudaops.domain.certificate import (
     compare_anchors,
     compare_speedups,
 )
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Gate, Judgement
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.executors.base import Executor, close_executor
+from cudaops.executors.untrusted_files import remove
+from cudaops.gates.evaluate import evaluate
 from cudaops.graph.certificate import (
     CERTIFICATE_NAME,
     Certified,
@@ -40,12 +44,7 @@ from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import check_space, write_whole
 from cudaops.graph.remembering import remember_again
 from cudaops.graph.services import make_executor, settled, warm
-from cudaops.sandbox.bench_state import read_state
-from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.executors.base import Executor, close_executor
-from cudaops.sandbox.isolation.removing import remove
-from cudaops.sandbox.workbench import Workbench
+from cudaops.sandbox.workbench import Workbench, read_state
 from cudaops.settings import Settings
 
 CONFIRMATIONS = "confirmations"

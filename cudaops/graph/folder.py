@@ -14,7 +14,7 @@ from cudaops.domain.judgement import Attempt
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
-from cudaops.sandbox.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 
 MIN_FREE_BYTES = 512 * 1024 * 1024
 """A 1024x1024 float32 product keeps about 150 MB of captured and compared buffers at its peak."""

@@ -21,13 +21,13 @@ from weakref import WeakKeyDictionary
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Event, ExecutorChoice, RunOptions, RunRecord
 from cudaops.errors import InputError
+from cudaops.executors.base import Executor, close_executor
+from cudaops.executors.isolation.level import level_of
+from cudaops.executors.untrusted_files import remove
 from cudaops.graph.placing import Proposing, Target, choose, new_folder, place, run_options
 from cudaops.mcp_servers.optimize import OptimizeRequest
 from cudaops.mcp_servers.sessions import Decision, Session
 from cudaops.program.given import check_arguments
-from cudaops.sandbox.executors.base import Executor, close_executor
-from cudaops.sandbox.isolation.level import level_of
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.sandbox.stripping import CONFINED
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings

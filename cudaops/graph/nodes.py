@@ -10,21 +10,21 @@ from cudaops.agents import optimizer, profiler, research, supervisor
 from cudaops.agents.llm_developer import ModelDeveloper
 from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.ncu_pages import metrics_parsed
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Gate, Judgement, Policy
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.errors import ModelUnavailable
-from cudaops.graph.by_model import lesson, model_out, next_rewrite
 from cudaops.graph.context import Context, attempts_of, incumbent_of, kept_us
 from cudaops.graph.folder import write_iteration
+from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
 from cudaops.mcp_servers.judging import Judged
 from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.program.patch import unified_patch
 from cudaops.recipes.registry import family_of
-from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.workbench import Workbench
 
 IMPROVEMENT = 1.02

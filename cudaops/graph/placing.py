@@ -70,7 +70,7 @@ def _sees_gpu() -> bool:
 
 def _why_not_cuda() -> str | None:
     """What the cuda executor lacks beside the GPU; None where it has all it needs."""
-    from cudaops.sandbox.toolchain import find_nvcc
+    from cudaops.executors.cuda.toolchain import find_nvcc
 
     missing = [
         name

@@ -9,6 +9,7 @@ from typing import Literal
 from cudaops import __version__
 from cudaops.cuda import devices
 from cudaops.cuda.ncu_pages import metrics_parsed
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement, Qualification
 from cudaops.domain.profile import Profile, Verdict
@@ -24,10 +25,9 @@ from cudaops.domain.run import (
     TimingSummary,
     VerifySummary,
 )
+from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.graph.state import Json, State
 from cudaops.program.analysis.summary import summarise
-from cudaops.sandbox.evaluation import Evaluation
-from cudaops.sandbox.isolation.level import notices as isolation_notices
 from cudaops.sandbox.workbench import Workbench
 
 PRINTED_TOLERANCE = 0.1

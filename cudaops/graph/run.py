@@ -27,10 +27,13 @@ from cudaops.domain.run import (
     RunRecord,
 )
 from cudaops.errors import InputError
+from cudaops.executors.base import Executor, close_executor
+from cudaops.executors.ledger import LEDGER, seconds_by_tool
+from cudaops.executors.stopping import stoppable
+from cudaops.executors.untrusted_files import remove
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.context import Context
-from cudaops.graph.developing import Development, check_model, develop
 from cudaops.graph.events import EventLog, OnEvent, profile_data, provenance, utc_now
 from cudaops.graph.folder import (
     alone,
@@ -40,6 +43,7 @@ from cudaops.graph.folder import (
     write_json,
     write_whole,
 )
+from cudaops.graph.model_setup import Development, check_model, develop
 from cudaops.graph.record import build_record
 from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
@@ -54,10 +58,6 @@ from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
-from cudaops.sandbox.executors.base import Executor, close_executor
-from cudaops.sandbox.isolation.removing import remove
-from cudaops.sandbox.ledger import LEDGER, seconds_by_tool
-from cudaops.sandbox.stopping import stoppable
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 

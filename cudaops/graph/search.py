@@ -22,9 +22,9 @@ from cudaops.graph.branches import (
     search_of,
     task_view,
 )
-from cudaops.graph.by_model import announce_plan, model_out, scope_of
 from cudaops.graph.context import Context
 from cudaops.graph.folder import write_json, write_whole
+from cudaops.graph.model_optimizer import announce_plan, model_out, scope_of
 from cudaops.graph.nodes import bar_of
 from cudaops.graph.state import State
 from cudaops.recipes.registry import propose

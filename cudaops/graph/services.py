@@ -10,16 +10,16 @@ from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
+from cudaops.executors.base import Executor
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
+from cudaops.executors.isolation.level import enforce
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.program.parse import load_program
 from cudaops.rag.embedding import choose_embedder
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.server import open_database
-from cudaops.sandbox.executors.base import Executor
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cuda import CudaExecutor
-from cudaops.sandbox.isolation.level import enforce
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 from cudaops.storage import sweep

@@ -25,6 +25,7 @@ from cudaops.domain.judgement import Policy, Precision
 from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
 from cudaops.domain.search import SearchOptions, Strategy
 from cudaops.errors import EnvironmentFailure, InputError
+from cudaops.executors.base import close_executor
 from cudaops.graph.build import Graph, build_graph
 from cudaops.graph.placing import choose, new_folder, place, run_options, source_file
 from cudaops.graph.run import (
@@ -40,7 +41,6 @@ from cudaops.graph.run import (
 )
 from cudaops.graph.state import Json, State
 from cudaops.reports import markdown
-from cudaops.sandbox.executors.base import close_executor
 from cudaops.settings import Settings
 
 DEFAULT_ITERATIONS = 3

@@ -8,10 +8,12 @@ from pathlib import Path
 from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Attempt, Judgement
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
+from cudaops.gates.evaluate import evaluate
 from cudaops.graph.events import EventLog, judgement_data
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.state import State
@@ -21,8 +23,6 @@ from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.program.splice import spliced_rewrite
 from cudaops.program.whole_program import replaced_kernels
-from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.stripping import strip
 from cudaops.sandbox.workbench import Workbench
 

@@ -18,8 +18,8 @@ from mcp.types import ToolAnnotations
 
 from cudaops.domain.run import Progress, Say
 from cudaops.errors import CudaOpsError
+from cudaops.executors.stopping import Stop, stopping
 from cudaops.mcp_servers.payloads import ErrorPayload, progress_notification
-from cudaops.sandbox.stopping import Stop, stopping
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -64,9 +64,9 @@ def in_thread(body: Callable[Arguments, Result]) -> Callable[Arguments, Awaitabl
     """A tool from its body, which may take long and may wait for child processes.
 
     On `notifications/cancelled`, or when the host goes away, the answer is dropped at once and the
-    thread is asked to stop: its children are killed within `cudaops.sandbox.isolation.watch.LOOK_S`
-    seconds, and it ends where it next looks. One of our own errors comes out without the frames
-    it was raised in.
+    thread is asked to stop: its children are killed within the `LOOK_S` seconds of
+    `executors.isolation.watch`, and it ends where it next looks. One of our own errors comes out
+    without the frames it was raised in.
     """
 
     @functools.wraps(body)

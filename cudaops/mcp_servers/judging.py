@@ -10,11 +10,13 @@ from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
 from cudaops.domain.base import Record
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judgement import Judgement
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord, Say
 from cudaops.errors import InputError
+from cudaops.gates.evaluate import evaluate
 from cudaops.mcp_servers.calls import Level, in_thread, log, progress, replaces, works
 from cudaops.mcp_servers.opening import KernelName, ProgramArguments
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
@@ -27,8 +29,6 @@ from cudaops.mcp_servers.sessions import (
     SessionProvider,
 )
 from cudaops.program.patch import unified_patch
-from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.stripping import program_of, strip
 from cudaops.sandbox.workbench import Workbench
 

@@ -19,7 +19,7 @@ from cudaops.domain.base import Record
 from cudaops.domain.judgement import Gate
 from cudaops.domain.run import Progress, TriedConfiguration, line_of
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PlanError
-from cudaops.sandbox.stopping import Stopped
+from cudaops.executors.stopping import Stopped
 
 ERROR_KEY = "cudaops.error"
 """Of a tool's result: its ErrorPayload."""

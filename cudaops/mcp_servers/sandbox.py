@@ -23,6 +23,8 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say, TriedConfiguration
 from cudaops.errors import InputError, PlanError
+from cudaops.executors.stopping import raise_if_stopped
+from cudaops.gates.evaluate import Evaluating, Screened, screen
 from cudaops.mcp_servers.calls import in_thread, progress, works
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.judging import WriteRun, add_judging
@@ -40,9 +42,6 @@ from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.prompts.expert_notes import fired
 from cudaops.recipes.registry import family_of, propose, refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
-from cudaops.sandbox.evaluate import Evaluating
-from cudaops.sandbox.screen import Screened, screen
-from cudaops.sandbox.stopping import raise_if_stopped
 from cudaops.sandbox.stripping import program_of, strip
 from cudaops.sandbox.workbench import Workbench
 
@@ -376,7 +375,7 @@ def _in_this_context(body: Callable[Arguments, Result]) -> Callable[Arguments, R
 
 def _benchmarked(bench: Workbench, rewrite: Rewrite, say: Say) -> Benchmarked:
     looking = Evaluating(bench, rewrite, say)
-    if looking.built() is None:
+    if looking.build() is None:
         return Benchmarked(failure=looking.gates[-1].line)
     compared = bench.compare(rewrite)
     if isinstance(compared, Misbehaved | CompileFailed):

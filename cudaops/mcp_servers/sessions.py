@@ -23,10 +23,10 @@ from fastmcp import FastMCP
 from fastmcp.server.dependencies import get_access_token, get_context
 from pydantic import Field
 
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Judgement
 from cudaops.errors import InputError
 from cudaops.program.given import check_includes
-from cudaops.sandbox.evaluation import Evaluation
 from cudaops.sandbox.workbench import Workbench
 
 OpenProgram = Callable[[Path, str | None, tuple[str, ...]], Workbench]

@@ -31,7 +31,7 @@ from cudaops.program import syntax as s
 from cudaops.program.clang_bodies import ROOT, Body, evaluated, is_own, numbered, where_of
 from cudaops.program.instances import callee_of
 
-HEADERS = Path(__file__).parents[1] / "sandbox" / "cpu" / "include"
+HEADERS = Path(__file__).parents[1] / "executors" / "cpu" / "include"
 MEMORY_BYTES = 6 << 30
 """Address space: clang maps much more than it touches."""
 

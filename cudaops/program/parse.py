@@ -127,11 +127,18 @@ def _includes(lexed: Lexed) -> list[str]:
 def require_runnable(path: Path | str, program: Program) -> None:
     """Raise InputError, naming `path`, where a program has no kernel, no launch or no `main`."""
     if not program.kernels:
-        raise InputError(f"{path}: no kernel in it (no `__global__` function with a body)")
+        why = _limit(program, "defines a kernel") or "no `__global__` function with a body"
+        raise InputError(f"{path}: no kernel in it ({why})")
     if not program.launches:
-        raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>`; add a launch")
+        why = _limit(program, "a launch") or "add a launch"
+        raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>` ({why})")
     if not any(_has_main(f) for f in program.files):
         raise InputError(f"{path}: no `main` function; give the whole program, not a kernel alone")
+
+
+def _limit(program: Program, words: str) -> str:
+    """What is not followed in it and stands instead of what is missing; empty where nothing is."""
+    return next((limit for limit in program.limits if words in limit), "")
 
 
 def _has_main(file: SourceFile) -> bool:

@@ -1,4 +1,4 @@
-"""Text to vectors: NeMo Retriever on NIM with a key, static vectors otherwise (design D8)."""
+"""Text to vectors: NeMo Retriever on NIM with a key, static vectors otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where PostgreSQL is: the server of `DATABASE_URL`, else the embedded one (design D8)."""
+"""Where PostgreSQL is: the server of `DATABASE_URL`, else the embedded one."""
 
 from __future__ import annotations
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from string import Template
+from textwrap import indent
 
 from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.program.analysis.polynomials import Polynomial
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.matmul_form import MatmulForm, recognise
-from cudaops.recipes.matmul_source import ELEMENT_BYTES, matmul_source
-from cudaops.recipes.matmul_tiles import recognise_tiled
+from cudaops.recipes.matmul_form import MatmulForm, Matrix, recognise, recognise_tiled
 from cudaops.recipes.reading.kernel import Reading, read_kernel
-from cudaops.recipes.spelling import written
+from cudaops.recipes.reading.values import Load, Value, parts
+from cudaops.recipes.spelling import Speller, bare, free_name, renamed_template, signature, written
 
 _STATIC_SHARED_BYTES = 48 * 1024
 """Static shared memory of a block. Source: CUDA C++ Programming Guide, technical specifications."""
@@ -124,3 +126,341 @@ def _why(form: MatmulForm, verdict: Verdict | None) -> str:
         "and a tile in registers lets a thread use each element it reads several times; the next "
         "tile is fetched while this one is multiplied."
     )
+
+
+ELEMENT_BYTES = {
+    "float": 4, "double": 8, "int": 4, "unsigned": 4, "long long": 8, "unsigned long long": 8,
+}  # fmt: skip
+_VECTORS = {
+    "float": "float4", "double": "double2", "int": "int4", "unsigned": "uint4",
+    "long long": "longlong2", "unsigned long long": "ulonglong2",
+}  # fmt: skip
+"""Built-in types of 16 bytes, the widest that one thread loads at once."""
+
+LOCALS = (
+    "tile_a", "tile_b", "rows", "cols", "depth", "lda", "ldb", "ldc", "first_row", "first_col",
+    "DOWN", "ACROSS", "THREADS", "LOADS_A", "LOADS_B", "thread_row", "thread_col", "base_a",
+    "base_b", "base_c", "wide", "sums", "next_a", "next_b", "stage", "from", "load", "slot",
+    "run", "line", "lane", "valid", "pack", "frag_a", "frag_b", "step", "row", "col", "to",
+    "total", "tid", "i", "j", "g", "q",
+)  # fmt: skip
+
+_RESIDENT = 2**18
+"""Divided by the square of an element's bytes: how many outputs the blocks of one SM shall hold at
+once, at least. It limits registers: without it the default tile takes 65 of them and a block fewer
+fits. Measured: nvcc 13.0.88, sm_86, all tiles: none of up to 16 k spills under it, with 32 k some
+do, so there it is not asked for."""
+
+TUNES = """\
+// @tune CUDAOPS_BM = 64, 32, 128
+// @tune CUDAOPS_BN = 64, 32, 128
+// @tune CUDAOPS_BK = 16, 8, 32
+// @tune CUDAOPS_TM = 4, 8
+// @tune CUDAOPS_TN = 4, 8
+"""
+
+_HEAD = Template("""\
+// Matrix product ($layout) through shared memory and registers. A block computes BM x BN outputs,
+// a thread TM x TN of them. While BK steps are multiplied, the next ones are on their way from
+// global memory into registers; with two stages in shared memory one barrier a round is enough.
+$tunes$requires// @launch $name grid=($grid) block=($block) args=($args)
+""")
+
+_KERNEL = Template("""\
+__global__ void __launch_bounds__((CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN),
+                                  CUDAOPS_BK <= 16 ? $resident / (CUDAOPS_BM * CUDAOPS_BN) : 1)
+$name($signature)
+{
+    constexpr int DOWN = CUDAOPS_BM / CUDAOPS_TM, ACROSS = CUDAOPS_BN / CUDAOPS_TN;
+    constexpr int THREADS = DOWN * ACROSS;
+    constexpr int LOADS_A = CUDAOPS_BM * CUDAOPS_BK / ($lanes * THREADS);
+    constexpr int LOADS_B = CUDAOPS_BN * CUDAOPS_BK / ($lanes * THREADS);
+    __shared__ __align__(16) $element tile_a[2][CUDAOPS_BK][CUDAOPS_BM$pad_a];
+    __shared__ __align__(16) $element tile_b[2][CUDAOPS_BK][CUDAOPS_BN$pad_b];
+
+    $sizes
+    const int first_row = blockIdx.y * CUDAOPS_BM;
+    const int first_col = blockIdx.x * CUDAOPS_BN;
+    const int tid = threadIdx.x;
+    const int thread_row = tid / ACROSS * $lanes;
+    const int thread_col = tid % ACROSS * $lanes;
+    const $element* base_a = $base_a;
+    const $element* base_b = $base_b;
+    $out* base_c = $base_c;
+    const bool wide = first_row + CUDAOPS_BM <= rows && first_col + CUDAOPS_BN <= cols &&
+                      (size_t)base_a % 16 == 0 && (size_t)base_b % 16 == 0 &&
+                      lda % $lanes == 0 && ldb % $lanes == 0;
+    $accumulator sums[CUDAOPS_TM][CUDAOPS_TN] = {};
+    $element next_a[LOADS_A][$lanes], next_b[LOADS_B][$lanes];
+
+    // The first round has nothing to multiply yet: it only fetches.
+    int stage = 0;
+    for (int from = -CUDAOPS_BK; from < depth; from += CUDAOPS_BK) {
+        const int load = from + CUDAOPS_BK;
+        if (load < depth) {
+            if (wide && load + CUDAOPS_BK <= depth) {
+$fetch_wide_a
+$fetch_wide_b
+            } else {
+$fetch_edge_a
+$fetch_edge_b
+            }
+        }
+        if (from >= 0) {
+            #pragma unroll
+            for (int step = 0; step < CUDAOPS_BK; ++step) {
+                $product frag_a[CUDAOPS_TM], frag_b[CUDAOPS_TN];
+                #pragma unroll
+                for (int i = 0; i < CUDAOPS_TM; i += $lanes) {
+                    const $vector pack = *($vector*)&tile_a[stage][step][i * DOWN + thread_row];
+$unpack_a
+                }
+                #pragma unroll
+                for (int j = 0; j < CUDAOPS_TN; j += $lanes) {
+                    const $vector pack = *($vector*)&tile_b[stage][step][j * ACROSS + thread_col];
+$unpack_b
+                }
+                #pragma unroll
+                for (int i = 0; i < CUDAOPS_TM; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < CUDAOPS_TN; ++j) sums[i][j] += frag_a[i] * frag_b[j];
+                }
+            }
+            stage ^= 1;
+        }
+        if (load < depth) {
+$keep_a
+$keep_b
+        }
+        __syncthreads();
+    }
+
+$finish
+}
+""")
+
+_FINISH = """\
+    #pragma unroll
+    for (int i = 0; i < CUDAOPS_TM; ++i) {
+        const int row = first_row + (i - i % $lanes) * DOWN + thread_row + i % $lanes;
+        if (row >= rows) continue;
+        #pragma unroll
+        for (int j = 0; j < CUDAOPS_TN; j += $lanes) {
+            const int g = first_col + j * ACROSS + thread_col;
+            $out* to = base_c + (size_t)row * ldc + g;
+            $out run[$lanes];
+            #pragma unroll
+            for (int q = 0; q < $lanes; ++q) {
+                const int col = g + q;
+                const $accumulator total = sums[i][j + q];
+                if (col < cols) run[q] = $value;
+            }
+@store
+        }
+    }"""
+
+_STORE_EACH = """\
+            #pragma unroll
+            for (int q = 0; q < $lanes; ++q) if (g + q < cols) to[q] = run[q];"""
+
+_STORE_WIDE = """\
+            if ((size_t)to % 16 == 0 && g + $lanes <= cols) {
+                $vector pack;
+@pack
+                *($vector*)to = pack;
+                continue;
+            }
+"""
+
+_SLOT = """\
+#pragma unroll
+for (int i = 0; i < LOADS_{U}; ++i) {{
+    const int slot = tid + i * THREADS;
+{where}
+{body}
+}}"""
+
+
+def matmul_source(program: Program, kernel: Kernel, reading: Reading, form: MatmulForm) -> str:
+    """The rewrite's whole text, directives included."""
+    writer = _Writer(program, kernel, reading, form)
+    return writer.head() + writer.kernel()
+
+
+class _Writer:
+    def __init__(
+        self, program: Program, kernel: Kernel, reading: Reading, form: MatmulForm
+    ) -> None:
+        self._program, self._kernel, self._reading, self._form = program, kernel, reading, form
+        self._name = free_name(f"{kernel.name}_tiled", program)
+        self._lanes = 16 // ELEMENT_BYTES[form.element]
+        self._extra = {
+            local: axis
+            for local, axis in (("rows", form.rows), ("cols", form.columns))
+            if "Dim." in axis.size.text()
+        }
+
+    def head(self) -> str:
+        """Comment and directives."""
+        form = self._form
+        grid = [
+            f"ceil_div({form.columns.size.text()}, CUDAOPS_BN)",
+            f"ceil_div({form.rows.size.text()}, CUDAOPS_BM)",
+            *([form.batch.size.text()] if form.batch else []),
+        ]
+        args = [p.name for p in self._reading.parameters]
+        args += [axis.size.text() for axis in self._extra.values()]
+        return _HEAD.substitute(
+            layout=form.layout,
+            tunes=TUNES,
+            requires="".join(f"// @requires {r}\n" for r in form.requirements),
+            name=self._name,
+            block="(CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN)",
+            grid=", ".join(grid),
+            args=", ".join(args),
+        )
+
+    def kernel(self) -> str:
+        """The kernel's definition."""
+        form, lanes = self._form, self._lanes
+        fields = {
+            "name": self._name,
+            "signature": self._signature(),
+            "lanes": str(lanes),
+            "resident": str(_RESIDENT // ELEMENT_BYTES[form.element] ** 2),
+            "element": form.element,
+            "product": form.product,
+            "accumulator": form.accumulator,
+            "out": form.out_element,
+            "vector": _VECTORS[form.element],
+            "pad_a": f" + {lanes}" if form.left.k_adjacent else "",
+            "pad_b": f" + {lanes}" if form.right.k_adjacent else "",
+            "sizes": self._sizes(),
+            "base_a": self._base(form.left),
+            "base_b": self._base(form.right),
+            "base_c": self._base(form.out),
+        }
+        body = _KERNEL.template
+        for side, matrix in (("a", form.left), ("b", form.right)):
+            for part, text in self._side(side, matrix).items():
+                body = body.replace(f"${part}_{side}", text)
+        body = body.replace("$finish", self._finish())
+        body = renamed_template(body, LOCALS, self._program, self._kernel)
+        return Template(body).substitute(fields, value=self._value())
+
+    def _signature(self) -> str:
+        out = self._form.out.array
+        read = {p.array for p in parts(self._form.value) if isinstance(p, Load)} - {out}
+        const = {p.name for p in self._kernel.parameters if p.is_const}
+        written = signature(self._reading.parameters, const.__contains__, read)
+        return written + "".join(f", int {self._own(name)}" for name in self._extra)
+
+    def _own(self, local: str) -> str:
+        """A local's name as it stands in this kernel."""
+        return renamed_template(local, LOCALS, self._program, self._kernel)
+
+    def _sizes(self) -> str:
+        form = self._form
+        sizes: list[tuple[str, Polynomial]] = [("depth", form.depth)]
+        for local, axis in (("rows", form.rows), ("cols", form.columns)):
+            if local not in self._extra:
+                sizes.append((local, axis.size))
+        plain = ", ".join(f"{self._own(n)} = {p.text()}" for n, p in sizes)
+        strides = (("lda", form.left), ("ldb", form.right), ("ldc", form.out))
+        far = ", ".join(f"{self._own(n)} = {m.stride.text()}" for n, m in strides)
+        return f"const int {plain};\n    const size_t {far};"
+
+    def _base(self, matrix: Matrix) -> str:
+        offset = self._form.space.place(matrix.offset)
+        if not offset.terms:
+            return matrix.array
+        return f"{matrix.array} + ({offset.text(self._batch_name)})"
+
+    def _batch_name(self, name: str) -> str:
+        return "(size_t)blockIdx.z" if name == "block.z" else name
+
+    def _side(self, side: str, matrix: Matrix) -> dict[str, str]:
+        """The parts of the kernel that differ with an operand's layout."""
+        upper = side.upper()
+        extent = f"CUDAOPS_B{'M' if side == 'a' else 'N'}"
+        first, limit = ("first_row", "rows") if side == "a" else ("first_col", "cols")
+        names = {"s": side, "first": first, "limit": limit, "extent": extent}
+        pieces = _ALONG_K if matrix.k_adjacent else _ACROSS
+        where = self._piece(pieces["where"], names)
+        built = {}
+        for part, spaces in (("fetch_wide", 16), ("fetch_edge", 16), ("keep", 12)):
+            slot = _SLOT.format(U=upper, where=where, body=self._piece(pieces[part], names))
+            built[part] = indent(slot, " " * spaces)
+        cast = "" if self._form.product == self._form.element else "($product)"
+        built["unpack"] = self._each_lane(
+            f"                    frag_{{s}}[{{x}} + {{q}}] = {cast}pack.{{c}};", side
+        )
+        return built
+
+    def _piece(self, text: str, names: dict[str, str]) -> str:
+        lines = []
+        for line in text.splitlines():
+            every = range(self._lanes) if "{q}" in line or "{c}" in line else range(1)
+            lines += [line.format(**names, n="$lanes", q=q, c="xyzw"[q]) for q in every]
+        return indent("\n".join(lines), "    ")
+
+    def _each_lane(self, text: str, side: str) -> str:
+        x = "i" if side == "a" else "j"
+        return "\n".join(text.format(s=side, x=x, q=q, c="xyzw"[q]) for q in range(self._lanes))
+
+    def _finish(self) -> str:
+        packs = "\n".join(
+            f"                pack.{'xyzw'[q]} = run[{q}];" for q in range(self._lanes)
+        )
+        same = self._form.out_element == self._form.element
+        store = (_STORE_WIDE.replace("@pack", packs) if same else "") + _STORE_EACH
+        return _FINISH.replace("@store", store)
+
+    def _value(self) -> str:
+        form = self._form
+        names = {
+            form.rows.symbol.name: f"(size_t){self._own('row')}",
+            form.columns.symbol.name: self._own("col"),
+            "block.z": "(size_t)blockIdx.z",
+        }
+        known: dict[Value, str] = {form.total: self._own("total")}
+        for part in parts(form.value):
+            if isinstance(part, Load) and part.array == form.out.array:
+                known[part] = f"{self._own('to')}[{self._own('q')}]"
+        text = bare(Speller(form.space, names, known).text(form.value))
+        if form.value.type != form.out_element:
+            return f"({form.out_element})({text})"
+        return text
+
+
+_ALONG_K = {
+    "where": """\
+const int row = slot / 2 % {extent};
+const int line = slot % 2 * {n} + slot / (2 * {extent}) * (2 * {n});""",
+    "fetch_wide": """\
+const $vector pack = *(const $vector*)&base_{s}[({first} + row) * ld{s} + load + line];
+next_{s}[i][{q}] = pack.{c};""",
+    "fetch_edge": """\
+const int valid = {first} + row < {limit} ? depth - load - line : 0;
+#pragma unroll
+for (int q = 0; q < {n}; ++q)
+    next_{s}[i][q] = q < valid ? base_{s}[({first} + row) * ld{s} + load + line + q] : 0;""",
+    "keep": "tile_{s}[stage][line + {q}][row] = next_{s}[i][{q}];",
+}
+_ACROSS = {
+    "where": """\
+const int line = slot / ({extent} / {n});
+const int row = slot % ({extent} / {n}) * {n};""",
+    "fetch_wide": """\
+const $vector pack = *(const $vector*)&base_{s}[(load + line) * ld{s} + {first} + row];
+next_{s}[i][{q}] = pack.{c};""",
+    "fetch_edge": """\
+const int valid = load + line < depth ? {limit} - {first} - row : 0;
+#pragma unroll
+for (int q = 0; q < {n}; ++q)
+    next_{s}[i][q] = q < valid ? base_{s}[(load + line) * ld{s} + {first} + row + q] : 0;""",
+    "keep": """\
+$vector pack;
+pack.{c} = next_{s}[i][{q}];
+*($vector*)&tile_{s}[stage][line][row] = pack;""",
+}

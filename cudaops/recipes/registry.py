@@ -1,8 +1,9 @@
-"""All recipes, and what they propose for one kernel and verdict."""
+"""What a recipe is, all of them, and what they propose for one kernel and verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
@@ -11,10 +12,38 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
 from cudaops.program.plans import resolve
-from cudaops.recipes.base import Recipe
 from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
+
+
+class Recipe(Protocol):
+    """One optimisation. It proposes only for kernels whose whole meaning it has understood."""
+
+    name: str
+    """In `Rewrite.proposer` as `recipe:NAME`."""
+    title: str
+    """A few words a person reads."""
+    family: Family
+    """Which strategy it follows; memory learns by it."""
+    relieves: frozenset[str]
+    """Verdict subtypes (`cudaops.cuda.subtypes`) that it is a remedy for."""
+
+    def propose(
+        self,
+        program: Program,
+        kernel: Kernel,
+        workloads: Sequence[Workload],
+        verdict: Verdict | None,
+    ) -> tuple[Rewrite, ...]:
+        """Rewrites that compute the same function; none where the kernel is not understood."""
+
+    def seeds(self, rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
+        """Tune values worth measuring first, best guess first."""
+
+    def refusal(self, rewrite: Rewrite) -> str | None:
+        """Why these tune values cannot work, known without compiling; None where they may."""
+
 
 RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe(), GeometryRecipe())
 """In order of what they usually gain."""

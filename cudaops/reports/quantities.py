@@ -1,4 +1,4 @@
-"""Numbers as a person reads them. No time or speedup is ever written without its source (D5)."""
+"""Numbers as a person reads them. No time or speedup is ever written without its source."""
 
 from __future__ import annotations
 

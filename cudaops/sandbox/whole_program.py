@@ -10,10 +10,10 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate, GateName
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.sandbox.isolation.phases import Confinement
-from cudaops.sandbox.process import Finished, run_bounded
-from cudaops.sandbox.toolchain import find_nvcc, nvcc_command, nvcc_version
-from cudaops.sandbox.verification.printed import compare_printed
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command, nvcc_version
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import Finished, run_bounded
+from cudaops.sandbox.printed import compare_printed
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 

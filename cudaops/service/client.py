@@ -35,13 +35,13 @@ from cudaops.errors import (
     SandboxUnavailable,
     ServiceUnavailable,
 )
+from cudaops.executors.stopping import stoppable
 from cudaops.graph.events import OnEvent, utc_now
 from cudaops.graph.folder import alone, run_folder, write_json, write_whole
 from cudaops.graph.placing import REMOTE_NOTE
 from cudaops.program.given import check_arguments
 from cudaops.program.parse import load_program
 from cudaops.reports import markdown
-from cudaops.sandbox.stopping import stoppable
 from cudaops.service.api_client import UPDATE, Service
 from cudaops.service.artefacts import MAX_ALL_BYTES
 from cudaops.service.records import (

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from cudaops.errors import InputError
-from cudaops.sandbox.gpu.telemetry import whole_gpus
+from cudaops.executors.cuda.telemetry import whole_gpus
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"""

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import cudaops
 from cudaops.errors import InputError
+from cudaops.executors.untrusted_files import remove
 from cudaops.program.given import check_includes
-from cudaops.sandbox.isolation.removing import remove
 from cudaops.service.records import JobRequest, ProgramRequest
 from cudaops.service.temporary import PREFIX
 from cudaops.settings import Settings

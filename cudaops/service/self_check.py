@@ -19,11 +19,11 @@ from typing import Literal
 from cudaops.domain.base import Record
 from cudaops.domain.run import IsolationChoice
 from cudaops.errors import EnvironmentFailure, InputError, SandboxUnavailable
-from cudaops.sandbox.executors.base import close_executor
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cuda import CudaExecutor
-from cudaops.sandbox.isolation.level import enforce
-from cudaops.sandbox.process import child_environment, python_path
+from cudaops.executors.base import close_executor
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
+from cudaops.executors.isolation.level import enforce
+from cudaops.executors.process import child_environment, python_path
 from cudaops.service.temporary import remove_left, remove_own, take_own
 from cudaops.storage import sweep
 
@@ -44,7 +44,7 @@ class CheckOptions(Record):
     """Folder for what compilers make, absolute."""
     builds_bytes: int
     """Size it keeps to."""
-    driver: Literal["nvidia", "standin"] = "nvidia"
+    driver: str = "nvidia"
     isolation: IsolationChoice = "auto"
 
 

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from cudaops.sandbox.isolation.removing import remove
+from cudaops.executors.untrusted_files import remove
 
 PREFIX = "cudaops-work-"
 

@@ -23,7 +23,7 @@ from procrastinate.exceptions import ProcrastinateException
 from cudaops import __version__
 from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
-from cudaops.sandbox.gpu.telemetry import gpu_gauges
+from cudaops.executors.cuda.telemetry import gpu_gauges
 from cudaops.service import tracing
 from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
 from cudaops.service.gpu_choice import gpu_name
@@ -85,7 +85,7 @@ def gauges() -> dict[str, object]:
     """What a worker measures of its machine, sent with every beat; quick, raises nothing.
 
     `load_1m`: runnable processes, mean of a minute. `cpus`: processors this process may use.
-    `gpus`: a list of `sandbox.gpu.telemetry.gpu_gauges`, empty without one.
+    `gpus`: a list of `executors.cuda.telemetry.gpu_gauges`, empty without one.
     """
     return {
         "load_1m": os.getloadavg()[0],

@@ -14,7 +14,7 @@ from cudaops.agents.tools import Toolbox
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.profile import Profile
-from cudaops.graph.developing import brief_with
+from cudaops.graph.model_setup import brief_with
 from cudaops.graph.placing import run_options, target
 from cudaops.graph.remembering import key_of
 from cudaops.graph.services import make_executor, open_bench, open_knowledge

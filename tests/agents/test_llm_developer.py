@@ -11,8 +11,8 @@ from cudaops.agents.developer import Written
 from cudaops.agents.llm_developer import NO_MORE, TOOL_CALLS
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.errors import ModelUnavailable
+from cudaops.gates.evaluate import evaluate
 from cudaops.models.scripted import ScriptedToolCall, read_script
-from cudaops.sandbox.evaluate import evaluate
 from tests.agents.model_bench import Heard, Opened, develop, opened
 from tests.nim import Nim, Reply
 from tests.nim import nim as nim

@@ -11,8 +11,10 @@ import pytest
 from cudaops.cuda.architectures import ARCHITECTURES, BY_CAPABILITY, Architecture
 from cudaops.cuda.devices import DEFAULT_DEVICE_BY_ARCH, DEVICES, Device, bandwidth_gb_s, device
 from cudaops.cuda.occupancy import occupancy
-from cudaops.cuda.timing import estimate
-from cudaops.cuda.work import (
+from cudaops.errors import InputError
+from cudaops.executors.cuda.toolchain import find_nvcc
+from cudaops.timemodel.timing import estimate
+from cudaops.timemodel.work import (
     KernelWork,
     Mix,
     Phase,
@@ -23,8 +25,6 @@ from cudaops.cuda.work import (
     Traffic,
     Use,
 )
-from cudaops.errors import InputError
-from cudaops.sandbox.toolchain import find_nvcc
 
 RAW = Path(__file__).parents[1] / "data" / "ncu" / "h200_naive_matmul_1024.raw.csv"
 

@@ -21,7 +21,7 @@ from cudaops.cuda.devices import (
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.profile import Profile
 from cudaops.errors import InputError
-from cudaops.sandbox.gpu.protocol import DeviceFacts
+from cudaops.executors.cuda.protocol import DeviceFacts
 
 
 @dataclass(frozen=True)

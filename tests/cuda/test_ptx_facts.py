@@ -18,7 +18,7 @@ from cudaops.cuda.ptx import (
     read_ptx,
 )
 from cudaops.domain.judgement import Precision
-from cudaops.sandbox.toolchain import find_nvcc
+from cudaops.executors.cuda.toolchain import find_nvcc
 
 HEAD = """#include <cuda_fp16.h>
 #include <cuda_bf16.h>

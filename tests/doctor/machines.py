@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -24,9 +24,9 @@ from cudaops.doctor.machine import Response, Runner
 from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
-from cudaops.sandbox.executors.cpu_source import BASELINE_ENTRY
-from cudaops.sandbox.gpu.platform import Executable, Module, Platform
-from cudaops.sandbox.gpu.protocol import (
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cuda.platform import NVIDIA, Executable, Module, Platform
+from cudaops.executors.cuda.protocol import (
     DeviceFacts,
     Launchable,
     MeasureReply,
@@ -39,7 +39,8 @@ from cudaops.sandbox.gpu.protocol import (
     SideTimes,
     Task,
 )
-from cudaops.sandbox.process import Finished
+from cudaops.executors.isolation.phases import Phase
+from cudaops.executors.process import Finished
 from cudaops.settings import Settings
 
 UUID = "GPU-3f1b2c4d-0000-1111-2222-333344445555"
@@ -225,7 +226,9 @@ class OtherPlatform:
     sm_arch: str
     draft_by: str = "NVRTC 13.0"
     refusal: str = ""
-    driver: Literal["nvidia", "standin"] = "nvidia"
+    driver: str = NVIDIA
+    program_phase: Phase = "gpu"
+    names_faults: bool = False
 
     def unit(self, unit: Unit, *, draft: bool) -> Module | CompileFailed:
         if self.refusal:

@@ -10,12 +10,12 @@ from cudaops.doctor.ladder import Rung
 from cudaops.doctor.machine import Runner, ThisMachine
 from cudaops.domain.execution import Misbehaved
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
-from cudaops.sandbox.gpu.build import GpuBuilder
-from cudaops.sandbox.gpu.platform import Platform
-from cudaops.sandbox.gpu.protocol import MeasureTask, ProbeTask, RunTask, Task
-from cudaops.sandbox.gpu.session import RunnerSession
-from cudaops.sandbox.gpu.standin import StandInPlatform
+from cudaops.executors.cuda.build import GpuBuilder
+from cudaops.executors.cuda.platform import Platform
+from cudaops.executors.cuda.protocol import MeasureTask, ProbeTask, RunTask, Task
+from cudaops.executors.cuda.session import RunnerSession
 from tests.doctor.machines import OtherMachine, OtherRunner, climbed, ended, settings
+from tests.standin.platform import DRIVER, StandInPlatform
 
 NAMES = ("runner", "launch", "program", "events", "cupti")
 
@@ -119,7 +119,7 @@ class StandInMachine(OtherMachine):
         return StandInPlatform(cache, GpuBuilder(cache / "gpu", sm_arch))
 
     def runner(self) -> Runner:
-        return RunnerSession("standin")
+        return RunnerSession(DRIVER)
 
 
 @pytest.mark.nvcc

@@ -11,7 +11,7 @@ import pytest
 
 from cudaops.doctor.ladder import Rung
 from cudaops.errors import SandboxUnavailable
-from cudaops.sandbox.process import Finished
+from cudaops.executors.process import Finished
 from tests.doctor.machines import (
     DOCKER_CAPS,
     H200_ROW,

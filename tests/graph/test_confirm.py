@@ -24,6 +24,7 @@ from cudaops.domain.certificate import (
 from cudaops.domain.memory import MemoryEntry
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.graph.certificate import best_files, open_certified, run_anchors
 from cudaops.graph.confirm import CONFIRMATION_NAME, confirm_run
 from cudaops.graph.events import read_events
@@ -31,12 +32,12 @@ from cudaops.graph.folder import best_texts
 from cudaops.memory.store import Memory
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.certify.runs import cudaops
 from tests.certify.samples import new_signer
 from tests.processes import runners
+from tests.standin.platform import STANDIN
 
 Bend = Callable[[Certificate], dict[str, Any]]
 
@@ -304,7 +305,7 @@ def test_no_runner_stays(run: Path, home: Path) -> None:
     """On the stand-in of a GPU, of a rewrite that is refused before it is judged."""
     (run / "best.cu").write_text("int main() { return 0; }\n")
     options = load_record(run).options.model_copy(update={"executor": "cuda", "device": None})
-    settings = load_settings().model_copy(update={"gpu_driver": "standin"})
+    settings = load_settings().model_copy(update={"gpu_driver": STANDIN})
     others = runners()
     with pytest.raises(InputError):
         confirm_run(open_certified(run, None), options, lambda _: None, settings)

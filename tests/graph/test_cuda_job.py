@@ -17,7 +17,8 @@ from cudaops.graph.events import read_events
 from cudaops.graph.placing import place, run_options
 from cudaops.graph.run import start
 from cudaops.settings import load_settings
-from tests.sandbox import ncu_double
+from tests.executors.cuda import ncu_double
+from tests.standin.platform import STANDIN
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "naive_matmul.cu"
 
@@ -30,7 +31,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ncu_double.install(folder / "bin")
     before = dict(os.environ)
     os.environ["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
-    os.environ["CUDAOPS_GPU_DRIVER"] = "standin"
+    os.environ["CUDAOPS_GPU_DRIVER"] = STANDIN
     yield folder
     os.environ.clear()
     os.environ.update(before)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.run import RunOptions
-from cudaops.graph.developing import CALLS, Development
 from cudaops.graph.events import EventLog, read_events
+from cudaops.graph.model_setup import CALLS, Development
 from cudaops.graph.placing import Proposing, run_options, target
 from cudaops.graph.run import Services, open_context
 from cudaops.graph.services import build_toolbox, make_executor, open_bench

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Gate, Policy
 from cudaops.domain.run import ReviewAnswer, ReviewRequest, RunRecord
 from cudaops.graph.events import read_events
 from cudaops.graph.nodes import answered
 from cudaops.program.plans import make_rewrite
 from cudaops.reports.terminal import review_text
-from cudaops.sandbox.evaluation import Evaluation
 
 PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "gemm_header.cu"
 WAITING = 4

@@ -16,6 +16,7 @@ from langgraph.types import Command
 
 from cudaops.domain.run import ReviewRequest, RunRecord
 from tests.processes import runners
+from tests.standin.platform import STANDIN
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "data" / "programs" / "gemm_header.cu"
@@ -78,7 +79,7 @@ def test_wrong_input_is_said(given: dict[str, Any], says: str) -> None:
 @pytest.mark.nvcc
 def test_between_its_nodes_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the stand-in of a GPU: the next node may run elsewhere, or never."""
-    monkeypatch.setenv("CUDAOPS_GPU_DRIVER", "standin")
+    monkeypatch.setenv("CUDAOPS_GPU_DRIVER", STANDIN)
     monkeypatch.setenv("CUDAOPS_RUNS", str(tmp_path / "runs"))
     graph = load("optimize").copy(update={"checkpointer": InMemorySaver()})
     others = runners()

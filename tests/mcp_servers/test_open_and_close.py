@@ -19,14 +19,15 @@ from cudaops.certify.envelope import open_envelope
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.executors.base import close_executor
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.graph.hosted import Hosting
 from cudaops.graph.placing import place
 from cudaops.mcp_servers.sessions import Session
-from cudaops.sandbox.executors.base import close_executor
-from cudaops.sandbox.executors.cuda import CudaExecutor
 from cudaops.settings import load_settings
 from tests.mcp_servers.serving import MM, TILES, hosting, server_of, text_of_run
 from tests.processes import runners
+from tests.standin.platform import STANDIN
 
 pytestmark = [pytest.mark.nvcc]
 
@@ -50,7 +51,7 @@ def buffers(folder: Path) -> list[Path]:
 
 def on_stand_in(runs: Path) -> Hosting:
     """Programs run on the stand-in of a GPU."""
-    settings = load_settings().model_copy(update={"runs": runs, "gpu_driver": "standin"})
+    settings = load_settings().model_copy(update={"runs": runs, "gpu_driver": STANDIN})
     return Hosting(
         settings=settings,
         where=place("cuda", None, None),
@@ -205,7 +206,7 @@ def test_a_session_that_ends_while_it_opens_keeps_nothing(tmp_path: Path) -> Non
 
 def test_a_closed_executor_starts_nothing_and_is_forgotten(tmp_path: Path) -> None:
     others, registered = runners(), atexit._ncallbacks()
-    executor = CudaExecutor(None, tmp_path / "kernels", driver="standin")
+    executor = CudaExecutor(None, tmp_path / "kernels", driver=STANDIN)
     executor.check_available()
     assert runners() - others
     close_executor(executor)
@@ -220,7 +221,7 @@ def test_a_closed_executor_starts_nothing_and_is_forgotten(tmp_path: Path) -> No
 
 def test_a_gpu_that_is_not_taken_keeps_no_runner(tmp_path: Path) -> None:
     others = runners()
-    executor = CudaExecutor("no such device", tmp_path / "kernels", driver="standin")
+    executor = CudaExecutor("no such device", tmp_path / "kernels", driver=STANDIN)
     with pytest.raises((InputError, KeyError)):
         executor.check_available()
     assert runners() == others

@@ -23,13 +23,13 @@ from cudaops.errors import (
     ModelUnavailable,
     PlanError,
 )
+from cudaops.executors.stopping import Stopped
 from cudaops.mcp_servers.calls import in_thread, progress
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.payloads import ERROR_KEY, ErrorClass, ErrorPayload, error_text
 from cudaops.mcp_servers.sessions import Session
 from cudaops.models.budget import BudgetSpent
 from cudaops.rag.knowledge import KnowledgeStatus
-from cudaops.sandbox.stopping import Stopped
 
 WRONG = InputError("no kernel 'nn'. Remedy: of the user's own words")
 LINE = PlanError("`M` is not a scalar; it has N", 3, 7)

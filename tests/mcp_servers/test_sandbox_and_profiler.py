@@ -11,10 +11,10 @@ from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 
 from cudaops.domain.judgement import Policy
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.mcp_servers import profiler, sandbox
 from cudaops.mcp_servers.sessions import Session
 from cudaops.program.parse import load_program
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"

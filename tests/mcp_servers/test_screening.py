@@ -11,13 +11,12 @@ from fastmcp import Client
 from fastmcp.exceptions import ToolError
 
 from cudaops.domain.judgement import Policy
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.evaluate import Screened, evaluate
 from cudaops.mcp_servers import sandbox
 from cudaops.mcp_servers.sessions import Session
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.screen import Screened
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
 EXPLOITS = Path(__file__).parents[1] / "exploits"

@@ -11,12 +11,12 @@ from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 
 from cudaops.domain.judgement import Policy
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.isolation.level import enforce
 from cudaops.mcp_servers import sandbox
 from cudaops.mcp_servers.sessions import Session
 from cudaops.program.hygiene import check_source
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.isolation.level import enforce
-from tests.sandbox.gate_bench import EXPLOITS, MM, bench_of
+from tests.gates.gate_bench import EXPLOITS, MM, bench_of
 
 AUTHOR = MM.read_text()
 TILED = (EXPLOITS / "honest" / "shared_tiles.cu").read_text()

@@ -15,7 +15,7 @@ from cudaops.domain.workload import PointerArgument, ScalarArgument, Workload
 from cudaops.program.parse import load_program
 
 DATA = Path(__file__).parent.parent / "data"
-SHIM = Path(cudaops.__file__).parent / "sandbox" / "cpu" / "include"
+SHIM = Path(cudaops.__file__).parent / "executors" / "cpu" / "include"
 
 
 class CheckCpp(Protocol):

@@ -11,12 +11,14 @@ from cudaops.program.analysis.facts import Access, KernelFacts, varies_in_block
 from cudaops.program.analysis.intervals import Interval
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.polynomials import number
+from cudaops.program.analysis.summary import summarise
 from cudaops.program.analysis.values import Launched
 from cudaops.program.front_end import kernel_form
 from cudaops.program.parse import load_program, parse_files
 
 ROOT = Path(__file__).parents[2]
 PARAMETERS = "float* a, const float* b, const int* at, int n, int w"
+WHERE = "blockDim.x * blockIdx.x + threadIdx.x"
 PLACE = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 SIZES = Launched(
     {"gridDim.x": Interval(8, 8), "blockDim.x": Interval(64, 64), "n": Interval(500, 500),
@@ -71,6 +73,9 @@ ACCESSES: dict[str, list[str]] = {
     "int k = 0; while (k < n) { a[k] = 0; k += 2; }": ["write a float [2 * k]"],
     "for (int s = 16; s > 0; s /= 2) a[s] = 0;": ["write a float [s]"],
     "if (threadIdx.x / 4 == 1) a[threadIdx.x >> 2] = 0;": ["write a float [((threadIdx.x) / (4))]"],
+    f"{PLACE} int r = i / w, c = i % w; a[r * w + c] = b[r + w * c];": [
+        f"read b float [(({WHERE}) / (w)) + (({WHERE}) % (w)) * w]",
+        f"write a float [{WHERE}]"],
     "a[min(n, w)] = 0;": ["write a float [min(..)]"],
     "a[n > 3 ? n : n] = 0;": ["write a float [n]"],
     "a[n > 3 ? n : w] = 0;": ["write a float [..?..:..]"],
@@ -258,3 +263,37 @@ def test_every_program_of_the_tests_is_followed() -> None:
                     missed += access.index is None
     assert placed > 40
     assert missed == 0
+
+
+def test_a_threads_own_array_depends_on_what_was_put_into_it() -> None:
+    before = """__device__ void split(int x, int bins[2]) { bins[0] = x % 4; bins[1] = x / 4; }"""
+    body = f"{PLACE} int bins[2]; split(at[i], bins); int same[2] = {{n, w}}; a[bins[1]] = same[0];"
+    found = facts_of(body, before)
+    assert varies_in_block(found.accesses[-1].depends)
+    (own,) = (x for x in found.touching("same") if x.kind == "read")
+    assert not varies_in_block(own.depends)
+    held = facts_of("int x = threadIdx.x; int* p = &x; a[*p] = 0;").accesses[-1]
+    assert varies_in_block(held.depends)
+
+
+def test_accesses_in_words() -> None:
+    text = """
+        __global__ void k(float* a, const float* b, const int* at, int n, int w) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i >= n) return;
+            float s = 0;
+            for (int k = 0; k < w; k++) s += b[k * n + i] + b[at[i] + k] + b[i * w];
+            a[i] = s;
+        }"""
+    program = parse_files("main", (SourceFile(path="main.cu", text=text),))
+    found = [
+        (a.line, a.kind, a.array, a.index, a.step, a.loops, a.is_conditional)
+        for a in summarise(program, program.kernels[0], ())
+    ]
+    assert found == [
+        (6, "read", "b", "at.x + k * n", "adjacent", ("k: w x, 4 * n B",), True),
+        (6, "read", "at", "at.x", "adjacent", ("k: w x, 0 B",), True),
+        (6, "read", "b", "at[..] + k", "by `at`", ("k: w x, 4 B",), True),
+        (6, "read", "b", "at.x * w", "4 * w B apart", ("k: w x, 0 B",), True),
+        (7, "write", "a", "at.x", "adjacent", (), True),
+    ]

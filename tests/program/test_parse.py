@@ -13,7 +13,7 @@ from cudaops.program.clang_child import Clang, functions, qualified
 from cudaops.program.constants import integer_constants
 from cudaops.program.lexing import byte_text
 from cudaops.program.outline import outline
-from cudaops.program.parse import load_program, parse_files
+from cudaops.program.parse import load_program, parse_files, require_runnable
 
 DATA = Path(__file__).parent.parent / "data"
 PROGRAMS = sorted((DATA / "programs").glob("*.cu"))
@@ -276,3 +276,14 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
         load_program(tmp_path / "none.cu")
     with pytest.raises(InputError, match="is a directory"):
         load_program(tmp_path)
+
+
+def test_what_stands_instead_of_a_kernel_or_a_launch_is_named() -> None:
+    macro = (
+        "#define MAKE(name) __global__ void name(int* x) { *x = 1; }\nMAKE(one)\nint main() {}\n"
+    )
+    with pytest.raises(InputError, match=r"main.cu:1: macro `MAKE` defines a kernel"):
+        require_runnable("main.cu", parse(macro))
+    other = "__global__ void k() {}\nint main() { cudaLaunchKernel((void*)k, 1, 1, 0); }\n"
+    with pytest.raises(InputError, match=r"main.cu:2: a launch through cudaLaunchKernel"):
+        require_runnable("main.cu", parse(other))

@@ -13,12 +13,12 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program, parse_files
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.program.reroute import rerouted_files
 from cudaops.program.splice import splice, spliced_rewrite
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.lanes import mostly_deep
 
 CheckCpp = Callable[[dict[str, str], str], str]

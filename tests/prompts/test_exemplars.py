@@ -13,14 +13,14 @@ from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.domain.judgement import Policy
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.toolchain import find_nvcc
+from cudaops.gates.evaluate import evaluate
 from cudaops.program.candidate import candidate_text
 from cudaops.program.hygiene import check_source
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.prompts.exemplars import NEAREST, exemplar_for, read_exemplar
-from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.workbench import open_workbench
 from tests.lanes import mostly_deep
 

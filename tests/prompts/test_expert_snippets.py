@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.executors.cpu.toolchain import compile_flags, find_toolchain
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.program.directives import read_directives
 from cudaops.program.hygiene import check_source
 from cudaops.program.plans import make_rewrite
 from cudaops.prompts.expert_notes import ExpertNote, all_notes
-from cudaops.sandbox.executors.cpu_toolchain import compile_flags, find_toolchain
-from cudaops.sandbox.toolchain import find_nvcc
 
 NOTES = all_notes()
 

@@ -15,21 +15,8 @@ from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.ncu_pages import parse_csv
 from cudaops.cuda.rule import Condition
-from cudaops.cuda.sm_simulation import Costs
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.cuda.timing import Modelled, estimate, modelled_metrics
 from cudaops.cuda.verdict import diagnose
-from cudaops.cuda.work import (
-    KernelWork,
-    Mix,
-    Phase,
-    Site,
-    Step,
-    Stretch,
-    ThreadCounts,
-    Traffic,
-    Use,
-)
 from cudaops.domain.base import Dim3
 from cudaops.domain.profile import Finding, Metric, Profile, Verdict
 from cudaops.prompts.expert_notes import (
@@ -40,6 +27,19 @@ from cudaops.prompts.expert_notes import (
     ExpertNote,
     fired,
     read_note,
+)
+from cudaops.timemodel.sm_simulation import Costs
+from cudaops.timemodel.timing import Modelled, estimate, modelled_metrics
+from cudaops.timemodel.work import (
+    KernelWork,
+    Mix,
+    Phase,
+    Site,
+    Step,
+    Stretch,
+    ThreadCounts,
+    Traffic,
+    Use,
 )
 
 ROOT = Path(__file__).parents[2]

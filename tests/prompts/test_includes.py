@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from cudaops.executors.cpu.toolchain import compile_flags, find_toolchain
 from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
 from cudaops.prompts.roles import planner_prompt
-from cudaops.sandbox.executors.cpu_toolchain import compile_flags, find_toolchain
 from tests.prompts import samples
 
 

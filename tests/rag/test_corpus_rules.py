@@ -10,14 +10,14 @@ import pytest
 
 from cudaops.cuda.rules import BUSY_PCT, RULES, STRAINED_PCT
 from cudaops.domain.judgement import Policy
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.toolchain import INCLUDE
+from cudaops.executors.cuda.toolchain import find_nvcc
+from cudaops.gates.evaluate import evaluate
 from cudaops.program.hygiene import check_source
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.rag.notes import Note, builtin_notes
-from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.executors.cpu_toolchain import INCLUDE
-from cudaops.sandbox.toolchain import find_nvcc
 from cudaops.sandbox.workbench import open_workbench
 
 SUM = Path(__file__).parents[1] / "prompts" / "programs" / "two_step_sum.cu"

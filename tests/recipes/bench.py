@@ -21,10 +21,10 @@ from cudaops.domain.workload import (
     ScalarArgument,
     Workload,
 )
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.plans import resolve
-from cudaops.recipes.base import Recipe
-from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cpu import CpuExecutor
+from cudaops.recipes.registry import Recipe
 
 Array = npt.NDArray[Any]
 Arguments = Mapping[str, Array | int | float]

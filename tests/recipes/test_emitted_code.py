@@ -11,9 +11,9 @@ import pytest
 
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
-from cudaops.sandbox.toolchain import find_nvcc
 
 MakeProgram = Callable[..., Program]
 

@@ -13,11 +13,11 @@ from cudaops.domain.program import Program
 from cudaops.domain.workload import (
     PointerArgument,
 )
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from tests.lanes import mostly_deep
 from tests.recipes.bench import Arguments, Array, Bench, workload_of
 

@@ -11,9 +11,9 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.certificate import Anchor
 from cudaops.domain.execution import Captured, Compiled, Unit
 from cudaops.domain.workload import Allocation, Element, Workload
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.sandbox.anchors import ANCHOR_SEED, NOTHING_CHANGED, anchors_of, mixed, probe_inputs
-from cudaops.sandbox.executors.cpu import CpuExecutor
 
 STRIDED = Path(__file__).parents[1] / "data" / "certify" / "strided.cu"
 SOURCE = """

@@ -10,13 +10,13 @@ import pytest
 from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.evaluate import evaluate
 from cudaops.graph.verify_files import read_candidate
 from cudaops.program.hygiene import check_source
 from cudaops.program.parse import load_program
-from cudaops.sandbox.evaluate import evaluate
-from cudaops.sandbox.executors.cpu import CpuExecutor
 from cudaops.sandbox.workbench import Workbench, open_workbench
-from tests.sandbox.gate_bench import compiled
+from tests.gates.gate_bench import compiled
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "verify"
 

@@ -10,21 +10,21 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
-from cudaops.sandbox.executors.base import InputSet
-from cudaops.sandbox.executors.cpu import CpuExecutor
-from cudaops.sandbox.verification.arrays import Array, read_array, write_array
-from cudaops.sandbox.verification.findings import sets_said
-from cudaops.sandbox.verification.inputs import (
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.correctness import input_set_summary
+from cudaops.gates.repeat import PAGE, POISONS, REPEATS, fresh_process_launch, schedule
+from cudaops.sandbox.arrays import Array, read_array, write_array
+from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,
     CaseKind,
     Draw,
     build_case,
 )
-from cudaops.sandbox.verification.reference import LeftOut, Oracle, Reference
-from cudaops.sandbox.verification.schedule import PAGE, POISONS, REPEATS, one_more, schedule
-from tests.sandbox.cases import array
-from tests.sandbox.verification_bench import EACH, opened, oracle, verified
+from cudaops.sandbox.oracle import Oracle, Reference, SkippedInputs
+from tests.executors.cases import array
+from tests.gates.verification_bench import EACH, opened, oracle, verified
 
 
 def workload(folder: Path, element: Element, values: Array) -> Workload:
@@ -151,8 +151,8 @@ def test_ten_launches_cover_inputs_places_and_backgrounds(
         assert Counter(one.inputs.scratch_poison for one in launches) == dict.fromkeys(POISONS, 2)
         assert [one.inputs.keep_scratch for one in launches] == [False, True] * (REPEATS // 2)
         assert {one.inputs.scratch_poison for one in launches[0::2]} == set(POISONS)
-        assert not one_more(made_of, "candidate").inputs.keep_scratch
-        for one in (*launches, one_more(made_of, "candidate")):
+        assert not fresh_process_launch(made_of, "candidate").inputs.keep_scratch
+        for one in (*launches, fresh_process_launch(made_of, "candidate")):
             fill = 1 if one.reference.unwritten else one.inputs.scratch_poison
             assert one.inputs.poison == {1: fill}
         if "exact_touched" in kinds:
@@ -167,9 +167,12 @@ def test_ten_launches_cover_inputs_places_and_backgrounds(
 
 def test_few_sets_are_said(tmp_path: Path) -> None:
     few = fabricated(("captured", "permuted"), 1, tmp_path)._replace(
-        left_out=(LeftOut("touched", "the same as another set"), LeftOut("reversed", "fails"))
+        skipped=(
+            SkippedInputs("touched", "the same as another set"),
+            SkippedInputs("reversed", "fails"),
+        )
     )
-    said = sets_said([few, fabricated(("captured", "exact", "signed"), 1, tmp_path)])
+    said = input_set_summary([few, fabricated(("captured", "exact", "signed"), 1, tmp_path)])
     assert said.numbers == {"input_sets": 2.0, "input_sets_left_out": 2.0}
     assert said.summary.startswith("only 2 sets of inputs in all, fewer than 5")
     assert "touched (the same as another set); reversed (fails)" in said.summary
@@ -205,7 +208,7 @@ class TestBaselines:
         """1e-6 is lost beside 1e3, and the captured values are not."""
         body = EACH.replace("BODY", "(a[i] + 1000.0f) - 1000.0f")
         found = oracle(opened(cpu_executor, tmp_path, body))
-        why = {one.kind: one.why for one in found.left_out}
+        why = {one.kind: one.why for one in found.skipped}
         assert "away from its own run in double" in why["tiny"]
         assert len(found.references) >= 5
 
@@ -213,7 +216,7 @@ class TestBaselines:
         self, cpu_executor: CpuExecutor, tmp_path: Path
     ) -> None:
         found = oracle(opened(cpu_executor, tmp_path, EACH.replace("BODY", "logf(a[i])")))
-        why = {one.kind: one.why for one in found.left_out}
+        why = {one.kind: one.why for one in found.skipped}
         assert why["signed"] == why["exact"] == "the baseline is not finite on it"
         kinds = [one.kind for one in found.references]
         assert kinds[:5] == ["captured", "exact_positive", "positive", "exact_touched", "large"]
@@ -226,7 +229,7 @@ class TestBaselines:
         bench = opened(cpu_executor, tmp_path, body)
         found = oracle(bench)
         assert {one.kind for one in found.references if one.unwritten} >= {"exact", "signed"}
-        assert not found.left_out or "sets are there" in found.left_out[0].why
+        assert not found.skipped or "sets are there" in found.skipped[0].why
         head = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
         head += "__global__ void g(const float* a, float* b, int n) {\n"
         gates = verified(bench, f"{head}{body}\n}}\n")
@@ -247,8 +250,8 @@ class TestBaselines:
         )
         body = body.replace("if (i < n)", "if (i < n - 8)")
         found = oracle(opened(cpu_executor, tmp_path, body, element="int"))
-        assert all("fails on it" in one.why for one in found.left_out), found.left_out
-        assert {one.kind for one in found.left_out} >= {"permuted", "resampled"}
+        assert all("fails on it" in one.why for one in found.skipped), found.skipped
+        assert {one.kind for one in found.skipped} >= {"permuted", "resampled"}
 
     def test_a_kernel_without_inputs_is_compared_and_called_weak(
         self, cpu_executor: CpuExecutor, tmp_path: Path

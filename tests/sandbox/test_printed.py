@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.sandbox.verification.printed import compare_printed
+from cudaops.sandbox.printed import compare_printed
 
 REFERENCE = "checksum 1.234560e+06\ncorners 1.000000 2.500000 -3.000000 0.000000\n"
 

@@ -7,7 +7,7 @@ import pytest
 from cudaops.cli.boundary import EXIT_INPUT, run_command
 from cudaops.cli.service import worker_commands
 from cudaops.errors import InputError
-from cudaops.sandbox.gpu.telemetry import whole_gpus
+from cudaops.executors.cuda.telemetry import whole_gpus
 from cudaops.service.gpu_choice import gpu_name, gpus_here, use_gpu
 from cudaops.settings import Settings
 

@@ -8,6 +8,7 @@ import pytest
 
 from cudaops.errors import EnvironmentFailure, SandboxUnavailable
 from cudaops.service.self_check import CheckOptions, SelfCheck, working
+from tests.standin.platform import STANDIN
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
@@ -33,7 +34,7 @@ async def test_what_does_not_work_is_left_out_or_ends_it(kernels: Path) -> None:
 
 @pytest.mark.nvcc
 async def test_the_gpus_machinery_over_the_stand_in(kernels: Path) -> None:
-    both = await working(options(kernels, driver="standin"), all_must_work=True)
+    both = await working(options(kernels, driver=STANDIN), all_must_work=True)
     assert both == ("cpu", "cuda")
 
 

@@ -27,6 +27,7 @@ from cudaops.program.analysis.polynomials import (
     Symbol,
     number,
     of,
+    recombined,
     symbol,
 )
 from cudaops.program.analysis.values import (
@@ -97,6 +98,8 @@ class Environment:
         self._variables: dict[str, Variable] = {}
         self._calls: dict[str, None] = {}
         self._unmodelled: dict[str, None] = {}
+        self._contents: dict[str, Depends] = {}
+        """Of local arrays: what their elements depend on, over all that was written so far."""
         self._recording = True
         self._probing = 0
         """How deep it is within iterations that are only tried."""
@@ -156,6 +159,7 @@ class Environment:
         if sum(1 for _ in islice(value.atoms(), _MOST_ATOMS)) == _MOST_ATOMS:
             depends = self._depends(Whole(value, Interval()))
             return self._fresh("..", computed or self._interval(value), depends)
+        value = recombined(value)
         known = self._interval(value)
         return Whole(value, known if computed is None else known.meet(computed))
 
@@ -297,6 +301,14 @@ class Environment:
             place.member, self._where,
         )  # fmt: skip
         self._accesses.append(found)
+
+    def _store(self, place: Address, depends: Depends) -> None:
+        """A value that depends on this is written; a thread's own array depends on it then."""
+        self._record("write", place)
+        if place.space == "local":
+            for guard in self._guards:
+                depends |= guard.depends
+            self._contents[place.array] = self._contents.get(place.array, NOTHING) | depends
 
     @contextmanager
     def _unrecorded(self) -> Iterator[None]:

@@ -322,6 +322,7 @@ class Expressions(Environment):
                 # From here on the variable is memory: it may be written through the pointer.
                 place = Address(name, "local", operand.type, number(0), Interval(0, 0))
                 self._frame.env[name] = Reference(place)
+                self._contents[name] = self._contents.get(name, NOTHING) | self._depends(held)
                 return place
             if isinstance(held, Address):
                 return held
@@ -336,7 +337,9 @@ class Expressions(Environment):
         if place.extents or kind.endswith("]"):
             return place  # an array decays
         self._record("read", place)
-        depends = self._depends(place) | (MEMORY if place.space != "local" else NOTHING)
+        is_own = place.space == "local"
+        depends = self._depends(place)
+        depends |= self._contents.get(place.array, NOTHING) if is_own else MEMORY
         hint = f"{place.array or '*'}{place.member}[..]"
         known = self._launched.contents.get(place.array) if not place.member else None
         found = self._as(kind or place.type, hint, depends, known)
@@ -364,7 +367,7 @@ class Expressions(Environment):
             place = self._place(target)
         if operator:
             self._record("read", place)
-        self._record("write", place)
+        self._store(place, self._depends(value) | self._depends(place))
         depends = self._depends(value) | (MEMORY if operator else NOTHING)
         return self._as(getattr(target, "type", ""), "value", depends) if operator else value
 
@@ -382,7 +385,7 @@ class Expressions(Environment):
         name = self._resolved(base.text)
         held = self._frame.env.get(name)
         if isinstance(held, Reference):
-            self._record("write", replace(held.place, member=f".{target.name}"))
+            self._store(replace(held.place, member=f".{target.name}"), self._depends(value))
         elif held is not None:
             self._frame.env[name] = Data(self._depends(held) | self._depends(value))
         return value
@@ -493,7 +496,7 @@ class Expressions(Environment):
         if isinstance(first, Address) and (name in _LOADS or name in _STORES):
             if name in _LOADS:
                 return self._load(first, node.type)
-            self._record("write", first)
+            self._store(first, depends)
             return Data(NOTHING)
         if name.startswith(_LANES):
             return self._as(node.type, name, depends | LANE)
@@ -513,7 +516,7 @@ class Expressions(Environment):
                 somewhere = replace(value, offset=None, interval=Interval())
                 self._record("read", somewhere)
                 if not pure or name.startswith("sincos"):
-                    self._record("write", somewhere)
+                    self._store(somewhere, self._all_depends(values) | MEMORY)
 
     def _extreme(self, name: str, values: Sequence[Value], kind: str) -> Value:
         a, b = values

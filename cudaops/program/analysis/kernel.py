@@ -147,10 +147,13 @@ class _Statements(Expressions):
 
     def _initialise(self, node: s.Declare, place: Address) -> None:
         if isinstance(node.value, s.Values):
-            for item in node.value.items:
-                self._value(item)
+            depends = self._all_depends([self._value(item) for item in node.value.items])
+        elif node.value is not None:
+            depends = self._depends(self._value(node.value))
+        else:
+            depends = NOTHING
         if node.value is not None or node.zeroed:
-            self._record("write", replace(place, offset=None, interval=Interval(0, None)))
+            self._store(replace(place, offset=None, interval=Interval(0, None)), depends)
 
     def _if(
         self, condition: s.Expression, yes: Sequence[s.Statement], no: Sequence[s.Statement]
@@ -205,7 +208,8 @@ class _Statements(Expressions):
         self._names += 1
         entry, outer = dict(self._frame.env), self._guards
         changed = _changed((*body, *([condition] if condition else []), *step), entry)
-        hint = _stepped(step) or _stepped(tuple(_plain_expressions(body))) or "iteration"
+        tested = [n.text for n in s.below(condition) if isinstance(n, s.Name)]
+        hint = next((n for n in tested if n in changed), _stepped(step) or "iteration")
         iteration = Symbol(f"{hint}#{self._names}")
         self._unknowns[iteration.name] = Unknown(Interval(0, None), frozenset({iteration.name}))
         once = _Round(self, condition, step, body, tests_first)
@@ -500,12 +504,6 @@ def _changed(nodes: Sequence[s.Statement | s.Expression], env: Env) -> tuple[str
             if isinstance(env.get(name), Whole | Data | Address):
                 found[name] = None
     return tuple(found)
-
-
-def _plain_expressions(body: Sequence[s.Statement]) -> Iterator[s.Expression]:
-    for statement in body:
-        if isinstance(statement, s.Evaluate):
-            yield statement.value
 
 
 def _stepped(step: Sequence[s.Expression]) -> str:

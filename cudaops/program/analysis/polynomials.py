@@ -162,6 +162,22 @@ def remainder(dividend: Polynomial, divisor: Polynomial) -> Polynomial:
     return of(Remainder(dividend, divisor))
 
 
+def recombined(value: Polynomial) -> Polynomial:
+    """With `(a / b) * b + a % b` as `a`, wherever both stand with the same factors."""
+    for monomial, coefficient in value.terms:
+        for atom in monomial:
+            if not isinstance(atom, Remainder):
+                continue
+            rest = list(monomial)
+            rest.remove(atom)
+            others = Polynomial(((tuple(rest), coefficient),))
+            whole = of(Quotient(atom.dividend, atom.divisor)) * atom.divisor * others
+            if set(whole.terms) <= set(value.terms):
+                left = value - whole - of(atom) * others
+                return recombined(left + atom.dividend * others)
+    return value
+
+
 def _exact(dividend: Polynomial, divisor: Polynomial) -> Polynomial | None:
     """The quotient where the divisor is one monomial that divides every term."""
     if len(divisor.terms) != 1:

@@ -109,6 +109,15 @@ def _step(access: Access, facts: KernelFacts) -> str:
     return f"{apart.text(lambda name: name.partition('#')[0])} B apart"
 
 
+def _follows(access: Access, name: str, facts: KernelFacts) -> bool:
+    """Whether a value that was read or chosen, and depends on this, is in the offset."""
+    assert access.offset_bytes is not None
+    return any(
+        name in unknown.depends and key != name and access.offset_bytes.has(Symbol(key))
+        for key, unknown in facts.unknowns.items()
+    )
+
+
 def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
     """`k: 1024x, 4 B`: trips, and by how much the access moves."""
     name = loop.variable.partition("#")[0] or "loop"
@@ -122,10 +131,12 @@ def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
         times = f"{trips.constant}x"
     elif known is not None and len(known.text()) <= _LONGEST_COUNT:
         times = f"{known.text(lambda name: name.partition('#')[0])} x"
-    else:
+    elif trips.high is not None:
         times = f"{trips.text()}x"
+    else:
+        times = "?x"
     stride = access.stride_bytes(loop.symbol.name)
-    if stride is None:
+    if stride is None or _follows(access, loop.symbol.name, facts):
         return f"{name}: {times}"
     moved = _bound(stride, facts)
     return f"{name}: {times}, {moved.text(lambda name: name.partition('#')[0])} B"

@@ -1,0 +1,210 @@
+"""The seam between cudaops and a place where kernels run. One contract, two executors.
+
+Every method takes and returns records. What the code under test does wrong comes back as
+`CompileFailed` or `Misbehaved`; only a fault of the executor itself raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from cudaops.domain.base import Record
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    ProgramOutcome,
+    Ran,
+    TimeSource,
+    Unit,
+)
+from cudaops.domain.judgement import IsolationLevel
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Workload
+
+Check = Literal["none", "memory", "full"]
+"""`none`: guard bands only. `memory`: every access checked against the allocations.
+`full`: memory, races on shared memory and divergent barriers, with source lines."""
+
+
+class InputSet(Record):
+    """What stands in memory before a run."""
+
+    contents: dict[int, str]
+    """Allocation index to the absolute path of a file of exactly its size (twice for f32 and four
+    times for f16/bf16 under `widened`, where contents are doubles)."""
+    poison: dict[int, int] = Field(default_factory=dict)
+    """Allocation index to the byte (0-255) that fills it instead; wins over `contents`."""
+    scratch_poison: int = 0xA5
+    """Byte that fills every scratch buffer."""
+    shift_bytes: int = 0
+    """How far behind their usual place all buffers begin; a multiple of 256, so that what a kernel
+    may assume of `cudaMalloc`'s alignment holds. Only a series looks at it."""
+    keep_scratch: bool = False
+    """Scratch memory holds what the launch before left in it, as memory from the pool of the
+    author's program may, and not `scratch_poison`. Only in a series, at the same `shift_bytes`."""
+
+
+class Executor(Protocol):
+    """A place where kernels compile and run."""
+
+    program_folder: Path | None
+    """Where whole programs run and find their files; None: the working folder."""
+
+    @property
+    def cache(self) -> Path:
+        """The cache (`cudaops.storage`) of what is compiled here."""
+
+    @property
+    def name(self) -> Literal["cpu", "cuda"]:
+        """Which one it is."""
+
+    @property
+    def device(self) -> str:
+        """Name in `cudaops.cuda.devices`: the device whose time is measured or modelled."""
+
+    @property
+    def time_source(self) -> TimeSource:
+        """Clock of every time it gives."""
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """How well untrusted code is confined here: the lowest level over the phases in which any
+        of it runs on this machine's processor. Raises SandboxUnavailable: not as well as wanted."""
+
+    def check_available(self) -> None:
+        """Raise PrerequisiteError with a remedy where this executor cannot work here."""
+
+    def capture(
+        self,
+        program: Program,
+        kernel: str | None,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
+    ) -> CaptureOutcome:
+        """Run the whole program once and record the target's launches under `folder`.
+
+        `kernel` None chooses the kernel with most time. `argv` excludes the program's name.
+        Raises InputError where `kernel` is not launched or the program launches nothing.
+        """
+
+    def run_program(
+        self, program: Program, argv: tuple[str, ...], timeout_s: float
+    ) -> ProgramOutcome:
+        """Run the whole program as its author would, for its outputs."""
+
+    def prepare(self, program: Program) -> None:
+        """Begin to build a whole program that will be run soon, where that saves time."""
+
+    def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
+        """Compile a baseline or a rewrite. Cached by content.
+
+        `draft` allows a quicker compiler, for searches: nothing is accepted on what it built.
+        """
+
+    def run(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        *,
+        check: Check = "none",
+        timeout_s: float = 60.0,
+    ) -> Ran | Misbehaved:
+        """Run a plan once on one workload; outputs land under `folder` (created)."""
+
+    def run_series(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: Sequence[InputSet],
+        folder: Path,
+        *,
+        timeout_s: float = 60.0,
+    ) -> tuple[Ran, ...] | Misbehaved:
+        """Run the plan once for every input set, in this order, in one process and one module.
+
+        The module is loaded once, so what a kernel keeps in its own variables stays from launch to
+        launch; only the variables that the workload captured are set again. Before each launch
+        buffers and scratch memory are filled anew: at the same addresses where `shift_bytes` is
+        that of the launch before, else newly allocated, that many bytes behind their usual place.
+        Scratch memory alone may stay as the launch before left it (`keep_scratch`).
+        Guard bands are checked after each. Outputs land in `folder`/launch_00, launch_01, ...; what
+        goes wrong says in which launch. `timeout_s` is for the whole series.
+
+        Raises ValueError for no input set, for a `shift_bytes` that is no multiple of 256, and for
+        `keep_scratch` where no launch at the same place came before.
+        """
+
+    def measure(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        samples: int = 1,
+        timeout_s: float = 120.0,
+    ) -> Measurement | Misbehaved:
+        """Time of the plan on the workload's captured inputs, all launches of the plan together."""
+
+    def measure_pair(
+        self,
+        baseline: Compiled,
+        candidate: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        alternatives: Sequence[InputSet] = (),
+        folder: Path | None = None,
+        timeout_s: float = 120.0,
+    ) -> tuple[Measurement, Measurement] | Misbehaved:
+        """Baseline and candidate (whose plan is given) timed side by side on the captured inputs.
+
+        Samples of the two are paired by position. Misbehaviour is the candidate's.
+
+        `folder` (created): what the timed launches wrote is looked at, and every distinct result
+        is kept there (`Timing.timed_outputs`). Launches on `alternatives`, other contents of the
+        same buffers, stand at secret places between the samples then: their results are kept too,
+        their times are not among the samples. A buffer that the first of them poisons is one that
+        the launch overwrites: it holds a secret byte before every launch. Where time is not taken,
+        both are passed over.
+        """
+
+    def profile(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
+    ) -> Profile | Misbehaved:
+        """Metrics of the plan's dominant launch on the workload's captured inputs."""
+
+    def tools(self) -> Mapping[str, str]:
+        """Name and version of every tool used, for certificates."""
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """An executor that keeps something: runners on a GPU, connections to a service."""
+
+    def close(self) -> None:
+        """End it. Twice is fine; nothing can be asked of the executor afterwards."""
+
+
+def close_executor(executor: Executor) -> None:
+    """End what the executor keeps, where it keeps anything."""
+    if isinstance(executor, Closes):
+        executor.close()

@@ -1,0 +1,218 @@
+"""From one recorded run of a whole program to its Workloads, whoever ran it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.execution import (
+    Captured,
+    CaptureOutcome,
+    CompileFailed,
+    LaunchCount,
+    Misbehaved,
+    ProgramRan,
+    RecordedLaunch,
+)
+from cudaops.domain.program import Program
+from cudaops.errors import InputError
+from cudaops.executors.capture.report import (
+    Configuration,
+    Malformed,
+    host_pointer,
+    launch_counts,
+    names_of,
+    recorded,
+)
+from cudaops.executors.capture.workloads import Source, WorkloadReader
+from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
+from cudaops.executors.isolation.view import hint_for
+from cudaops.executors.process import Finished
+from cudaops.executors.untrusted_files import UntrustedFileError, remove
+from cudaops.storage import raise_for_space
+
+CAPTURE_BYTES = 2 * 1024**3
+"""Contents kept while no target is known; one that does not fit is recorded in a second run."""
+TARGET_BYTES = 8 * 1024**3
+_KERNEL_MS = re.compile(r"^KERNEL_MS:\s*([0-9.eE+-]+)", re.MULTILINE)
+
+
+class Child(NamedTuple):
+    """A program that ran and what its recorder reported."""
+
+    executable: Path
+    done: Finished
+    report: Report
+
+
+Record = Callable[[str | None, Path, int], Child | CompileFailed | Misbehaved]
+"""Runs the program with this kernel (None: every kernel) recorded, contents put into a folder as
+long as they fit into so many bytes. A program that ended badly is no Child."""
+
+
+def author_names(program: Program) -> Names:
+    """What the program's author calls the parameters of his kernels."""
+    parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
+    return Names(tuple(f.path for f in program.files), parameters, {})
+
+
+class Recording:
+    """Captures one program."""
+
+    def __init__(self, program: Program, record: Record) -> None:
+        self.program = program
+        self.record = record
+        self.names = author_names(program)
+
+    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
+        """Run once with every kernel recorded, or the target alone where it is known.
+
+        One run serves both choice and capture: contents are written only around the first launch
+        of a configuration, which costs less than a second run of the program. A program that wrote
+        into the recorder's report or contents is misbehaved.
+        """
+        if kernel is not None:
+            kernel = self._known(kernel)
+        folder = folder.absolute()
+        blobs = folder / "contents"
+        try:
+            blobs.mkdir(parents=True, exist_ok=True)
+            return self._captured(kernel, folder, blobs)
+        except (Malformed, UntrustedFileError) as wrong:
+            return bad_report(str(wrong))
+        except OSError as problem:
+            raise_for_space(problem, f"capturing to {folder}")
+            raise
+        finally:
+            remove(blobs)
+
+    def _captured(self, kernel: str | None, folder: Path, blobs: Path) -> CaptureOutcome:
+        ran = self.record(kernel, blobs, CAPTURE_BYTES if kernel is None else TARGET_BYTES)
+        if not isinstance(ran, Child):
+            return ran
+        counts = launch_counts(ran.report)
+        target = self._target(kernel, counts, ran.report)
+        if isinstance(target, Misbehaved):
+            return target
+        found = recorded(ran.report, self.program, target)
+        if not found and kernel is None:
+            ran = self.record(target, blobs, TARGET_BYTES)
+            if not isinstance(ran, Child):
+                return ran
+            found = recorded(ran.report, self.program, target)
+            counts = launch_counts(ran.report)
+        if not found and ran.report.all("full"):
+            most = f"{TARGET_BYTES // 1024**3} GiB"
+            raise InputError(f"the buffers of {target} exceed {most}; run a smaller problem")
+        if (fault := self._host_pointer(ran.report, target, found)) is not None:
+            return fault
+        known, source = self.program.kernel(target), Source(ran.executable, blobs)
+        reader = WorkloadReader(self.program, known, ran.report, source, folder)
+        seconds = next((c.seconds for c in counts if c.kernel == target), 0.0)
+        return Captured(
+            kernel=target,
+            workloads=reader.read(found, seconds),
+            counts=counts,
+            stdout=ran.done.stdout,
+            stderr=ran.done.stderr,
+            exit_code=ran.done.exit_code,
+            seconds=ran.done.seconds,
+            kernel_ms=kernel_ms(ran.done.stderr),
+            recorded=self._recorded_launches(ran.report, source, folder),
+            stopped=bool(ran.report.all("stopped")),
+        )
+
+    def _recorded_launches(
+        self, report: Report, source: Source, folder: Path
+    ) -> tuple[RecordedLaunch, ...]:
+        found: list[tuple[int, RecordedLaunch]] = []
+        for kernel in {k.name: k for k in self.program.kernels}.values():
+            configurations = recorded(report, self.program, kernel.name)
+            if configurations:
+                reader = WorkloadReader(self.program, kernel, report, source, folder)
+                found += reader.launched(configurations)
+        return tuple(launch for _, launch in sorted(found, key=lambda pair: pair[0]))
+
+    def _known(self, kernel: str) -> str:
+        try:
+            return self.program.kernel(kernel).name
+        except KeyError:
+            names = ", ".join(k.name for k in self.program.kernels) or "none"
+            raise InputError(
+                f"no kernel {kernel!r} in this program; its kernels: {names}"
+            ) from None
+
+    def _target(
+        self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report
+    ) -> str | Misbehaved:
+        launched = [c.kernel for c in counts]
+        in_graph = names_of(report, "graph")
+        if in_graph and (not launched or kernel in set(in_graph) - set(launched)):
+            raise InputError(
+                f"{kernel or in_graph[0]} is launched through a CUDA graph only, which cannot be "
+                "captured; launch it directly as well, or choose another kernel with --kernel"
+            )
+        if not launched:
+            for name, line in zip(names_of(report, "refused"), report.all("refused"), strict=True):
+                text = f"{name}: {' '.join(line[2:])}"[:MOST_MESSAGE]
+                return Misbehaved(what="launch_refused", message=text)
+            raise InputError(
+                "the program launched no kernel; give it arguments with which it does, after --"
+            )
+        if kernel is None:
+            ours = next((k for k in launched if any(k == p.name for p in self.program.kernels)), "")
+            if not ours:
+                text = f"the program launches {launched[0]}, which its files do not define"
+                raise InputError(text)
+            return ours
+        if kernel not in launched:
+            raise InputError(
+                f"the program did not launch {kernel!r}; it launched {', '.join(launched[:20])}"
+            )
+        return kernel
+
+    def _host_pointer(
+        self, report: Report, kernel: str, found: list[Configuration]
+    ) -> Misbehaved | None:
+        for configuration in found:
+            position = host_pointer(report, configuration.number)
+            if position is not None:
+                name = self.names.spell(f"@N{position}@", kernel)
+                text = f"{kernel}: parameter {name} is given an address that is no device memory"
+                return Misbehaved(what="out_of_bounds", message=text)
+        return None
+
+
+def exit_fault(done: Finished) -> Misbehaved | None:
+    """A program that says by its exit code that something went wrong is captured no further."""
+    if done.exit_code == 0:
+        return None
+    said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    tail = f": {said[-1].strip()[:200]}" if said else ""
+    tail += f" ({hint})" if (hint := hint_for(done.stderr + done.stdout)) else ""
+    message = f"the program exits with code {done.exit_code}{tail}"
+    return Misbehaved(what="exit_code", message=message, log=done.stderr[-4096:])
+
+
+def program_ran(done: Finished) -> ProgramRan:
+    """The record of a program that came to its end."""
+    return ProgramRan(
+        stdout=done.stdout,
+        stderr=done.stderr,
+        exit_code=done.exit_code,
+        seconds=done.seconds,
+        kernel_ms=kernel_ms(done.stderr),
+    )
+
+
+def kernel_ms(stderr: str) -> float | None:
+    """The `KERNEL_MS: x` line that some programs print."""
+    found = _KERNEL_MS.search(stderr)
+    try:
+        value = float(found[1]) if found else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,172 @@
+"""Which pointers a structure hands to a kernel: what a recorder saw in its bytes, by clang's types.
+
+A recorder reports every word that is an address in an allocation. Only the type tells a pointer
+from a number that looks like one, and what it points to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.workload import (
+    Element,
+    NullArgument,
+    OpaqueArgument,
+    PointerArgument,
+    PointerField,
+    ScalarArgument,
+)
+from cudaops.executors.capture.report import Address, Passed
+from cudaops.program.analysis.facts import Access
+from cudaops.program.analysis.kernel import analyse
+from cudaops.program.front_end import kernel_form
+from cudaops.program.instances import element_of
+from cudaops.program.syntax import (
+    POINTER_BYTES,
+    KernelForm,
+    NotUnderstood,
+    TypedParameter,
+    normal_type,
+)
+
+NOWHERE = 0x10
+"""Stands for a pointer that is not null and points into no allocation of the device: it still is
+not null, and nothing can be read there. No allocation begins so low (`vm.mmap_min_addr`)."""
+
+
+class NotFollowed(Exception):
+    """A structure that cannot be captured; the text says which and why."""
+
+
+def with_pointers(
+    program: Program,
+    kernel: Kernel,
+    callee: str,
+    passed: Sequence[Passed],
+    addresses: dict[int, tuple[Address, ...]],
+) -> tuple[Passed, ...]:
+    """The arguments with the pointers in structures, and with what a `void*` is cast to.
+
+    Raises NotFollowed where a structure holds an address and its type does not say what that is.
+    """
+    untyped = any(
+        isinstance(p.argument, PointerArgument) and p.argument.element == "opaque" for p in passed
+    )
+    if not addresses and not untyped:
+        return tuple(passed)
+    try:
+        form = kernel_form(program, kernel, callee)
+        parameters: Sequence[TypedParameter] = form.kernel.parameters
+        if len(parameters) != len(passed):
+            raise NotUnderstood(f"{len(parameters)} parameters, {len(passed)} arguments")
+    except NotUnderstood as problem:
+        if not addresses:
+            return tuple(passed)
+        name = passed[min(addresses)].argument.name
+        raise NotFollowed(
+            f"parameter {name} is a structure that holds a device pointer, and clang cannot tell "
+            f"which: {problem}"
+        ) from problem
+    return tuple(
+        _typed(form, parameter, one, addresses.get(position, ()))
+        for position, (parameter, one) in enumerate(zip(parameters, passed, strict=True))
+    )
+
+
+def stands_in(function: str, closure: str) -> bool:
+    """Whether a closure of this mangled type is a function's of that mangled name (Itanium ABI:
+    `Z <encoding of the function> E <name>`). `L` marks names that no other file sees; compilers do
+    not agree where."""
+    function, closure = (re.sub(r"L(?=\d)", "", name) for name in (function, closure))
+    return closure.startswith(f"Z{function.removeprefix('_Z')}E")
+
+
+def takes(parameters: Sequence[TypedParameter], passed: Sequence[Passed]) -> bool:
+    """Whether a function with these parameters can have been called with these arguments."""
+    return len(parameters) == len(passed) and all(map(_takes, parameters, passed))
+
+
+def _takes(parameter: TypedParameter, passed: Passed) -> bool:
+    argument = passed.argument
+    match argument:
+        case NullArgument():
+            return parameter.is_pointer
+        case PointerArgument():
+            element = element_of(parameter.type)
+            return parameter.is_pointer and argument.element in (element, "opaque")
+        case ScalarArgument():
+            return not parameter.is_pointer and element_of(parameter.type) != "opaque"
+    return not parameter.is_pointer and normal_type(passed.type) == parameter.type
+
+
+def _typed(
+    form: KernelForm, parameter: TypedParameter, passed: Passed, addresses: Sequence[Address]
+) -> Passed:
+    argument = passed.argument
+    if isinstance(argument, PointerArgument) and argument.element == "opaque":
+        element = _pointee(form, parameter.name, parameter.type)
+        return Passed(argument.model_copy(update={"element": element}), passed.to_const)
+    if not isinstance(argument, OpaqueArgument) or not (addresses or parameter.pointers):
+        return passed
+    if parameter.unclear and addresses:
+        raise NotFollowed(f"parameter {parameter.unclear}")
+    known = {address.at_bytes: address for address in addresses}
+    declared = {field.offset_bytes for field in parameter.pointers}
+    if strange := sorted(set(known) - declared):
+        raise NotFollowed(
+            f"parameter {parameter.name} holds a device address at byte {strange[0]}, where its "
+            "type has no pointer"
+        )
+    data = bytearray.fromhex(argument.raw_hex)
+    if len(data) != parameter.size_bytes:
+        raise NotFollowed(
+            f"parameter {parameter.name} has {len(data)} bytes, and {parameter.size_bytes} by clang"
+        )
+    pointers = []
+    for field in parameter.pointers:
+        place = slice(field.offset_bytes, field.offset_bytes + POINTER_BYTES)
+        if field.offset_bytes not in known:
+            if field.is_certain and any(data[place]):
+                data[place] = NOWHERE.to_bytes(POINTER_BYTES, "little")
+            continue
+        address = known[field.offset_bytes]
+        data[place] = bytes(POINTER_BYTES)
+        pointers.append(
+            PointerField(
+                path=field.path,
+                at_bytes=field.offset_bytes,
+                is_const=field.is_const,
+                element=_pointee(form, field.path, field.type),
+                allocation=address.allocation,
+                offset_bytes=address.offset_bytes,
+            )
+        )
+    update = {"raw_hex": data.hex(), "pointers": tuple(pointers)}
+    return Passed(argument.model_copy(update=update), False)
+
+
+def _pointee(form: KernelForm, path: str, written: str) -> Element:
+    """What a pointer points to by its type, or, of a `void*`, by all that the kernel and the
+    functions it calls read and write through it."""
+    if written != "void":
+        return element_of(written)
+    accesses = _accesses(form)
+    wanted = _without_indices(path)
+    found = {element_of(a.type) for a in accesses if _without_indices(a.array) == wanted}
+    followed = all(a.space != "unknown" for a in accesses)
+    return found.pop() if len(found) == 1 and followed else "opaque"
+
+
+@lru_cache(maxsize=8)
+def _accesses(form: KernelForm) -> tuple[Access, ...]:
+    try:
+        return analyse(form).accesses
+    except NotUnderstood:
+        return ()
+
+
+def _without_indices(path: str) -> str:
+    return re.sub(r"\[(\d+|\.\.)\]", "[]", path)

@@ -1,0 +1,300 @@
+"""Workloads from the report of a whole program that ran with the recorder on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.base import Dim3
+from cudaops.domain.execution import RecordedLaunch, RecordedMemory
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.workload import (
+    Allocation,
+    Element,
+    GlobalState,
+    OpaqueArgument,
+    PointerArgument,
+    Role,
+    ScalarArgument,
+    Workload,
+)
+from cudaops.errors import InputError
+from cudaops.executors.capture.report import (
+    MOST_BYTES,
+    Configuration,
+    Launches,
+    Malformed,
+    Passed,
+    Stored,
+)
+from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
+from cudaops.executors.cpu.report import Report, function_names
+from cudaops.executors.untrusted_files import copy_untrusted, remove
+from cudaops.program.front_end import launched_instances
+from cudaops.program.instances import callee_of, deduce_instance
+
+TIME_COVERED = 0.9
+MAX_WORKLOADS = 5
+"""Design D2: the most expensive configurations covering 90 % of the kernel's time, at most 5."""
+MOST_CONTENTS_BYTES = 2 * MOST_BYTES
+"""Different contents of all workloads together: a recorder stops at half of it, and variables come
+on top."""
+
+
+class Source(NamedTuple):
+    """Where the program's contents and its functions' names are."""
+
+    executable: Path
+    blobs: Path
+    """The folder that the program could write to."""
+
+
+class WorkloadReader:
+    """Turns recorded configurations of one kernel into Workloads under a folder."""
+
+    def __init__(
+        self, program: Program, kernel: Kernel, report: Report, source: Source, folder: Path
+    ) -> None:
+        self.program = program
+        self.kernel = kernel
+        self.source = source
+        self.folder = folder
+        self._launches = Launches(program, kernel, report)
+        self._sites = {site.index: (site.file, site.start_byte) for site in program.launches}
+        self._copies: dict[str, Path] = {}
+        """By the recorder's name; files of ours, which the program never could open."""
+        self._copied = 0
+
+    def read(
+        self, configurations: list[Configuration], total_seconds: float
+    ) -> tuple[Workload, ...]:
+        """Those that cover enough time.
+
+        Raises InputError where none can be captured, Malformed and UntrustedFileError where the
+        program is not as the recorder says or touched what the recorder left.
+        """
+        functions = {c.function for c in configurations if c.function}
+        names = function_names(self.source.executable, functions)
+        total = max(total_seconds, 1e-12)
+        covered = 0.0
+        workloads: list[Workload] = []
+        reasons: list[str] = []
+        for c in configurations:
+            if limits := self._launches.limits(c.number):
+                reasons.append(limits[0])
+                continue
+            passed = self._launches.passed(c.number)
+            callee = self._callee(c, names, passed)
+            try:
+                passed = self._followed(c, callee, passed)
+            except NotFollowed as problem:
+                reasons.append(str(problem))
+                continue
+            workloads.append(self._workload(f"w{len(workloads)}", c, callee, passed, total))
+            covered += c.seconds
+            if covered >= TIME_COVERED * total or len(workloads) == MAX_WORKLOADS:
+                break
+        if not workloads:
+            raise InputError(self._cannot(reasons))
+        return tuple(workloads)
+
+    def launched(
+        self, configurations: Iterable[Configuration]
+    ) -> Iterator[tuple[int, RecordedLaunch]]:
+        """Each with the position of its first launch among those of all configurations. Raises
+        Malformed."""
+        configurations = list(configurations)
+        functions = {c.function for c in configurations if c.function}
+        names = function_names(self.source.executable, functions)
+        for c in configurations:
+            yield int(c.number), self._recorded(c, names)
+
+    def _recorded(self, c: Configuration, names: dict[int, str]) -> RecordedLaunch:
+        gx, gy, gz, bx, by, bz = c.geometry
+        seen = RecordedLaunch(
+            kernel=self.kernel.name,
+            callee=self.kernel.qualified_name,
+            site=c.site,
+            grid=Dim3(x=gx, y=gy, z=gz),
+            block=Dim3(x=bx, y=by, z=bz),
+            dynamic_smem_bytes=c.smem,
+            arguments=(),
+            read_only=(),
+            memory=(),
+            launches=c.launches,
+        )
+        if limits := self._launches.limits(c.number):
+            return seen.model_copy(update={"problem": self._named(limits[0])})
+        passed = self._launches.passed(c.number)
+        try:
+            callee = self._callee(c, names, passed)
+            passed = self._followed(c, callee, passed)
+        except (NotFollowed, InputError) as problem:
+            return seen.model_copy(update={"problem": str(problem)})
+        update = {
+            "callee": callee,
+            "arguments": tuple(p.argument for p in passed),
+            "read_only": tuple(p.to_const or self._is_const(i) for i, p in enumerate(passed)),
+            "memory": tuple(
+                RecordedMemory(size_bytes=m.size_bytes, before=m.before, after=m.after)
+                for m in self._launches.allocations(c.number)
+            ),
+        }
+        return seen.model_copy(update=update)
+
+    def _followed(
+        self, c: Configuration, callee: str, passed: tuple[Passed, ...]
+    ) -> tuple[Passed, ...]:
+        addresses = self._launches.addresses(c.number)
+        return with_pointers(self.program, self.kernel, callee, passed, addresses)
+
+    def _cannot(self, reasons: list[str]) -> str:
+        reason = self._named(reasons[0]) if reasons else "nothing was recorded"
+        text = f"the launches of {self.kernel.name} cannot be captured: {reason}"
+        return f"{text}; choose another kernel with --kernel"
+
+    def _named(self, reason: str) -> str:
+        for position, parameter in enumerate(self.kernel.parameters):
+            reason = reason.replace(f"@N{position}@", parameter.name)
+        return reason
+
+    def _workload(
+        self, name: str, c: Configuration, callee: str, passed: tuple[Passed, ...], total: float
+    ) -> Workload:
+        folder = self.folder / name
+        remove(folder)
+        folder.mkdir(parents=True)
+        arguments = tuple(p.argument for p in passed)
+        gx, gy, gz, bx, by, bz = c.geometry
+        return Workload(
+            id=name,
+            kernel=self.kernel.name,
+            callee=callee,
+            site=c.site,
+            grid=Dim3(x=gx, y=gy, z=gz),
+            block=Dim3(x=bx, y=by, z=bz),
+            dynamic_smem_bytes=c.smem,
+            arguments=arguments,
+            allocations=tuple(
+                self._allocation(folder, index, stored, passed)
+                for index, stored in enumerate(self._launches.allocations(c.number))
+            ),
+            globals=self._globals(folder, c.number),
+            launches=c.launches,
+            time_share=min(1.0, c.seconds / total),
+            first_launch=c.first_launch,
+            l2_regime="warm" if c.follows_itself else "cold",
+            folder=str(folder.absolute()),
+        )
+
+    def _allocation(
+        self, folder: Path, index: int, stored: Stored, passed: tuple[Passed, ...]
+    ) -> Allocation:
+        pointing = [
+            (element, to_const)
+            for position, p in enumerate(passed)
+            for element, to_const in self._pointing(position, p, index)
+        ]
+        if not pointing:
+            raise Malformed("a before line of memory that no argument points into")
+        only_read = all(to_const for _, to_const in pointing)
+        role: Role = "in" if only_read and stored.before == stored.after else "inout"
+        before, after = self._keep(folder, f"a{index}", stored)
+        return Allocation(
+            index=index,
+            size_bytes=stored.size_bytes,
+            element=next((e for e, _ in pointing if e != "opaque"), "opaque"),
+            role=role,
+            before=before,
+            after=after,
+        )
+
+    def _pointing(
+        self, position: int, passed: Passed, allocation: int
+    ) -> Iterator[tuple[Element, bool]]:
+        """Element of each pointer of an argument into the allocation, and whether to const."""
+        argument = passed.argument
+        if isinstance(argument, PointerArgument) and argument.allocation == allocation:
+            yield argument.element, passed.to_const or self._is_const(position)
+        elif isinstance(argument, OpaqueArgument):
+            for field in argument.pointers:
+                if field.allocation == allocation:
+                    yield field.element, field.is_const
+
+    def _is_const(self, position: int) -> bool:
+        """As declared, where the compiler deduced a template and the type that was bound is not."""
+        parameters = self.kernel.parameters
+        return position < len(parameters) and parameters[position].is_const
+
+    def _globals(self, folder: Path, number: str) -> tuple[GlobalState, ...]:
+        states = []
+        for position, (name, stored) in enumerate(self._launches.variables(number)):
+            before, after = self._keep(folder, f"g{position}", stored)
+            states.append(
+                GlobalState(name=name, size_bytes=stored.size_bytes, before=before, after=after)
+            )
+        return tuple(states)
+
+    def _keep(self, folder: Path, stem: str, stored: Stored) -> tuple[str, str]:
+        """Give contents their names in the workload's folder; equal contents share one file."""
+        first = f"{stem}.before.bin"
+        self._copy(stored.before, stored.size_bytes, folder / first)
+        if stored.before == stored.after:
+            return first, first
+        self._copy(stored.after, stored.size_bytes, folder / f"{stem}.after.bin")
+        return first, f"{stem}.after.bin"
+
+    def _copy(self, blob: str, size_bytes: int, target: Path) -> None:
+        """Only the first use copies what the program left; later ones are links to our copy."""
+        known = self._copies.get(blob)
+        if known is None:
+            self._copied += size_bytes
+            if self._copied > MOST_CONTENTS_BYTES:
+                most = f"{MOST_CONTENTS_BYTES // 1024**3} GiB"
+                raise Malformed(f"contents of more than {most}")
+            copy_untrusted(self.source.blobs, blob, target, size_bytes, size_bytes)
+            self._copies[blob] = target
+            return
+        try:
+            os.link(known, target)
+        except OSError:
+            shutil.copyfile(known, target)
+
+    def _callee(self, c: Configuration, names: dict[int, str], passed: tuple[Passed, ...]) -> str:
+        """The instance that ran: as the linker names it; where the compiler chose it, the only one
+        of this launch, by clang, that takes such arguments; else deduced from these."""
+        if not self.kernel.template_parameters:
+            return self.kernel.qualified_name
+        if c.function in names:
+            return self._instance(callee_of(names[c.function]))
+        possible = [
+            one
+            for one in launched_instances(self.program)
+            if (one.file, one.start) == self._sites[c.site] and takes(one.parameters, passed)
+        ]
+        instances = {one.callee for one in possible}
+        if len(instances) > 1:
+            instances = {one.callee for one in possible if stands_in(one.within, c.within)}
+        if len(instances) == 1:
+            return self._instance(instances.pop())
+        arguments = (p.argument for p in passed)
+        elements = [
+            a.element if isinstance(a, PointerArgument | ScalarArgument) else None
+            for a in arguments
+        ]
+        deduced = deduce_instance(self.kernel, elements)
+        if deduced is None:
+            text = f"the template arguments of {self.kernel.name} cannot be told from its launch"
+            raise InputError(f"{text}; write them between angle brackets")
+        return deduced
+
+    def _instance(self, callee: str) -> str:
+        """The same, which is an instance of this kernel: the address of any function can be
+        reported."""
+        name = callee.partition("<")[0].rpartition("::")[2]
+        if name != self.kernel.name or not callee.isprintable():
+            raise Malformed(f"a config line with a function that is not {self.kernel.name}")
+        return callee

@@ -1,0 +1,319 @@
+"""Builds by content: the same source, flags and compiler are compiled once, whoever asks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.base import SourceLocation
+from cudaops.domain.execution import Compiled, CompileFailed, Unit
+from cudaops.domain.program import Program
+from cudaops.executors.cpu.report import shared_memory
+from cudaops.executors.cpu.toolchain import (
+    COMPILE_TIMEOUT_S,
+    INCLUDE,
+    Build,
+    around,
+    code_flags,
+    compile_command,
+    compiling,
+    find_toolchain,
+    link_command,
+    precompiled_header,
+    source_digest,
+)
+from cudaops.executors.process import Finished, run_bounded
+from cudaops.program.candidate import FILE as CANDIDATE_FILE
+from cudaops.program.candidate import NAMESPACE, candidate_text
+from cudaops.program.plans import instance
+from cudaops.program.reroute import device_view_files, rerouted_files
+from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
+
+EXECUTABLE = "unit"
+OBJECT = "unit.o"
+_FORMAT = 3
+"""Part of every key: raised when what stands in the facts changes."""
+STATIC_SHARED_LIMIT = 48 * 1024
+"""ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
+
+
+class Built(NamedTuple):
+    """A folder with an executable in it."""
+
+    key: str
+    folder: Path
+    command: str
+    seconds: float
+    cached: bool
+    log: str
+    static_shared: int
+    """Most bytes of static shared memory any one function has."""
+
+    @property
+    def executable(self) -> Path:
+        return self.folder / EXECUTABLE
+
+
+def build_program(cache: Path, program: Program, build: Build = "plain") -> Built | CompileFailed:
+    """The whole program as one executable."""
+    return build_source(cache, program_source(program), program, build)
+
+
+def build_source(
+    cache: Path,
+    source: Source,
+    program: Program,
+    build: Build = "plain",
+    compile_extra: Sequence[str] = (),
+    link_extra: Sequence[str] = (),
+) -> Built | CompileFailed:
+    """A whole program in a form of its own. The extra flags become part of the key."""
+    return _build(cache, source, program, build, compile_extra, link_extra, runner=False)
+
+
+def build_unit(
+    cache: Path,
+    unit: Unit,
+    build: Build = "plain",
+    compile_extra: Sequence[str] = (),
+    link_extra: Sequence[str] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> Built | CompileFailed:
+    """A baseline or rewrite with our runner. The extra flags become part of the key.
+
+    `headers`: texts by name that are included before the author's.
+    """
+    source = unit_source(unit)
+    source = source._replace(files={**source.files, **(headers or {})})
+    included = [word for name in headers or {} for word in ("-include", name)]
+    built = _build(
+        cache, source, unit.program, build, (*compile_extra, *included), link_extra, runner=True
+    )
+    if isinstance(built, Built) and not unit.widened and built.static_shared > STATIC_SHARED_LIMIT:
+        text = f"{built.static_shared} bytes of static shared memory"
+        text = f"uses {text}; a block has at most {STATIC_SHARED_LIMIT}"
+        return CompileFailed(message=text, log="")
+    return built
+
+
+def shared_guards(executable: Path) -> tuple[int, ...]:
+    """`SharedMemory.guards` of a build, as noted when it was linked."""
+    note = json.loads((executable.parent / NOTE).read_text("utf-8"))
+    return tuple(note["facts"]["guards"])
+
+
+def as_compiled(built: Built, unit: Unit) -> Compiled:
+    """The record of a build."""
+    return Compiled(
+        key=built.key,
+        folder=str(built.folder),
+        unit=unit,
+        command=built.command,
+        compiler=find_toolchain().name,
+        seconds=built.seconds,
+        cached=built.cached,
+        log=built.log,
+    )
+
+
+def _build(
+    cache: Path,
+    source: Source,
+    program: Program,
+    build: Build,
+    compile_extra: Sequence[str],
+    link_extra: Sequence[str],
+    *,
+    runner: bool,
+) -> Built | CompileFailed:
+    flags = (code_flags(build), tuple(compile_extra), tuple(link_extra), runner)
+    entry = entry_of(
+        cache,
+        "unit",
+        _FORMAT,
+        source_digest(),
+        flags,
+        sorted(source.files.items()),
+        source.includes,
+    )
+
+    def make(folder: Path) -> Facts | CompileFailed:
+        header = precompiled_header(cache, build, source.includes)
+        objects = around(cache, build, OBJECT, runner=runner)
+        command = compile_command(build, MAIN, OBJECT, _placed(folder, header, compile_extra))
+        done = _step(command, folder, [header.parent] if header else [])
+        if done.exit_code == 0:
+            log = done.stderr
+            linked = [Path(p) for p in (*objects, *link_extra) if Path(p).is_absolute()]
+            done = _step(link_command(build, objects, EXECUTABLE, link_extra), folder, linked)
+        if done.exit_code != 0:
+            return _refused(done, program)
+        shared = shared_memory(folder / EXECUTABLE)
+        return {
+            "command": " ".join(command).replace(str(folder), "."),
+            "log": log[:4096],
+            "shared": max(shared.bytes_of.values(), default=0),
+            "guards": shared.guards,
+        }
+
+    made = make_once(entry, source.files, make)
+    if isinstance(made, CompileFailed):
+        return made
+    facts = made.facts
+    return Built(
+        entry.key, entry.folder, facts["command"], made.seconds, made.cached, facts["log"],
+        facts["shared"],
+    )  # fmt: skip
+
+
+def _placed(work: Path, header: Path | None, extra: Sequence[str]) -> list[str]:
+    """Flags that depend on where the build happens, and none of which change the code."""
+    prelude = (
+        ["-include", str(header)]
+        if header
+        else ["-include", "cudaops/cuda.h", "-include", "cudaops/entry.h"]
+    )
+    return [f"-ffile-prefix-map={work}=.", *prelude, *extra]
+
+
+def _step(command: list[str], folder: Path, reads: Sequence[Path]) -> Finished:
+    confine = compiling(folder, reads)
+    done = run_bounded(command, cwd=folder, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
+    if done.exit_code != 0:
+        raise_if_full(done.stderr, folder)
+    return done
+
+
+def _refused(done: Finished, program: Program) -> CompileFailed:
+    if done.timed_out:
+        text = f"g++ did not finish within {COMPILE_TIMEOUT_S:g} s"
+        return CompileFailed(message=text, log=done.stderr[:4096])
+    return read_failure(done.stderr, [f.path for f in program.files])
+
+
+BASELINE_ENTRY = 1000
+"""Index of the baseline's entry; a rewrite's steps have their own, from 0."""
+MAIN = "cudaops_unit.cpp"
+"""The file that is compiled; it includes the author's."""
+CANDIDATE = "cudaops_candidate.inc"
+"""Where a rewrite's text is written; its `#line` says `candidate.cu`."""
+
+
+class Source(NamedTuple):
+    """Files of one translation unit, and the system includes that can be precompiled."""
+
+    files: dict[str, str]
+    includes: tuple[str, ...]
+
+
+def program_source(program: Program) -> Source:
+    """The whole program with its launches going to the shim."""
+    files = rerouted_files(program)
+    main = f'#include "{program.main_path}"\n' + _globals(program)
+    return Source({**files, MAIN: main}, precompilable(program))
+
+
+def unit_source(unit: Unit) -> Source:
+    """What the kernels need of the program, the rewrite's text, and one entry a launch step."""
+    files = device_view_files(unit.program)
+    lines = ["#include <cudaops/widen.h>"] if unit.widened else []
+    lines.append(f'#include "{unit.program.main_path}"')
+    if unit.rewrite is not None:
+        files = {**files, CANDIDATE: candidate_text(unit.rewrite)}
+        lines.append(f'#include "{CANDIDATE}"')
+        lines.append(f"namespace {NAMESPACE} {{")
+        for index, step in enumerate(unit.rewrite.plan.launches):
+            lines.append(_entry(index, instance(unit.rewrite, step)))
+        lines.append("}")
+    lines.append(_entry(BASELINE_ENTRY, unit.callee))
+    main = "\n".join(lines) + "\n" + _globals(unit.program)
+    return Source({**files, MAIN: main}, precompilable(unit.program))
+
+
+def _entry(index: int, callee: str) -> str:
+    return f"CUDAOPS_ENTRY({index}, {json.dumps(callee)}, {callee});"
+
+
+def _globals(program: Program) -> str:
+    """Registration of the variables whose contents are part of a launch's state."""
+    return "".join(
+        f"CUDAOPS_GLOBAL({json.dumps(v.qualified_name)}, {v.qualified_name});\n"
+        for v in program.global_variables
+    )
+
+
+def precompilable(program: Program) -> tuple[str, ...]:
+    """System includes of the program that are not ours."""
+    return tuple(i for i in program.system_includes if not (INCLUDE / i).is_file())
+
+
+MAX_LOG = 16 * 1024
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<text>.*)$"
+)
+_PLACE = re.compile(r"(?:from |^)(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?")
+_ASSEMBLER = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+): Error: (?P<text>.*)$")
+_UNLINKED = r"(?P<text>(?:undefined reference to|multiple definition of) .*)$"
+_LINKER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+): " + _UNLINKED)
+_LINKER_BARE = re.compile(_UNLINKED)
+
+
+def read_failure(log: str, author_files: Collection[str]) -> CompileFailed:
+    """The first error of a compiler's log. `author_files` are the program's own paths."""
+    known = {*author_files, CANDIDATE_FILE}
+    lines = log.splitlines()
+    for index, line in enumerate(lines):
+        if found := _ERROR.match(line):
+            location = _location(found, known) or _instantiation(lines, index, known)
+            return _failed(found["text"], location, log)
+    for line in lines:
+        if found := _ASSEMBLER.match(line):
+            text = "inline PTX assembly cannot run on the cpu executor"
+            return _failed(text, _location(found, known), log)
+    for line in lines:
+        if found := _LINKER.search(line):
+            return _failed(found["text"], _location(found, known), log)
+        if found := _LINKER_BARE.search(line):
+            return _failed(found["text"], None, log)
+    return _failed(
+        next((line for line in lines if line.strip()), "the compiler failed and said nothing"),
+        None,
+        log,
+    )
+
+
+def _failed(text: str, location: SourceLocation | None, log: str) -> CompileFailed:
+    return CompileFailed(message=_readable(text), location=location, log=log[:MAX_LOG])
+
+
+def _readable(text: str) -> str:
+    """Our own names are not the author's business."""
+    text = text.replace("‘", "`").replace("’", "`").replace("::cudaops::", "")
+    return " ".join(text.split())[:400]
+
+
+def _location(found: re.Match[str], known: Collection[str]) -> SourceLocation | None:
+    file = found["file"].removeprefix("./")
+    if file not in known:
+        return None
+    column = found.groupdict().get("column")
+    return SourceLocation(
+        file=file, line=int(found["line"]), column=int(column) if column else None
+    )
+
+
+def _instantiation(lines: list[str], index: int, known: Collection[str]) -> SourceLocation | None:
+    """An error inside a header: the nearest line that names a place in the author's text.
+
+    g++ writes the chain `In file included from`, `required from` above the error, notes below.
+    """
+    above = [found for line in reversed(lines[:index]) if (found := _PLACE.search(line))]
+    below = [found for line in lines[index + 1 : index + 12] if (found := _PLACE.search(line))]
+    for found in (*above, *below):
+        if location := _location(found, known):
+            return location
+    return None

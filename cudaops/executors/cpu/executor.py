@@ -1,0 +1,325 @@
+"""The `cpu` executor: the author's source compiled by g++ against our model of CUDA's execution."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from cudaops.cuda.devices import device as device_named
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    ProgramOutcome,
+    Ran,
+    TimeSource,
+    Unit,
+)
+from cudaops.domain.judgement import IsolationLevel
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Workload
+from cudaops.errors import PrerequisiteError
+from cudaops.executors.base import Check, InputSet
+from cudaops.executors.cpu.build import Built, as_compiled, build_unit
+from cudaops.executors.cpu.program import ProgramRunner
+from cudaops.executors.cpu.toolchain import Build, find_toolchain
+from cudaops.executors.cpu.unit import (
+    Task,
+    captured_inputs,
+    check_series,
+    run_series,
+    run_task,
+)
+from cudaops.executors.isolation.level import level_of, lowest
+from cudaops.program.plans import baseline_plan
+
+TRACE_REPORT = "trace.json"
+
+
+class CpuExecutor:
+    """Implements `Executor` on this machine's processor."""
+
+    name: Literal["cpu", "cuda"] = "cpu"
+    time_source: TimeSource = "modelled"
+
+    def __init__(
+        self,
+        device: str,
+        cache_folder: Path,
+        workers: int | None = None,
+        program_folder: Path | None = None,
+    ) -> None:
+        """`program_folder`: where whole programs run and find their files; default: here.
+
+        Raises InputError: unknown device.
+        """
+        known = device_named(device)
+        self.device = known.name
+        self.program_folder = program_folder
+        self.cache = cache_folder.absolute()
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self.shared_optin = known.shared_bytes_per_block_optin
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """Of compilers, kernels and whole programs."""
+        return lowest(level_of("compile"), level_of("kernel"), level_of("program"))
+
+    def check_available(self) -> None:
+        """Raise PrerequisiteError, with the command that installs what is missing."""
+        find_toolchain()
+        for tool in ("addr2line", "nm"):
+            if shutil.which(tool) is None:
+                raise PrerequisiteError(
+                    f"{tool} is not installed", "install binutils: `apt-get install binutils`"
+                )
+
+    def capture(
+        self,
+        program: Program,
+        kernel: str | None,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
+    ) -> CaptureOutcome:
+        """See `Executor.capture`."""
+        return self._program(program, argv, timeout_s).capture(kernel, folder)
+
+    def run_program(
+        self, program: Program, argv: tuple[str, ...], timeout_s: float
+    ) -> ProgramOutcome:
+        """See `Executor.run_program`."""
+        return self._program(program, argv, timeout_s).run()
+
+    def prepare(self, program: Program) -> None:
+        """Nothing: every core is at work on the kernels already."""
+
+    def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
+        """See `Executor.compile`. 0.2 to 0.6 s; the first also builds the runtime."""
+        return self._compiled(unit, build_unit(self.cache, unit))
+
+    def run(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        *,
+        check: Check = "none",
+        timeout_s: float = 60.0,
+        blocks: Sequence[int] | None = None,
+    ) -> Ran | Misbehaved:
+        """See `Executor.run`. `blocks` (linear indices) restricts the run to these blocks.
+
+        A memory fault of an unchecked run is looked at again with the checker, which names the
+        access and its line.
+        """
+        outcome = self._run(compiled.unit, workload, plan, inputs, folder, check, timeout_s, blocks)
+        if (
+            isinstance(outcome, Misbehaved)
+            and check == "none"
+            and outcome.what in ("out_of_bounds", "guard_overwritten")
+        ):
+            named = self._run(
+                compiled.unit, workload, plan, inputs, folder, "memory", timeout_s, blocks
+            )
+            if isinstance(named, Misbehaved) and named.what == "out_of_bounds":
+                return named
+        return outcome
+
+    def run_series(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: Sequence[InputSet],
+        folder: Path,
+        *,
+        timeout_s: float = 60.0,
+    ) -> tuple[Ran, ...] | Misbehaved:
+        """See `Executor.run_series`. One child process."""
+        check_series(inputs)
+        first, *more = inputs
+        task = self._task(compiled.unit, "none", workload, plan, first, folder, timeout_s, None)
+        return task if isinstance(task, Misbehaved) else run_series(task._replace(more=tuple(more)))
+
+    def measure(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        samples: int = 1,
+        timeout_s: float = 120.0,
+    ) -> Measurement | Misbehaved:
+        """Modelled time of the plan: see `profile.measure`."""
+        from cudaops.executors.cpu import profile
+
+        return profile.measure(self, compiled, workload, plan, samples=samples, timeout_s=timeout_s)
+
+    def measure_pair(
+        self,
+        baseline: Compiled,
+        candidate: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        alternatives: Sequence[InputSet] = (),
+        folder: Path | None = None,
+        timeout_s: float = 120.0,
+    ) -> tuple[Measurement, Measurement] | Misbehaved:
+        """One after the other: modelled times do not drift.
+
+        Nothing is timed, so there is no result of a timed launch: the launches whose accesses are
+        counted are those of the correctness gates' own build, and decide nothing but the model.
+        """
+        first = self.measure(baseline, workload, baseline_plan(workload), timeout_s=timeout_s)
+        if isinstance(first, Misbehaved):
+            return first
+        second = self.measure(candidate, workload, plan, timeout_s=timeout_s)
+        return second if isinstance(second, Misbehaved) else (first, second)
+
+    def profile(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
+    ) -> Profile | Misbehaved:
+        """Modelled metrics of the plan's dominant launch: see `profile.profile`."""
+        from cudaops.executors.cpu import profile
+
+        return profile.profile(self, compiled, workload, plan, timeout_s=timeout_s)
+
+    def tools(self) -> Mapping[str, str]:
+        """The compiler."""
+        return {"g++": find_toolchain().version}
+
+    def build_instrumented(
+        self, unit: Unit, compile_extra: Sequence[str] = ()
+    ) -> Compiled | CompileFailed:
+        """The unit with every access going to `cudaops/trace.h`."""
+        return self._compiled(unit, build_unit(self.cache, unit, "traced", compile_extra))
+
+    def run_instrumented(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        blocks: Sequence[int],
+        folder: Path,
+        timeout_s: float,
+        launch: int = 0,
+    ) -> Path | Misbehaved:
+        """Trace these blocks of one launch of the plan on the captured inputs; the report's path.
+
+        Launches before it run whole and untraced, launches after it not at all.
+        """
+        target = folder.absolute() / TRACE_REPORT
+        env = {"CUDAOPS_TRACE_REPORT": str(target)}
+        outcome = self.run_counted(compiled, workload, plan, blocks, folder, timeout_s, env, launch)
+        return outcome if isinstance(outcome, Misbehaved) else target
+
+    def build_counted(
+        self, unit: Unit, compile_extra: Sequence[str], link_extra: Sequence[str] = ()
+    ) -> Compiled | CompileFailed:
+        """The plain unit with further g++ flags, such as `-fprofile-arcs`, in its key."""
+        return self._compiled(
+            unit, build_unit(self.cache, unit, "plain", compile_extra, link_extra)
+        )
+
+    def run_counted(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        blocks: Sequence[int],
+        folder: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        launch: int = 0,
+    ) -> Ran | Misbehaved:
+        """Run only these blocks of one launch, on one worker, on the captured inputs."""
+        outcome = run_task(
+            Task(
+                compiled.unit,
+                Path(compiled.folder) / "unit",
+                workload,
+                plan,
+                captured_inputs(workload),
+                folder,
+                timeout_s,
+                1,
+                dict(env or {}),
+                self.shared_optin,
+                tuple(blocks),
+                launch,
+            )
+        )
+        return outcome if isinstance(outcome, Misbehaved) else outcome.ran
+
+    def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramRunner:
+        where = self.program_folder or Path.cwd()
+        return ProgramRunner(
+            program, argv, self.cache, self.workers, self.shared_optin, where, timeout_s
+        )
+
+    def _compiled(self, unit: Unit, built: Built | CompileFailed) -> Compiled | CompileFailed:
+        return built if isinstance(built, CompileFailed) else as_compiled(built, unit)
+
+    def _run(
+        self,
+        unit: Unit,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        check: Check,
+        timeout_s: float,
+        blocks: Sequence[int] | None,
+    ) -> Ran | Misbehaved:
+        task = self._task(unit, check, workload, plan, inputs, folder, timeout_s, blocks)
+        outcome = task if isinstance(task, Misbehaved) else run_task(task)
+        return outcome if isinstance(outcome, Misbehaved) else outcome.ran
+
+    def _task(
+        self,
+        unit: Unit,
+        check: Check,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        timeout_s: float,
+        blocks: Sequence[int] | None,
+    ) -> Task | Misbehaved:
+        build: Build = "plain" if check == "none" else "checked"
+        built = build_unit(self.cache, unit, build)
+        if isinstance(built, CompileFailed):
+            return Misbehaved(
+                what="crash",
+                message=f"does not compile for checking: {built.message}",
+                log=built.log,
+            )
+        return Task(
+            unit=unit,
+            executable=built.executable,
+            workload=workload,
+            plan=plan,
+            inputs=inputs,
+            folder=folder,
+            timeout_s=timeout_s,
+            workers=self.workers,
+            env={"CUDAOPS_CHECK": check},
+            dynamic_limit=self.shared_optin - built.static_shared,
+            blocks=None if blocks is None else tuple(blocks),
+        )

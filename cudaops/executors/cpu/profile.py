@@ -1,0 +1,315 @@
+"""Modelled time and metrics of a plan: sampled blocks run here, time played for a named device.
+
+`docs/model.md` says how it works and how far from measured times it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cudaops.cuda.devices import device as device_named
+from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Unit
+from cudaops.domain.profile import Profile
+from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan
+from cudaops.domain.workload import Workload
+from cudaops.errors import SandboxUnavailable
+from cudaops.executors.cpu.build import MAIN, unit_source
+from cudaops.executors.cpu.report import bad_report, locate
+from cudaops.executors.cpu.toolchain import (
+    COMPILE_TIMEOUT_S,
+    compile_command,
+    compiling,
+    precompiled_header,
+)
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import (
+    UntrustedFileError,
+    copy_untrusted,
+    read_untrusted,
+    temporary_folder,
+)
+from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_space, raise_if_full
+from cudaops.timemodel.gimple import Function, parse
+from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
+from cudaops.timemodel.timing import modelled_metrics
+from cudaops.timemodel.trace import MOST_TRACE_BYTES, BadTrace, Trace, read_trace, sampled_blocks
+
+if TYPE_CHECKING:
+    from cudaops.executors.cpu.executor import CpuExecutor
+
+SEED = 2
+"""Of the random blocks in the sample."""
+
+KEPT = 64
+"""Samples kept in memory: the same launch modelled for another device costs no run."""
+
+_kept: OrderedDict[tuple[object, ...], Sample] = OrderedDict()
+_lock = threading.Lock()
+
+
+def measure(
+    executor: CpuExecutor, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *,
+    samples: int = 1, timeout_s: float = 120.0,
+) -> Measurement | Misbehaved:  # fmt: skip
+    """Modelled time of all launches of the plan together.
+
+    One sample whatever `samples` says: the model is deterministic, repeating it adds nothing.
+    """
+    models = _all(executor, compiled.unit, workload, plan, timeout_s)
+    if isinstance(models, Misbehaved):
+        return models
+    return Measurement(
+        source="modelled",
+        device=executor.device,
+        samples_us=(sum(model.duration_us for model in models),),
+        workload=workload.id,
+        profile=_profile(executor, workload, models),
+    )
+
+
+def profile(
+    executor: CpuExecutor, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *,
+    timeout_s: float = 120.0,
+) -> Profile | Misbehaved:  # fmt: skip
+    """Modelled metrics of the launch of the plan that takes longest."""
+    models = _all(executor, compiled.unit, workload, plan, timeout_s)
+    return models if isinstance(models, Misbehaved) else _profile(executor, workload, models)
+
+
+def _profile(executor: CpuExecutor, workload: Workload, models: list[LaunchModel]) -> Profile:
+    top = max(models, key=lambda model: model.duration_us)
+    notes = top.notes
+    if len(models) > 1:
+        total = sum(model.duration_us for model in models)
+        notes = (
+            f"the longest of {len(models)} launches, which take {total:.1f} us together",
+            *notes,
+        )
+    return Profile(
+        kernel=top.kernel,
+        device=executor.device,
+        workload=workload.id,
+        source="modelled",
+        duration_us=top.modelled.estimate.kernel_us,
+        metrics=modelled_metrics(top.modelled),
+        hot_lines=hot_lines(top),
+        notes=notes,
+    )
+
+
+def _all(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
+) -> list[LaunchModel] | Misbehaved:
+    models: list[LaunchModel] = []
+    for launch in plan.launches:
+        taken = _sampled(executor, unit, workload, plan, launch, timeout_s)
+        if isinstance(taken, Misbehaved):
+            return taken
+        sizes = {a.index: a.size_bytes for a in workload.allocations}
+        sizes |= {-2 - n: size for n, size in enumerate(plan.scratch_bytes.values())}
+        kernel = _kernel(unit, plan, launch)
+        bounded = _has_launch_bounds(unit, plan)
+        model = model_launch(
+            taken,
+            unit,
+            kernel,
+            launch,
+            sizes,
+            device_named(executor.device),
+            bounded=bounded,
+            rewritten=unit.rewrite is not None and plan.applicable,
+        )
+        if isinstance(model, Misbehaved):
+            return model
+        models.append(model)
+    return models
+
+
+def _sampled(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    launch: ResolvedLaunch, timeout_s: float,
+) -> Sample | Misbehaved:  # fmt: skip
+    """The sample of one launch, kept by everything it depends on."""
+    rewrite = unit.rewrite.id if unit.rewrite else ""
+    key = (
+        unit.program.sha256, unit.callee, rewrite, workload.folder, workload.id,
+        launch.model_dump_json(), plan.applicable,
+    )  # fmt: skip
+    with _lock:
+        if key in _kept:
+            _kept.move_to_end(key)
+            return _kept[key]
+    alone = plan.model_copy(update={"launches": (launch,)})
+    blocks = sampled_blocks(launch.grid, SEED)
+    taken = sample(executor, unit, workload, alone, blocks, timeout_s)
+    if not isinstance(taken, Misbehaved):
+        with _lock:
+            _kept[key] = taken
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)
+    return taken
+
+
+def _kernel(unit: Unit, plan: ResolvedPlan, launch: ResolvedLaunch) -> str:
+    """The launched expression: a step of the rewrite, or the baseline."""
+    if unit.rewrite is not None and plan.applicable:
+        return unit.rewrite.plan.launches[launch.step].kernel
+    return unit.callee
+
+
+def _has_launch_bounds(unit: Unit, plan: ResolvedPlan) -> bool:
+    if unit.rewrite is not None and plan.applicable:
+        return re.search(r"__launch_bounds__", unit.rewrite.source) is not None
+    return unit.program.kernel(unit.kernel).launch_bounds is not None
+
+
+MODEL_FLAGS = (
+    "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-ffp-contract=off", "-fno-ivopts",
+    "-funroll-loops", "-fno-peel-loops", "-fno-tree-sra", "-fno-tree-loop-distribute-patterns",
+    "--param", "max-completely-peeled-insns=8000", "--param", "max-completely-peel-times=64",
+    "--param", "max-unroll-times=1", "-fno-web", "-fno-rename-registers",
+    "-fno-schedule-insns2", "-fno-gcse",
+)  # fmt: skip
+"""The last two lines only save compile time behind the IL that is read."""
+_BASE = "counted"
+_MOST_COUNTERS = 64 << 20
+"""Bytes; a unit of 2,000 functions has 1 MB of them."""
+
+
+def sample(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: Sequence[int], timeout_s: float,
+) -> Sample | Misbehaved:  # fmt: skip
+    """Run `blocks` (linear indices) of a one-launch plan twice: for memory and for counts.
+
+    Raises:
+        SandboxUnavailable: g++ takes the unit for one of the two purposes and not for the other.
+    """
+    try:
+        executor.cache.mkdir(parents=True, exist_ok=True)
+        with (
+            temporary_folder("sample.", executor.cache) as folder,
+            ThreadPoolExecutor(max_workers=2) as pool,
+        ):
+            traced = pool.submit(
+                copy_context().run, _traced,
+                executor, unit, workload, plan, blocks, folder / "t", timeout_s,
+            )  # fmt: skip
+            counted = pool.submit(
+                copy_context().run, _counted,
+                executor, unit, workload, plan, blocks, folder / "c", timeout_s,
+            )  # fmt: skip
+            trace, functions = traced.result(), counted.result()
+    except OSError as problem:
+        raise_for_space(problem, f"sampling in {executor.cache}")
+        raise
+    if isinstance(trace, Misbehaved):
+        return trace
+    if isinstance(functions, Misbehaved):
+        return functions
+    return Sample(trace, functions)
+
+
+def _traced(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: Sequence[int], folder: Path, timeout_s: float,
+) -> Trace | Misbehaved:  # fmt: skip
+    built = _built(executor.build_instrumented(unit, MODEL_FLAGS))
+    report = executor.run_instrumented(built, workload, plan, blocks, folder, timeout_s)
+    if isinstance(report, Misbehaved):
+        return report
+    executable = Path(built.folder) / "unit"
+    files = [f.path for f in unit.program.files]
+    try:
+        left = read_untrusted(report.parent, report.name, MOST_TRACE_BYTES)
+        return read_trace(left, lambda addresses: locate(executable, addresses, files))
+    except (BadTrace, UntrustedFileError) as wrong:
+        return bad_report(f"trace: {wrong}")
+
+
+def _counted(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: Sequence[int], folder: Path, timeout_s: float,
+) -> tuple[Function, ...] | Misbehaved:  # fmt: skip
+    flags = (*MODEL_FLAGS, "-fprofile-arcs")
+    built = _built(executor.build_counted(unit, flags, ("-lgcov", "--coverage")))
+    counters = folder / "counters"
+    ran = executor.run_counted(
+        built, workload, plan, blocks, folder, timeout_s, {"GCOV_PREFIX": str(counters)}
+    )
+    if isinstance(ran, Misbehaved):
+        return ran
+    found = next(counters.rglob("*.gcda"), None)
+    if found is None:
+        raise SandboxUnavailable(
+            "the counted build wrote no counters", "check that gcov's library is whole"
+        )
+    name = found.relative_to(folder).as_posix()
+    try:
+        copy_untrusted(
+            folder, name, kept := folder.with_name(f"{folder.name}.gcda"), 0, _MOST_COUNTERS
+        )
+    except UntrustedFileError as wrong:
+        return bad_report(f"counters: {wrong}")
+    text = _dump(executor, unit, Path(built.folder), kept)
+    return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
+
+
+def _built(outcome: Compiled | CompileFailed) -> Compiled:
+    if isinstance(outcome, CompileFailed):
+        raise SandboxUnavailable(
+            f"g++ does not compile the unit for the time model: {outcome.message}",
+            "use g++ 12, or report this program",
+        )
+    return outcome
+
+
+def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path) -> str:
+    """The unit compiled again with its counters at hand, up to the last IL g++ prints. The same
+    counters of the same build give the same text."""
+    counted = counters.read_bytes()
+    entry = entry_of(executor.cache, "il", sources.name, hashlib.sha256(counted).hexdigest())
+
+    def make(folder: Path) -> Facts:
+        skipped = shutil.ignore_patterns("*.o", "unit", NOTE, LOCK)
+        shutil.copytree(sources, folder, ignore=skipped, dirs_exist_ok=True)
+        (folder / f"{_BASE}.gcda").write_bytes(counted)
+        return {"il": _dump_in(executor, unit, folder)}
+
+    name = make_once(entry, {}, make).facts["il"]
+    return (entry.folder / str(name)).read_text("utf-8", errors="replace")
+
+
+def _dump_in(executor: CpuExecutor, unit: Unit, work: Path) -> str:
+    """Name of the file with the IL of the sources and counters in this folder."""
+    header = precompiled_header(executor.cache, "plain", unit_source(unit).includes)
+    prelude = [str(header)] if header else ["cudaops/cuda.h", "cudaops/entry.h"]
+    extra = [
+        *MODEL_FLAGS,
+        "-fbranch-probabilities",
+        "-fdump-tree-optimized-lineno",
+        "-S",
+        "-dumpbase",
+        _BASE,
+    ]
+    extra += [f"-ffile-prefix-map={work}=.", *(word for p in prelude for word in ("-include", p))]
+    command = compile_command("plain", MAIN, "/dev/null", extra)
+    confine = compiling(work, [header.parent] if header else [])
+    done = run_bounded(command, cwd=work, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
+    dumps = sorted(work.glob(f"{_BASE}.*.optimized"))
+    if done.exit_code != 0 or not dumps:
+        raise_if_full(done.stderr, work)
+        first = (done.stderr.strip() or "no message").splitlines()[0]
+        raise SandboxUnavailable(
+            f"g++ wrote no IL for the time model: {first}", "use g++ 11 or newer"
+        )
+    return dumps[0].name

@@ -1,0 +1,111 @@
+"""Whole programs in child processes: for their outputs, and with the recorder on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.program import Program
+from cudaops.executors.capture.program import (
+    Child,
+    Recording,
+    author_names,
+    exit_fault,
+    program_ran,
+)
+from cudaops.executors.cpu.build import build_program
+from cudaops.executors.cpu.report import find_fault, read_report
+from cudaops.executors.cpu.toolchain import Build
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.view import View
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import discard, temporary_folder
+
+
+class ProgramRunner:
+    """Builds and runs one program."""
+
+    def __init__(
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        cache: Path,
+        workers: int,
+        shared_optin: int,
+        cwd: Path,
+        timeout_s: float,
+    ) -> None:
+        self.program = program
+        self.argv = argv
+        self.cache = cache
+        self.workers = workers
+        self.shared_optin = shared_optin
+        self.cwd = cwd
+        self.timeout_s = timeout_s
+        self.names = author_names(program)
+
+    def run(self) -> ProgramOutcome:
+        """The program as its author would run it, proven repetitions left out."""
+        with temporary_folder("cudaops-run-") as folder:
+            ran = self._child(folder, {"CUDAOPS_RECORD": "1"})
+            if not isinstance(ran, Child):
+                return ran
+            if (fault := self._fault(ran, folder)) is not None:
+                return fault
+        return program_ran(ran.done)
+
+    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
+        """See `Recording.capture`."""
+        return Recording(self.program, self._recorded).capture(kernel, folder)
+
+    def _recorded(
+        self, kernel: str | None, blobs: Path, room: int
+    ) -> Child | CompileFailed | Misbehaved:
+        env = {
+            "CUDAOPS_RECORD": "1",
+            "CUDAOPS_CAPTURE": str(blobs),
+            "CUDAOPS_CAPTURE_BYTES": str(room),
+        }
+        if kernel is not None:
+            env["CUDAOPS_TARGET"] = kernel
+        ran = self._child(blobs, env)
+        if not isinstance(ran, Child):
+            return ran
+        return self._fault(ran, blobs) or exit_fault(ran.done) or ran
+
+    def _child(
+        self, folder: Path, env: dict[str, str], build: Build = "plain"
+    ) -> Child | CompileFailed | Misbehaved:
+        built = build_program(self.cache, self.program, build)
+        if isinstance(built, CompileFailed):
+            return built
+        report_path = folder / "report.tsv"
+        discard(report_path)
+        env = {
+            **env,
+            "CUDAOPS_REPORT": str(report_path),
+            "CUDAOPS_WORKERS": str(self.workers),
+            "CUDAOPS_SHARED_OPTIN": str(self.shared_optin),
+        }
+        command = [str(built.executable), *self.argv]
+        with View(self.cwd, self.argv, (self.cache,)) as view:
+            done = run_bounded(
+                command,
+                cwd=view.folder,
+                timeout_s=self.timeout_s,
+                env=env,
+                tool="program",
+                confine=Confinement("program", tuple(view.reads), (view.root, folder)),
+            )
+        return Child(built.executable, done, read_report(report_path))
+
+    def _fault(self, ran: Child, folder: Path) -> Misbehaved | None:
+        """What went wrong; after a memory fault the checker runs and names the access."""
+        fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        if fault is None or fault.what not in ("out_of_bounds", "guard_overwritten"):
+            return fault
+        again = self._child(folder, {"CUDAOPS_RECORD": "1"}, "checked")
+        if not isinstance(again, Child):
+            return fault
+        named = find_fault(again.report, again.done, again.executable, self.names, self.timeout_s)
+        return named if named is not None and named.what == "out_of_bounds" else fault

@@ -1,0 +1,149 @@
+// Inside the runtime object: workers, fibers, warps, allocations, and where findings are reported.
+#pragma once
+#include <atomic>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "cudaops/context.h"
+#include "cudaops/launch.h"
+
+extern "C" {
+extern __thread char cudaops_shared_begin[], cudaops_shared_end[];
+}
+
+namespace cudaops {
+
+constexpr unsigned max_threads = 1024;         // of a block, every compute capability since 2.0
+constexpr size_t static_shared_limit = 48 << 10;
+constexpr size_t dynamic_shared_limit = 99 << 10;  // sm_86, after cudaFuncSetAttribute
+// Reserved a worker: four times the limit (half widened to double), and room for larger devices.
+constexpr size_t dynamic_shared_room = 1 << 20;
+constexpr size_t fiber_bytes = 256 << 10;
+constexpr size_t page = 4096;
+// A not-a-number as f32 and, repeated, as f64; -1 nowhere.
+constexpr uint32_t guard_pattern = 0xfff5c3a9u;
+
+enum class Collective : unsigned char { Shuffle, Ballot, Match, Gather, Sync, Active };
+
+// Lanes of one warp that wait for each other.
+struct Group {
+  Collective kind;
+  bool implicit;          // no mask given: whoever is there when nobody else can move
+  unsigned mask, waiting;
+  const void* site;
+};
+
+struct Warp {
+  unsigned live = 0;
+  int groups = 0;
+  Group group[32];
+  unsigned long long value[32], result[32];
+  unsigned source[32], members[32];
+  unsigned long long gathered[32];
+#ifdef CUDAOPS_INSTRUMENTED
+  uint32_t clock[32];        // warp synchronisations of a lane so far
+  uint32_t known[32][32];    // known[i][j]: lane j's clock when lane i last heard of it
+#endif
+};
+
+enum class Memory : unsigned char { Device, Managed, Pinned };
+
+struct Allocation {
+  uintptr_t begin;      // what the program holds
+  size_t size;
+  uintptr_t low, high;  // the mapping, guard pages included
+  Memory kind;
+  int number;           // in order of creation; in a unit the workload's index, scratch below 0
+};
+
+struct Worker {
+  int index = 0;
+  bool in_kernel = false;
+  char* stacks = nullptr;    // max_threads stacks, each above a guard page
+  size_t stack_stride = 0;
+  unsigned stacks_ready = 0;
+  std::vector<unsigned> idle_stacks;
+  void* home = nullptr;      // the worker's own stack, while it runs a block
+
+  const Call* call = nullptr;
+  unsigned block_linear = 0, threads = 0, live = 0, words = 0, current = 0, interval = 0;
+  uint64_t ready[max_threads / 64], at_barrier[max_threads / 64];
+  void* context[max_threads];    // saved stack pointer; null: not started
+  unsigned stack_of[max_threads];
+  const void* site[max_threads];
+  uint3 index_of[max_threads];
+  unsigned index_x = 0, index_y = 0, index_z = 0;
+  unsigned arrived = 0, spins = 0;
+  int count_now = 0, any_now = 0, all_now = 1, count_then = 0, any_then = 0, all_then = 1;
+  Warp warps[max_threads / 32];
+
+  char *shared_low = nullptr, *shared_high = nullptr;  // this worker's static shared arrays
+#ifdef CUDAOPS_INSTRUMENTED
+  struct Shadow *shadow = nullptr, *dynamic_shadow = nullptr;
+  char* dynamic_low = nullptr;      // dynamic shared memory, all that is reserved
+  Allocation recent[4] = {};        // hit last; valid while `allocations_known` stands
+  uint64_t allocations_known = 0;
+  unsigned turn = 0;
+  uint64_t stamp = 1, block_stamp = 1;
+#endif
+};
+
+extern __thread Worker* worker;
+constexpr unsigned shared_marker = 16;  // bytes of the variables linked around the author's
+
+// Sorted by address; changes only between launches.
+extern std::vector<Allocation> allocations;
+// Begins `shift` bytes, a multiple of 256, earlier than where it would end at inaccessible memory.
+Allocation* allocate(size_t size, Memory kind, int number, size_t shift = 0);
+bool release(uintptr_t begin);
+Allocation* allocation_around(uintptr_t address);  // guard pages included
+void check_guards(const Call* call);
+uint64_t generation();
+uint64_t allocations_version();                    // counts cudaMalloc and cudaFree
+void touch();                                      // memory changed or may have
+size_t host_bytes_available();
+
+extern GlobalVariable* global_variables;
+
+// The report: tab-separated lines, one fact each, read by cudaops.executors.cpu.report.
+void open_report();
+void report(const char* format, ...) __attribute__((format(printf, 1, 2)));
+[[noreturn]] void stop(const char* kind, const void* pc, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+void warn(const char* kind, const void* pc, const void* other, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
+void install_fault_handlers();
+void install_signal_stack();
+void note_launcher();                               // whose stack holds the arguments of a launch
+void note_worker();
+bool known_to_host(uintptr_t address);  // loaded, a stack, thread-local or from malloc
+// "of parameter 2" where an argument of the running launch points into it.
+void describe_place(char* text, size_t size, uintptr_t address, size_t bytes);
+
+void run_grid(const Call& call);                   // all blocks over all workers
+bool printed_in_kernel();
+const char* option(const char* name);
+double now();
+
+// Accepts or records a launch before and after it runs; a program's recorder, or a unit's nothing.
+struct Recorder {
+  virtual ~Recorder() = default;
+  virtual bool skip(const Call&) { return false; }
+  virtual void before(const Call&) {}
+  virtual void after(const Call&, double) {}
+};
+extern Recorder* recorder;
+
+#ifdef CUDAOPS_INSTRUMENTED
+void checker_block_begin(Worker& w);
+void checker_block_end(Worker& w);
+void checker_barrier(Worker& w, unsigned exited);
+void checker_warp(Worker& w, Warp& warp, unsigned members);
+extern bool trace_on;
+void trace_regions();
+void trace_finish();
+#endif
+
+}  // namespace cudaops

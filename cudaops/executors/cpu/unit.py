@@ -1,0 +1,334 @@
+"""One run of a unit in a child process: memory before, the launches, what comes out.
+
+A series is several runs in one child: what a kernel keeps in its own variables stays between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cudaops.domain.execution import Misbehaved, Ran, Unit
+from cudaops.domain.rewrite import BufferValue, ResolvedPlan, Value
+from cudaops.domain.workload import Allocation, Element, GlobalState, Workload
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.build import BASELINE_ENTRY, shared_guards
+from cudaops.executors.cpu.report import (
+    Names,
+    Report,
+    bad_report,
+    find_fault,
+    find_warnings,
+    read_report,
+)
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import (
+    UntrustedFileError,
+    discard,
+    untrusted_size,
+    write_fresh,
+)
+from cudaops.storage import raise_for_space
+
+WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
+"""Bytes of a double per byte of the element it stands for."""
+ALIGNMENT = 256
+"""Of every allocation. Source: CUDA C++ Programming Guide, device memory accesses."""
+_WIDE_SHARED = 4
+"""A widened kernel may need this many times its shared memory (all of it half)."""
+
+
+class Task(NamedTuple):
+    """A run, whatever it is for."""
+
+    unit: Unit
+    executable: Path
+    workload: Workload
+    plan: ResolvedPlan
+    inputs: InputSet
+    folder: Path
+    timeout_s: float
+    workers: int
+    env: dict[str, str]
+    dynamic_limit: int
+    """Most bytes of dynamic shared memory a launch may ask for."""
+    blocks: tuple[int, ...] | None = None
+    """Linear indices of the only blocks to run; None runs all."""
+    launch: int = -1
+    """Index in the plan of the launch that `blocks` restricts: those before run whole, those after
+    not at all. -1 restricts every launch."""
+    more: tuple[InputSet, ...] = ()
+    """Inputs of the further runs of a series, in the same child."""
+
+
+class Outcome(NamedTuple):
+    """A child that came to its end."""
+
+    ran: Ran
+    report: Report
+
+
+class _Ended(NamedTuple):
+    """A child that is gone, whatever it did."""
+
+    report: Report
+    seconds: float
+    fault: Misbehaved | None
+
+
+def run_task(task: Task) -> Outcome | Misbehaved:
+    """Write the specification, run the child, read its report."""
+    folder = task.folder.absolute()
+    _make_folders(folder)
+    ended = _run_child(task, [*_head(task), *_launch(task, task.inputs, folder)])
+    if ended.fault is not None:
+        return ended.fault
+    if (wrong := _wrong_output(task, folder, "")) is not None:
+        return wrong
+    warnings = find_warnings(ended.report, task.executable, names_of(task))
+    return Outcome(_ran(task, folder, ended.seconds, warnings), ended.report)
+
+
+def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
+    """The plan once for `task.inputs` and for each of `task.more`, in this order, in one child.
+
+    Outputs land in `launch_00`, `launch_01`, ... of the task's folder. The inputs are such as
+    `check_series` lets through.
+    """
+    runs = (task.inputs, *task.more)
+    folders = [launch_folder(task.folder.absolute(), number) for number in range(len(runs))]
+    _make_folders(task.folder.absolute(), *folders)
+    lines = _head(task)
+    for inputs, folder in zip(runs, folders, strict=True):
+        lines.append(f"place {inputs.shift_bytes}")
+        lines += _launch(task, inputs, folder, keep_scratch=inputs.keep_scratch)
+    ended = _run_child(task, lines)
+    if ended.fault is not None:
+        begun = min(len(ended.report.all("began")), len(runs))
+        return in_launch(ended.fault, begun, len(runs)) if begun else ended.fault
+    for number, folder in enumerate(folders):
+        if (wrong := _wrong_output(task, task.folder.absolute(), f"{folder.name}/")) is not None:
+            return in_launch(wrong, number + 1, len(runs))
+    each_s = ended.seconds / len(runs)
+    return tuple(_ran(task, folder, each_s, ()) for folder in folders)
+
+
+def check_series(inputs: Sequence[InputSet]) -> None:
+    """Raise ValueError where `Executor.run_series` cannot run on these."""
+    if not inputs:
+        raise ValueError("a series needs at least one input set")
+    if any(one.shift_bytes < 0 or one.shift_bytes % ALIGNMENT for one in inputs):
+        raise ValueError(f"a shift must be a multiple of {ALIGNMENT} bytes")
+    standing: int | None = None
+    for one in inputs:
+        if one.keep_scratch and one.shift_bytes != standing:
+            raise ValueError("keep_scratch needs a launch before at the same shift_bytes")
+        standing = one.shift_bytes
+
+
+def launch_folder(folder: Path, number: int) -> Path:
+    """Where the outputs of one launch of a series land; counted from 0."""
+    return folder / f"launch_{number:02d}"
+
+
+def in_launch(fault: Misbehaved, number: int, count: int) -> Misbehaved:
+    """The same fault with the launch of a series that it happened in, counted from 1."""
+    text = f"in launch {number} of {count}: {fault.message}"
+    return fault.model_copy(update={"message": text})
+
+
+def _make_folders(*folders: Path) -> None:
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise_for_space(problem, f"writing to {folders[0]}")
+        raise
+
+
+def _run_child(task: Task, specification: Sequence[str]) -> _Ended:
+    folder = task.folder.absolute()
+    report_path = folder / "report.tsv"
+    try:
+        discard(report_path)
+        write_fresh(folder / "spec.txt", "\n".join(specification) + "\n")
+    except OSError as problem:
+        raise_for_space(problem, f"writing to {folder}")
+        raise
+    env = {
+        "CUDAOPS_REPORT": str(report_path),
+        "CUDAOPS_WORKERS": str(task.workers),
+        "CUDAOPS_SHARED_GUARDS": " ".join(str(at) for at in shared_guards(task.executable)),
+        **task.env,
+    }
+    command = [str(task.executable), str(folder / "spec.txt")]
+    confine = Confinement("kernel", _read_by(specification), (folder,))
+    done = run_bounded(
+        command, cwd=folder, timeout_s=task.timeout_s, env=env, tool="kernels", confine=confine
+    )
+    report = read_report(report_path)
+    fault = find_fault(report, done, task.executable, names_of(task), task.timeout_s)
+    if fault is None and (done.exit_code != 0 or not report.all("ok")):
+        text = f"the kernel ended its process with exit code {done.exit_code}"
+        fault = Misbehaved(what="exit_code", message=text, log=done.stderr[-4096:])
+    return _Ended(report, done.seconds, fault)
+
+
+def _read_by(specification: Sequence[str]) -> tuple[Path, ...]:
+    """Files that the child is told to read."""
+    return tuple(Path(line.split(" file ", 1)[1]) for line in specification if " file " in line)
+
+
+def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
+    """The code under test ran in the process that wrote the outputs and may have put anything in
+    their place; from here on others read them by name. `within` `folder`, with a slash."""
+    wide = task.unit.widened
+    sizes = {
+        f"{within}out{a.index}.bin": a.size_bytes * (WIDENED_BY.get(a.element, 1) if wide else 1)
+        for a in task.workload.allocations
+    }
+    try:
+        for name, size in sizes.items():
+            if (found := untrusted_size(folder, name)) != size:
+                raise UntrustedFileError(name, f"holds {found} bytes instead of {size}")
+        for number, variable in enumerate(task.workload.globals):
+            name = f"{within}{_global_file(number)}"
+            if untrusted_size(folder, name) not in (variable.size_bytes, 2 * variable.size_bytes):
+                raise UntrustedFileError(name, f"is not of {variable.size_bytes} bytes")
+    except UntrustedFileError as wrong:
+        return bad_report(f"output {wrong}")
+    return None
+
+
+def _ran(task: Task, folder: Path, seconds: float, warnings: tuple[Misbehaved, ...]) -> Ran:
+    written = sorted(a.index for a in task.workload.allocations)
+    return Ran(
+        outputs={i: str(folder / f"out{i}.bin") for i in written},
+        global_outputs={
+            g.name: str(folder / _global_file(n)) for n, g in enumerate(task.workload.globals)
+        },
+        seconds=seconds,
+        warnings=warnings,
+    )
+
+
+def captured_inputs(workload: Workload) -> InputSet:
+    """The contents that stood before the captured launch."""
+    folder = Path(workload.folder).absolute()
+    return InputSet(contents={a.index: str(folder / a.before) for a in workload.allocations})
+
+
+def names_of(task: Task) -> Names:
+    """What the author calls the things that a message of the runtime numbers."""
+    program = task.unit.program
+    parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
+    parameters[task.unit.callee] = parameters.get(task.unit.kernel, ())
+    allocations: dict[int, str] = {}
+    for pointer in task.workload.pointers():
+        allocations.setdefault(pointer.allocation, pointer.name)
+    for number, name in enumerate(task.plan.scratch_bytes):
+        allocations[-2 - number] = name
+    launched: set[tuple[str, ...]] = set()
+    for launch in task.plan.launches:
+        if task.unit.rewrite is not None and task.plan.applicable:
+            step = task.unit.rewrite.plan.launches[launch.step]
+            parameters[step.kernel] = step.args
+            launched.add(step.args)
+    if len(launched) == 1:  # a guard is found overwritten after the kernel, when none is named
+        parameters[""] = launched.pop()
+    return Names(tuple(f.path for f in program.files), parameters, allocations)
+
+
+def _head(task: Task) -> list[str]:
+    """What holds for every launch of the child."""
+    lines = [f"shared {task.dynamic_limit * (_WIDE_SHARED if task.unit.widened else 1)}"]
+    if task.blocks is not None:
+        lines.append(f"blocks {task.launch} " + " ".join(str(b) for b in sorted(set(task.blocks))))
+    return lines
+
+
+def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = False) -> list[str]:
+    """Memory before, the plan's launches, and what is written to `folder` afterwards."""
+    wide = task.unit.widened
+    factors = {
+        a.index: WIDENED_BY.get(a.element, 1) if wide else 1 for a in task.workload.allocations
+    }
+    lines = [_allocation(inputs, a, factors[a.index]) for a in task.workload.allocations]
+    how = "keep" if keep_scratch else f"fill {inputs.scratch_poison}"
+    for name, size in task.plan.scratch_bytes.items():
+        lines.append(f"scratch {name} {size * (2 if wide else 1)} {how}")
+    lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
+    lines += _launches(task, factors)
+    lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in task.workload.allocations]
+    lines += [
+        f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.workload.globals)
+    ]
+    return lines
+
+
+def _allocation(inputs: InputSet, allocation: Allocation, factor: int) -> str:
+    head = f"alloc {allocation.index} {allocation.size_bytes * factor} "
+    if allocation.index in inputs.poison:
+        return head + f"fill {inputs.poison[allocation.index]}"
+    return head + f"file {Path(inputs.contents[allocation.index]).absolute()}"
+
+
+def _global_file(number: int) -> str:
+    return f"global{number}.bin"
+
+
+def _global(task: Task, state: GlobalState, folder: Path, number: int) -> str:
+    before = contents_before(task.unit, task.workload, state, folder / f"wide{number}.bin")
+    return f"global {state.name} file {before}"
+
+
+def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Path) -> Path:
+    """File with what stands in a variable before the launch; made at `wide` for a widened unit."""
+    before = Path(workload.folder).absolute() / state.before
+    if not (unit.widened and _holds_floats(unit, state.name)):
+        return before
+    wide.parent.mkdir(parents=True, exist_ok=True)
+    discard(wide)
+    np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
+    return wide
+
+
+def _holds_floats(unit: Unit, name: str) -> bool:
+    """Whether a variable of the program is of `float` and so becomes `double` when widened."""
+    variables = unit.program.global_variables
+    texts = [v.type_text for v in variables if name in (v.qualified_name, v.name)]
+    return any("float" in text.split() or "float2" in text or "float4" in text for text in texts)
+
+
+def _launches(task: Task, factors: dict[int, int]) -> list[str]:
+    baseline = task.unit.rewrite is None or not task.plan.applicable
+    lines = []
+    for launch in task.plan.launches:
+        entry = BASELINE_ENTRY if baseline else launch.step
+        g, b = launch.grid, launch.block
+        smem = launch.dynamic_smem_bytes * (2 if task.unit.widened else 1)
+        lines.append(f"launch {entry} {g.x} {g.y} {g.z} {b.x} {b.y} {b.z} {smem}")
+        lines += [f"value {_value(v, factors, task.unit.widened)}" for v in launch.values]
+    return lines
+
+
+def _value(value: Value, factors: dict[int, int], wide: bool) -> str:
+    if value.kind == "null":
+        return "null"
+    if value.kind == "raw":
+        placed = (f" {p.at_bytes} {_buffer(p.to, factors, wide)}" for p in value.pointers)
+        return f"raw {value.raw_hex}" + "".join(placed)
+    if value.kind == "number":
+        number = value.value
+        return f"int {int(number)}" if isinstance(number, int) else f"float {number!r}"
+    return _buffer(value, factors, wide)
+
+
+def _buffer(value: BufferValue, factors: dict[int, int], wide: bool) -> str:
+    if value.allocation is not None:
+        return f"buffer {value.allocation} {value.offset_bytes * factors[value.allocation]}"
+    return f"scratch {value.scratch} {value.offset_bytes * (2 if wide else 1)}"

@@ -1,0 +1,140 @@
+// What the rerouted `kernel<<<grid, block, smem, stream>>>(args)` of a recorded program calls. Little
+// is included here: it stands before the author's text and must not change what his names mean.
+#pragma once
+#include <cstddef>
+#include <tuple>
+#include <typeinfo>
+#include <utility>
+
+#include "runtime.h"
+
+#include "argument_types.h"
+
+namespace cudaops_capture {
+
+struct Geometry {
+  dim3 grid, block;
+  size_t shared_bytes;
+  cudaStream_t stream;
+};
+
+// One launch with its types erased. `values[i]` points at the i-th argument.
+struct Call {
+  int site;
+  const char* kernel;
+  Geometry geometry;
+  const void* function;  // null where template arguments are deduced
+  const char* within;    // then the mangled type of a closure that stands in the launching function
+  cudaError_t (*start)(const Call& call);  // launches; the program's own error state sees the result
+  void* closure;
+  int count;
+  const cudaops::ArgumentType* types;
+  void** values;
+};
+
+// Launches `call`, recording what the environment asks for.
+void submit(const Call& call);
+
+// A `__constant__` or `__device__` variable whose contents are part of a launch's state.
+struct Variable {
+  const char* name;
+  cudaError_t (*locate)(void** address);
+  size_t size;
+  Variable* next;
+  Variable(const char* name, cudaError_t (*locate)(void**), size_t size);
+};
+
+// Between the two some stream records a graph: the device must not be waited for.
+void graph_begins();
+void graph_ends();
+
+// cudaDeviceReset, after the times that it would destroy were read.
+cudaError_t reset_device();
+
+}  // namespace cudaops_capture
+
+#include "start.h"
+
+namespace cudaops_capture {
+
+template <class F, class... P>
+struct Closure {
+  F function;
+  std::tuple<P...> arguments;
+
+  static cudaError_t start(const Call& call) {
+    auto* closure = static_cast<Closure*>(call.closure);
+    return start_launch(call, closure->function, closure->arguments);
+  }
+
+  template <size_t... I>
+  void submit_with(Call call, std::index_sequence<I...>) {
+    static constexpr cudaops::ArgumentType types[] = {cudaops::describe<P>()..., cudaops::ArgumentType{}};
+    void* values[] = {(void*)&std::get<I>(arguments)..., nullptr};
+    call.start = &start;
+    call.closure = this;
+    call.count = sizeof...(P);
+    call.types = types;
+    call.values = values;
+    submit(call);
+  }
+};
+
+template <class... P>
+struct Bound {
+  Call call;
+  void (*function)(P...);
+  void operator()(P... arguments) const {
+    Closure<void (*)(P...), P...> closure{function, std::tuple<P...>(std::move(arguments)...)};
+    closure.submit_with(call, std::index_sequence_for<P...>());
+  }
+};
+
+template <class F>
+struct Deduced {
+  Call call;
+  F function;
+  template <class... A>
+  void operator()(A&&... arguments) const {
+    Closure<F, std::decay_t<A>...> closure{function, {std::forward<A>(arguments)...}};
+    closure.submit_with(call, std::index_sequence_for<A...>());
+  }
+};
+
+struct Launch {
+  Call call;
+  template <class... P>
+  Bound<P...> of(void (*function)(P...)) const {
+    Bound<P...> bound{call, function};
+    bound.call.function = (const void*)function;
+    return bound;
+  }
+  template <class F>
+  Deduced<F> deduced(F function) const {
+    Deduced<F> deduced{call, function};
+    deduced.call.within = typeid(F).name();
+    return deduced;
+  }
+};
+
+inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0,
+                     cudaStream_t stream = nullptr) {
+  Launch result{};
+  result.call.site = site;
+  result.call.kernel = kernel;
+  result.call.geometry = Geometry{grid, block, shared_bytes, stream};
+  return result;
+}
+
+}  // namespace cudaops_capture
+
+#define CUDAOPS_CAPTURE_JOIN_(a, b) a##b
+#define CUDAOPS_CAPTURE_JOIN(a, b) CUDAOPS_CAPTURE_JOIN_(a, b)
+#define CUDAOPS_CAPTURE_VARIABLE(text, expression)                                               \
+  CUDAOPS_CAPTURE_RUNTIME_VARIABLE(text, expression)                                             \
+  static ::cudaops_capture::Variable CUDAOPS_CAPTURE_JOIN(cudaops_capture_, __COUNTER__)(        \
+      text, [](void** address) { return cudaGetSymbolAddress(address, expression); }, sizeof(expression))
+
+static inline cudaError_t cudaops_capture_reset() { return ::cudaops_capture::reset_device(); }
+#define cudaDeviceReset cudaops_capture_reset
+#define cudaThreadExit cudaops_capture_reset

@@ -1,0 +1,450 @@
+// A whole program under observation: device time of every launch that was rerouted, and contents of
+// memory around the first launch of each configuration of the kernels that are asked for.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device_runtime.h"
+#include "report.h"
+#include "timer.h"
+
+namespace cudaops_capture {
+
+using cudaops::ArgumentKind;
+using cudaops::ArgumentType;
+
+static Variable* variables = nullptr;
+Variable::Variable(const char* name, cudaError_t (*locate)(void**), size_t size)
+    : name(name), locate(locate), size(size), next(variables) {
+  variables = this;
+}
+
+static uintptr_t address_of(const Variable& variable) {
+  void* address = nullptr;
+  return variable.locate(&address) == cudaSuccess ? (uintptr_t)address : 0;
+}
+
+// Launches that differ at most in which allocations of the same sizes they name.
+struct Configuration {
+  int id = 0;
+  std::string kernel;
+  unsigned long long threads = 0;
+  unsigned long launches = 0;
+  unsigned long first = 0;     // recorded: position among the kernel's launches
+  unsigned long followed = 0;  // launches right after one of the same on the same allocations
+  unsigned long timed = 0, timed_alone = 0;
+  double seconds = 0, seconds_alone = 0;
+  bool recorded = false;
+
+  // Of all launches: those that were not timed, or with the device at rest, count as the others' mean.
+  double estimate() const {
+    if (timed) return seconds / (double)timed * (double)launches;
+    return timed_alone ? seconds_alone / (double)timed_alone * (double)launches : 0;
+  }
+};
+
+// A word in the bytes of a structure or variable that is an address in an allocation.
+struct Field {
+  size_t at;
+  uintptr_t address;
+  Range range;
+};
+
+// Small integers and pairs of numbers are no addresses: asking for each would take too long.
+static std::vector<Field> fields_in(const void* data, size_t size, size_t most = 1u << 16) {
+  constexpr uintptr_t least = 1ull << 16, beyond = 1ull << 57;
+  std::vector<Field> found;
+  size_t asked = 0;
+  for (size_t i = 0; i + sizeof(uintptr_t) <= size && asked < (1u << 16) && found.size() < most; i += sizeof(uintptr_t)) {
+    uintptr_t word;
+    std::memcpy(&word, (const char*)data + i, sizeof word);
+    if (word < least || word >= beyond) continue;
+    ++asked;
+    Range range = allocation_of(word);
+    if (range.size) found.push_back({i, word, range});
+  }
+  return found;
+}
+
+// The allocations that the arguments of one launch point into.
+struct Reach {
+  std::vector<std::vector<Field>> of;  // for each argument: itself, or what stands in a structure
+  std::vector<Range> distinct;         // in order of first mention
+
+  explicit Reach(const Call& call) {
+    for (int i = 0; i < call.count; ++i) {
+      of.push_back(addresses_in(call.types[i], call.values[i]));
+      for (const Field& field : of.back())
+        if (index(field.range) == distinct.size()) distinct.push_back(field.range);
+    }
+  }
+  static std::vector<Field> addresses_in(const ArgumentType& type, const void* value) {
+    if (type.kind == ArgumentKind::Opaque) return fields_in(value, type.size);
+    uintptr_t p = type.kind == ArgumentKind::Pointer ? *(const uintptr_t*)value : 0;
+    Range range = p ? allocation_of(p) : Range{0, 0};
+    return range.size ? std::vector<Field>{{0, p, range}} : std::vector<Field>{};
+  }
+  size_t index(const Range& range) const {
+    size_t k = 0;
+    while (k < distinct.size() && distinct[k].begin != range.begin) ++k;
+    return k;
+  }
+  size_t bytes() const {
+    size_t sum = 0;
+    for (auto& range : distinct) sum += range.size;
+    return sum;
+  }
+  std::vector<uintptr_t> set() const {
+    std::vector<uintptr_t> begins;
+    for (auto& range : distinct) begins.push_back(range.begin);
+    std::sort(begins.begin(), begins.end());
+    return begins;
+  }
+};
+
+static std::string bytes_of(const void* p, size_t n) { return std::string((const char*)p, n); }
+template <class T>
+static std::string bytes_of(const T& v) { return bytes_of(&v, sizeof v); }
+
+static std::string key_of(const Call& call, const Reach& reach) {
+  const Geometry& g = call.geometry;
+  std::string key = bytes_of(call.function) + bytes_of(call.start);
+  for (const dim3* d : {&g.grid, &g.block}) key += bytes_of(d->x) + bytes_of(d->y) + bytes_of(d->z);
+  key += bytes_of(g.shared_bytes) + call.kernel;
+  for (int i = 0; i < call.count; ++i) {
+    std::string bytes = bytes_of(call.values[i], call.types[i].size);
+    const std::vector<Field>& addresses = reach.of[(size_t)i];
+    if (call.types[i].kind == ArgumentKind::Pointer && addresses.empty())
+      bytes = *(const uintptr_t*)call.values[i] ? "host" : "null";
+    for (const Field& field : addresses) {
+      bytes.replace(field.at, sizeof field.address, sizeof field.address, '\0');
+      bytes += bytes_of(reach.index(field.range)) + bytes_of(field.range.size) + bytes_of(field.address - field.range.begin);
+    }
+    key += bytes;
+  }
+  return key;
+}
+
+static bool in_variable(uintptr_t p) {
+  for (Variable* v = variables; v; v = v->next)
+    if (uintptr_t begin = address_of(*v))
+      if (p >= begin && p - begin < v->size) return true;
+  return false;
+}
+
+static const char* kind_of(cudaError_t error) {
+  if (error == cudaErrorIllegalAddress) return "out_of_bounds";
+  return error == cudaErrorLaunchTimeout ? "timeout" : "crash";
+}
+
+class Recorder {
+ public:
+  // Before anything of the program runs; the program does not see what was asked for.
+  Recorder() : contents_(report_) {
+    if (const char* path = option("CUDAOPS_RECORDER_REPORT")) report_.open(path);
+    if (const char* folder = option("CUDAOPS_RECORDER_FOLDER")) contents_.keep_in(folder);
+    if (const char* target = option("CUDAOPS_RECORDER_TARGET")) target_ = target;
+    if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = strtoull(bytes, nullptr, 10);
+    if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
+      std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
+    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "SECONDS"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
+  }
+
+  void submit(const Call& call) {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (!report_.is_open() || ended_) return (void)call.start(call);
+    bool in_graph = true, wanted = false;
+    Configuration* c = nullptr;
+    std::vector<uintptr_t> set;
+    Timer::Pair pair;
+    {
+      OwnCalls own;
+      in_graph = is_capturing(call.geometry.stream);
+      if (!in_graph) {
+        Reach reach(call);
+        set = reach.set();
+        c = &configuration(call, reach);
+        wanted = graphs_ == 0 && wants(*c, reach) && cudaDeviceSynchronize() == cudaSuccess;
+        if (wanted) lines_ = describe(call, *c, reach);
+        pair = timer_.begin(call.geometry.stream);
+      }
+    }
+    cudaError_t error = call.start(call);
+    // Registered after what the runtime registers for itself, it runs before that.
+    if (!watching_) watching_ = atexit([] { the()->finish(); }) == 0;
+    if (in_graph) return note_graph(call);
+    OwnCalls own;
+    if (error != cudaSuccess) {
+      timer_.give_back(pair);
+      return refused(call, error);
+    }
+    timer_.end(pair, call.geometry.stream, c, wanted);
+    if (wanted) keep(call, *c);
+    count(call, *c, std::move(set));
+    if (timer_.is_full() && graphs_ == 0 && !own.crowded()) account(timer_.collect(false));
+  }
+
+  // The program ends: what is still under way is waited for, and the sums are written.
+  void finish() {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (ended_) return;
+    ended_ = true;
+    OwnCalls own;
+    cudaError_t error = cudaDeviceSynchronize();
+    if (is_lost(error)) fault(last_, error);
+    account(timer_.collect(true));
+    sum_up();
+  }
+
+  void graph(int change) {
+    std::lock_guard<std::mutex> hold(lock_);
+    graphs_ = std::max(0, graphs_ + change);
+  }
+
+  cudaError_t reset() {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (report_.is_open() && !ended_) {
+      OwnCalls own;
+      account(timer_.collect(true));
+      timer_.forget();
+      previous_ = nullptr;
+    }
+    return reset_runtime();
+  }
+
+  static Recorder* the() {
+    static Recorder* recorder = new Recorder;  // outlives every destructor that may launch
+    return recorder;
+  }
+
+ private:
+  static constexpr int most_recorded = 8;  // configurations of one kernel
+
+  // A program that takes longer ends here: as far as it was recorded, if it was. What is under way on
+  // the device is left, and a launch that nobody waits for to be stored holds nothing up.
+  void stop_after(double seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    std::unique_lock<std::mutex> hold(lock_, std::defer_lock);
+    for (int tries = 0; !hold.try_lock(); ++tries) {
+      if (tries > 20 && !storing_) overdue();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    bool any = false;
+    for (auto& [key, c] : configurations_) any = any || c.recorded;
+    if (ended_) return;
+    if (!any) overdue();
+    ended_ = true;
+    OwnCalls own;
+    account(timer_.collect(false));
+    report_.write("stopped\n");
+    sum_up();
+    fflush(nullptr);
+    _Exit(0);
+  }
+
+  [[noreturn]] void overdue() {
+    report_.write("overdue\n");
+    _Exit(0);
+  }
+
+  void sum_up() {
+    std::map<std::string, std::pair<unsigned long, double>> totals;
+    for (auto& [key, c] : configurations_) {
+      report_.write(line("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches, c.estimate(), (int)c.recorded, c.first,
+                         c.followed));
+      if (!c.launches) continue;
+      totals[c.kernel].first += c.launches;
+      totals[c.kernel].second += c.estimate();
+    }
+    for (auto& [kernel, total] : totals)
+      report_.write(line("count\t%s\t%lu\t0\t%.9g", kernel.c_str(), total.first, total.second));
+    report_.write("end\n");
+  }
+
+  Configuration& configuration(const Call& call, const Reach& reach) {
+    Configuration& c = configurations_[key_of(call, reach)];
+    if (c.kernel.empty()) {
+      const Geometry& g = call.geometry;
+      c.id = (int)configurations_.size() - 1;
+      c.kernel = call.kernel;
+      c.threads = (unsigned long long)g.grid.x * g.grid.y * g.grid.z * g.block.x * g.block.y * g.block.z;
+    }
+    return c;
+  }
+
+  Configuration* least_recorded(const Configuration& c, int& recorded) {
+    Configuration* least = nullptr;
+    for (auto& [key, other] : configurations_) {
+      if (!other.recorded || other.kernel != c.kernel) continue;
+      ++recorded;
+      if (!least || other.threads < least->threads) least = &other;
+    }
+    return least;
+  }
+
+  // A kernel's first configurations, and later ones that are clearly larger.
+  bool wants(const Configuration& c, const Reach& reach) {
+    if (!contents_.is_on() || c.recorded || (!target_.empty() && target_ != c.kernel)) return false;
+    int recorded = 0;
+    replaced_ = least_recorded(c, recorded);
+    if (recorded < most_recorded) replaced_ = nullptr;
+    else if (c.threads <= replaced_->threads + replaced_->threads / 2) return false;
+    if (contents_.written() + 2 * reach.bytes() <= room_) return true;
+    report_.write(line("full\t%s", c.kernel.c_str()));
+    return false;
+  }
+
+  // What stands in memory before the launch; written to the report only once it has run.
+  std::string describe(const Call& call, const Configuration& c, const Reach& reach) {
+    const Geometry& g = call.geometry;
+    std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel,
+                             call.site, (unsigned long long)(uintptr_t)call.function, g.grid.x, g.grid.y, g.grid.z,
+                             g.block.x, g.block.y, g.block.z, g.shared_bytes, call.within ? call.within : "");
+    for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
+    kept_ = reach.distinct;
+    for (size_t k = 0; k < kept_.size(); ++k) lines += stored("before", c.id, std::to_string(k), kept_[k], true);
+    for (Variable* v = variables; v; v = v->next) {
+      lines += stored("gbefore", c.id, v->name, Range{address_of(*v), v->size}, true);
+      lines += pointers_in(c.id, *v);
+    }
+    return lines;
+  }
+
+  std::string describe_argument(int id, int i, const Call& call, const Reach& reach) {
+    const ArgumentType& type = call.types[i];
+    const void* value = call.values[i];
+    if (type.kind == ArgumentKind::Pointer) return describe_pointer(id, i, type, *(const uintptr_t*)value, reach);
+    std::string hex;
+    for (unsigned k = 0; k < type.size; ++k) {
+      char two[3];
+      snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(value)[k]);
+      hex += two;
+    }
+    std::string place = "\t" + std::to_string(id) + "\t" + std::to_string(i);
+    if (type.kind == ArgumentKind::Scalar) return "arg" + place + "\tscalar\t" + type.element + "\t" + hex + "\n";
+    std::string lines = "arg" + place + "\topaque\t" + type.written() + "\t" + hex + "\n";
+    for (const Field& field : reach.of[(size_t)i])
+      lines += line("field\t%d\t%d\t%zu\t%zu\t%lld", id, i, field.at, reach.index(field.range),
+                    (long long)(field.address - field.range.begin));
+    return lines;
+  }
+
+  std::string describe_pointer(int id, int i, const ArgumentType& type, uintptr_t p, const Reach& reach) {
+    if (!p) return line("arg\t%d\t%d\tnull", id, i);
+    if (in_variable(p)) return line("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
+    if (reach.of[(size_t)i].empty()) {
+      const char* elsewhere = reachable_elsewhere(p);
+      return elsewhere ? line("limit\t%d\tparameter @N%d@ points to %s", id, i, elsewhere) : line("host\t%d\t%d", id, i);
+    }
+    const Range& range = reach.of[(size_t)i].front().range;
+    std::string limit = type.pointee_pointer ? line("limit\t%d\tparameter @N%d@ points to pointers", id, i) : "";
+    return limit + line("arg\t%d\t%d\tpointer\t%s\t%d\t%zu\t%lld", id, i, type.element, (int)type.pointee_const,
+                        reach.index(range), (long long)(p - range.begin));
+  }
+
+  std::string stored(const char* verb, int id, const std::string& name, const Range& range, bool with_size) {
+    cudaError_t error = cudaSuccess;
+    storing_ = true;
+    std::string file = contents_.store(range.begin, range.size, error);
+    storing_ = false;
+    if (file.empty())
+      return line("limit\t%d\tmemory that it reaches cannot be read: %s", id, cudaGetErrorString(error));
+    std::string size = with_size ? "\t" + std::to_string(range.size) : "";
+    return line("%s\t%d\t%s%s\t%s", verb, id, name.c_str(), size.c_str(), file.c_str());
+  }
+
+  std::string pointers_in(int id, const Variable& variable) {
+    constexpr size_t most = 1 << 20;
+    std::vector<char> bytes(std::min(variable.size, most));
+    cudaMemcpy(bytes.data(), (const void*)address_of(variable), bytes.size(), cudaMemcpyDefault);
+    bool holds = !fields_in(bytes.data(), bytes.size(), 1).empty();
+    return holds ? line("limit\t%d\tvariable %s holds a device pointer", id, variable.name) : "";
+  }
+
+  // The recorded launch has been started: what it leaves is kept too.
+  void keep(const Call& call, Configuration& c) {
+    cudaError_t error = cudaDeviceSynchronize();
+    if (error != cudaSuccess) return fault(call.kernel, error);
+    for (size_t k = 0; k < kept_.size(); ++k) lines_ += stored("after", c.id, std::to_string(k), kept_[k], false);
+    for (Variable* v = variables; v; v = v->next)
+      lines_ += stored("gafter", c.id, v->name, Range{address_of(*v), v->size}, false);
+    report_.write(lines_);
+    if (replaced_) replaced_->recorded = false;
+    c.recorded = true;
+    c.first = launched_[call.kernel];
+  }
+
+  void count(const Call& call, Configuration& c, std::vector<uintptr_t> set) {
+    if (previous_ == &c && previous_set_ == set) ++c.followed;
+    previous_ = &c;
+    previous_set_ = std::move(set);
+    last_ = call.kernel;
+    ++c.launches;
+    ++launched_[call.kernel];
+  }
+
+  void account(const std::vector<Spent>& all) {
+    for (auto& spent : all) {
+      Configuration& c = *spent.configuration;
+      if (spent.alone) ++c.timed_alone, c.seconds_alone += spent.seconds;
+      else ++c.timed, c.seconds += spent.seconds;
+    }
+  }
+
+  void refused(const Call& call, cudaError_t error) {
+    if (is_lost(error)) return fault(last_.empty() ? call.kernel : last_, error);
+    const Geometry& g = call.geometry;
+    report_.write(line("refused\t%s\t%d\tgrid (%u,%u,%u), block (%u,%u,%u), %zu bytes of dynamic shared memory: %s",
+                       call.kernel, call.site, g.grid.x, g.grid.y, g.grid.z, g.block.x, g.block.y, g.block.z,
+                       g.shared_bytes, cudaGetErrorString(error)));
+  }
+
+  void note_graph(const Call& call) {
+    previous_ = nullptr;
+    if (in_graphs_.insert(call.kernel).second) report_.write(line("graph\t%s\t%d", call.kernel, call.site));
+  }
+
+  // Told once: whatever runs afterwards fails for the same reason.
+  void fault(const std::string& kernel, cudaError_t error) {
+    if (faulted_) return;
+    faulted_ = true;
+    report_.write(line("fault\t%s\t0\t%s\t%s (%s)", kind_of(error), kernel.c_str(), cudaGetErrorString(error),
+                       cudaGetErrorName(error)));
+  }
+
+  std::mutex lock_;
+  Report report_;
+  Contents contents_;
+  Timer timer_;
+  std::string target_, lines_, last_;
+  std::map<std::string, Configuration> configurations_;
+  std::map<std::string, unsigned long> launched_;
+  std::set<std::string> in_graphs_;
+  std::vector<Range> kept_;
+  Configuration *previous_ = nullptr, *replaced_ = nullptr;
+  std::vector<uintptr_t> previous_set_;
+  unsigned long long room_ = 2ull << 30;
+  int graphs_ = 0;  // being recorded now
+  std::atomic<bool> storing_{false};
+  bool watching_ = false, ended_ = false, faulted_ = false;
+};
+
+__attribute__((constructor(102))) static void begin() { Recorder::the(); }
+
+void submit(const Call& call) { Recorder::the()->submit(call); }
+void graph_begins() { Recorder::the()->graph(+1); }
+void graph_ends() { Recorder::the()->graph(-1); }
+cudaError_t reset_device() { return Recorder::the()->reset(); }
+
+}  // namespace cudaops_capture

@@ -1,0 +1,361 @@
+"""The `cuda` executor: cubins launched on this machine's GPU by a trusted runner process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    ProgramOutcome,
+    Ran,
+    TimeSource,
+    Unit,
+)
+from cudaops.domain.judgement import IsolationLevel
+from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.run import ClockControl
+from cudaops.domain.workload import Workload
+from cudaops.errors import SandboxUnavailable
+from cudaops.executors.base import Check, InputSet
+from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
+from cudaops.executors.cuda.checking import Subject
+from cudaops.executors.cuda.host import GpuHost, in_background
+from cudaops.executors.cuda.platform import NVIDIA, Module
+from cudaops.executors.cuda.profiling import Launched, Profiler
+from cudaops.executors.cuda.program import GpuProgram
+from cudaops.executors.cuda.protocol import (
+    MeasureReply,
+    MeasureTask,
+    RunReply,
+    RunTask,
+    SeriesTask,
+    Side,
+)
+from cudaops.executors.cuda.session import RunnerSession, expected, settle_gpu_level
+from cudaops.executors.cuda.tasks import (
+    SEARCH,
+    buffers_of,
+    dumps_of,
+    measurements,
+    series_launch,
+    side_of,
+    timed_inputs,
+    watch_of,
+)
+from cudaops.executors.isolation.level import level_of, lowest
+from cudaops.program.plans import baseline_plan
+
+
+class CudaExecutor:
+    """Implements `Executor` on a GPU, or on a double of its driver."""
+
+    name: Literal["cpu", "cuda"] = "cuda"
+
+    def __init__(
+        self,
+        device: str | None,
+        cache_folder: Path,
+        *,
+        driver: str = NVIDIA,
+        sm_arch: str | None = None,
+        program_folder: Path | None = None,
+        clock_control: ClockControl = "none",
+    ) -> None:
+        """`device` and `sm_arch` None: those of the GPU that is there. `driver`: see `platform`.
+
+        Raises InputError where the driver's platform cannot be imported.
+        """
+        self.host = GpuHost(device, cache_folder.absolute(), driver, sm_arch, clock_control)
+        self.program_folder = program_folder
+        self._profiler = Profiler(self.host)
+        self._modules: dict[str, Module] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def cache(self) -> Path:
+        """See `Executor.cache`."""
+        return self.host.cache
+
+    @property
+    def device(self) -> str:
+        """Name of the GPU in `cudaops.cuda.devices`."""
+        return self.host.device.name
+
+    @property
+    def sm_arch(self) -> str:
+        """What nvcc builds for."""
+        return self.host.platform.sm_arch
+
+    @property
+    def time_source(self) -> TimeSource:
+        """Times of what is no GPU say so and accept nothing."""
+        return "cuda_event" if self.host.facts.real else "standin"
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """Of compilers and whole programs. Runners are ours, and what is untrusted runs on the GPU
+        alone there."""
+        if self.host.program_phase == "gpu":
+            return lowest(level_of("compile"), settle_gpu_level(self.host.driver))
+        return lowest(level_of("compile"), level_of("program"), "S1")
+
+    def check_available(self) -> None:
+        """Raise PrerequisiteError, with what to install or mend."""
+        self.host.check_available()
+
+    def capture(
+        self,
+        program: Program,
+        kernel: str | None,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
+    ) -> CaptureOutcome:
+        """See `Executor.capture`."""
+        if self.host.facts.real:  # it is needed at the end, and now nothing is timed yet
+            self.prepare(program)
+            self.host.start_ahead()
+        return self._program(program, argv, timeout_s).capture(kernel, folder)
+
+    def run_program(
+        self, program: Program, argv: tuple[str, ...], timeout_s: float
+    ) -> ProgramOutcome:
+        """See `Executor.run_program`."""
+        return self._program(program, argv, timeout_s).run()
+
+    def prepare(self, program: Program) -> None:
+        """Build in the background: nvcc needs no GPU."""
+        in_background(lambda: self.host.platform.program(program, recorded=False))
+
+    def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
+        """See `Executor.compile`. NVRTC for a draft, nvcc for all else."""
+        module = self.host.platform.unit(unit, draft=draft)
+        if isinstance(module, CompileFailed):
+            return module
+        with self._lock:
+            self._modules[module.key] = module
+        return Compiled(
+            key=module.key,
+            folder=str(module.folder),
+            unit=unit,
+            command=module.command,
+            compiler=module.compiler,
+            seconds=module.seconds,
+            cached=module.cached,
+            log=module.log,
+            resources=module.resources,
+            draft=module.compiler.startswith("NVRTC"),
+        )
+
+    def run(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: InputSet,
+        folder: Path,
+        *,
+        check: Check = "none",
+        timeout_s: float = 60.0,
+    ) -> Ran | Misbehaved:
+        """See `Executor.run`. A fault is looked at again with a checker, which names its line."""
+        side = self._side(compiled, workload, plan, folder, inputs.scratch_poison)
+        target = dumps_of(workload, side, folder)
+        task = RunTask(
+            side=side,
+            buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
+            dumps=target.buffers,
+            global_dumps=target.variables,
+        )
+        session = self._session(compiled)
+        subject = Subject(
+            compiled.unit,
+            workload,
+            plan,
+            inputs,
+            task,
+            session.request,
+            folder / "check",
+            timeout_s,
+        )
+        reply = expected(session.request(task, timeout_s), RunReply)
+        if isinstance(reply, Misbehaved):
+            return self.host.checker.named(subject, reply)
+        ran = Ran(
+            outputs=dict(task.dumps),
+            global_outputs=dict(task.global_dumps),
+            seconds=sum(reply.launch_us) * 1e-6,
+        )
+        if check == "none":
+            return ran
+        found = self.host.checker.check(subject, check)
+        if found.fault is not None:
+            return found.fault
+        return ran.model_copy(
+            update={
+                "warnings": found.warnings,
+                "unchecked": found.unchecked,
+                "checked": found.summary,
+            }
+        )
+
+    def run_series(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        inputs: Sequence[InputSet],
+        folder: Path,
+        *,
+        timeout_s: float = 60.0,
+    ) -> tuple[Ran, ...] | Misbehaved:
+        """See `Executor.run_series`. A rewrite's series has a runner process of its own: what is
+        run or timed afterwards meets another."""
+        check_series(inputs)
+        side = self._side(compiled, workload, plan, folder)
+        launches = tuple(
+            series_launch(workload, one, side, launch_folder(folder, number), compiled.unit.widened)
+            for number, one in enumerate(inputs)
+        )
+        rewrite = compiled.unit.rewrite
+        session = self.host.session("author" if rewrite is None else f"series {rewrite.id}")
+        task = SeriesTask(side=side, launches=launches)
+        reply = expected(session.request(task, timeout_s), RunReply)
+        if isinstance(reply, Misbehaved):
+            return reply
+        each = len(reply.launch_us) // len(launches)
+        return tuple(
+            Ran(
+                outputs=dict(one.dumps),
+                global_outputs=dict(one.global_dumps),
+                seconds=sum(reply.launch_us[n * each : (n + 1) * each]) * 1e-6,
+            )
+            for n, one in enumerate(launches)
+        )
+
+    def measure(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        samples: int = 1,
+        timeout_s: float = 120.0,
+    ) -> Measurement | Misbehaved:
+        """See `Executor.measure`. In the program's own regime alone; at least `samples`."""
+        inputs = captured_inputs(workload)
+        task = MeasureTask(
+            sides=(self._side(compiled, workload, plan, self.host.scratch_folder),),
+            buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
+            regimes=(workload.l2_regime,),
+            policy=SEARCH.model_copy(update={"samples": max(samples, SEARCH.samples)}),
+        )
+        times = self._measured(self.host.session("search"), task, workload, timeout_s)
+        return times if isinstance(times, Misbehaved) else times[0]
+
+    def measure_pair(
+        self,
+        baseline: Compiled,
+        candidate: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        alternatives: Sequence[InputSet] = (),
+        folder: Path | None = None,
+        timeout_s: float = 120.0,
+    ) -> tuple[Measurement, Measurement] | Misbehaved:
+        """See `Executor.measure_pair`. Interleaved, cold and warm."""
+        scratch = self.host.scratch_folder
+        inputs = timed_inputs(workload, alternatives)
+        task = MeasureTask(
+            sides=(
+                self._side(baseline, workload, baseline_plan(workload), scratch),
+                self._side(candidate, workload, plan, scratch),
+            ),
+            buffers=buffers_of(workload, inputs, widened=False),
+            watch=watch_of(workload, alternatives, folder),
+        )
+        times = self._measured(self._session(candidate), task, workload, timeout_s)
+        return times if isinstance(times, Misbehaved) else (times[0], times[1])
+
+    def profile(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        *,
+        timeout_s: float = 120.0,
+    ) -> Profile | Misbehaved:
+        """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
+        launched = Launched(
+            compiled,
+            workload,
+            plan,
+            self._side(compiled, workload, plan, self.host.scratch_folder),
+            buffers_of(workload, captured_inputs(workload), widened=compiled.unit.widened),
+            self._session(compiled),
+            timeout_s,
+        )
+        return self._profiler.profile(
+            launched, lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s)
+        )
+
+    def tools(self) -> Mapping[str, str]:
+        """The compilers, the driver, and the profiler and checkers that are there."""
+        return self.host.tools()
+
+    def close(self) -> None:
+        """End every runner."""
+        self.host.close()
+
+    def module(self, compiled: Compiled) -> Module:
+        """What was built, built again where another process compiled it."""
+        with self._lock:
+            known = self._modules.get(compiled.key)
+        if known is not None:
+            return known
+        module = self.host.platform.unit(compiled.unit, draft=compiled.draft)
+        if isinstance(module, CompileFailed):
+            raise SandboxUnavailable(
+                f"what compiled before does not compile now: {module.placed}",
+                "delete the cache folder and run again",
+            )
+        with self._lock:
+            self._modules[compiled.key] = module
+        return module
+
+    def _side(
+        self,
+        compiled: Compiled,
+        workload: Workload,
+        plan: ResolvedPlan,
+        folder: Path,
+        scratch_fill: int = 0xA5,
+    ) -> Side:
+        return side_of(self.module(compiled), compiled.unit, workload, plan, folder, scratch_fill)
+
+    def _session(self, compiled: Compiled) -> RunnerSession:
+        """What may be accepted is run in a runner of its own, and so is the author's kernel."""
+        rewrite = compiled.unit.rewrite
+        return self.host.session("author" if rewrite is None else f"candidate {rewrite.id}")
+
+    def _measured(
+        self, session: RunnerSession, task: MeasureTask, workload: Workload, timeout_s: float
+    ) -> tuple[Measurement, ...] | Misbehaved:
+        reply = expected(session.request(task, timeout_s), MeasureReply)
+        if isinstance(reply, Misbehaved):
+            return reply
+        return measurements(reply, workload, self.device, self.time_source)
+
+    def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> GpuProgram:
+        where = self.program_folder or Path.cwd()
+        return GpuProgram(self.host.platform, program, argv, where, timeout_s)

@@ -1,0 +1,323 @@
+"""ncu around a runner that launches one kernel: counters, NVIDIA's rules and the dearest lines.
+
+What is profiled is the replay of a captured launch, in the range the runner marks around it; the
+author's program is not run. ncu itself saves memory, runs the launch some forty times, and restores
+it before each.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from cudaops.cuda.hot_spots import Line, hot_instructions, hot_lines
+from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
+from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
+from cudaops.domain.profile import HotLine, Profile
+from cudaops.domain.run import ClockControl
+from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
+from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
+from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
+from cudaops.executors.cuda.toolchain import find_tool
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.process import Finished, run_bounded
+
+CacheControl = Literal["all", "none"]
+"""`all`: caches are emptied before each pass, a cold launch. `none`: they are left, a warm one."""
+
+TargetCommand = Callable[[Path, Path], tuple[Sequence[str], Mapping[str, str]]]
+"""From a task file and a reply file to the runner's command and what it needs of an environment."""
+
+_EXPORT_S = 60.0
+_VERSION = re.compile(r"Version (\d[\d.]*)")
+
+
+class Profiled(NamedTuple):
+    """ncu measured the launch."""
+
+    profile: Profile
+    report: Path
+    """The `.ncu-rep`, for ncu-ui and for whoever looks again."""
+    seconds: float
+    """In ncu, the runner's start and the launches included."""
+    command: str
+
+
+NcuOutcome = Profiled | NcuProblem | Fault
+"""A profile; why ncu could not make one; or what the launched kernel did wrong."""
+
+
+def find_ncu() -> Path | None:
+    """ncu on PATH, in CUDA_HOME or CUDA_PATH, beside nvcc, or the newest of Nsight Compute's own
+    folders; else None."""
+    on_path = shutil.which("ncu")
+    if on_path is not None:
+        return Path(on_path)
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    nvcc = shutil.which("nvcc")
+    folders = [Path(home) / "bin" for home in homes if home]
+    folders += [Path(nvcc).resolve().parent] if nvcc else []
+    folders += [Path("/usr/local/cuda/bin")]
+    for folder in folders:
+        if (folder / "ncu").is_file():
+            return folder / "ncu"
+    installed = [
+        *Path("/opt/nvidia/nsight-compute").glob("*/ncu"),
+        *Path("/usr/local").glob("cuda*/nsight-compute*/ncu"),
+    ]
+    return max(installed, key=_version_in_path, default=None)
+
+
+def find_reader(ncu: Path) -> Path | None:
+    """Folder of the `ncu_report` module that is installed with this ncu; None where there is none.
+
+    `bin/ncu` of a toolkit is a script beside Nsight Compute's own folder.
+    """
+    program = ncu.resolve()
+    beside = [program.parent, *program.parent.parent.glob("nsight-compute*")]
+    others = sorted(Path("/opt/nvidia/nsight-compute").glob("*"), key=_numbers, reverse=True)
+    for home in (*beside, *others):
+        if (home / "extras" / "python" / "ncu_report.py").is_file():
+            return home / "extras" / "python"
+    return None
+
+
+def ncu_version(ncu: Path, folder: Path) -> str:
+    """`2025.3.1.0`; empty where it does not say."""
+    done = run_bounded([str(ncu), "--version"], cwd=folder, timeout_s=_EXPORT_S)
+    found = _VERSION.search(done.stdout)
+    return found[1] if found else ""
+
+
+class NcuProfiler:
+    """Runs one ncu. Safe to share; each call has a folder of its own."""
+
+    def __init__(self, ncu: Path | None = None) -> None:
+        """`ncu` None: the one of this machine, looked for at each call."""
+        self._ncu = ncu
+
+    def profile_task(
+        self,
+        task: ProfileTask,
+        command: TargetCommand,
+        folder: Path,
+        *,
+        device: str,
+        workload: str | None = None,
+        clock_control: ClockControl = "none",
+        cache_control: CacheControl = "all",
+        sources: Mapping[str, str] | None = None,
+        timeout_s: float = 120.0,
+    ) -> NcuOutcome:
+        """Profile the launch `task` marks; files land under `folder` (created).
+
+        Args:
+            task: What the runner does; its module's line table tells lines apart.
+            command: From task and reply file to the one-shot runner.
+            device: Key in `cudaops.cuda.devices.DEVICES`.
+            workload: `Workload.id`.
+            sources: Text of each source file under the name the program has for it.
+
+        Raises:
+            SandboxUnavailable: the runner itself could not do its work.
+        """
+        ncu = self._ncu or find_ncu()
+        if ncu is None or not ncu.is_file():
+            return problem("missing", "ncu is not on PATH, in CUDA_HOME or in NVIDIA's folders")
+        folder = folder.absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        asked, reply, report = (
+            folder / name for name in ("task.json", "reply.json", "profile.ncu-rep")
+        )
+        for left in (reply, report):
+            left.unlink(missing_ok=True)
+        asked.write_bytes(TASK.dump_json(task))
+        target, needed = _with_own_path(*command(asked, reply))
+        line = [str(ncu), *_options(clock_control, cache_control, report), *target]
+        done, failed = _attempt(line, folder, needed, timeout_s)
+        if isinstance(failed, NcuProblem) and failed.cause == "lock":
+            done, failed = _attempt(line, folder, {**needed, "TMPDIR": str(folder)}, timeout_s)
+        if failed is not None:
+            return failed
+        try:
+            profile = _read(ncu, report, task, sources or {})
+        except InputError as error:
+            said = classify_ncu_failure(f"{done.stdout}\n{done.stderr}")
+            return said or problem("no_values", str(error))
+        profile = profile.model_copy(update={"device": device, "workload": workload})
+        return Profiled(profile, report, done.seconds, " ".join(line))
+
+
+def _options(clocks: ClockControl, caches: CacheControl, report: Path) -> list[str]:
+    return [
+        "--set", "full", "--import-source", "yes", "--profile-from-start", "off",
+        "--clock-control", clocks, "--cache-control", caches, "--target-processes", "all",
+        # ncu expands macros that begin with % in the name of a report.
+        "-f", "-o", str(report.with_suffix("")).replace("%", "%%"),
+    ]  # fmt: skip
+
+
+def _with_own_path(
+    target: Sequence[str], needed: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The target with its PYTHONPATH given to it alone: ncu's rules run in a Python of ncu's own,
+    of another version, which must not find our modules, least of all the standard library's."""
+    rest = dict(needed)
+    path = rest.pop("PYTHONPATH", None)
+    own = [] if path is None else ["/usr/bin/env", f"PYTHONPATH={path}"]
+    return [*own, *target], rest
+
+
+def _attempt(
+    line: Sequence[str], folder: Path, needed: Mapping[str, str], timeout_s: float
+) -> tuple[Finished, NcuProblem | Fault | None]:
+    # Sections come from where ncu is installed: a home folder may be read-only or missing.
+    env = {"NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1"}
+    if "HOME" in os.environ:
+        env["HOME"] = os.environ["HOME"]
+    done = run_bounded(
+        line,
+        cwd=folder,
+        timeout_s=timeout_s,
+        env={**env, **needed},
+        confine=Confinement("profiler", writes=(folder,)),
+    )
+    report, reply = folder / "profile.ncu-rep", folder / "reply.json"
+    return done, _failure(done, report, reply, timeout_s)
+
+
+def _failure(
+    done: Finished, report: Path, reply: Path, timeout_s: float
+) -> NcuProblem | Fault | None:
+    """Why there is nothing to read; the runner's own answer goes before what ncu says of it."""
+    if done.timed_out:
+        return problem("timeout", f"ncu had not finished after {timeout_s:.0f} s")
+    answer = _answer(reply)
+    if isinstance(answer, Fault):
+        return answer
+    if isinstance(answer, Refused):
+        raise SandboxUnavailable(answer.problem, answer.remedy)
+    if report.is_file() and isinstance(answer, ProfileReply):
+        return None
+    said = classify_ncu_failure(f"{done.stdout}\n{done.stderr}")
+    if said is not None:
+        return said
+    tail = (done.stderr or done.stdout).strip().splitlines()[-1:]
+    return problem("unknown", f"ncu ended with {done.exit_code}: {' '.join(tail)}")
+
+
+def _answer(reply: Path) -> Fault | Refused | ProfileReply | None:
+    """What the runner wrote; None where it came to no answer."""
+    try:
+        answer = REPLY.validate_json(reply.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return answer if isinstance(answer, (Fault, Refused, ProfileReply)) else None
+
+
+def _read(ncu: Path, report: Path, task: ProfileTask, sources: Mapping[str, str]) -> Profile:
+    """The report through NVIDIA's wheel; where that is not there or older than ncu, through ncu.
+
+    Raises InputError where neither finds a launch with values.
+    """
+    _offer_reader(ncu)
+    try:
+        launches = read_report(report)
+        symbol = task.side.launches[task.launch].kernel.symbol
+        asked = next((one for one in launches if one.symbol == symbol), launches[0])
+        return _with_hot_lines(asked, task, sources)
+    except (PrerequisiteError, InputError) as error:
+        why = str(error)
+    details_page, raw_page = (_page(ncu, report, page) for page in ("details", "raw"))
+    (launch, *_) = merged(parse_details(details_page), parse_raw(raw_page))
+    note = f"no hot lines: {why}"
+    return launch.profile.model_copy(update={"notes": (*launch.profile.notes, note)})
+
+
+def _offer_reader(ncu: Path) -> None:
+    """Where the wheel is not installed, the same module lies beside ncu."""
+    if importlib.util.find_spec("ncu_report") is None and (folder := find_reader(ncu)) is not None:
+        sys.path.append(str(folder))
+
+
+def _page(ncu: Path, report: Path, page: str) -> str:
+    command = [str(ncu), "--import", str(report), "--csv", "--page", page]
+    return run_bounded(command, cwd=report.parent, timeout_s=_EXPORT_S).stdout
+
+
+def _with_hot_lines(read: ReportLaunch, task: ProfileTask, sources: Mapping[str, str]) -> Profile:
+    profile = read.launch.profile
+    hot: tuple[HotLine, ...] = ()
+    notes = profile.notes
+    if read.instructions:
+        told = any(each.line for each in read.instructions)
+        symbol = task.side.launches[task.launch].kernel.symbol
+        lines = {} if told else lines_of(Path(task.side.module), symbol)
+        names = {PurePosixPath(name).name: name for name in sources}
+        texts = {**read.sources, **sources}
+        hot = hot_lines(
+            read.instructions,
+            lines,
+            lambda place: line_of(texts, place),
+            lambda file: names.get(PurePosixPath(file).name, PurePosixPath(file).name),
+        )
+        if not hot:
+            hot = hot_instructions(profile.kernel, read.instructions)
+            notes = (*notes, "the module has no line information, so instructions are shown")
+    return profile.model_copy(update={"hot_lines": hot, "notes": notes})
+
+
+def _version_in_path(path: Path) -> tuple[int, ...]:
+    return _numbers(path.parent)
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", path.name))
+
+
+_SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
+_PLACE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-fA-F]{4,})\*/\s+(.*?)\s*;?\s*$")
+_SECONDS = 30.0
+
+
+def find_nvdisasm() -> Path | None:
+    """nvdisasm on PATH, in CUDA_HOME or CUDA_PATH, or in NVIDIA's wheels; else None."""
+    return find_tool("nvdisasm")
+
+
+def lines_of(cubin: Path, symbol: str) -> dict[int, Line]:
+    """Byte offset of each instruction of a kernel to the line it was compiled from.
+
+    Empty where nvdisasm is not here or refuses, or the cubin was built without `-lineinfo`.
+    """
+    disassembler = find_nvdisasm()
+    if disassembler is None:
+        return {}
+    command = [str(disassembler), "-g", "-c", str(cubin)]
+    confine = Confinement("compile", reads=(cubin,))
+    done = run_bounded(command, cwd=cubin.parent, timeout_s=_SECONDS, confine=confine)
+    return {} if done.exit_code else parse_listing(done.stdout).get(symbol, {})
+
+
+def parse_listing(listing: str) -> dict[str, dict[int, Line]]:
+    """Kernels of `nvdisasm -g -c` with the line of each of their instructions."""
+    kernels: dict[str, dict[int, Line]] = {}
+    current: dict[int, Line] | None = None
+    place: Line | None = None
+    for text in listing.splitlines():
+        if found := _SECTION.match(text):
+            current, place = kernels.setdefault(found[1], {}), None
+        elif found := _PLACE.match(text):
+            place = (found[1], int(found[2]))
+        elif (found := _INSTRUCTION.match(text)) and current is not None and place is not None:
+            current[int(found[1], 16)] = place
+    return kernels

@@ -1,0 +1,189 @@
+"""A profile of one launch: by ncu, or from what is left where ncu cannot read counters."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cudaops.cuda import metrics as ncu
+from cudaops.cuda.ncu_problem import NcuCause, NcuProblem, fallback_profile
+from cudaops.domain.execution import (
+    MEASURED,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+)
+from cudaops.domain.profile import Profile
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Workload
+from cudaops.errors import InputError
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.gpu_lock import gpu_turn
+from cudaops.executors.cuda.host import GpuHost
+from cudaops.executors.cuda.ncu import NcuProfiler
+from cudaops.executors.cuda.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
+from cudaops.executors.cuda.session import RunnerSession, expected
+from cudaops.program.candidate import FILE as CANDIDATE
+
+LASTING: frozenset[NcuCause] = frozenset(
+    ("missing", "permission", "wsl", "vgpu", "mig", "driver_too_old", "chip_unknown", "library")
+)
+"""Causes that the next launch will meet as well: ncu is not tried again."""
+
+COUNTED_ON = "A10"
+"""Device for which operations and bytes are counted where time is not modelled for the GPU."""
+
+
+COUNTS: frozenset[str] = frozenset((
+    ncu.DURATION, ncu.SMSP_CYCLES_ELAPSED, ncu.INST_EXECUTED,
+    ncu.DRAM_READ_BYTES, ncu.DRAM_WRITE_BYTES, ncu.PIPE_TENSOR,
+    ncu.FFMA, ncu.FADD, ncu.FMUL, ncu.DFMA, ncu.DADD, ncu.DMUL,
+    ncu.HFMA, ncu.HADD, ncu.HMUL,
+))  # fmt: skip
+"""What does not depend on the device it was counted for, and what a roofline needs."""
+
+
+class Launched(NamedTuple):
+    """A plan as the runner is told, and where."""
+
+    compiled: Compiled
+    workload: Workload
+    plan: ResolvedPlan
+    side: Side
+    buffers: tuple[Buffer, ...]
+    session: RunnerSession
+    timeout_s: float
+
+
+class Profiler:
+    """Of one GPU. Keeps what it measured, so that nothing is profiled twice."""
+
+    def __init__(self, host: GpuHost) -> None:
+        self._host = host
+        self._ncu = NcuProfiler()
+        self._kept: dict[tuple[str, str], Profile] = {}
+        self._lasting: NcuProblem | None = None
+
+    def profile(
+        self, launched: Launched, time: Callable[[], Measurement | Misbehaved]
+    ) -> Profile | Misbehaved:
+        """Metrics of the dominant launch; `time` takes its time where ncu cannot."""
+        place = (launched.compiled.key, launched.workload.folder)
+        known = self._kept.get(place)
+        if known is not None:
+            return known
+        number = _dominant(launched)
+        if isinstance(number, Misbehaved):
+            return number
+        found = self._measured(launched, number)
+        if isinstance(found, NcuProblem):
+            timed = time()
+            found = timed if isinstance(timed, Misbehaved) else self._left(launched, timed, found)
+        if isinstance(found, Profile):
+            self._kept[place] = found
+        return found
+
+    def _measured(self, launched: Launched, number: int) -> Profile | NcuProblem | Misbehaved:
+        if self._lasting is not None:
+            return self._lasting
+        host = self._host
+        task = ProfileTask(side=launched.side, buffers=launched.buffers, launch=number)
+        what = f"{launched.compiled.key} {launched.workload.folder}"
+        name = hashlib.sha256(what.encode()).hexdigest()[:12]
+        with gpu_turn(host.facts, alone=True):
+            outcome = self._ncu.profile_task(
+                task,
+                host.task_command,
+                host.scratch_folder / f"ncu-{name}",
+                device=host.device.name,
+                workload=launched.workload.id,
+                clock_control=host.clock_control,
+                cache_control="none" if launched.workload.l2_regime == "warm" else "all",
+                sources=_sources(launched.compiled),
+                timeout_s=launched.timeout_s,
+            )
+        if isinstance(outcome, Fault):
+            return Misbehaved(what=outcome.what, message=outcome.message)
+        if isinstance(outcome, NcuProblem):
+            self._lasting = outcome if outcome.cause in LASTING else None
+            return outcome
+        return outcome.profile
+
+    def _left(self, launched: Launched, timed: Measurement, why: NcuProblem) -> Profile:
+        """A rung lower: the model's counts, ptxas's registers, the time that was measured.
+
+        A plan of several launches has one time for all, which says nothing of one of them.
+        """
+        alone = len(launched.plan.launches) == 1 and timed.source in MEASURED
+        cupti = timed.timing.cupti_us if timed.timing is not None else ()
+        return fallback_profile(
+            self._modelled(launched),
+            launched.compiled.resources,
+            self._host.device,
+            times_us=timed.samples_us if alone else (),
+            cupti_us=cupti if alone else (),
+            why=f"{why.text} ({why.remedy})",
+        )
+
+    def _modelled(self, launched: Launched) -> Profile:
+        row = self._host.device
+        try:
+            found = self._on_cpu(launched, row.name)
+            if found is not None:
+                return found
+            note = "the kernel does not run on the processor, so nothing was counted"
+        except InputError as error:
+            found = self._on_cpu(launched, COUNTED_ON)
+            if found is not None:
+                counts = {
+                    n: m for n, m in found.metrics.items() if n in COUNTS or m.source == "launch"
+                }
+                note = f"{error}; operations and bytes are counted for the {COUNTED_ON}"
+                return found.model_copy(
+                    update={"device": row.name, "metrics": counts, "notes": (note,)}
+                )
+            note = str(error)
+        return Profile(
+            kernel=launched.side.launches[0].kernel.shown,
+            device=row.name,
+            workload=launched.workload.id,
+            source="modelled",
+            duration_us=0.0,
+            metrics={},
+            notes=(note,),
+        )
+
+    def _on_cpu(self, launched: Launched, device: str) -> Profile | None:
+        """What the model says for this device; None where the kernel does not run there.
+
+        Raises InputError where time is not modelled for it.
+        """
+        cpu = CpuExecutor(device, self._host.cache)
+        compiled = cpu.compile(launched.compiled.unit)
+        if isinstance(compiled, CompileFailed):
+            return None
+        found = cpu.profile(
+            compiled, launched.workload, launched.plan, timeout_s=launched.timeout_s
+        )
+        return None if isinstance(found, Misbehaved) else found
+
+
+def _dominant(launched: Launched) -> int | Misbehaved:
+    """Index of the launch that takes most time."""
+    if len(launched.plan.launches) == 1:
+        return 0
+    task = RunTask(side=launched.side, buffers=launched.buffers, dumps={})
+    reply = expected(launched.session.request(task, launched.timeout_s), RunReply)
+    if isinstance(reply, Misbehaved):
+        return reply
+    return max(range(len(reply.launch_us)), key=reply.launch_us.__getitem__)
+
+
+def _sources(compiled: Compiled) -> dict[str, str]:
+    """Text by file name, the rewrite's own under the name that compilers give it."""
+    texts = {f.path: f.text for f in compiled.unit.program.files}
+    if compiled.unit.rewrite is not None:
+        texts[CANDIDATE] = compiled.unit.rewrite.source
+    return texts

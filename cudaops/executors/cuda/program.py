@@ -1,0 +1,137 @@
+"""Whole programs on a GPU: for their outputs, and with the recorder on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.program import Program
+from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.executors.capture.program import (
+    Child,
+    Recording,
+    author_names,
+    exit_fault,
+    program_ran,
+)
+from cudaops.executors.cpu.report import Report, find_fault, read_report
+from cudaops.executors.cuda.platform import Platform
+from cudaops.executors.cuda.session import settle_gpu_level
+from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.view import View
+from cudaops.executors.process import run_bounded
+from cudaops.executors.untrusted_files import discard, temporary_folder
+from cudaops.storage import SPACE_REMEDY
+
+STOPPING_S = 30.0
+"""What a program that is stopped gets to write down what was recorded: 8 GiB at 300 MB/s."""
+REPORT = "report.tsv"
+RUNTIME_REPORT = "runtime.tsv"
+"""Faults, where what runs the kernels names them itself."""
+
+
+class GpuProgram:
+    """Builds and runs one program."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        program: Program,
+        argv: tuple[str, ...],
+        cwd: Path,
+        timeout_s: float,
+    ) -> None:
+        """`cwd`: where the program runs and finds its files. `argv` excludes the program's name."""
+        self.platform = platform
+        self.program = program
+        self.argv = argv
+        self.cwd = cwd
+        self.timeout_s = timeout_s
+        self.names = author_names(program)
+
+    def run(self) -> ProgramOutcome:
+        """The program as its author built it, run once."""
+        with temporary_folder("cudaops-run-") as folder:
+            ran = self._child(folder, {}, recorded=False)
+        if not isinstance(ran, Child):
+            return ran
+        return self._fault(ran) or program_ran(ran.done)
+
+    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
+        """See `Recording.capture`. Times are the device's, by an event pair a launch. A program
+        that takes longer than its limit is stopped, and captured as far as it came."""
+        return Recording(self.program, self._recorded).capture(kernel, folder)
+
+    def _recorded(
+        self, kernel: str | None, blobs: Path, room: int
+    ) -> Child | CompileFailed | Misbehaved:
+        env = {
+            # Loaded at the first launch instead, a kernel's code would count as its time.
+            "CUDA_MODULE_LOADING": "EAGER",
+            "CUDAOPS_RECORDER_REPORT": str(blobs / REPORT),
+            "CUDAOPS_RECORDER_FOLDER": str(blobs),
+            "CUDAOPS_RECORDER_BYTES": str(room),
+            "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
+        }
+        if kernel is not None:
+            env["CUDAOPS_RECORDER_TARGET"] = kernel
+        ran = self._child(blobs, env, recorded=True)
+        if not isinstance(ran, Child):
+            return ran
+        if (fault := self._fault(ran) or exit_fault(ran.done)) is not None:
+            return fault
+        if ran.report.lines and not ran.report.all("end"):
+            raise InputError(
+                "the program ends without returning from main or calling exit(), before the times "
+                "of its launches are known; let it end by one of them"
+            )
+        return ran
+
+    def _child(
+        self, folder: Path, env: dict[str, str], *, recorded: bool
+    ) -> Child | CompileFailed | Misbehaved:
+        built = self.platform.program(self.program, recorded=recorded)
+        if isinstance(built, CompileFailed):
+            return built
+        for name in (REPORT, RUNTIME_REPORT):
+            discard(folder / name)
+        if self.platform.names_faults:
+            runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
+            env = {**env, **runtime}
+        phase = self.platform.program_phase
+        if phase == "gpu":
+            settle_gpu_level(self.platform.driver)
+        with View(self.cwd, self.argv, (built.path.parent.parent,)) as view:
+            done = run_bounded(
+                [str(built.path), *self.argv],
+                cwd=view.folder,
+                timeout_s=self.timeout_s + (STOPPING_S if recorded else 0.0),
+                env={**gpu_environment(), **env},
+                tool="program",
+                confine=Confinement(phase, tuple(view.reads), (view.root, folder)),
+            )
+        report = _reports(folder)
+        if report.all("overdue"):  # the recorder ended it in our stead
+            done = done._replace(timed_out=True)
+        return Child(built.path, done, report)
+
+    def _fault(self, ran: Child) -> Misbehaved | None:
+        for kind, *rest in (f for f in ran.report.all("fault") if len(f) >= 4):
+            if kind == "infrastructure":
+                text = f"the recorder could not go on: {rest[2][:300]}"
+                raise SandboxUnavailable(text, SPACE_REMEDY)
+        return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+
+
+def _reports(folder: Path) -> Report:
+    """The recorder's, behind the faults that the runtime names."""
+    runtime, own = read_report(folder / RUNTIME_REPORT), read_report(folder / REPORT)
+    faults = [line for line in runtime.lines if line[0] == "fault"]
+    return Report((*faults, *own.lines), own.problem or runtime.problem)
+
+
+def gpu_environment() -> dict[str, str]:
+    """What CUDA reads of our environment: which GPUs are visible, where libraries lie."""
+    names = [n for n in os.environ if n.startswith("CUDA_") or n == "LD_LIBRARY_PATH"]
+    return {name: os.environ[name] for name in names}

@@ -1,0 +1,1 @@
+"""The trusted runner: `python -m cudaops.executors.cuda.runner DRIVER`, tasks as JSON lines."""

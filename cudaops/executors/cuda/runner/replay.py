@@ -1,0 +1,208 @@
+"""Launching a plan: once, for its outputs or for a profiler, or many times in one module.
+
+In a series what a kernel keeps in variables of its own stays from launch to launch: a kernel that
+counts its calls, or hands out again what it once computed, gives itself away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.executors.cuda.protocol import (
+    Buffer,
+    ProbeReply,
+    ProfileReply,
+    ProfileTask,
+    RunReply,
+    RunTask,
+    SeriesLaunch,
+    SeriesTask,
+    Side,
+)
+from cudaops.executors.cuda.runner.driver import Driver, KernelFault, Refusal
+from cudaops.executors.cuda.runner.launching import LoadedSide, blamed_on, loaded_side
+from cudaops.executors.cuda.runner.memory import ALIGNMENT, Content, Memory, Region
+
+PROBE_BYTES = 1 << 20
+
+
+class Stage(NamedTuple):
+    """A side that is ready to be launched on buffers that hold their contents."""
+
+    memory: Memory
+    loaded: LoadedSide
+    buffers: dict[int, Region]
+
+
+def run(driver: Driver, task: RunTask) -> RunReply:
+    """Launch the plan once, check the guards, write the dumps."""
+    with staged(driver, task.side, task.buffers, guards=task.guards) as stage:
+        times = tuple(timed(driver, stage, n) for n in range(len(task.side.launches)))
+        save(stage, task.dumps, task.global_dumps)
+    return RunReply(launch_us=times)
+
+
+def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
+    """Launch the plan to warm up, then again on restored buffers with one launch in the range."""
+    count = len(task.side.launches)
+    if not 0 <= task.launch < count:
+        raise Refusal(f"the plan has {count} launches, none is number {task.launch}", "report it")
+    with staged(driver, task.side, task.buffers, guards=True) as stage:
+        for number in range(count):
+            timed(driver, stage, number)
+        fill_buffers(stage, task.buffers)
+        _refill_side(stage)
+        driver.synchronize()
+        times = []
+        for number in range(count):
+            inside = number == task.launch
+            if inside:
+                driver.profiler_range(start=True)
+            times.append(timed(driver, stage, number))
+            if inside:
+                driver.profiler_range(start=False)
+    return ProfileReply(launch_us=tuple(times))
+
+
+def probe(driver: Driver) -> ProbeReply:
+    """Allocate, copy there, on the device and back, compare."""
+    pattern = os.urandom(PROBE_BYTES)
+    with Memory(driver) as memory:
+        here = memory.take("probe", PROBE_BYTES, guards=True)
+        there = memory.take("probe", PROBE_BYTES, guards=True)
+        driver.write(here.address, pattern)
+        driver.fill(there.address, 0, PROBE_BYTES)
+        driver.copy(there.address, here.address, PROBE_BYTES)
+        if driver.read(there.address, PROBE_BYTES) != pattern or memory.broken_guard():
+            raise Refusal(
+                "the GPU gives back other bytes than were written to it",
+                "look at `nvidia-smi -q -d ECC` and at `dmesg | grep -i xid`; reset the GPU",
+            )
+    return ProbeReply(facts=driver.facts, free_bytes=driver.free_bytes())
+
+
+@contextmanager
+def staged(
+    driver: Driver, side: Side, buffers: Sequence[Buffer], *, guards: bool
+) -> Iterator[Stage]:
+    """Load a side and its buffers; give everything back afterwards, if the context still lives."""
+    with loaded_side(driver, side) as loaded, Memory(driver) as memory:
+        stage = Stage(memory, loaded, allocate(memory, buffers, guards=guards))
+        fill_buffers(stage, buffers)
+        loaded.prepare(memory, stage.buffers, guards=guards)
+        loaded.set_globals(memory)
+        driver.synchronize()
+        yield stage
+
+
+def allocate(memory: Memory, buffers: Sequence[Buffer], *, guards: bool) -> dict[int, Region]:
+    """Memory for every buffer, by its index."""
+    return {
+        b.index: memory.take(f"allocation {b.name or b.index}", b.size_bytes, guards=guards)
+        for b in buffers
+    }
+
+
+def content_of(buffer: Buffer) -> Content:
+    """What a buffer holds before a launch. Raises Refusal where the task does not say it."""
+    if (buffer.file is None) == (buffer.fill is None):
+        raise Refusal(f"buffer {buffer.index} needs either a file or a byte", "report it")
+    if buffer.file is not None:
+        return Content(file=Path(buffer.file))
+    return Content(fill=buffer.fill or 0)
+
+
+def fill_buffers(stage: Stage, buffers: Sequence[Buffer]) -> None:
+    """Let every buffer hold what the task says."""
+    for buffer in buffers:
+        region = stage.buffers[buffer.index]
+        stage.memory.fill_in(region.address, region.size_bytes, content_of(buffer))
+
+
+def save(stage: Stage, dumps: Mapping[int, str], global_dumps: Mapping[str, str]) -> None:
+    """Write what stands in buffers and variables to files."""
+    for index, path in dumps.items():
+        region = stage.buffers.get(index)
+        if region is None:
+            raise Refusal(f"no allocation {index} to write to {path}", "report it")
+        stage.memory.save(region.address, region.size_bytes, Path(path))
+    symbols = {g.name: g.symbol for g in stage.loaded.side.globals}
+    for name, path in global_dumps.items():
+        address, size = stage.loaded.variable(symbols.get(name, name))
+        stage.memory.save(address, size, Path(path))
+
+
+def _refill_side(stage: Stage) -> None:
+    for scratch in stage.loaded.side.scratch:
+        region = stage.loaded.scratch[scratch.name]
+        stage.memory.fill_in(region.address, region.size_bytes, Content(fill=scratch.fill))
+    stage.loaded.set_globals(stage.memory)
+
+
+def timed(driver: Driver, stage: Stage, number: int) -> float:
+    """One launch between two events, waited for, so that a fault is the right kernel's."""
+    shown = stage.loaded.prepared[number].planned.kernel.shown
+    with blamed_on(shown):
+        start, end = driver.event(), driver.event()
+        driver.record(start)
+        stage.loaded.launch(number)
+        driver.record(end)
+        driver.synchronize()
+        time_us = driver.elapsed_us(start, end)
+    if (broken := stage.memory.broken_guard()) is not None:
+        raise KernelFault("guard_overwritten", f"{shown}: {broken}")
+    return time_us
+
+
+def run_series(driver: Driver, task: SeriesTask) -> RunReply:
+    """Launch once for every set of inputs, check the guards after each, write every dump."""
+    if any(one.shift_bytes < 0 or one.shift_bytes % ALIGNMENT for one in task.launches):
+        raise Refusal(f"a shift must be a multiple of {ALIGNMENT} bytes", "report it")
+    times: list[float] = []
+    with loaded_side(driver, task.side) as loaded, contextlib.ExitStack() as places:
+        stage: Stage | None = None
+        standing: int | None = None
+        for number, launch in enumerate(task.launches, start=1):
+            with _numbered(number, len(task.launches)):
+                if stage is None or launch.shift_bytes != standing:
+                    if launch.keep_scratch:
+                        raise Refusal("no launch before left scratch memory here", "report it")
+                    places.close()
+                    memory = places.enter_context(Memory(driver, launch.shift_bytes))
+                    stage = _placed(memory, loaded, launch)
+                    standing = launch.shift_bytes
+                _fill(stage, launch)
+                driver.synchronize()
+                times += [timed(driver, stage, n) for n in range(len(task.side.launches))]
+                save(stage, launch.dumps, launch.global_dumps)
+    return RunReply(launch_us=tuple(times))
+
+
+@contextmanager
+def _numbered(number: int, count: int) -> Iterator[None]:
+    """A kernel's fault in here says in which launch it happened, counted from 1."""
+    try:
+        yield
+    except KernelFault as fault:
+        text = f"in launch {number} of {count}: {fault.message}"
+        raise KernelFault(fault.what, text, fault.error, sticky=fault.sticky) from fault
+
+
+def _placed(memory: Memory, loaded: LoadedSide, launch: SeriesLaunch) -> Stage:
+    """Memory for buffers and scratch, and every parameter that points into it."""
+    buffers: dict[int, Region] = allocate(memory, launch.buffers, guards=True)
+    loaded.prepare(memory, buffers, guards=True)
+    return Stage(memory, loaded, buffers)
+
+
+def _fill(stage: Stage, launch: SeriesLaunch) -> None:
+    fill_buffers(stage, launch.buffers)
+    kept = launch.keep_scratch
+    for region in () if kept else stage.loaded.scratch.values():
+        stage.memory.fill_in(region.address, region.size_bytes, Content(fill=launch.scratch_fill))
+    stage.loaded.set_globals(stage.memory)

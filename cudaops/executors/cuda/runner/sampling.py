@@ -1,0 +1,323 @@
+"""One timed sample: what stands in memory and in L2 before it, and what the events enclose.
+
+A sample of the cold regime: buffers restored, twice the L2 written, event, plan, event.
+A sample of the warm regime: buffers restored, the plan untimed, everything it may have left
+behind put back, event, plan, event. Nothing that a launch wrote is there for the next to find,
+so one that skips work because it was done before has nothing to skip; only where a launch is
+too short for an event pair is it repeated on its own results (`Repetition` in `timing`).
+
+A sample apart is one launch on other inputs, whose time never counts. Launches on the captured
+inputs stand before it, at most times without that their traces are removed: what the side keeps in
+scratch memory and variables, and what stands in buffers that it overwrites, is left as it is when
+the inputs are exchanged. A result that is replayed, or work that is skipped because it was done
+before, is then the result of other inputs. At the other times all is put back as before any sample.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from cudaops.executors.cuda.protocol import Buffer, MeasureTask, Regime
+from cudaops.executors.cuda.runner.driver import (
+    Driver,
+    DriverError,
+    KernelFault,
+    Refusal,
+    running_fault,
+)
+from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
+from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
+from cudaops.executors.cuda.runner.replay import allocate, content_of
+
+Clock = Callable[[], float]
+
+PLANS_BEFORE: dict[Regime, int] = {"cold": 0, "warm": 1}
+"""How often the plan is launched untimed before a sample."""
+
+EMPTY_PAIRS = 100
+"""Event pairs with nothing between, whose median is the pair's own time."""
+L2_TIMES = 2
+"""How often the L2 is written over: once leaves some of what was there. verification.md, D10."""
+MOST_FILLS_AHEAD = 64
+LEAST_FILLS_BEFORE_MANY, MOST_FILLS_BEFORE_MANY = 32, 256
+"""Before the many launches of `Bench.host_us`. Least: 128 launches of 10 us each on an H200, whose
+fill takes about 40 us."""
+HEAD_START = 1.5
+"""The GPU is kept busy for this multiple of the time in which the host queues a sample. Chosen:
+a start of exactly that time would make every second sample wait for the host."""
+
+
+class Side:
+    """A loaded side and everything that is given back to it before a sample."""
+
+    def __init__(self, loaded: LoadedSide, own: list[Restorable]) -> None:
+        self.loaded = loaded
+        self.own = own
+        """Its scratch memory and its variables."""
+
+
+class Bench:
+    """Takes samples. Everything stays allocated until it is left.
+
+    The L2 is written before the warm sample's restoring too: that work keeps the GPU busy while
+    the host queues what follows, so that the events never wait for the host.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        memory: Memory,
+        sides: Sequence[LoadedSide],
+        buffers: Sequence[Buffer],
+        clock: Clock,
+        alternatives: Sequence[Sequence[Buffer]] = (),
+    ) -> None:
+        self.driver = driver
+        self.memory = memory
+        self.clock = clock
+        regions = allocate(memory, buffers, guards=True)
+        for loaded in sides:
+            loaded.prepare(memory, regions, guards=True)
+        size = L2_TIMES * driver.facts.l2_bytes  # before the copies, which can do without room
+        self._flush = memory.take("L2 flush", size, guards=False) if size else None
+        self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
+        self._read_only = _shared(driver, memory, buffers, regions, read_only=True)
+        self._written = _shared(driver, memory, buffers, regions, read_only=False)
+        captured = [r for r in (*self._read_only, *self._written) if r.is_given]
+        known = {b.index: b for b in buffers}
+        self._sets = [captured, *(_given(driver, memory, a, regions, known) for a in alternatives)]
+        self.written = {b.index: regions[b.index] for b in buffers if not b.read_only}
+        """What launches may write: by allocation."""
+        self._fill_byte = 0
+        self._fills_ahead: dict[tuple[Regime, int], int] = {}
+        self._start, self._end = driver.event(), driver.event()
+        driver.synchronize()
+        self.fill_us = self._time_of_fill()
+
+    def once(self, side: int) -> None:
+        """Restore and launch the plan untimed; wait; look at the guards.
+
+        Raises KernelFault with what the side did wrong.
+        """
+        with self._blamed(side):
+            self._restore(side)
+            self.sides[side].loaded.launch_all()
+            self.driver.synchronize()
+        self.check_guards(side)
+
+    def check_guards(self, side: int) -> None:
+        """Raise KernelFault where a guard band was written to."""
+        if (broken := self.memory.broken_guard()) is not None:
+            shown = self.sides[side].loaded.shown
+            raise KernelFault("guard_overwritten", f"{shown}: {broken}")
+
+    def sample(self, side: int, regime: Regime, launches: int = 1) -> float:
+        """Microseconds between the events, all launches together."""
+        with self._blamed(side):
+            ahead = self._fills_ahead.get((regime, launches), 1)
+            if regime == "cold":
+                self.driver.reset_persisting_l2()
+                self._restore(side)
+                self._fill(ahead)
+            else:
+                self._fill(ahead)
+                self._restore(side)
+                self.sides[side].loaded.launch_all()
+                self._put_back(side)
+            self._enclosed(side, launches)
+            return self.driver.elapsed_us(self._start, self._end)
+
+    def apart(self, side: int, regime: Regime, inputs: int, before: int) -> float:
+        """Microseconds of one launch on this set of inputs (0: the captured ones).
+
+        `before`: how many launches on another set stand before it, with nothing put back but
+        inputs; 0: everything is put back, as before any other sample.
+        """
+        with self._blamed(side):
+            ahead = self._ahead(regime, before)
+            others = 0 if inputs or len(self._sets) == 1 else 1
+            if regime == "cold":
+                self.driver.reset_persisting_l2()
+            else:
+                self._fill(ahead)
+            self._restore(side)
+            if others:
+                self._exchange(others)
+            for _ in range(before or PLANS_BEFORE[regime]):
+                self.sides[side].loaded.launch_all()
+            if before:
+                self._put_back_variables(side)
+            else:
+                self._restore(side)
+            self._exchange(inputs)
+            if regime == "cold":
+                self._fill(ahead)
+            self._enclosed(side, 1)
+            return self.driver.elapsed_us(self._start, self._end)
+
+    def plan_ahead(self, regime: Regime, launches: int) -> None:
+        """Find how much work must stand before a sample so that the host is never waited for."""
+        host_us = 0.0
+        for side in range(len(self.sides)):
+            with self._blamed(side):
+                self._restore(side)
+                started = self.clock()
+                if regime == "warm":
+                    self.sides[side].loaded.launch_all()
+                    self._put_back(side)
+                self._enclosed(side, launches)
+                host_us = max(host_us, (self.clock() - started) * 1e6)
+                self.driver.synchronize()
+        if self.fill_us > 0:
+            fills = math.ceil(HEAD_START * host_us / self.fill_us)
+            self._fills_ahead[regime, launches] = min(MOST_FILLS_AHEAD, max(1, fills))
+
+    def slope_ahead(self, side: int, launches: int, *, restored: bool) -> int:
+        """Fills that keep the GPU busy while the host queues as many launches for `host_us`."""
+        with self._blamed(side):
+            self.driver.synchronize()
+            started = self.clock()
+            self._queue(side, launches, restored=restored, launching=True)
+            host_us = (self.clock() - started) * 1e6
+            self.driver.synchronize()
+        needed = math.ceil(HEAD_START * host_us / self.fill_us) if self.fill_us > 0 else 0
+        return min(MOST_FILLS_BEFORE_MANY, max(LEAST_FILLS_BEFORE_MANY, needed))
+
+    def host_us(
+        self, side: int, launches: int, *, ahead: int, restored: bool, launching: bool = True
+    ) -> float:
+        """Host clock from an idle GPU over many launches to an idle GPU.
+
+        `ahead`: fills before them; `restored`: with everything put back before each launch;
+        `launching` False: without the launches themselves.
+        """
+        with self._blamed(side):
+            self._restore(side)
+            self.sides[side].loaded.launch_all()
+            self.driver.synchronize()
+            started = self.clock()
+            self._fill(ahead)
+            self._queue(side, launches, restored=restored, launching=launching)
+            self.driver.synchronize()
+            return (self.clock() - started) * 1e6
+
+    def empty_pair_us(self) -> float:
+        """Median time of an event pair with nothing between."""
+        times = []
+        for _ in range(EMPTY_PAIRS):
+            self._fill(1)
+            self.driver.record(self._start)
+            self.driver.record(self._end)
+            times.append(self.driver.elapsed_us(self._start, self._end))
+        return statistics.median(times)
+
+    def _queue(self, side: int, launches: int, *, restored: bool, launching: bool) -> None:
+        for _ in range(launches):
+            if restored:
+                self._put_back(side)
+            if launching:
+                self.sides[side].loaded.launch_all()
+
+    def _enclosed(self, side: int, launches: int) -> None:
+        loaded = self.sides[side].loaded
+        self.driver.record(self._start)
+        for _ in range(launches):
+            loaded.launch_all()
+        self.driver.record(self._end)
+
+    def _restore(self, side: int) -> None:
+        for one in self._read_only:
+            one.restore()
+        self._put_back(side)
+
+    def _put_back(self, side: int) -> None:
+        for one in (*self._written, *self.sides[side].own):
+            one.restore()
+
+    def _put_back_variables(self, side: int) -> None:
+        """Those of the author's program: they are inputs. What a rewrite added is left as it is."""
+        for one in self.sides[side].own:
+            if one.is_given:
+                one.restore()
+
+    def _exchange(self, inputs: int) -> None:
+        for one in self._sets[inputs]:
+            one.restore()
+
+    def _ahead(self, regime: Regime, before: int) -> int:
+        fills = self._fills_ahead.get((regime, 1), 1)
+        return min(MOST_FILLS_AHEAD, fills * (1 + before)) if self.fill_us > 0 else fills
+
+    def _fill(self, times: int) -> None:
+        if self._flush is None:
+            return
+        for _ in range(times):
+            self._fill_byte = (self._fill_byte + 1) % 256
+            self.driver.fill(self._flush.address, self._fill_byte, self._flush.size_bytes)
+
+    def _time_of_fill(self) -> float:
+        times = []
+        for _ in range(5):
+            self._fill(1)
+            self.driver.record(self._start)
+            self._fill(1)
+            self.driver.record(self._end)
+            times.append(self.driver.elapsed_us(self._start, self._end))
+        return statistics.median(times) if self._flush else 0.0
+
+    @contextmanager
+    def _blamed(self, side: int) -> Iterator[None]:
+        try:
+            yield
+        except DriverError as problem:
+            raise running_fault(self.sides[side].loaded.shown, problem) from problem
+
+
+@contextmanager
+def bench(driver: Driver, task: MeasureTask, clock: Clock) -> Iterator[Bench]:
+    """Load the task's sides and buffers; give everything back, if the context still lives."""
+    with ExitStack() as stack:
+        loaded = [stack.enter_context(loaded_side(driver, side)) for side in task.sides]
+        memory = stack.enter_context(Memory(driver))
+        alternatives = task.watch.alternatives if task.watch else ()
+        yield Bench(driver, memory, loaded, task.buffers, clock, alternatives)
+
+
+def _shared(
+    driver: Driver,
+    memory: Memory,
+    buffers: Sequence[Buffer],
+    regions: dict[int, Region],
+    *,
+    read_only: bool,
+) -> list[Restorable]:
+    return [
+        Restorable(driver, memory, region.address, region.size_bytes, region.shown, content_of(b))
+        for b in buffers
+        if b.read_only == read_only
+        for region in (regions[b.index],)
+    ]
+
+
+def _given(
+    driver: Driver,
+    memory: Memory,
+    buffers: Sequence[Buffer],
+    regions: dict[int, Region],
+    captured: dict[int, Buffer],
+) -> list[Restorable]:
+    """What another set of inputs has other than the captured one, and what launches change of it;
+    buffers that a launch overwrites have no contents."""
+    found = []
+    for buffer in buffers:
+        content, region = content_of(buffer), regions.get(buffer.index)
+        if region is None or region.size_bytes != buffer.size_bytes:
+            raise Refusal(f"buffer {buffer.index} of other inputs fits no allocation", "report it")
+        same = captured[buffer.index].file == buffer.file and captured[buffer.index].read_only
+        if content.file is not None and not same:
+            address, size, shown = region.address, region.size_bytes, f"other {region.shown}"
+            found.append(Restorable(driver, memory, address, size, shown, content))
+    return found

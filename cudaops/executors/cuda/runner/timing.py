@@ -1,0 +1,366 @@
+"""Times of one side, or of two against each other: ABBA blocks, noise, and the cross-checks."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from cudaops.executors.cuda.protocol import (
+    BlockState,
+    MeasureReply,
+    MeasureTask,
+    OutputWatch,
+    Regime,
+    RegimeTimes,
+    SideTimes,
+    TimingPolicy,
+)
+from cudaops.executors.cuda.runner.driver import Driver, Refusal
+from cudaops.executors.cuda.runner.sampling import (
+    LEAST_FILLS_BEFORE_MANY,
+    PLANS_BEFORE,
+    Bench,
+    Clock,
+    bench,
+)
+from cudaops.executors.cuda.runner.tracing import ActivityMissing, KernelTimes, seen_kernels
+from cudaops.executors.cuda.runner.watching import LEAST_APART, Result, Watcher, keep_positions
+
+CALIBRATIONS = 5
+CHAINED = 3
+"""Launches in a row that show what a launch on its own results takes."""
+LEAST_SHARE, MOST_SHARE = 0.5, 2.0
+"""A launch on its own results may take between half and twice the time of one on restored memory
+to count as the same work. Chosen: launch gaps move the time of a 2 us kernel by up to a third."""
+SLOPE_REPEATS = 5
+SLOPE_LAUNCHES = (4, 64)
+"""Least and most of N."""
+SAME_SHARE, SAME_US = 0.1, 1.5
+"""A launch on its own results takes the same time as one on restored memory where they differ by no
+more: less than the clocks gate lets the host's clock and the events differ (`gates.clocks`)."""
+LONG_US = 1000.0
+"""A launch longer than this is calibrated once: its spread is small against it."""
+
+
+class Repetition(NamedTuple):
+    """How often a launch is repeated within a warm sample, and whether that changes its work."""
+
+    launches: int
+    restored: bool
+    """Whether the host's clock is asked for launches on restored memory, as single warm samples
+    are. Not where a sample repeats its launch, or where a repeated launch takes the same time."""
+    notice: str | None = None
+
+
+def measure(
+    driver: Driver,
+    task: MeasureTask,
+    *,
+    activity: KernelTimes | None = None,
+    clock: Clock = time.perf_counter,
+) -> MeasureReply:
+    """Take the task's times. Raises KernelFault, Refusal or DriverError."""
+    if not task.sides:
+        raise Refusal("there is nothing to time in the task", "report it")
+    started = clock()
+    with bench(driver, task, clock) as ready:
+        return _Measurement(ready, task, activity, clock, started).take()
+
+
+class _Measurement:
+    """One MeasureTask on its bench."""
+
+    def __init__(
+        self,
+        ready: Bench,
+        task: MeasureTask,
+        activity: KernelTimes | None,
+        clock: Clock,
+        started: float,
+    ) -> None:
+        self.bench = ready
+        self.policy: TimingPolicy = task.policy
+        self.wanted: tuple[Regime, ...] = task.regimes
+        self.sides = range(len(task.sides))
+        self.activity = activity
+        self.clock = clock
+        self.started = started
+        self.notices: list[str] = []
+        self.overhead_us = 0.0
+        self.watcher = _watcher(ready, task.watch, len(self.sides))
+        self.overwritten = all(b.fill is not None for b in task.buffers if not b.read_only)
+        """Whether many launches leave what one leaves: what it reads, it does not write."""
+
+    def take(self) -> MeasureReply:
+        self._warm_up()
+        self.overhead_us = self.bench.empty_pair_us()
+        repetition = Repetition(1, restored=False)
+        if "warm" in self.wanted and self.bench.driver.facts.real:
+            repetition = self._repetition()
+        if repetition.notice is not None:
+            self.notices.append(repetition.notice)
+        begun = self.clock()
+        share = self.policy.max_seconds / max(1, len(self.wanted))
+        times = [
+            self._regime(regime, repetition, begun + share * number)
+            for number, regime in enumerate(self.wanted, start=1)
+        ]
+        times = [self._with_slope(t, repetition) if t.regime == "warm" else t for t in times]
+        for side in self.sides:
+            self.bench.check_guards(side)
+        times = self._with_activity(times)
+        self._say_what_is_missing(times)
+        return MeasureReply(
+            regimes=tuple(times),
+            seconds=self.clock() - self.started,
+            outputs=self.watcher.outputs() if self.watcher else (),
+            looking_s=self._looking(),
+            notices=tuple(self.notices),
+        )
+
+    def _warm_up(self) -> None:
+        for side in self.sides:
+            for _ in range(max(1, self.policy.warmups)):
+                self.bench.once(side)
+        until = self.clock() + self.policy.spin_up_ms * 1e-3
+        while self.clock() < until:
+            for side in self.sides:
+                self.bench.sample(side, "cold")
+
+    def _repetition(self) -> Repetition:
+        """How many launches make a warm sample: as many for one side as for the other."""
+        self.bench.plan_ahead("warm", 1)
+        self.bench.plan_ahead("warm", CHAINED)
+        shortest, same, gaps = math.inf, True, []
+        for side in self.sides:
+            alone = self.bench.sample(side, "warm")
+            count = CALIBRATIONS if alone < LONG_US else 1
+            alone = statistics.median(self.bench.sample(side, "warm") for _ in range(count))
+            chain = statistics.median(
+                self.bench.sample(side, "warm", CHAINED) for _ in range(count)
+            )
+            again = (chain - alone) / (CHAINED - 1)
+            first = max(0.0, alone - self.overhead_us)
+            if not LEAST_SHARE * first <= again <= MOST_SHARE * alone:
+                shown = self.bench.sides[side].loaded.shown
+                return Repetition(
+                    1,
+                    restored=True,
+                    notice=f"{shown} takes {again:.1f} us on its own results and {first:.1f} us on "
+                    "restored memory: every warm sample is one launch on restored memory",
+                )
+            shortest = min(shortest, again)
+            gaps.append(alone - again)
+            same = same and abs(again - alone) <= SAME_SHARE * alone + SAME_US
+        if shortest >= self.policy.min_sample_us:
+            return Repetition(1, restored=not same)
+        needed = math.ceil(self.policy.min_sample_us / max(shortest, 1e-3))
+        launches = min(self.policy.max_launches_a_sample, needed)
+        if max(gaps) - min(gaps) > SAME_SHARE * shortest + SAME_US:
+            text = "one side gains more than the other where its launch is repeated on its own "
+            text += "results: every warm sample is one launch on restored memory"
+            return Repetition(1, restored=True, notice=text)
+        return Repetition(max(1, launches), restored=launches <= 1 and not same)
+
+    def _regime(self, regime: Regime, repetition: Repetition, deadline: float) -> RegimeTimes:
+        launches = repetition.launches if regime == "warm" else 1
+        for number in {launches, 1} if self.watcher else {launches}:
+            self.bench.plan_ahead(regime, number)
+        apart: list[list[float]] = [[] for _ in self.sides]
+        kept: list[list[float]] = [[] for _ in self.sides]
+        states: list[BlockState] = []
+        redone = 0
+        while len(kept[0]) < self.policy.samples:
+            late = self.clock() - self._looking() >= deadline
+            if late and kept[0]:
+                break
+            first = len(states) % len(self.sides)
+            block, seen = self._block(regime, launches, first, apart)
+            noise = max(noise_pct(samples) for samples in block)
+            again = noise > self.policy.noise_pct and redone < self.policy.redone_blocks
+            again = again and not late
+            states.append(self._state(noise, again))
+            if again:
+                redone += 1
+                continue
+            for samples, new, results in zip(kept, block, seen, strict=True):
+                keep_positions(regime, len(samples), results)
+                samples.extend(new)
+        while self.watcher and len(apart[0]) < LEAST_APART:
+            self._apart(regime, self.sides, launches, apart)
+        if len(kept[0]) < self.policy.samples:
+            self.notices.append(
+                f"{regime}: {len(kept[0])} samples instead of {self.policy.samples} in the time "
+                f"allowed ({self.policy.max_seconds:g} s for all)"
+            )
+        sides = tuple(
+            SideTimes(
+                samples_us=tuple(samples),
+                launches_a_sample=launches,
+                launches_a_plan=len(self.bench.sides[side].loaded.prepared),
+                apart_us=tuple(others),
+            )
+            for side, (samples, others) in enumerate(zip(kept, apart, strict=True))
+        )
+        return RegimeTimes(
+            regime=regime, sides=sides, blocks=tuple(states), event_overhead_us=self.overhead_us
+        )
+
+    def _block(
+        self, regime: Regime, launches: int, first: int, apart: list[list[float]]
+    ) -> tuple[list[list[float]], list[list[Result | None]]]:
+        """Samples of every side in the order A B B A A B B A ..., `first` being A; their results.
+
+        Launches on other inputs stand between pairs, by chance; their times go to `apart`.
+        """
+        found: list[list[float]] = [[] for _ in self.sides]
+        seen: list[list[Result | None]] = [[] for _ in self.sides]
+        order = [*self.sides][first:] + [*self.sides][:first]
+        pairs = max(1, self.policy.samples_a_block)
+        looks = self.watcher.looks(pairs) if self.watcher else frozenset()
+        for pair in range(pairs):
+            if self.watcher and self.watcher.apart_is_due(self.policy.samples):
+                self._apart(regime, order, launches, apart)
+            for side in order:
+                found[side].append(self.bench.sample(side, regime, launches) / launches)
+                seen[side].append(self._result(side, launches, looking=pair in looks))
+            order.reverse()
+        return found, seen
+
+    def _looking(self) -> float:
+        """Seconds of looking at results, which are no part of the time allowed for samples."""
+        return self.watcher.seconds if self.watcher else 0.0
+
+    def _result(self, side: int, launches: int, *, looking: bool) -> Result | None:
+        """What a sample left; None where nobody looks, or nobody can say what would be right."""
+        if self.watcher is None:
+            return None
+        self.watcher.count(side)
+        comparable = launches == 1 or self.overwritten
+        return self.watcher.look(side, 0) if looking and comparable else None
+
+    def _apart(
+        self, regime: Regime, order: Sequence[int], launches: int, times: list[list[float]]
+    ) -> None:
+        """A launch of every side on other inputs; on the captured ones too where the results of
+        repeated launches cannot be looked at."""
+        assert self.watcher is not None
+        comparable = launches == 1 or self.overwritten
+        inputs = self.watcher.inputs_apart(captured_too=not comparable)
+        before = self.watcher.launches_before()
+        for side in order:
+            times[side].append(self.bench.apart(side, regime, inputs, before))
+            self.watcher.count(side)
+            self.watcher.look(side, inputs)
+
+    def _state(self, noise: float, again: bool) -> BlockState:
+        driver = self.bench.driver
+        return BlockState(
+            sm_clock_mhz=driver.sm_clock_mhz(),
+            temperature_c=driver.temperature_c(),
+            noise_pct=noise,
+            redone=again,
+        )
+
+    def _with_slope(self, times: RegimeTimes, repetition: Repetition) -> RegimeTimes:
+        sides = []
+        for side, taken in enumerate(times.sides):
+            slope = self._slope(side, statistics.median(taken.samples_us), repetition)
+            if slope <= 0:
+                shown = self.bench.sides[side].loaded.shown
+                self.notices.append(f"{shown}: the host's clock gives no slope ({slope:.2f} us)")
+            sides.append(taken.model_copy(update={"slope_us": slope if slope > 0 else None}))
+        return times.model_copy(update={"sides": tuple(sides)})
+
+    def _slope(self, side: int, launch_us: float, repetition: Repetition) -> float:
+        """Time of 2N launches less that of N, over N, by the host's clock."""
+        least, most = SLOPE_LAUNCHES
+        count = math.ceil(self.policy.slope_ms * 1e3 / max(launch_us, 1e-3))
+        count = min(most, max(least, count))
+        restored = repetition.restored
+        repeats, ahead = 1, LEAST_FILLS_BEFORE_MANY
+        if launch_us < LONG_US:
+            repeats = SLOPE_REPEATS
+            ahead = self.bench.slope_ahead(side, 2 * count, restored=restored)
+
+        def difference(*, launching: bool) -> float:
+            once: list[float] = []
+            twice: list[float] = []
+            for _ in range(repeats):
+                for launches, found in ((count, once), (2 * count, twice)):
+                    found.append(
+                        self.bench.host_us(
+                            side, launches, ahead=ahead, restored=restored, launching=launching
+                        )
+                    )
+            return (statistics.median(twice) - statistics.median(once)) / count
+
+        return difference(launching=True) - (difference(launching=False) if restored else 0.0)
+
+    def _with_activity(self, times: list[RegimeTimes]) -> list[RegimeTimes]:
+        """The last thing that is done: a tracer costs time, and may go on doing so."""
+        if self.policy.cupti_launches < 1:
+            return times
+        if self.activity is None:
+            self.notices.append("kernel durations by CUPTI were not taken: it is not loaded here")
+            return times
+        try:
+            return [self._traced(one, self.activity) for one in times]
+        except ActivityMissing as problem:
+            self.notices.append(f"kernel durations by CUPTI were not taken: {problem}")
+            return times
+
+    def _traced(self, times: RegimeTimes, activity: KernelTimes) -> RegimeTimes:
+        """With the durations of every side's kernels, or why a side has none."""
+        plans = 1 + PLANS_BEFORE[times.regime]
+        seen = []
+        for side in self.sides:
+            work = partial(_discard_sample, self.bench, side, times.regime)
+            samples = [activity.record(work) for _ in range(self.policy.cupti_launches)]
+            prepared = self.bench.sides[side].loaded.prepared
+            seen.append(seen_kernels(samples, [p.planned.kernel.symbol for p in prepared], plans))
+        common = frozenset.intersection(*(one.foreign for one in seen))
+        sides = []
+        for side, (taken, one) in enumerate(zip(times.sides, seen, strict=True)):
+            problem = one.problem(common)
+            if problem:
+                shown = self.bench.sides[side].loaded.shown
+                self.notices.append(f"{times.regime}: no durations by CUPTI of {shown}: {problem}")
+            durations = () if problem else one.durations_us
+            update = {"cupti_us": durations, "cupti_problem": problem}
+            sides.append(taken.model_copy(update=update))
+        return times.model_copy(update={"sides": tuple(sides)})
+
+    def _say_what_is_missing(self, times: Sequence[RegimeTimes]) -> None:
+        states = [state for one in times for state in one.blocks]
+        if any(s.sm_clock_mhz is None for s in states):
+            self.notices.append("the SM clock is not known: NVML cannot be asked")
+        if self.bench.driver.facts.l2_bytes <= 0:
+            self.notices.append("the size of the L2 is not known: it was not written over")
+        if left := self.bench.memory.without_copy:
+            names = ", ".join(left)
+            self.notices.append(f"no memory for a copy of {names}: restored from the host")
+
+
+def noise_pct(samples: Sequence[float]) -> float:
+    """Half the spread between the quartiles, in percent of the median."""
+    median = statistics.median(samples)
+    if len(samples) < 2 or median <= 0:
+        return 0.0
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return 100.0 * (high - low) / 2 / median
+
+
+def _watcher(ready: Bench, watch: OutputWatch | None, sides: int) -> Watcher | None:
+    if watch is None:
+        return None
+    return Watcher(ready.driver, ready.memory, watch, ready.written, sides, ready.clock)
+
+
+def _discard_sample(ready: Bench, side: int, regime: Regime) -> None:
+    """A sample that is taken for what a tracer sees of it."""
+    ready.sample(side, regime)

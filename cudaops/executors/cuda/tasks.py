@@ -1,0 +1,242 @@
+"""From a workload, a plan and inputs to a runner's tasks, and from its times to Measurements."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.execution import Measurement, TimedOutput, TimeSource, Timing, Unit
+from cudaops.domain.rewrite import ResolvedPlan, Value
+from cudaops.domain.workload import Element, GlobalState, Workload
+from cudaops.executors.base import InputSet
+from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cpu.unit import WIDENED_BY, captured_inputs, contents_before
+from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.protocol import (
+    Buffer,
+    GlobalVariable,
+    MeasureReply,
+    OutputWatch,
+    PlannedLaunch,
+    Regime,
+    RegimeTimes,
+    Scratch,
+    SeriesLaunch,
+    Side,
+    SideOutputs,
+    TimingPolicy,
+)
+
+WIDE_SHARED_FACTOR = 2
+"""Shared and scratch memory of a widened kernel, where the author's elements are `float`."""
+
+
+class Dumps(NamedTuple):
+    """Files that take what stands in memory after a run."""
+
+    buffers: dict[int, str]
+    variables: dict[str, str]
+
+
+def dumps_of(workload: Workload, side: Side, folder: Path) -> Dumps:
+    """One file for every allocation and captured variable in `folder`, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder.absolute()
+    return Dumps(
+        {a.index: str(target / f"out{a.index}.bin") for a in workload.allocations},
+        {g.name: str(target / f"{g.symbol}.bin") for g in side.globals},
+    )
+
+
+def series_launch(
+    workload: Workload, inputs: InputSet, side: Side, folder: Path, widened: bool
+) -> SeriesLaunch:
+    """One launch of a series, whose results land in `folder`."""
+    dumps = dumps_of(workload, side, folder)
+    return SeriesLaunch(
+        buffers=buffers_of(workload, inputs, widened=widened),
+        scratch_fill=inputs.scratch_poison,
+        shift_bytes=inputs.shift_bytes,
+        keep_scratch=inputs.keep_scratch,
+        dumps=dumps.buffers,
+        global_dumps=dumps.variables,
+    )
+
+
+def side_of(
+    module: Module,
+    unit: Unit,
+    workload: Workload,
+    plan: ResolvedPlan,
+    folder: Path,
+    scratch_fill: int = InputSet.model_fields["scratch_poison"].default,
+) -> Side:
+    """The launches of a plan with this module's kernels; `folder` takes widened contents."""
+    baseline = unit.rewrite is None or not plan.applicable
+    wide = WIDE_SHARED_FACTOR if unit.widened else 1
+    launches = tuple(
+        PlannedLaunch(
+            kernel=module.launchable(BASELINE_ENTRY if baseline else launch.step),
+            grid=launch.grid,
+            block=launch.block,
+            dynamic_smem_bytes=launch.dynamic_smem_bytes * wide,
+            values=tuple(_widened(v, workload) if unit.widened else v for v in launch.values),
+        )
+        for launch in plan.launches
+    )
+    return Side(
+        module=str(module.image),
+        launches=launches,
+        scratch=tuple(
+            Scratch(name=name, size_bytes=size * wide, fill=scratch_fill)
+            for name, size in plan.scratch_bytes.items()
+        ),
+        globals=_globals(module, unit, workload, folder),
+        variables=tuple(module.variables.values()),
+    )
+
+
+def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[Buffer, ...]:
+    """The workload's allocations with what stands in them."""
+    return tuple(
+        Buffer(
+            index=a.index,
+            name=_name(workload, a.index),
+            read_only=a.role == "in",
+            size_bytes=a.size_bytes * _factor(a.element, widened),
+            fill=inputs.poison.get(a.index),
+            file=None
+            if a.index in inputs.poison
+            else str(Path(inputs.contents[a.index]).absolute()),
+        )
+        for a in workload.allocations
+    )
+
+
+def _name(workload: Workload, index: int) -> str:
+    """The first parameter that points into the allocation."""
+    return next((p.name for p in workload.pointers() if p.allocation == index), "")
+
+
+def _factor(element: Element, widened: bool) -> int:
+    return WIDENED_BY.get(element, 1) if widened else 1
+
+
+def _widened(value: Value, workload: Workload) -> Value:
+    """Offsets in bytes grow with the elements they step over. `can_widen` lets no structure in."""
+    if value.kind != "buffer" or value.offset_bytes == 0:
+        return value
+    if value.allocation is None:
+        return value.model_copy(update={"offset_bytes": value.offset_bytes * WIDE_SHARED_FACTOR})
+    element = next(a.element for a in workload.allocations if a.index == value.allocation)
+    return value.model_copy(update={"offset_bytes": value.offset_bytes * _factor(element, True)})
+
+
+def _globals(
+    module: Module, unit: Unit, workload: Workload, folder: Path
+) -> tuple[GlobalVariable, ...]:
+    """Variables that the module has; one that no kernel of it uses was left out by nvcc."""
+    known = [s for s in workload.globals if s.name in module.variables]
+    return tuple(
+        _global(module.variables[state.name], unit, workload, state, folder / f"wide{number}.bin")
+        for number, state in enumerate(known)
+    )
+
+
+def _global(
+    symbol: str, unit: Unit, workload: Workload, state: GlobalState, wide: Path
+) -> GlobalVariable:
+    before = contents_before(unit, workload, state, wide)
+    return GlobalVariable(
+        name=state.name, symbol=symbol, size_bytes=before.stat().st_size, file=str(before)
+    )
+
+
+POISONS = range(1, 255)
+"""Bytes that may fill an output before a timed launch. Not 0 and 0xFF: what programs and checks
+leave there most often."""
+
+
+def timed_inputs(workload: Workload, alternatives: Sequence[InputSet]) -> InputSet:
+    """The captured inputs; what the alternatives say is overwritten holds a secret byte instead of
+    what the program had there, which may be the right result of its launch before."""
+    overwritten = alternatives[0].poison if alternatives else {}
+    poison = {index: secrets.choice(POISONS) for index in overwritten}
+    return captured_inputs(workload).model_copy(update={"poison": poison})
+
+
+def watch_of(
+    workload: Workload, alternatives: Sequence[InputSet], folder: Path | None
+) -> OutputWatch | None:
+    """A watch that leaves its dumps in the folder; None without one. Its seed is drawn anew."""
+    if folder is None:
+        return None
+    return OutputWatch(
+        folder=str(folder.absolute()),
+        seed=secrets.randbits(62),
+        alternatives=tuple(buffers_of(workload, one, widened=False) for one in alternatives),
+    )
+
+
+SEARCH = TimingPolicy(samples=10, redone_blocks=2, spin_up_ms=20.0, cupti_launches=0)
+"""How a configuration is timed during the search: enough to rank by, nothing is accepted on it."""
+NOT_WATCHED = SideOutputs(results=(), looked_at=0, taken=0, not_kept=0)
+
+
+def measurements(
+    reply: MeasureReply,
+    workload: Workload,
+    device: str,
+    source: TimeSource,
+) -> tuple[Measurement, ...]:
+    """One Measurement a side, in the regime in which the program itself runs the kernel."""
+    by_regime = {times.regime: times for times in reply.regimes}
+    ruling = by_regime.get(workload.l2_regime) or reply.regimes[0]
+    return tuple(
+        Measurement(
+            source=source,
+            device=device,
+            samples_us=times.samples_us,
+            workload=workload.id,
+            timing=_timing(reply, by_regime, ruling, side),
+        )
+        for side, times in enumerate(ruling.sides)
+    )
+
+
+def _timing(
+    reply: MeasureReply, by_regime: dict[Regime, RegimeTimes], ruling: RegimeTimes, side: int
+) -> Timing:
+    kept = [b for times in reply.regimes for b in times.blocks if not b.redone]
+    redone = sum(b.redone for times in reply.regimes for b in times.blocks)
+    cold, warm = by_regime.get("cold"), by_regime.get("warm")
+    slopes = [t.sides[side].slope_us for t in reply.regimes if t.sides[side].slope_us is not None]
+    outputs = reply.outputs[side] if reply.outputs else NOT_WATCHED
+    return Timing(
+        regime=ruling.regime,
+        cold_us=cold.sides[side].samples_us if cold else (),
+        warm_us=warm.sides[side].samples_us if warm else (),
+        launches_a_sample=ruling.sides[side].launches_a_sample,
+        launches_a_plan=ruling.sides[side].launches_a_plan,
+        host_slope_us=slopes[0] if slopes else None,
+        cupti_us=ruling.sides[side].cupti_us,
+        cupti_problem=ruling.sides[side].cupti_problem,
+        event_overhead_us=ruling.event_overhead_us,
+        sm_clock_mhz=tuple(b.sm_clock_mhz for b in kept if b.sm_clock_mhz is not None),
+        temperature_c=tuple(b.temperature_c for b in kept if b.temperature_c is not None),
+        blocks_redone=redone,
+        timed_outputs=tuple(
+            TimedOutput(
+                inputs=one.inputs, files=one.files, cold=one.cold, warm=one.warm, apart=one.apart
+            )
+            for one in outputs.results
+        ),
+        outputs_looked_at=outputs.looked_at,
+        outputs_taken=outputs.taken,
+        outputs_not_kept=outputs.not_kept,
+        apart_us=ruling.sides[side].apart_us,
+        looking_seconds=reply.looking_s,
+        notices=reply.notices,
+    )

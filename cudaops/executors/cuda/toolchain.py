@@ -1,0 +1,105 @@
+"""Where the CUDA compiler is, and the one command line that has the last word on a rewrite."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cudaops.errors import PrerequisiteError
+from cudaops.executors.process import run_bounded
+
+INSTALL_NVCC = (
+    "install it: `python -m pip install 'cudaops[toolkit]'`, or put a CUDA toolkit on PATH"
+)
+
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "cublas.h": ("-lcublas",), "cublas_v2.h": ("-lcublas",), "cublasLt.h": ("-lcublasLt",),
+    "cufft.h": ("-lcufft",), "curand.h": ("-lcurand",), "cusolverDn.h": ("-lcusolver",),
+    "cusparse.h": ("-lcusparse",), "nvrtc.h": ("-lnvrtc",), "omp.h": ("-Xcompiler", "-fopenmp"),
+}  # fmt: skip
+"""What a program that includes a header must be linked with. Source: each library's manual."""
+
+
+def find_tool(
+    name: str, *, inside: Sequence[str] = ("bin",), homes: Sequence[str] = ()
+) -> Path | None:
+    """A program of the CUDA toolkit; None where it is nowhere.
+
+    On PATH; in these folders of CUDA_HOME, CUDA_PATH and `homes`; in NVIDIA's wheels, newest first.
+    """
+    on_path = shutil.which(name)
+    if on_path is not None:
+        return Path(on_path)
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *homes):
+        for folder in inside if home else ():
+            if (candidate := Path(str(home)) / folder / name).is_file():
+                return candidate
+    spec = importlib.util.find_spec("nvidia")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        for candidate in sorted(Path(location).glob(f"cu*/bin/{name}"), reverse=True):
+            return candidate
+    return None
+
+
+def find_nvcc() -> Path | None:
+    """nvcc on PATH, in CUDA_HOME or CUDA_PATH, or in the `toolkit` extra's wheels; else None."""
+    return find_tool("nvcc")
+
+
+def require_nvcc() -> Path:
+    """nvcc, wherever it is. Raises PrerequisiteError with what to install."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise PrerequisiteError("nvcc is not installed", INSTALL_NVCC)
+    return nvcc
+
+
+@functools.cache
+def nvcc_version(nvcc: Path) -> str:
+    """`13.0.88`. Raises PrerequisiteError where it does not tell."""
+    asked = run_bounded([str(nvcc), "--version"], cwd=Path("/"), timeout_s=20)
+    found = re.search(r"\bV(\d+\.\d+\.\d+)", asked.stdout)
+    if asked.exit_code != 0 or found is None:
+        text = (asked.stderr.strip() or asked.stdout.strip())[:200]
+        raise PrerequisiteError(f"{nvcc} does not tell its version: {text}", INSTALL_NVCC)
+    return found[1]
+
+
+def cuda_includes(nvcc: Path) -> tuple[Path, ...]:
+    """Folders of the toolkit's headers, libcu++'s last; nvcc itself needs none of them named."""
+    include = nvcc.resolve().parent.parent / "include"
+    return tuple(p for p in (include, include / "cccl") if p.is_dir())
+
+
+def library_flags(includes: Iterable[str]) -> tuple[str, ...]:
+    """Link flags for a program with these system includes."""
+    return tuple(dict.fromkeys(f for name in includes for f in LIBRARIES.get(name, ())))
+
+
+def nvcc_command(
+    nvcc: Path, source: Path, output: Path, sm_arch: str, extra: Sequence[str] = ()
+) -> list[str]:
+    """`nvcc -O3 -arch=sm_86 -o OUT SOURCE`, static cudart, local headers found beside the source.
+
+    The wheels keep their libraries in `lib` where nvcc expects `lib64`: that folder is added.
+    """
+    command = [
+        str(nvcc),
+        "-O3",
+        f"-arch={sm_arch}",
+        "-cudart",
+        "static",
+        "-o",
+        str(output),
+        str(source),
+        *extra,
+    ]
+    library = nvcc.resolve().parent.parent / "lib"
+    if library.is_dir():
+        command += ["-L", str(library)]
+    return command

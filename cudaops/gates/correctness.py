@@ -1,0 +1,300 @@
+"""Gates `checker`, `correctness_captured`, `correctness_exact`, `correctness_perturbed` and
+`unchanged_inputs`, and the runs of `repeat`: a candidate on every set of inputs, cheapest first.
+
+What is exact enough stands in `accuracy.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.execution import Compiled, Misbehaved, Ran
+from cudaops.domain.judgement import Gate, GateName, Policy
+from cudaops.domain.rewrite import ResolvedPlan
+from cudaops.domain.workload import Allocation
+from cudaops.executors.base import Check, Executor, InputSet
+from cudaops.executors.untrusted_files import remove
+from cudaops.gates.accuracy import (
+    NOTHING_COMPARED,
+    BufferAccuracy,
+    Finding,
+    buffer_accuracy,
+    changed_inputs,
+    exact_accuracy,
+    parameter_name,
+)
+from cudaops.gates.repeat import (
+    Launch,
+    fresh_process_launch,
+    repeat_gate,
+    schedule,
+    split_by_process,
+)
+from cudaops.sandbox.inputs import EXACT_CASES
+from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
+
+SLACK = 4.0
+"""A launch of a series may take this many times the longest run of the gates before it."""
+
+Accuracy = Callable[[Allocation, str, Ran, Reference, Policy], BufferAccuracy]
+
+
+class Subject(NamedTuple):
+    """One candidate compiled and resolved for one workload."""
+
+    compiled: Compiled
+    plan: ResolvedPlan
+    oracle: Oracle
+
+
+class Verifier:
+    """Runs a candidate on every case and compares."""
+
+    def __init__(self, executor: Executor, policy: Policy, folder: Path, timeout_s: float) -> None:
+        """`timeout_s` is for one run."""
+        self._executor = executor
+        self._policy = policy
+        self._folder = folder
+        self._timeout_s = timeout_s
+        self._misbehaved: Misbehaved | None = None
+        self._changed: list[str] = []
+        self._input_checks = 0
+        self._longest_s = 0.0
+
+    @property
+    def misbehaved(self) -> Misbehaved | None:
+        """What the candidate did, where a gate failed because of it."""
+        return self._misbehaved
+
+    def gates(self, subjects: Sequence[Subject]) -> Iterator[Gate]:
+        """Every correctness gate as it is decided, up to the first that fails."""
+        steps: tuple[Callable[[Sequence[Subject]], Gate], ...] = (
+            self._checker,
+            lambda s: self._case("correctness_captured", s, lambda o: (o.captured,)),
+            lambda s: self._case("correctness_exact", s, lambda o: (o.exact,), exact_accuracy),
+            self._perturbed,
+            self._repeat,
+            self._unchanged_inputs,
+        )
+        for step in steps:
+            started = time.monotonic()
+            gate = step(subjects)
+            yield gate.model_copy(update={"seconds": time.monotonic() - started})
+            if not gate.passed:
+                return
+
+    def _checker(self, subjects: Sequence[Subject]) -> Gate:
+        """Bounds, races and divergent barriers, found by construction on the smallest workload."""
+        subject = min(
+            subjects, key=lambda s: s.oracle.workload.grid.volume * s.oracle.workload.block.volume
+        )
+        ran = self._run(subject, subject.oracle.captured.inputs, "checker", check="full")
+        if isinstance(ran, Misbehaved):
+            return self._failed("checker", ran)
+        if ran.warnings:
+            return self._failed("checker", ran.warnings[0])
+        if ran.unchecked:
+            reasons = "; ".join(one.line for one in ran.unchecked)
+            return Gate(name="checker", passed=False, summary=reasons)
+        summary = "no access out of bounds, no race on shared memory, no divergent barrier"
+        if ran.checked:
+            summary += f" ({ran.checked})"
+        return Gate(name="checker", passed=True, summary=summary)
+
+    def _case(
+        self,
+        name: GateName,
+        subjects: Sequence[Subject],
+        choose: Callable[[Oracle], Sequence[Reference]],
+        accuracy: Accuracy | None = None,
+    ) -> Gate:
+        """Every chosen reference in a process of its own; `accuracy` None: as the case demands."""
+        found: list[Finding] = []
+        for subject in subjects:
+            references = choose(subject.oracle)
+            if not references:
+                text = (
+                    "the baseline itself is not finite on any such inputs, so nothing was compared"
+                )
+                return Gate(name=name, passed=False, summary=text)
+            for reference in references:
+                ran = self._run(subject, reference.inputs, name)
+                if isinstance(ran, Misbehaved):
+                    return self._failed(name, ran)
+                found += self._compare(subject, ran, reference, accuracy)
+                if not all(one.accuracy.passed for one in found):
+                    return accuracy_gate(name, found)
+        return accuracy_gate(name, found)
+
+    def _perturbed(self, subjects: Sequence[Subject]) -> Gate:
+        """All other inputs, and how many sets there are in all."""
+        gate = self._case("correctness_perturbed", subjects, lambda o: o.perturbed)
+        if not gate.passed and all(s.oracle.perturbed for s in subjects):
+            return gate
+        sets = input_set_summary([subject.oracle for subject in subjects])
+        return gate.model_copy(
+            update={
+                "summary": f"{gate.summary}; {sets.summary}",
+                "numbers": {**gate.numbers, **sets.numbers},
+            }
+        )
+
+    def _repeat(self, subjects: Sequence[Subject]) -> Gate:
+        """Many launches in one process, on all inputs, at other addresses, over other backgrounds;
+        then one in a fresh process. Every output of every launch is compared; bits may differ."""
+        found: list[Finding] = []
+        launches = processes = 0
+        for subject in subjects:
+            planned = schedule(subject.oracle, _name(subject))
+            for portion in split_by_process(planned, subject.oracle.workload):
+                launches, processes = launches + len(portion), processes + 1
+                misbehaved = self._series(subject, portion, found)
+                if misbehaved is not None:
+                    return self._failed("repeat", misbehaved)
+                if not all(one.accuracy.passed for one in found):
+                    return repeat_gate(found, [subject.oracle], launches, processes)
+        for subject in subjects:
+            launch = fresh_process_launch(subject.oracle, _name(subject))
+            ran = self._run(subject, launch.inputs, "fresh")
+            if isinstance(ran, Misbehaved):
+                return self._failed("repeat", ran)
+            found += self._compare(subject, ran, launch.reference, None, launch.number)
+        more = len(subjects)
+        oracles = [subject.oracle for subject in subjects]
+        return repeat_gate(found, oracles, launches + more, processes + more)
+
+    def _series(
+        self, subject: Subject, launches: Sequence[Launch], found: list[Finding]
+    ) -> Misbehaved | None:
+        """Launch them in one process and compare what came of each."""
+        workload = subject.oracle.workload
+        folder = self._folder / workload.id / f"series_{launches[0].number}"
+        outcome = self._executor.run_series(
+            subject.compiled,
+            workload,
+            subject.plan,
+            [one.inputs for one in launches],
+            folder,
+            timeout_s=self._timeout_s + SLACK * self._longest_s * len(launches),
+        )
+        if isinstance(outcome, Misbehaved):
+            return outcome
+        for launch, ran in zip(launches, outcome, strict=True):
+            found += self._compare(subject, ran, launch.reference, None, launch.number)
+        remove(folder)
+        return None
+
+    def _unchanged_inputs(self, subjects: Sequence[Subject]) -> Gate:
+        if self._changed:
+            names = ", ".join(sorted(set(self._changed)))
+            return Gate(
+                name="unchanged_inputs", passed=False, summary=f"wrote to its input {names}"
+            )
+        summary = "every input buffer holds what it held before"
+        numbers = {"runs_checked": float(self._input_checks)}
+        return Gate(
+            name="unchanged_inputs", passed=self._input_checks > 0, summary=summary, numbers=numbers
+        )
+
+    def _compare(
+        self,
+        subject: Subject,
+        ran: Ran,
+        reference: Reference,
+        accuracy: Accuracy | None,
+        launch: int | None = None,
+    ) -> list[Finding]:
+        workload = subject.oracle.workload
+        self._changed += changed_inputs(workload, ran, reference)
+        self._input_checks += 1
+        if accuracy is None:
+            accuracy = exact_accuracy if reference.kind in EXACT_CASES else buffer_accuracy
+        return [
+            Finding(
+                reference.kind,
+                accuracy(a, parameter_name(workload, a), ran, reference, self._policy),
+                launch,
+            )
+            for a in workload.allocations
+            if a.role != "in"
+        ]
+
+    def _run(
+        self, subject: Subject, inputs: InputSet, name: str, check: Check = "none"
+    ) -> Ran | Misbehaved:
+        workload = subject.oracle.workload
+        started = time.monotonic()
+        ran = self._executor.run(
+            subject.compiled,
+            workload,
+            subject.plan,
+            inputs,
+            self._folder / workload.id / name,
+            check=check,
+            timeout_s=self._timeout_s,
+        )
+        if check == "none":
+            self._longest_s = max(self._longest_s, time.monotonic() - started)
+        return ran
+
+    def _failed(self, name: GateName, misbehaved: Misbehaved) -> Gate:
+        self._misbehaved = misbehaved
+        return Gate(name=name, passed=False, summary=misbehaved.placed)
+
+
+def _name(subject: Subject) -> str:
+    rewrite = subject.compiled.unit.rewrite
+    return "author" if rewrite is None else rewrite.id
+
+
+class InputSetSummary(NamedTuple):
+    """How many sets of inputs the gates compared."""
+
+    summary: str
+    numbers: dict[str, float]
+
+
+def accuracy_gate(name: GateName, found: Sequence[Finding]) -> Gate:
+    """One gate over all buffers of all workloads; no buffer at all is a failure."""
+    if not found:
+        return Gate(name=name, passed=False, summary=NOTHING_COMPARED)
+    kinds = list(dict.fromkeys(one.kind for one in found))
+    worst = next((one for one in found if not one.accuracy.passed), None)
+    label = "/".join(kinds) if worst is None else worst.kind
+    shown = (worst or found[0]).accuracy.summary
+    return Gate(
+        name=name,
+        passed=worst is None,
+        summary=f"{label} inputs: {shown}",
+        numbers=_numbers(found, prefixed=len(kinds) > 1),
+    )
+
+
+def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
+    """How many sets there are of the workload that has fewest, and what was left out and why."""
+    fewest = min(oracles, key=lambda oracle: len(oracle.references))
+    count = len(fewest.references)
+    text = f"{count} sets of inputs in all"
+    if count < ENOUGH_CASES:
+        text = f"only {text}, fewer than {ENOUGH_CASES}: the oracle is weaker for it"
+    reasons: dict[str, list[str]] = {}
+    for one in fewest.skipped:
+        reasons.setdefault(one.why, []).append(one.kind)
+    if reasons:
+        text += "; left out: "
+        text += "; ".join(f"{', '.join(kinds)} ({why})" for why, kinds in reasons.items())
+    numbers = {"input_sets": float(count), "input_sets_left_out": float(len(fewest.skipped))}
+    return InputSetSummary(text, numbers)
+
+
+def _numbers(found: Sequence[Finding], *, prefixed: bool) -> dict[str, float]:
+    """The largest of each number; of several kinds of inputs each its own."""
+    numbers: dict[str, float] = {}
+    for one in found:
+        for key, value in one.accuracy.numbers.items():
+            name = f"{one.kind}_{key}" if prefixed else key
+            numbers[name] = max(value, numbers.get(name, value))
+    return numbers

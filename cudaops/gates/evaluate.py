@@ -1,0 +1,242 @@
+"""One candidate through every gate, in order of cost; the first that fails ends it.
+
+`screen` is the first look at a branch of a search: right on the program's own inputs, and how fast.
+A wrong kernel is often a fast one; without it, that would lead the search and breed. What passes
+there has proven nothing: only what `evaluate` finds is ever judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import islice
+
+from cudaops.domain.base import Record
+from cudaops.domain.evaluation import Evaluation
+from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
+from cudaops.domain.judge import weighted_speedup
+from cudaops.domain.judgement import Comparison, Gate, GateName, Qualification
+from cudaops.domain.profile import Profile
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import Say
+from cudaops.gates.clocks import clocks_gate
+from cudaops.gates.compile import compile_gate
+from cudaops.gates.correctness import Subject, Verifier
+from cudaops.gates.hygiene import hygiene_gate
+from cudaops.gates.isolation import isolation_gate
+from cudaops.gates.object import object_gate
+from cudaops.gates.physical_floor import floor_gate
+from cudaops.gates.preprocessed import preprocessed_gate
+from cudaops.gates.qualification import qualification_of
+from cudaops.gates.timed_outputs import timed_outputs_gate
+from cudaops.sandbox.whole_program import whole_program_gates
+from cudaops.sandbox.workbench import Workbench
+
+
+def evaluate(
+    bench: Workbench, rewrite: Rewrite, min_speedup: float, say: Say = lambda line: None
+) -> Evaluation:
+    """Run the gates, cheapest first. Never decides: that is `judge`.
+
+    What fails a gate, or does not reach `min_speedup`, is not taken through the dearer ones. Where
+    a person reviews, what is only quarantined goes on. The same rewrite at the same bar is not
+    evaluated again: nobody gets a second draw of times by asking twice.
+    """
+    known = bench.evaluated.get((rewrite.id, min_speedup))
+    if known is not None:
+        say("this very rewrite was evaluated before, with this result:")
+        for gate in known.gates:
+            say(gate)
+        return known
+    evaluating = Evaluating(bench, rewrite, say)
+    evaluating.run(min_speedup)
+    evaluation = evaluating.evaluation()
+    bench.evaluated[rewrite.id, min_speedup] = evaluation
+    return evaluation
+
+
+class Evaluating:
+    """The gates of one candidate so far, and what was found out on the way. `screen` takes the
+    same first steps."""
+
+    def __init__(self, bench: Workbench, rewrite: Rewrite, say: Say) -> None:
+        self.bench = bench
+        self.rewrite = rewrite
+        self.say = say
+        self.gates: list[Gate] = []
+        self.preprocessed_sha256: str | None = None
+        self.comparisons: tuple[Comparison, ...] = ()
+        self.fresh: tuple[Comparison, ...] = ()
+        self.judged_before = 0
+        self.qualification: Qualification | None = None
+        self.failure: CompileFailed | Misbehaved | None = None
+        self.profile: Profile | None = None
+        self.ran = False
+
+    def evaluation(self) -> Evaluation:
+        return Evaluation(
+            rewrite=self.rewrite,
+            gates=tuple(self.gates),
+            comparisons=self.comparisons,
+            fresh=self.fresh,
+            judged_before=self.judged_before,
+            preprocessed_sha256=self.preprocessed_sha256,
+            isolation=self.bench.executor.isolation if self.ran else None,
+            qualification=self.qualification,
+            failure=self.failure,
+            profile=self.profile,
+        )
+
+    def run(self, min_speedup: float) -> None:
+        """Every gate that is reached."""
+        compiled = self.build()
+        if compiled is None or not self._timed_once(min_speedup):
+            return
+        dear = self._correct(compiled) and self._worth_its_time() and self._whole()
+        if dear:
+            self._add(isolation_gate(self.bench.executor.isolation))
+
+    def build(self) -> tuple[Compiled, ...] | None:
+        """The candidate for every workload; None where its text or what became of it is refused."""
+        hygiene = hygiene_gate(self.rewrite, self.bench.policy.allow_libraries)
+        return self._compiled() if self._add(hygiene) else None
+
+    def _add(self, gate: Gate) -> bool:
+        """Keep and announce it. Whether the candidate goes on."""
+        self.gates.append(gate)
+        self.say(gate)
+        return gate.passed or (gate.quarantined and self.bench.policy.review)
+
+    def _compiled(self) -> tuple[Compiled, ...] | None:
+        text = preprocessed_gate(self.bench, self.rewrite)
+        self.preprocessed_sha256 = text.sha256 or None
+        if not self._add(text.gate):
+            return None
+        gate, compiled = compile_gate(self.bench, self.rewrite)
+        self._add(gate)
+        if isinstance(compiled, CompileFailed):
+            self.failure = compiled
+            return None
+        return compiled if self._add(object_gate(self.bench, self.rewrite, compiled[0])) else None
+
+    def _timed_once(self, min_speedup: float) -> bool:
+        """Whether it is fast enough to look at further."""
+        started = time.monotonic()
+        self.ran = True
+        comparisons = self.bench.compare(self.rewrite)
+        if isinstance(comparisons, Misbehaved | CompileFailed):
+            return self._failed("checker", comparisons, started)
+        self.comparisons = comparisons
+        self.profile = comparisons[0].candidate.profile
+        return weighted_speedup(comparisons) >= min_speedup
+
+    def _correct(self, compiled: Sequence[Compiled]) -> bool:
+        subjects = self._subjects(compiled)
+        first = self.bench.qualification is None
+        self.qualification = qualification_of(self.bench)
+        if first:
+            self.say(f"the oracle: {self.qualification.line}")
+        return self._verified(subjects)
+
+    def right_on_captured(self, compiled: Sequence[Compiled]) -> bool:
+        """The checker, and the result of the program's own inputs; none of the gates after them."""
+        return self._verified(self._subjects(compiled), gates=2)
+
+    def _subjects(self, compiled: Sequence[Compiled]) -> list[Subject]:
+        bench = self.bench
+        if not bench.has_oracles:
+            self.say("running the author's kernel for reference, on every set of inputs")
+        return [
+            Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload, self.say))
+            for workload, one in zip(bench.workloads, compiled, strict=True)
+        ]
+
+    def _verified(self, subjects: Sequence[Subject], gates: int | None = None) -> bool:
+        """The checker, every input set, ten launches in a row; `gates`: only the first so many."""
+        bench = self.bench
+        self.say("looking for accesses out of bounds, races and divergent barriers")
+        folder = bench.folder / "work" / f"verify-{self.rewrite.id}"
+        verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
+        passed = all(self._add(gate) for gate in islice(verifier.gates(subjects), gates))
+        bench.discard(folder.name)
+        self.failure = verifier.misbehaved
+        return passed
+
+    def _worth_its_time(self) -> bool:
+        """The clocks, and the physical floor; where time is measured, of a fresh measurement whose
+        launches are watched, and of a profile, which serves the next iteration too."""
+        bench, decisive = self.bench, self.comparisons
+        profile: Profile | Misbehaved | CompileFailed | None = self.profile
+        if not bench.models_time:
+            if not self._measured_again():
+                return False
+            decisive = self.fresh
+            bench.executor.prepare(bench.spliced(self.rewrite))
+            profile = bench.profile(self.rewrite)
+            self.profile = profile if isinstance(profile, Profile) else None
+        return self._add(floor_gate(profile, decisive[0], bench.workloads[0]))
+
+    def _measured_again(self) -> bool:
+        started = time.monotonic()
+        self.say("measuring it again, and looking at what the timed launches write")
+        self.judged_before = self.bench.put_to_decision()
+        folder = self.bench.folder / "work" / f"timed-{self.rewrite.id}"
+        fresh = self.bench.compare(self.rewrite, watched=folder)
+        if isinstance(fresh, Misbehaved | CompileFailed):
+            return self._failed("timed_outputs", fresh, started)
+        self.fresh = fresh
+        oracles = [self.bench.oracle(workload) for workload in self.bench.workloads]
+        gate = timed_outputs_gate(oracles, fresh, self.bench.policy)
+        self.bench.discard(folder.name)
+        return self._add(gate) and self._add(clocks_gate(fresh))
+
+    def _whole(self) -> bool:
+        return all(self._add(gate) for gate in whole_program_gates(self.bench, self.rewrite))
+
+    def _failed(self, name: GateName, how: Misbehaved | CompileFailed, started: float) -> bool:
+        self.failure = how
+        seconds = time.monotonic() - started
+        return self._add(Gate(name=name, passed=False, summary=how.placed, seconds=seconds))
+
+
+class Screened(Record):
+    """What the first look at a rewrite found."""
+
+    time_us: float | None
+    """On the most expensive workload, taken by itself; None where a gate refused the rewrite or it
+    could not be timed. Ranks branches; nothing is accepted on it."""
+    baseline_us: float
+    """The author's kernel on the same workload by the same clock."""
+    failure: str | None = None
+    """Why there is no time: the gate that refused it, or what it did when it was timed."""
+    gates: tuple[Gate, ...]
+    """Those that were reached of hygiene, preprocessed, compile, object, checker and
+    correctness_captured, in this order."""
+
+
+def screen(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -> Screened:
+    """The first gates of `evaluate` by the same code, then a time.
+
+    What is only quarantined goes on where a person reviews, as in `evaluate`. Builds and references
+    are kept: a rewrite that is judged later does not pay for them again.
+
+    Raises InputError where the author's own kernel cannot be timed.
+    """
+    looking = Evaluating(bench, rewrite, say)
+    compiled = looking.build()
+    right = compiled is not None and looking.right_on_captured(compiled)
+    time_us, failure = _timed(bench, rewrite, say) if right else (None, looking.gates[-1].line)
+    return Screened(
+        time_us=time_us,
+        baseline_us=bench.baseline_time(bench.workloads[0]).median_us,
+        failure=failure,
+        gates=tuple(looking.gates),
+    )
+
+
+def _timed(bench: Workbench, rewrite: Rewrite, say: Say) -> tuple[float | None, str | None]:
+    measured = bench.measure(rewrite, bench.workloads[0])
+    if not isinstance(measured, Measurement):
+        return None, measured.placed
+    say(f"{rewrite.title}: {measured.median_us:.1f} us{measured.provenance}")
+    return measured.median_us, None

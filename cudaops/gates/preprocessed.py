@@ -1,0 +1,277 @@
+"""Gate `preprocessed`: the candidate's own lines as each compiler that builds it sees them.
+
+The same files, flags and headers as for the build, with `-E` in place of the output. g++ is asked
+twice, with the flags of the build that is timed and of the one that is checked: a text that differs
+between the two knows when it is being checked. nvcc is asked wherever it is, since whoever uses the
+result compiles it with nvcc.
+
+Of a device-side library (`--allow-libraries`) only what its macros put into the candidate's lines
+is looked at: its own text stands in its own files. What its functions do is for the `object` gate
+to see in the PTX; where there is no nvcc, nobody sees it, and the candidate is quarantined.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.execution import Unit
+from cudaops.domain.judgement import Gate
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import EnvironmentFailure, PrerequisiteError
+from cudaops.executors.base import Executor
+from cudaops.executors.cpu import build as cpu_build
+from cudaops.executors.cpu.toolchain import (
+    Build,
+    code_flags,
+    compile_flags,
+    compiling,
+    find_toolchain,
+    source_digest,
+)
+from cudaops.executors.cuda import source as gpu_source
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
+from cudaops.executors.process import run_bounded
+from cudaops.program.hygiene import check_preprocessed
+from cudaops.program.hygiene_directives import library_headers
+from cudaops.program.hygiene_preprocessed import (
+    CandidateText,
+    NotTheCandidate,
+    candidate_part,
+    with_plain_words,
+)
+from cudaops.program.lexing import byte_text, lex
+from cudaops.program.reroute import device_view_files
+from cudaops.sandbox.workbench import Workbench
+from cudaops.storage import TEMPORARY, Facts, entry_of, make_once, raise_if_full
+
+FORMAT = 1
+"""Of what is kept of a text."""
+TIMEOUT_S = 60.0
+"""0.04 s by g++, 0.08 to 0.2 s by nvcc (13.0.88, 2 cores, 2026-11-20)."""
+MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+"""A unit with cooperative_groups.h makes 2 MB."""
+CODE_FLAGS = ("-O3", "-std=c++17", "-w")
+"""Those of `gpu.build.FINAL_FLAGS` on which the meaning of a text depends."""
+
+
+class TextView(NamedTuple):
+    """A candidate's text as one compiler sees it."""
+
+    compiler: str
+    candidate: CandidateText
+
+
+class NotPreprocessed(Exception):
+    """There is no text to look at; says why in one line."""
+
+
+class PreprocessorRefused(NotPreprocessed):
+    """The preprocessor does not take the text: a header is missing, a condition is none."""
+
+
+class PreprocessedText(NamedTuple):
+    """The gate, and what the certificate keeps of the text."""
+
+    gate: Gate
+    sha256: str
+    """Of the candidate's lines by the compiler that builds what is judged; empty without them."""
+
+
+def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
+    """Preprocess the rewrite in its unit and look at what comes out. Fails where that fails."""
+    started = time.monotonic()
+    unit = bench.unit(bench.workloads[0], rewrite)
+    try:
+        views = views_of(bench.executor, unit, bench.sm_arch)
+    except (NotPreprocessed, EnvironmentFailure) as problem:
+        gate = Gate(
+            name="preprocessed",
+            passed=False,
+            summary=_missing_library(bench, rewrite, problem) or f"cannot be looked at: {problem}",
+            seconds=time.monotonic() - started,
+        )
+        return PreprocessedText(gate, "")
+    gate = _judged(unit, views, _libraries(rewrite))
+    text = views[0].candidate.text
+    return PreprocessedText(
+        gate.model_copy(update={"seconds": time.monotonic() - started}),
+        hashlib.sha256(text.encode("utf-8")).hexdigest(),
+    )
+
+
+def text_by_gxx(unit: Unit, rewrite: Rewrite, cache: Path) -> CandidateText:
+    """The candidate's lines as g++ compiles them.
+
+    Raises NotPreprocessed, PrerequisiteError, SandboxUnavailable.
+    """
+    return _text(_by_gxx(unit, "plain"), rewrite, cache)
+
+
+def views_of(executor: Executor, unit: Unit, sm_arch: str) -> list[TextView]:
+    """First by the compiler of what is judged, then by the others that build it.
+
+    Raises NotPreprocessed, PrerequisiteError, SandboxUnavailable.
+    """
+    rewrite = unit.rewrite
+    if rewrite is None:
+        raise NotPreprocessed("it is the baseline itself")
+
+    def by_gxx(build: Build) -> CandidateText:
+        return _text(_by_gxx(unit, build), rewrite, executor.cache)
+
+    def by_nvcc() -> CandidateText:
+        return _text(_by_nvcc(unit, sm_arch), rewrite, executor.cache)
+
+    if executor.name == "cuda":
+        views = [TextView("nvcc", by_nvcc())]
+        try:  # the checker on the processor builds it too, where the processor has its headers
+            return [
+                *views,
+                TextView("g++", by_gxx("plain")),
+                TextView("g++ (checked)", by_gxx("checked")),
+            ]
+        except (PreprocessorRefused, PrerequisiteError):
+            return views
+    views = [TextView("g++", by_gxx("plain")), TextView("g++ (checked)", by_gxx("checked"))]
+    return views if find_nvcc() is None else [*views, TextView("nvcc", by_nvcc())]
+
+
+class _Preprocessing(NamedTuple):
+    """What one compiler is asked for."""
+
+    compiler: str
+    version: str
+    """Of everything that is not in `files`: the compiler and its headers, or ours."""
+    flags: tuple[str, ...]
+    """Of the command, those that change the text."""
+    command: tuple[str, ...]
+    files: dict[str, str]
+
+
+def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText:
+    """The candidate's lines of the output, made once for the same text and tools."""
+    files = {
+        path: with_plain_words(text) if path == cpu_build.CANDIDATE else text
+        for path, text in asked.files.items()
+    }
+    content = (asked.version, asked.flags, sorted(files.items()), rewrite.source)
+    entry = entry_of(cache, "text", FORMAT, *content)
+
+    def make(folder: Path) -> Facts:
+        output = _run(asked.command, folder, asked.compiler)
+        try:
+            found = candidate_part(output, cpu_build.CANDIDATE, rewrite.source)
+        except NotTheCandidate as problem:
+            raise NotPreprocessed(str(problem)) from problem
+        return found._asdict()
+
+    facts = make_once(entry, files, make).facts
+    return CandidateText(str(facts["text"]), tuple(int(line) for line in facts["lines"]))
+
+
+def _by_gxx(unit: Unit, build: Build) -> _Preprocessing:
+    files = cpu_build.unit_source(unit).files
+    ours = ("-include", "cudaops/cuda.h", "-include", "cudaops/entry.h")
+    language = (*ours, "-x", "c++", "-E", cpu_build.MAIN)
+    command = (find_toolchain().gxx, *compile_flags(build), *language)
+    flags = (*code_flags(build), *language)
+    return _Preprocessing("g++", source_digest(), flags, command, files)
+
+
+def _by_nvcc(unit: Unit, sm_arch: str) -> _Preprocessing:
+    source, nvcc = gpu_source.unit_source(unit), require_nvcc()
+    arch = gpu_source.target_arch(gpu_source.unit_texts(unit), sm_arch)
+    flags = (*CODE_FLAGS, f"-arch={arch}", "-E", source.main)
+    return _Preprocessing("nvcc", nvcc_version(nvcc), flags, (str(nvcc), *flags), source.files)
+
+
+def _run(command: Sequence[str], folder: Path, compiler: str) -> str:
+    """Raises NotPreprocessed where the preprocessor refuses, writes too much or does not end."""
+    done = run_bounded(
+        command,
+        cwd=folder,
+        timeout_s=TIMEOUT_S,
+        env={"TMPDIR": str(folder / TEMPORARY)},
+        max_output_bytes=MAX_OUTPUT_BYTES,
+        confine=compiling(folder),
+    )
+    if done.timed_out or done.flooded or len(done.stdout) >= MAX_OUTPUT_BYTES:
+        raise NotPreprocessed(f"{compiler} -E does not come to an end")
+    if done.exit_code != 0:
+        raise_if_full(done.stderr, folder)
+        lines = done.stderr.splitlines()
+        first = next((line for line in lines if "error" in line), f"exit code {done.exit_code}")
+        raise PreprocessorRefused(f"{compiler} -E refuses it: {first.strip()[:300]}")
+    return done.stdout
+
+
+def _libraries(rewrite: Rewrite) -> tuple[str, ...]:
+    return library_headers(lex(byte_text(rewrite.source)))
+
+
+def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> str:
+    """What to do where a library is not there to compile with; empty for any other problem."""
+    missing = next((name for name in _libraries(rewrite) if name in str(problem)), None)
+    if missing is None or not isinstance(problem, PreprocessorRefused):
+        return ""
+    if bench.executor.name == "cpu":
+        return (
+            f"<{missing}> is for nvcc, and kernels on the processor are compiled by g++: "
+            "a rewrite with libraries is judged on a GPU only"
+        )
+    return f"nvcc does not find <{missing}>: {problem}"
+
+
+def _judged(unit: Unit, views: Sequence[TextView], libraries: Sequence[str]) -> Gate:
+    author = _author_words(unit)
+    reports = [(v.compiler, check_preprocessed(v.candidate, author)) for v in views]
+    refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
+    if difference := _difference(views):
+        refused.insert(0, difference)
+    suspicious = [f"{who}: {line}" for who, found in reports for line in found.suspicious]
+    if libraries and "nvcc" not in {v.compiler for v in views}:
+        suspicious.append(f"<{libraries[0]}>: without nvcc nobody sees what the library does")
+    numbers = {
+        "texts": float(len(views)),
+        "lines": float(sum(bool(line.strip()) for line in views[0].candidate.text.split("\n"))),
+        "refused": float(len(refused)),
+        "suspicious": float(len(suspicious)),
+        "library_headers": float(len(libraries)),
+    }
+    if refused:
+        summary = refused[0]
+    elif suspicious:
+        summary = f"{suspicious[0]}; look whether its result depends on it"
+    else:
+        names = ", ".join(v.compiler for v in views)
+        summary = f"no host code behind macros or conditions, as preprocessed by {names}"
+    return Gate(
+        name="preprocessed",
+        passed=not refused and not suspicious,
+        quarantined=bool(suspicious) and not refused,
+        summary=summary,
+        numbers=numbers,
+    )
+
+
+def _difference(views: Sequence[TextView]) -> str:
+    """Where the text that g++ checks is not the one that it times; empty where they are one."""
+    texts = {v.compiler: v.candidate for v in views}
+    if "g++" not in texts:
+        return ""
+    plain, checked = texts["g++"], texts["g++ (checked)"]
+    if plain == checked:
+        return ""
+    pairs = zip(plain.text.split("\n"), checked.text.split("\n"), plain.lines, strict=False)
+    at = next((line for a, b, line in pairs if a != b), plain.lines[-1])
+    return f"line {at}: the text is another one in the build that is checked"
+
+
+def _author_words(unit: Unit) -> frozenset[str]:
+    """Names in the author's own device code."""
+    files = device_view_files(unit.program, dialect="cuda").values()
+    return frozenset(t.text for text in files for t in lex(byte_text(text)).tokens)

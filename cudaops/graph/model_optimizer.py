@@ -1,0 +1,132 @@
+"""The optimizer where a model writes: which hypothesis is next, and what of it can be tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cudaops.agents.developer import RunView, Written
+from cudaops.agents.llm_developer import ModelDeveloper
+from cudaops.domain.hypothesis import Hypothesis
+from cudaops.domain.judgement import Attempt, GateName
+from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import ModelUnavailable
+from cudaops.graph.context import Context, view_of
+from cudaops.graph.state import Json, State
+
+PLANNED = 3
+"""Hypotheses asked for at once: as many as the default `--max-iterations` can try."""
+GATE_REPAIRS = 1
+"""How often a rewrite that a gate refused goes back to the model before the next hypothesis."""
+
+REPAIRABLE: frozenset[GateName] = frozenset(
+    {
+        "hygiene", "preprocessed", "object", "checker", "correctness_captured",
+        "correctness_exact", "correctness_perturbed", "repeat", "unchanged_inputs",
+    }
+)  # fmt: skip
+"""Gates that say what is wrong with a text. One that is only too slow needs another hypothesis."""
+
+
+class Next(NamedTuple):
+    """What the model gives to be tested, and what the state keeps of it."""
+
+    rewrite: Rewrite | None
+    update: State
+    problem: str | None = None
+    """Why there is no rewrite."""
+
+
+async def next_rewrite(state: State, context: Context, developer: ModelDeveloper) -> Next:
+    """The refused rewrite mended, or the next hypothesis written; plans where none is left.
+
+    Raises ModelUnavailable where the model is out of reach or its money is spent.
+    """
+    view, scope = view_of(state, context), scope_of(state)
+    refused = _to_repair(state)
+    if refused is not None:
+        hypothesis = Hypothesis.model_validate(state["hypothesis"])
+        rewrite = Rewrite.model_validate(state["evaluation"]["rewrite"])
+        written = await developer.mend(view, hypothesis, rewrite, refused, scope)
+        if written.rewrite is not None:
+            waiting = state.get("hypotheses", [])
+            return _to_test(written.rewrite, hypothesis, waiting, state.get("mends", 0) + 1)
+        context.events.emit("optimizer", "optimizer", "notice", str(written.problem))
+    return await _next_hypothesis(state, context, developer, view, scope)
+
+
+def scope_of(state: State) -> str:
+    """Name of the present iteration in the journal of calls."""
+    return f"{len(state.get('attempts', [])) + 1:02d}"
+
+
+async def _next_hypothesis(
+    state: State, context: Context, developer: ModelDeveloper, view: RunView, scope: str
+) -> Next:
+    """The first hypothesis of which anything usable was written."""
+    waiting = [Hypothesis.model_validate(h) for h in state.get("hypotheses", [])]
+    problem = "the planner has no usable hypothesis"
+    if not waiting:
+        waiting = list(await developer.plan(view, PLANNED, scope))
+        announce_plan(context, "optimizer", waiting)
+    while waiting:
+        hypothesis = waiting.pop(0)
+        written: Written = await developer.write(view, hypothesis, scope)
+        if written.rewrite is not None:
+            left = [h.model_dump(mode="json") for h in waiting]
+            return _to_test(written.rewrite, hypothesis, left, 0)
+        problem = f"{hypothesis.title}: {written.problem}"
+        context.events.emit("optimizer", "optimizer", "notice", problem)
+    return Next(None, {"hypotheses": [], "hypothesis": None}, problem)
+
+
+def _to_test(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mends: int) -> Next:
+    update: State = {
+        "hypotheses": waiting,
+        "hypothesis": hypothesis.model_dump(mode="json"),
+        "mends": mends,
+    }
+    return Next(rewrite, update)
+
+
+def _to_repair(state: State) -> str | None:
+    """The gate's complaint where the last candidate is the model's and can be mended."""
+    attempts = state.get("attempts", [])
+    if not attempts or not state.get("hypothesis") or state.get("mends", 0) >= GATE_REPAIRS:
+        return None
+    last = Attempt.model_validate(attempts[-1])
+    failed = next((g for g in last.judgement.gates if not g.passed), None)
+    if last.judgement.outcome != "rejected" or failed is None or failed.name not in REPAIRABLE:
+        return None
+    return failed.line
+
+
+def announce_plan(context: Context, stage: str, planned: Iterable[Hypothesis]) -> None:
+    """A line of progress for each hypothesis."""
+    for hypothesis in planned:
+        line = f"hypothesis ({hypothesis.family}): {hypothesis.title}, {hypothesis.why}"
+        context.events.emit(stage, "optimizer", "progress", line)
+
+
+async def lesson(state: State, context: Context, attempt: Attempt) -> tuple[Attempt, State]:
+    """The attempt with the model's own line on what it taught; as it was where there is none."""
+    developer = context.developer
+    if not isinstance(developer, ModelDeveloper) or state.get("model_out"):
+        return attempt, {}
+    if not attempt.proposer.startswith("llm:"):
+        return attempt, {}
+    try:
+        learnt = await developer.reflect(view_of(state, context), attempt, scope_of(state))
+    except ModelUnavailable as error:
+        return attempt, model_out(context, error)
+    if not learnt:
+        return attempt, {}
+    context.events.emit("verify", "verify", "progress", f"learnt: {learnt}")
+    return attempt.model_copy(update={"lesson": learnt}), {}
+
+
+def model_out(context: Context, error: ModelUnavailable) -> State:
+    """Say why recipes go on in the model's place, and keep it."""
+    reason = f"{error.problem} ({error.remedy}); recipes go on"
+    context.events.emit("optimizer", "optimizer", "notice", reason)
+    return {"model_out": reason, "notices": [reason]}

@@ -1,0 +1,130 @@
+"""Buffers on disk as numpy arrays, by element type: whole, or a chunk at a time, so that memory
+does not grow with their size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
+
+Array = npt.NDArray[Any]
+
+_DTYPES: dict[Element, str] = {
+    "f16": "<f2", "f32": "<f4", "f64": "<f8", "i8": "<i1", "u8": "<u1", "i16": "<i2",
+    "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "bool": "<u1",
+    "opaque": "<u1", "bf16": "<u2",
+}  # fmt: skip
+
+UNIT_ROUNDOFF: dict[Element, float] = {
+    "f16": 2.0**-11,
+    "bf16": 2.0**-8,
+    "f32": 2.0**-24,
+    "f64": 2.0**-53,
+}
+"""Largest relative error of one rounding to nearest. Source: IEEE 754-2019 table 3.5; bfloat16 has
+8 significant bits."""
+
+EXACT_LIMIT: dict[Element, float] = {
+    "f16": 2.0**11, "bf16": 2.0**8, "f32": 2.0**24, "f64": 2.0**53,
+}  # fmt: skip
+"""Largest magnitude below which every integer is representable. Source: IEEE 754-2019."""
+
+CHUNK = 1 << 18
+"""Elements looked at together: 2 MB as doubles, so that what is computed on them stays in a
+processor's cache."""
+
+BLOCK = 1 << 12
+"""Elements that stand together in a sample."""
+
+
+def read_array(path: Path | str, element: Element, start: int = 0, count: int = -1) -> Array:
+    """Contents of a buffer: `count` elements from element `start` on, to its end where -1.
+
+    A trailing part smaller than an element is dropped. bf16 comes back as float32, every other
+    type as itself.
+    """
+    size = ELEMENT_BYTES[element]
+    wanted = count * size if count >= 0 else -1
+    return decoded(np.fromfile(path, np.uint8, wanted, offset=start * size), element)
+
+
+def decoded(raw: npt.NDArray[np.uint8], element: Element) -> Array:
+    """Bytes as numbers of `element`; bf16 comes back as float32."""
+    usable = raw.size - raw.size % ELEMENT_BYTES[element]
+    values = raw[:usable].view(_DTYPES[element])
+    if element == "bf16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values
+
+
+def write_array(path: Path, values: Array, element: Element) -> None:
+    """Write float64 or integer values as a buffer of `element`, rounding to nearest."""
+    if element == "bf16":
+        bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        rounded.astype("<u2").tofile(path)
+    else:
+        np.ascontiguousarray(values).astype(_DTYPES[element]).tofile(path)
+
+
+def write_widened(path: Path, narrow: Path, element: Element) -> None:
+    """Write the doubles that equal the floating values stored in `narrow`."""
+    read_array(narrow, element).astype("<f8").tofile(path)
+
+
+def element_count(size_bytes: int, element: Element) -> int:
+    """Whole elements in a buffer of this size."""
+    return size_bytes // ELEMENT_BYTES[element]
+
+
+class Values(NamedTuple):
+    """A buffer's numbers, wherever they are."""
+
+    size: int
+    read: Callable[[int, int], Array]
+    """Takes the first element and how many of them."""
+
+    def chunks(self) -> Iterator[tuple[int, int]]:
+        """First element and length of each chunk, in order."""
+        for start in range(0, self.size, CHUNK):
+            yield start, min(CHUNK, self.size - start)
+
+
+def in_memory(values: Array) -> Values:
+    """Numbers that are there already."""
+    flat = values.ravel()
+    return Values(flat.size, lambda start, count: flat[start : start + count])
+
+
+def stored(path: Path | str, element: Element) -> Values:
+    """Contents of a buffer on disk; a trailing part smaller than an element is left out."""
+    size = element_count(Path(path).stat().st_size, element)
+    return Values(size, lambda start, count: read_array(path, element, start, count))
+
+
+def stored_widened(path: Path | str, element: Element) -> Values:
+    """The same of a buffer that a widened build wrote: doubles where `element` is floating."""
+    return stored(path, "f64" if element in FLOATING else element)
+
+
+def filled(byte: int, size: int, element: Element) -> Values:
+    """What stands in memory for `size` elements after every byte was set to `byte`."""
+    one = decoded(np.full(ELEMENT_BYTES[element], byte, np.uint8), element)
+    return Values(size, lambda start, count: np.repeat(one, count))
+
+
+def sample(values: Values, limit: int) -> Array:
+    """At most `limit` elements in blocks spread evenly from the first to the last.
+
+    The places depend on size and limit alone, so samples of equally long buffers belong together.
+    """
+    if values.size <= limit:
+        return values.read(0, values.size)
+    blocks = max(1, limit // BLOCK)
+    starts = np.linspace(0, values.size - BLOCK, blocks).astype(np.int64)
+    return np.concatenate([values.read(int(start), BLOCK) for start in starts])

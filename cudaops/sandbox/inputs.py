@@ -1,0 +1,208 @@
+"""Input sets: what stands in memory when baseline and candidate are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
+from cudaops.executors.base import InputSet
+from cudaops.sandbox.arrays import (
+    Array,
+    read_array,
+    write_array,
+    write_widened,
+)
+
+CaseKind = Literal[
+    "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
+    "touched", "large", "structured", "tiny", "permuted", "resampled", "reversed", "permuted_again",
+    "spread",
+]  # fmt: skip
+"""What the contents of one case are drawn from: see `drawn`."""
+
+EXACT_KINDS: tuple[CaseKind, ...] = ("exact", "exact_positive")
+"""Tried in this order; the second has no zero to divide by and nothing negative."""
+
+DOMAIN_KINDS: tuple[CaseKind, ...] = ("signed", "positive", "scaled")
+"""Likewise; the first on which the baseline stays finite says where the baseline is at home."""
+
+FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "structured", "tiny")
+"""Further sets for floating inputs, in order of what they show."""
+
+INTEGER_KINDS: tuple[CaseKind, ...] = (
+    "permuted", "spread", "touched", "resampled", "reversed", "permuted_again",
+)  # fmt: skip
+"""Sets where no floating buffer is read. All values are captured ones, so an index stays one. Where
+one value is most of a buffer, it stays in most of its places when it is permuted or drawn again: a
+candidate that knows the captured contents by a few places then passes with a chance that is no
+rare one. `spread` takes every value that occurs equally often."""
+
+EXACT_CASES: frozenset[CaseKind] = frozenset({"exact", "exact_positive", "exact_touched"})
+"""Cases on which results that are integers must be equal bit for bit."""
+
+EXACT_RANGE = 3
+"""Exact inputs are integers from -3 to 3: products up to 9, so sums of 1.8 million terms stay
+below 2**24 and every order of summation gives the same float."""
+
+EXPONENT: dict[Element, int] = {"f16": 6, "bf16": 20, "f32": 20, "f64": 200}
+"""Power of two by which `large` and `tiny` differ from unit scale. 2**20 is beyond what binary16
+holds (65504) and 2**-40, a product of two tiny values, below what it holds; third powers stay
+within f32 (2**127). f64 is measured against the range of f32, f16 against that of fp8 e5m2 (57344,
+a product of two values of 2**6 and more with a sum over it). Source: IEEE 754-2019 table 3.5; OCP
+8-bit Floating Point Specification 1.0."""
+
+FEW = 16
+"""One in so many elements of `structured` stands out."""
+OUTSTANDING = (16.0, 64.0)
+"""Magnitudes of those: far beyond where a truncated series is good, and e**64 is finite in f32."""
+
+TOUCHED = 256
+"""One in so many elements of `touched` is another; one that reads only some of its inputs to know
+them again (a fingerprint) takes this set for the one it was made from."""
+
+
+def before_path(workload: Workload, allocation: Allocation) -> Path:
+    """File with the captured contents before the launch."""
+    return Path(workload.folder) / allocation.before
+
+
+def has_floating_input(workload: Workload) -> bool:
+    """Whether any buffer that the kernel reads holds floating values."""
+    return any(a.element in FLOATING and a.role != "out" for a in workload.allocations)
+
+
+class Draw(NamedTuple):
+    """How the values of one case are drawn."""
+
+    kind: CaseKind
+    seed: int
+    signed: bool = True
+    """Whether the baseline is at home on zeros and negative values."""
+    touches: InputSet | None = None
+    """What `exact_touched` changes a few elements of."""
+
+
+def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> InputSet:
+    """Write the contents of one case under `folder` and describe them.
+
+    `out` buffers are filled with `poison` (0-255). Where a floating buffer is read, those get new
+    values and integer ones keep the captured values, because they may be indices.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng((draw.seed, get_args(CaseKind).index(draw.kind)))
+    integers = draw.kind in INTEGER_KINDS
+    contents: dict[int, str] = {}
+    poisoned: dict[int, int] = {}
+    for allocation in workload.allocations:
+        captured = before_path(workload, allocation)
+        contents[allocation.index] = str(captured)
+        if allocation.role == "out":
+            poisoned[allocation.index] = poison
+        elif draw.kind != "captured" and _varies(allocation, integers):
+            source = captured if draw.touches is None else _source(draw.touches, allocation)
+            path = folder / f"in_{allocation.index}.bin"
+            values = drawn(
+                draw, allocation.element, read_array(source, allocation.element), generator
+            )
+            write_array(path, values, allocation.element)
+            pad_tail(path, captured, allocation.size_bytes)
+            contents[allocation.index] = str(path)
+    return InputSet(contents=contents, poison=poisoned, scratch_poison=poison)
+
+
+def _varies(allocation: Allocation, integers: bool) -> bool:
+    if allocation.element == "opaque":
+        return False
+    return integers or allocation.element in FLOATING
+
+
+def _source(inputs: InputSet, allocation: Allocation) -> Path:
+    return Path(inputs.contents[allocation.index])
+
+
+def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
+    """New values for one buffer, as many as stand in `source`: the captured ones, or those of the
+    case that is touched."""
+    count, kind = source.size, draw.kind
+    if kind in ("signed", "large", "tiny"):
+        values = generator.standard_normal(count)
+        power = {"signed": 0, "large": 1, "tiny": -1}[kind] * EXPONENT.get(element, 0)
+        return np.ldexp(values if draw.signed else np.abs(values), power)
+    if kind == "positive":
+        return generator.uniform(0.1, 1.0, count)
+    if kind == "scaled":
+        return source * generator.uniform(0.5, 1.5, count)
+    if kind == "structured":
+        return _structured(count, draw.signed, generator)
+    if kind in EXACT_KINDS:
+        return _small_integers(count, kind == "exact", generator)
+    if kind == "exact_touched":
+        return _touched(source, lambda n: _small_integers(n, draw.signed, generator), generator)
+    if kind == "touched":
+        return _touched(source, lambda n: generator.choice(source, n), generator)
+    if kind == "spread":
+        return generator.choice(np.unique(source), count) if count else source
+    if kind == "resampled":
+        return generator.choice(source, count) if count else source
+    return source[::-1] if kind == "reversed" else generator.permutation(source)
+
+
+def _small_integers(count: int, signed: bool, generator: np.random.Generator) -> Array:
+    least = -EXACT_RANGE if signed else 1
+    return generator.integers(least, EXACT_RANGE + 1, count).astype(np.float64)
+
+
+def _structured(count: int, signed: bool, generator: np.random.Generator) -> Array:
+    """One value throughout but for a few, the first and the last among them."""
+    values = np.zeros(count) if signed else np.ones(count)
+    if count:
+        places = generator.integers(0, count, max(1, count // FEW))
+        places = np.unique(np.concatenate([places, [0, count - 1]]))
+        large = generator.uniform(*OUTSTANDING, places.size)
+        values[places] = large * generator.choice([-1.0, 1.0], places.size) if signed else large
+    return values
+
+
+def _touched(
+    source: Array, others: Callable[[int], Array], generator: np.random.Generator
+) -> Array:
+    values = source.copy()
+    if values.size:
+        places = np.unique(generator.integers(0, values.size, max(4, values.size // TOUCHED)))
+        values[places] = others(places.size)
+    return values
+
+
+def pad_tail(path: Path, captured: Path, size_bytes: int) -> None:
+    """Give the file the allocation's exact size: bytes past the last whole element are kept."""
+    missing = size_bytes - path.stat().st_size
+    if missing > 0:
+        with captured.open("rb") as source, path.open("ab") as target:
+            source.seek(size_bytes - missing)
+            target.write(source.read(missing))
+
+
+def widen(workload: Workload, inputs: InputSet, folder: Path) -> InputSet:
+    """The same values as doubles, for the widened baseline."""
+    folder.mkdir(parents=True, exist_ok=True)
+    contents: dict[int, str] = {}
+    for allocation in workload.allocations:
+        source = Path(inputs.contents[allocation.index])
+        if allocation.element not in FLOATING or allocation.element == "f64":
+            contents[allocation.index] = str(source)
+            continue
+        target = folder / f"wide_{allocation.index}.bin"
+        write_widened(target, source, allocation.element)
+        contents[allocation.index] = str(target)
+    return inputs.model_copy(update={"contents": contents})
+
+
+def can_widen(workload: Workload) -> bool:
+    """Whether every buffer and argument has a scalar type whose widened layout is known."""
+    if any(a.element == "opaque" for a in workload.allocations):
+        return False
+    return all(a.kind != "opaque" for a in workload.arguments)

@@ -1,0 +1,457 @@
+"""The oracle: the author's kernel, and its twin in double, run on every set of inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cudaops.domain.execution import Compiled, Misbehaved, Ran
+from cudaops.domain.judgement import Policy
+from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
+from cudaops.errors import InputError
+from cudaops.executors.base import Check, Executor, InputSet
+from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.arrays import EXACT_LIMIT, filled, read_array, stored, stored_widened
+from cudaops.sandbox.compare import distance, is_small_integers, non_finite
+from cudaops.sandbox.inputs import (
+    DOMAIN_KINDS,
+    EXACT_KINDS,
+    FLOATING_KINDS,
+    INTEGER_KINDS,
+    CaseKind,
+    Draw,
+    before_path,
+    build_case,
+    can_widen,
+    has_floating_input,
+    widen,
+)
+from cudaops.sandbox.precision import unfit_inputs
+
+REPRODUCTION_L2 = 1e-5
+"""Atomic float sums may differ between two runs by rounding; a missed buffer by far more."""
+
+ROLE_POISON = 0x5B
+"""Byte that shows whether a launch overwrites a buffer; as f32 it is 6.2e16, as i32 1.5e9."""
+
+MAX_OWN_ERROR = 0.1
+"""A baseline that is farther than this (relative L2) from its widened run is not measured by it:
+that run computes something else, as where floats are read as the bits of integers. Chosen: far
+above the error of any sum that means something, far below that of unrelated numbers (about 1)."""
+
+MOST_ALTERNATIVES = 2
+"""Sets of inputs beside the captured ones that are launched between samples. Each takes device
+memory of the size of its inputs, and one more comparison a side."""
+LARGE_BYTES = 64 * 1024**2
+"""A workload that writes more has one: a comparison of so much takes seconds."""
+
+ENOUGH_CASES = 5
+"""Cases of one workload, the captured one among them, that are made whatever they cost."""
+
+EXTRA_CASES_S = 10.0
+"""Further ones are made until the references of the workload have taken this long."""
+
+EXACT_POISON = 0x3D
+PERTURBED_POISON = 0x3C
+"""Fill of the outputs. As f32 and bf16 0.046 and 0.011, as f16 1.3 and 1.1: where the baseline
+leaves a place alone, a norm over the buffer still is one of the results."""
+
+SAME = "the same as another set"
+NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
+
+
+class Reference(NamedTuple):
+    """The right answer for one case."""
+
+    kind: CaseKind
+    inputs: InputSet
+    outputs: dict[int, str]
+    """Baseline results: allocation index to file."""
+    wide_outputs: dict[int, str] | None
+    """Results of the widened baseline; None where it could not run, and `wide_problem` says why."""
+    wide_problem: str | None = None
+    unwritten: bool = False
+    """Some of an `out` buffer may not have been written: it holds what filled it before. Such a
+    case is the same under another fill only where the candidate leaves the same places."""
+
+
+class SkippedInputs(NamedTuple):
+    """A case that was not made, or not used."""
+
+    kind: CaseKind
+    why: str
+
+
+class Oracle(NamedTuple):
+    """The references of one workload."""
+
+    workload: Workload
+    captured: Reference
+    perturbed: tuple[Reference, ...]
+    """Empty where the baseline bears no other inputs; the captured case once more where it reads
+    nothing that could hold something else."""
+    exact: Reference
+    """The captured case once more where no exact inputs suit."""
+    skipped: tuple[SkippedInputs, ...] = ()
+    seed: int = 0
+    """Secret: draws the order of launches."""
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """Every case once, the captured one first."""
+        exact = () if self.exact.kind == "captured" else (self.exact,)
+        others = (one for one in self.perturbed if one.kind != "captured")
+        return (self.captured, *exact, *others)
+
+
+def timed_references(oracle: Oracle) -> tuple[Reference, ...]:
+    """What timed launches are held against, in the order of `TimedOutput.inputs`: the captured
+    inputs, then those of `Executor.measure_pair`'s `alternatives`.
+
+    A set on which the baseline leaves places unwritten is none of them: what stood there before a
+    timed launch is not what stood there when the reference was made.
+    """
+    written = sum(a.size_bytes for a in oracle.workload.allocations if a.role != "in")
+    alternatives = MOST_ALTERNATIVES if written <= LARGE_BYTES else 1
+    whole = [one for one in oracle.perturbed if not one.unwritten]
+    return (oracle.captured, *whole[:alternatives])
+
+
+class Baseline(NamedTuple):
+    """The baseline as compiled for one workload."""
+
+    plain: Compiled
+    widened: Compiled | None
+    wide_problem: str | None
+    """Why there is no widened build; None where there is one."""
+
+
+def refine_roles(
+    executor: Executor, baseline: Compiled, workload: Workload, folder: Path, timeout_s: float
+) -> Workload:
+    """Find which buffers the launch overwrites whatever stood there (`out`), by poisoning each.
+
+    A buffer that keeps the poison untouched, and that the captured launch did not change either, is
+    `in`; a buffer whose result depends on what stood there is `inout`.
+    """
+    plan = baseline_plan(workload)
+    refined: list[Allocation] = []
+    for allocation in workload.allocations:
+        if allocation.role == "in":
+            refined.append(allocation)
+            continue
+        contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
+        inputs = InputSet(contents=contents, poison={allocation.index: ROLE_POISON})
+        target = folder / f"role_{allocation.index}"
+        ran = executor.run(baseline, workload, plan, inputs, target, timeout_s=timeout_s)
+        refined.append(_role_from(ran, workload, allocation))
+    return workload.model_copy(update={"allocations": tuple(refined)})
+
+
+def _role_from(ran: Ran | Misbehaved, workload: Workload, allocation: Allocation) -> Allocation:
+    if isinstance(ran, Misbehaved):
+        return allocation.model_copy(update={"role": "inout"})
+    result = Path(ran.outputs[allocation.index]).read_bytes()
+    after = (Path(workload.folder) / allocation.after).read_bytes()
+    if result == after:
+        return allocation.model_copy(update={"role": "out"})
+    # A launch that adds little leaves a poison this large as it was: what it captured counts too.
+    untouched = result == bytes([ROLE_POISON]) * allocation.size_bytes
+    unchanged = before_path(workload, allocation).read_bytes() == after
+    return allocation.model_copy(update={"role": "in" if untouched and unchanged else "inout"})
+
+
+def confirm_reproduces(
+    executor: Executor, baseline: Compiled, workload: Workload, folder: Path, timeout_s: float
+) -> None:
+    """Run the baseline on its captured inputs and hold the result against the captured one.
+
+    Raises InputError where they differ by more than rounding: the capture missed something the
+    kernel reads, and nothing about this workload could be judged.
+    """
+    contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
+    ran = executor.run(
+        baseline,
+        workload,
+        baseline_plan(workload),
+        InputSet(contents=contents),
+        folder,
+        timeout_s=timeout_s,
+    )
+    if isinstance(ran, Misbehaved):
+        raise InputError(
+            f"the captured launch of {workload.callee} does not run on its own ({ran.message}): "
+            "the kernel reads memory that could not be captured"
+        )
+    for allocation in workload.allocations:
+        captured = read_array(Path(workload.folder) / allocation.after, allocation.element)
+        again = read_array(ran.outputs[allocation.index], allocation.element)
+        gap = distance(again, captured)
+        if gap.relative_l2 > REPRODUCTION_L2 or gap.non_finite_mismatches:
+            raise InputError(
+                f"the captured launch of {workload.callee} gives another result when run again "
+                f"(buffer {allocation.index}, relative difference {gap.relative_l2:.1e}): "
+                "the kernel depends on memory or an order that could not be captured"
+            )
+
+
+class OracleBuilder:
+    """Runs the baseline on every case of one workload; its launches make the references."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        baseline: Baseline,
+        workload: Workload,
+        policy: Policy,
+        folder: Path,
+        timeout_s: float,
+    ) -> None:
+        self._executor = executor
+        self._baseline = baseline
+        self._workload = workload
+        self._policy = policy
+        self._folder = folder
+        self._timeout_s = timeout_s
+        self._plan = baseline_plan(workload)
+        self._floating = has_floating_input(workload)
+        self._skipped: list[SkippedInputs] = []
+        self._seen: dict[str, CaseKind] = {}
+        self._measurable = True
+
+    def build(self, seed: int, say: Callable[[str], None] = lambda line: None) -> Oracle:
+        """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
+        which inputs it runs on.
+
+        At least `ENOUGH_CASES` where it is on so many, and more as long as they are cheap.
+        """
+        started = time.monotonic()
+        say("the author's kernel on captured and exact inputs")
+        captured = self._captured()
+        exact = self._exact(seed, captured)
+        perturbed: list[Reference] = []
+        for draw in self._draws(seed, exact, perturbed):
+            cases = 1 + (exact.kind != "captured") + len(perturbed)
+            spent = time.monotonic() - started
+            if cases >= ENOUGH_CASES and spent > EXTRA_CASES_S:
+                why = f"{cases} sets are there, and their references took {spent:.0f} s"
+                self._skipped.append(SkippedInputs(draw.kind, why))
+                continue
+            say(f"the author's kernel on {draw.kind} inputs")
+            made = self._perturbed(draw)
+            if made is not None:
+                perturbed.append(made)
+        if not perturbed and all(one.why == SAME for one in self._skipped):
+            perturbed.append(captured)  # it reads nothing that could hold something else
+        return Oracle(self._workload, captured, tuple(perturbed), exact, tuple(self._skipped), seed)
+
+    def _draws(self, seed: int, exact: Reference, found: list[Reference]) -> Iterator[Draw]:
+        """What to try, in order; `found` grows meanwhile and says where the baseline is at home."""
+        if not self._floating:
+            yield from (Draw(kind, seed) for kind in INTEGER_KINDS)
+            return
+        remaining = list(DOMAIN_KINDS)
+        while remaining and not found:
+            yield Draw(remaining.pop(0), seed)
+        signed = bool(found) and found[0].kind == "signed"
+        if exact.kind in EXACT_KINDS:
+            yield Draw("exact_touched", seed, exact.kind == "exact", exact.inputs)
+        else:
+            yield Draw("touched", seed)
+        yield from (Draw(kind, seed, signed) for kind in (*FLOATING_KINDS, *remaining))
+
+    def _captured(self) -> Reference:
+        """The case the program itself ran; the baseline's result is the captured one."""
+        inputs = build_case(self._workload, Draw("captured", 0), self._folder / "captured", 0xFF)
+        self._is_new("captured", inputs)
+        made = self._with_wide("captured", inputs, self._captured_outputs())
+        self._measurable = self._own_error(made) <= MAX_OWN_ERROR
+        return made
+
+    def _exact(self, seed: int, captured: Reference) -> Reference:
+        """Small integers in every floating buffer; the captured case where no such inputs suit."""
+        for kind in EXACT_KINDS if self._floating else ():
+            inputs = build_case(self._workload, Draw(kind, seed), self._folder / kind, EXACT_POISON)
+            outputs = self._run_baseline(kind, inputs)
+            if not isinstance(outputs, str):
+                self._is_new(kind, inputs)
+                return self._exactly(kind, inputs, outputs)
+            self._skipped.append(SkippedInputs(kind, outputs))
+        poisoned = dict.fromkeys(captured.inputs.poison, EXACT_POISON)
+        update = {"poison": poisoned, "scratch_poison": EXACT_POISON}
+        return captured._replace(inputs=captured.inputs.model_copy(update=update))
+
+    def _exactly(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
+        """With a yardstick only where some result is no integer."""
+        whole = all(
+            is_small_integers(stored(outputs[a.index], a.element), EXACT_LIMIT[a.element])
+            for a in self._written()
+        )
+        if not whole:
+            return self._with_wide(kind, inputs, outputs)
+        unwritten = self._unwritten(inputs, outputs)
+        return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED, unwritten)
+
+    def _perturbed(self, draw: Draw) -> Reference | None:
+        """The baseline on other inputs; None, with the reason kept, where it does not bear them."""
+        made = self._tried(draw)
+        if isinstance(made, Reference):
+            return made
+        self._skipped.append(SkippedInputs(draw.kind, made))
+        return None
+
+    def _tried(self, draw: Draw) -> Reference | str:
+        folder = self._folder / draw.kind
+        inputs = build_case(self._workload, draw, folder, PERTURBED_POISON)
+        if not self._is_new(draw.kind, inputs):
+            return SAME
+        unfit = unfit_inputs(self._workload, inputs, self._policy)
+        if unfit is not None:
+            return unfit
+        outputs = self._run_baseline(draw.kind, inputs)
+        if isinstance(outputs, str):
+            return outputs
+        if draw.kind == "exact_touched":
+            return self._exactly(draw.kind, inputs, outputs)
+        made = self._with_wide(draw.kind, inputs, outputs)
+        own = self._own_error(made)
+        if self._measurable and not own <= MAX_OWN_ERROR:
+            return f"the baseline is {own:.1e} away from its own run in double"
+        return made
+
+    def _is_new(self, kind: CaseKind, inputs: InputSet) -> bool:
+        """Whether no earlier case has the same contents."""
+        digest = hashlib.blake2b()
+        for allocation in self._workload.allocations:
+            if allocation.role != "out":
+                with Path(inputs.contents[allocation.index]).open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "blake2b").digest())
+        return self._seen.setdefault(digest.hexdigest(), kind) == kind
+
+    def _run_baseline(self, kind: CaseKind, inputs: InputSet) -> dict[int, str] | str:
+        """Results by allocation; or why the baseline is not well-behaved on these inputs.
+
+        Integers may be indices: with others than the captured ones every access is looked at.
+        """
+        check: Check = "memory" if kind in INTEGER_KINDS and not self._floating else "none"
+        ran = self._executor.run(
+            self._baseline.plain,
+            self._workload,
+            self._plan,
+            inputs,
+            self._folder / kind / "baseline",
+            check=check,
+            timeout_s=self._timeout_s,
+        )
+        if isinstance(ran, Misbehaved):
+            return f"the baseline fails on it: {ran.placed}"
+        if ran.unchecked:
+            return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
+        outputs = self._kept(ran.outputs)
+        return outputs if self._finite(outputs) else "the baseline is not finite on it"
+
+    def _finite(self, outputs: dict[int, str]) -> bool:
+        """Whether the baseline is not finite in no more places than on the captured inputs, where
+        infinities may be meant (a mask)."""
+        captured = self._captured_outputs()
+        return all(
+            non_finite(read_array(outputs[a.index], a.element))
+            <= non_finite(read_array(captured[a.index], a.element))
+            for a in self._written()
+        )
+
+    def _captured_outputs(self) -> dict[int, str]:
+        folder = Path(self._workload.folder)
+        return {a.index: str(folder / a.after) for a in self._workload.allocations}
+
+    def _written(self) -> Iterator[Allocation]:
+        """Floating buffers that hold results."""
+        return (a for a in self._workload.allocations if a.role != "in" and a.element in FLOATING)
+
+    def _kept(self, outputs: dict[int, str]) -> dict[int, str]:
+        """Only what is compared: copies of buffers that nobody writes are removed."""
+        for allocation in self._workload.allocations:
+            if allocation.role == "in":
+                Path(outputs[allocation.index]).unlink(missing_ok=True)
+        return {a.index: outputs[a.index] for a in self._workload.allocations if a.role != "in"}
+
+    def _unwritten(self, inputs: InputSet, outputs: dict[int, str]) -> bool:
+        """Whether any element of an `out` buffer still is what filled it."""
+        return any(
+            _holds_fill(Path(outputs[a.index]), inputs.poison[a.index], ELEMENT_BYTES[a.element])
+            for a in self._workload.allocations
+            if a.index in inputs.poison
+        )
+
+    def _own_error(self, made: Reference) -> float:
+        """The largest relative L2 error of the baseline against its run in double; 0 without."""
+        if made.wide_outputs is None:
+            return 0.0
+        return max(
+            (
+                distance(
+                    stored(made.outputs[a.index], a.element),
+                    stored_widened(made.wide_outputs[a.index], a.element),
+                ).relative_l2
+                for a in self._written()
+            ),
+            default=0.0,
+        )
+
+    def _with_wide(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
+        unwritten = kind != "captured" and self._unwritten(inputs, outputs)
+        made = Reference(kind, inputs, outputs, None, self._baseline.wide_problem, unwritten)
+        if self._baseline.widened is None:
+            return made
+        if not can_widen(self._workload):
+            problem = "a buffer or argument is a structure, whose widened layout is unknown"
+            return made._replace(wide_problem=problem)
+        wide_inputs = widen(self._workload, inputs, self._folder / kind)
+        ran = self._executor.run(
+            self._baseline.widened,
+            self._workload,
+            self._plan,
+            wide_inputs,
+            self._folder / kind / "widened",
+            timeout_s=self._timeout_s,
+        )
+        for index, path in wide_inputs.contents.items():
+            if path != inputs.contents[index]:
+                Path(path).unlink(missing_ok=True)
+        if isinstance(ran, Misbehaved):
+            return made._replace(wide_problem=f"the widened baseline failed: {ran.message}")
+        wide = self._kept(ran.outputs)
+        if unwritten:
+            self._as_left(inputs, outputs, wide)
+        return made._replace(wide_outputs=wide, wide_problem=None)
+
+    def _as_left(self, inputs: InputSet, outputs: dict[int, str], wide: dict[int, str]) -> None:
+        """Places that nobody wrote hold other numbers as doubles: let them be those of the
+        baseline, as it left them."""
+        for allocation in self._written():
+            if allocation.index not in inputs.poison or allocation.element == "f64":
+                continue
+            plain = read_array(outputs[allocation.index], allocation.element)
+            if plain.size == 0:
+                continue
+            doubles = np.memmap(wide[allocation.index], np.float64, "r+", shape=plain.shape)
+            fill = filled(inputs.poison[allocation.index], 1, allocation.element).read(0, 1)[0]
+            left = plain == fill
+            doubles[left] = plain[left]
+            doubles.flush()
+
+
+def _holds_fill(path: Path, byte: int, element_bytes: int) -> bool:
+    if path.stat().st_size == 0:
+        return False
+    raw = np.memmap(path, np.uint8, "r")
+    whole = raw[: raw.size - raw.size % element_bytes].reshape(-1, element_bytes)
+    return any(
+        bool((whole[start : start + (1 << 20)] == byte).all(axis=1).any())
+        for start in range(0, len(whole), 1 << 20)
+    )

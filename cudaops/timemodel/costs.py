@@ -1,0 +1,119 @@
+"""What an operation of the author's source becomes on a GPU, in warp instructions.
+
+Counted in the SASS that nvcc 13.0.88 (`-O3 -arch=sm_86`) makes of one call each, main path only
+(2026-11-20, disassembled with nvdisasm); the call's loads, stores and addresses are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+
+from cudaops.timemodel.work import Mix
+
+
+def _mix(fp32: int = 0, alu: int = 0, sfu: int = 0, convert: int = 0, fp64: int = 0) -> Mix:
+    return Mix(fp32 + alu + sfu + convert + fp64, fp32, fp64, alu, sfu, convert)
+
+
+FLOAT_DIVIDE = _mix(fp32=5, alu=5, sfu=1)
+DOUBLE_DIVIDE = _mix(fp64=8, alu=6, sfu=1, fp32=1)
+INT_DIVIDE = _mix(alu=20, convert=2, sfu=1)
+INT_DIVIDE_CONSTANT = _mix(alu=4)
+INT_DIVIDE_POWER_OF_TWO = _mix(alu=3)
+LONG_DIVIDE = _mix(alu=26, convert=2, sfu=1)
+
+CALLS: dict[str, Mix] = {
+    "sqrtf": _mix(fp32=4, alu=4, sfu=1), "rsqrtf": _mix(fp32=2, alu=1, sfu=1),
+    "expf": _mix(fp32=6, alu=3, sfu=1), "exp2f": _mix(fp32=2, alu=1, sfu=1),
+    "exp10f": _mix(fp32=6, alu=3, sfu=1), "expm1f": _mix(fp32=16, alu=11, sfu=1, convert=1),
+    "logf": _mix(fp32=15, alu=12, convert=1), "log2f": _mix(fp32=17, alu=12, convert=1),
+    "log10f": _mix(fp32=15, alu=12, convert=1), "log1pf": _mix(fp32=16, alu=13, convert=1),
+    "sinf": _mix(fp32=12, alu=12, convert=2), "cosf": _mix(fp32=12, alu=12, convert=2),
+    "sincosf": _mix(fp32=20, alu=16, convert=2), "tanf": _mix(fp32=13, alu=12, sfu=1, convert=2),
+    "tanhf": _mix(fp32=9, alu=6, sfu=2), "erff": _mix(fp32=9, alu=20, sfu=1),
+    "atanf": _mix(fp32=11, alu=7, sfu=1), "atan2f": _mix(fp32=19, alu=23, sfu=1),
+    "cbrtf": _mix(fp32=9, alu=5, sfu=2), "hypotf": _mix(fp32=11, alu=13, sfu=1),
+    "powf": _mix(fp32=44, alu=38, sfu=1, convert=5),
+    "fmodf": _mix(fp32=23, alu=33, sfu=2, convert=2),
+    "floorf": _mix(convert=1), "ceilf": _mix(convert=1), "truncf": _mix(convert=1),
+    "rintf": _mix(convert=1), "nearbyintf": _mix(convert=1), "roundf": _mix(convert=1, alu=3),
+    "fabsf": _mix(), "fmaf": _mix(fp32=1), "fmaxf": _mix(alu=1), "fminf": _mix(alu=1),
+    "copysignf": _mix(alu=1),
+    "sqrt": _mix(fp64=8, alu=10, sfu=1), "rsqrt": _mix(fp64=5, alu=7, sfu=1),
+    "exp": _mix(fp64=17, alu=19), "exp2": _mix(fp64=17, alu=19),
+    "log": _mix(fp64=30, alu=29, sfu=1),
+    "log2": _mix(fp64=30, alu=29, sfu=1), "log10": _mix(fp64=30, alu=29, sfu=1),
+    "sin": _mix(fp64=15, alu=16, convert=2), "cos": _mix(fp64=15, alu=16, convert=2),
+    "tan": _mix(fp64=25, alu=20, convert=2), "tanh": _mix(fp64=33, alu=16, sfu=2, convert=4),
+    "erf": _mix(fp64=41, alu=8, sfu=1, convert=4), "pow": _mix(fp64=70, alu=60, sfu=2),
+    "fma": _mix(fp64=1), "fabs": _mix(), "fmax": _mix(fp64=1), "fmin": _mix(fp64=1),
+    "floor": _mix(convert=1), "ceil": _mix(convert=1), "trunc": _mix(convert=1),
+    "rint": _mix(convert=1), "fmod": _mix(fp64=20, alu=40),
+}  # fmt: skip
+"""By the C library's name. `tan` and `pow` in double, `sincosf` and `fmod` are estimates."""
+
+FAST_CALLS: dict[str, Mix] = {
+    "__expf": _mix(fp32=3, alu=1, sfu=1), "__exp10f": _mix(fp32=3, alu=1, sfu=1),
+    "__logf": _mix(fp32=3, alu=1, sfu=1), "__log2f": _mix(fp32=2, alu=1, sfu=1),
+    "__sinf": _mix(fp32=1, sfu=1), "__cosf": _mix(fp32=1, sfu=1),
+    "__fdividef": _mix(fp32=3, alu=2, sfu=1), "__frcp_rn": _mix(fp32=3, alu=2, sfu=1),
+    "__powf": _mix(fp32=3, alu=1, sfu=2), "__tanf": _mix(fp32=2, sfu=3),
+}  # fmt: skip
+
+UNKNOWN_CALL = _mix(alu=4)
+"""A function the dump does not show: counted as a call and little else."""
+
+CONVERT_FLOAT = _mix(convert=1)
+ONE_FP32 = _mix(fp32=1)
+ONE_FP64 = _mix(fp64=1)
+ONE_ALU = _mix(alu=1)
+ONE_IMAD = _mix(fp32=1)
+"""An integer multiply-add goes through the FMA pipe."""
+TWO_IMAD = _mix(fp32=2)
+TWO_ALU = _mix(alu=2)
+SHUFFLE = Mix(issued=1.0)
+"""Goes through the load/store pipe, which the model does not load with it."""
+COMPARE_AND_BRANCH = Mix(issued=2, alu=1, branch=1)
+FREE = Mix()
+"""Folded into another instruction: sign, cast between integers of one size, address offset."""
+
+
+HEADER = "device_math.h"
+"""Its functions are inlined into the author's kernel, so the IL shows their bodies. A body computes
+the value on this machine; what it costs on a GPU is looked up under the function's name."""
+HALF_HEADER = "half.h"
+_DEFINITION = re.compile(r"^CUDAOPS_FN \w+ (?:fast)?(\w+)\(")
+_FAST = re.compile(r"^CUDAOPS_FAST\((\w+), (\w+)\)")
+_CALL = re.compile(r"\b[a-z]\w*f?\(")
+
+
+@functools.cache
+def _by_line() -> dict[int, tuple[Mix, bool]]:
+    """Cost of the function defined on a line, and whether its body calls another."""
+    found: dict[int, tuple[Mix, bool]] = {}
+    text = files("cudaops.executors.cpu").joinpath(f"include/cudaops/{HEADER}").read_text("utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        fast = _FAST.match(line)
+        named = fast or _DEFINITION.match(line)
+        if not named:
+            continue
+        mix = CALLS.get(named.group(1)) or FAST_CALLS.get(named.group(1))
+        if mix is not None:
+            body = line.partition("{")[2]
+            found[number] = (mix, fast is not None or bool(_CALL.search(body)))
+    return found
+
+
+def of_header_line(line: int, value: str) -> Mix | None:
+    """The cost of a statement of `device_math.h`: all of it falls on one statement of the body.
+
+    None: the line defines nothing the cost table knows, so its statements count as written.
+    """
+    known = _by_line().get(line)
+    if known is None:
+        return None
+    mix, calls = known
+    pays = re.match(r"^[.\w:]+ \(", value) is not None if calls else " / " in value
+    return mix if pays else FREE

@@ -1,0 +1,298 @@
+"""Reads g++'s `-fdump-tree-optimized-lineno` dump: functions, basic blocks with counts, statements.
+
+Only the text is taken apart here; what a statement costs on a GPU is `instructions`' business.
+The dump comes from g++ 11 or newer, from a build with `-fbranch-probabilities`, so that every block
+carries how often the sampled threads went through it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field
+
+Place = tuple[str, int]
+"""File as the compiler names it, 1-based line."""
+
+_LOCATION = re.compile(r"\[([^\[\]\s]+):(\d+):(\d+)(?: discrim \d+)?\] ?")
+_FUNCTION = re.compile(r"^;; Function (.+) \((\S+), funcdef_no=")
+_BLOCK = re.compile(r"^  <bb (\d+)> \[(?:count: |local count: )?(\d+)?")
+_EDGE = re.compile(r"goto <bb (\d+)>;")
+_CASE = re.compile(r"<L\d+>|<bb (\d+)>")
+_SSA = re.compile(r"[A-Za-z_$][\w$.]*_\d+(?:\(D\))?|(?<![\w$])_\d+(?:\(D\))?")
+_DECLARATION = re.compile(
+    r"^  (?:static )?([A-Za-z_][\w :<>,*&()]*?[ *&])([\w$.]+)((?:\[\d*\])*);$"
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One GIMPLE statement without its location marks."""
+
+    text: str
+    place: Place | None
+    target: str | None
+    """What stands left of `=`; None for calls without a result, branches and returns."""
+    value: str
+    """What stands right of `=`, or the whole statement."""
+
+    @property
+    def target_name(self) -> str | None:
+        """The SSA name it defines; None where it writes memory or nothing."""
+        return self.target if self.target and _SSA.fullmatch(self.target) else None
+
+    @property
+    def uses(self) -> list[str]:
+        """SSA names it reads, address parts of a store included."""
+        read = _SSA.findall(self.value)
+        if self.target and self.target_name is None:
+            read += _SSA.findall(self.target)
+        return read
+
+
+@dataclass(frozen=True)
+class Phi:
+    """A value that depends on the edge taken."""
+
+    target: str
+    sources: tuple[tuple[str, int], ...]
+    """Value and the block it comes from."""
+
+
+@dataclass
+class Block:
+    """A basic block and how often all sampled threads together ran it."""
+
+    number: int
+    count: int
+    statements: list[Statement] = field(default_factory=list)
+    phis: list[Phi] = field(default_factory=list)
+    successors: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Function:
+    """One function of the dump."""
+
+    name: str
+    """As the compiler prints it, without parameters: `reg_matmul<64, 64>`."""
+    mangled: str
+    blocks: dict[int, Block] = field(default_factory=dict)
+    """In the order of the dump; the first is the entry."""
+    types: dict[str, str] = field(default_factory=dict)
+    """Declared type by variable or SSA name; an array's element type."""
+    arrays: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Extents of the arrays declared in the function."""
+    statics: set[str] = field(default_factory=set)
+    """Variables declared `static`: in device code the `__shared__` ones."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """Type text by parameter name."""
+
+    def type_of(self, name: str) -> str:
+        """Type of an SSA name or variable, qualifiers stripped; empty where unknown."""
+        plain = name.removesuffix("(D)")
+        found = self.types.get(plain)
+        if found is None:
+            base = plain.rpartition("_")[0]
+            found = self.types.get(base) or self.parameters.get(base, "")
+        return found.replace("const ", "").replace("volatile ", "").strip()
+
+
+def parse(text: str) -> list[Function]:
+    """Every function of a dump, in order."""
+    functions: list[Function] = []
+    body: list[str] = []
+    for line in text.splitlines():
+        start = _FUNCTION.match(line)
+        if start:
+            if functions:
+                _fill(functions[-1], body)
+            functions.append(Function(start.group(1), start.group(2)))
+            body = []
+        elif functions:
+            body.append(line)
+    if functions:
+        _fill(functions[-1], body)
+    return functions
+
+
+def _fill(function: Function, lines: list[str]) -> None:
+    block: Block | None = None
+    falls: list[tuple[Block, bool]] = []
+    pending = ""
+    for line in lines:
+        start = _BLOCK.match(line)
+        if start:
+            block = Block(int(start.group(1)), int(start.group(2) or 0))
+            function.blocks[block.number] = block
+            falls.append((block, True))
+            continue
+        if block is None:
+            _declaration(function, line)
+            continue
+        stripped = line.strip()
+        if (
+            not stripped
+            or stripped == "}"
+            or stripped.startswith(("<L", ";;"))
+            or "# DEBUG" in stripped
+        ):
+            continue
+        if stripped.startswith("# "):
+            _phi(block, stripped)
+            continue
+        pending = f"{pending} {stripped}" if pending else stripped
+        if not _complete(pending):
+            continue
+        falls[-1] = (block, falls[-1][1] and not _ends(pending))
+        _statement(block, pending)
+        pending = ""
+    for (this, open_end), (following, _) in itertools.pairwise(falls):
+        if open_end and not this.successors:
+            this.successors.append(following.number)
+
+
+def _complete(text: str) -> bool:
+    return text.endswith((";", "]", "else", ">")) or bool(
+        re.search(r"^(?:\[\S+\] )?if \(.*\)$", text)
+    )
+
+
+def _ends(text: str) -> bool:
+    bare = _LOCATION.sub("", text)
+    return bare.startswith(("return", "goto", "switch", "__builtin_unreachable"))
+
+
+def _declaration(function: Function, line: str) -> None:
+    declared = _DECLARATION.match(line)
+    if declared:
+        kind, name, extents = declared.group(1).strip(), declared.group(2), declared.group(3)
+        function.types.setdefault(name, kind.removeprefix("static "))
+        if extents:
+            function.arrays[name] = tuple(int(n or 0) for n in re.findall(r"\[(\d*)\]", extents))
+        if line.startswith("  static "):
+            function.statics.add(name)
+        return
+    if line.endswith(")") and "(" in line and not line.startswith((" ", ";", "_")):
+        for part in _split(line[line.rindex(" (") + 2 : -1]):
+            kind, _, name = part.strip().rpartition(" ")
+            function.parameters[name] = kind
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, current = [], 0, ""
+    for char in text:
+        depth += (char in "<([{") - (char in ">)]}")
+        if char == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+    return [*parts, current] if current.strip() else parts
+
+
+def _phi(block: Block, line: str) -> None:
+    bare = _LOCATION.sub("", line[2:])
+    target, _, right = bare.partition(" = PHI <")
+    sources = re.findall(r"(\S+?)\((\d+)\)(?=[,>])", right)
+    if sources and not target.startswith("."):
+        block.phis.append(Phi(target, tuple((value, int(edge)) for value, edge in sources)))
+
+
+def _statement(block: Block, text: str) -> None:
+    located = _LOCATION.search(text)
+    place = (located.group(1), int(located.group(2))) if located else None
+    bare = _LOCATION.sub("", text)
+    edges = [int(n) for n in _EDGE.findall(bare)]
+    if bare.startswith("switch"):
+        edges = [int(n) for n in _CASE.findall(bare) if n]
+    block.successors += [e for e in edges if e not in block.successors]
+    if bare.startswith(("goto", "else")) or "CLOBBER" in bare:
+        return
+    bare = bare.rstrip(";")
+    target, equals, value = bare.partition(" = ")
+    if (
+        not equals
+        or bare.startswith(("if (", "switch ("))
+        or (
+            "(" in target.split("[")[0]
+            and not (
+                target.startswith(("MEM", "*", "VIEW_CONVERT", "BIT_FIELD", "REALPART", "IMAGPART"))
+            )
+        )
+    ):
+        block.statements.append(Statement(bare, place, None, bare))
+        return
+    block.statements.append(Statement(bare, place, target, value))
+
+
+def array_base(reference: str) -> str | None:
+    """Name of the variable a memory reference names directly; None for one through a pointer."""
+    inner = re.match(r"(?:MEM\s*(?:<[^>]*>)?\s*\[\([^)]*\)\s*)?&?([A-Za-z_$][\w$.]*)", reference)
+    if inner is None or inner.group(1) in ("MEM", "VIEW_CONVERT_EXPR", "BIT_FIELD_REF"):
+        return None
+    name = inner.group(1)
+    return None if _SSA.fullmatch(name) else name.split(".")[0]
+
+
+def ssa_names(text: str) -> list[str]:
+    """SSA names in a piece of a statement, in order."""
+    return _SSA.findall(text)
+
+
+_REFERENCE = re.compile(r"^(\*|MEM\b|VIEW_CONVERT_EXPR|BIT_FIELD_REF|REALPART_EXPR|IMAGPART_EXPR)")
+REINTERPRETED = re.compile(
+    r"^(?:VIEW_CONVERT_EXPR|BIT_FIELD_REF|REALPART_EXPR|IMAGPART_EXPR) ?<[^>]*>"
+    r"\([\w$.]*_\d+(?:\(D\))?\)$"
+)
+"""The bits of a register seen as another type."""
+_VARIABLE = re.compile(r"^[A-Za-z_$][\w$]*(?:\.\w+|\[.*\])*$")
+CALL = re.compile(r"^([.\w:~][\w:.<>, ~*&]*?) \((.*)\)$")
+BINARY = re.compile(
+    r"^(&?\S.*?) ([-+*/%&|^]|<<|>>|w\*|h\*|==|!=|<=?|>=?|un\w\w|ltgt|\w*ordered) (\S+)$"
+)
+MEM_TYPE = re.compile(
+    r"^MEM <(?:const |volatile )*(.+?)> \["
+    r"|^MEM\[\((?:const |volatile )*(.+?) [*&]+(?:\s*\{ref-all\})?\)"
+)
+CONSTANT = re.compile(r"^[-+]?(?:\d|\.\d|0x|Inf|Nan|\{|&\")")
+COMPARES = frozenset({"==", "!=", "<", "<=", ">", ">="})
+
+_SCALAR_BYTES = {
+    "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "_Bool": 1, "short": 2,
+    "short int": 2, "unsigned short": 2, "short unsigned int": 2, "_Float16": 2,
+    "__bf16": 2, "__half": 2, "int": 4, "unsigned int": 4, "float": 4,
+    "long": 8, "long int": 8, "unsigned long": 8, "long unsigned int": 8, "long long int": 8,
+    "long long unsigned int": 8, "double": 8,
+    "__int128": 16, "__int128 unsigned": 16, "sizetype": 8,
+}  # fmt: skip
+_VECTOR = re.compile(
+    r"^(?:struct )?(char|uchar|short|ushort|int|uint|long|ulong|longlong|ulonglong|float|double)"
+    r"([1234])$"
+)
+_VECTOR_ELEMENT = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4}
+
+
+def bytes_of(type_text: str) -> int:
+    """Size of a type by its name; 0 where unknown."""
+    text = type_text.replace("const ", "").replace("volatile ", "").strip()
+    if text.endswith(("*", "&")) or "* " in text:
+        return 8
+    lanes = re.match(r"^vector\((\d+)\) (.+)$", text)
+    if lanes:
+        return int(lanes.group(1)) * bytes_of(lanes.group(2))
+    vector = _VECTOR.match(text)
+    if vector:
+        return _VECTOR_ELEMENT.get(vector.group(1), 8) * int(vector.group(2))
+    return _SCALAR_BYTES.get(text.removeprefix("struct "), 0)
+
+
+def is_reference(value: str) -> bool:
+    """Whether the text names memory or a variable rather than a value."""
+    if _REFERENCE.match(value):
+        return True
+    return (
+        bool(_VARIABLE.match(value))
+        and ssa_names(value)[:1] != [value]
+        and not (CONSTANT.match(value) or value in ("true", "false"))
+    )

@@ -1,0 +1,542 @@
+"""From a kernel's optimised IL and its traced memory sites to the phases of a block's life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from cudaops.timemodel import costs as cost
+from cudaops.timemodel.gimple import Function, Phi, ssa_names
+from cudaops.timemodel.instructions import FindSite, Op, Translator, thread_counts
+from cudaops.timemodel.steps import (
+    Loop,
+    Scheduler,
+    address_only,
+    reduced_addresses,
+    unroll_factor,
+    unrolled,
+)
+from cudaops.timemodel.work import Mix, Phase, Site, Step, Stretch, ThreadCounts, Use
+
+
+class KernelShape(NamedTuple):
+    """What the IL says of one launch."""
+
+    phases: tuple[Phase, ...]
+    counts: ThreadCounts
+    """A block."""
+    barriers_per_block: float
+
+
+class Sampled(NamedTuple):
+    """How much was run to get the counts."""
+
+    blocks: int
+    threads_per_block: int
+
+    @property
+    def threads(self) -> int:
+        """All threads of all sampled blocks."""
+        return self.blocks * self.threads_per_block
+
+    @property
+    def warps(self) -> int:
+        """Warps a block."""
+        return -(-self.threads_per_block // 32)
+
+
+def shape(
+    function: Function,
+    sites: Sequence[Site],
+    find: FindSite,
+    callees: Mapping[str, Mix],
+    sampled: Sampled,
+) -> KernelShape:
+    """Phases, stretches and steps of the kernel, with thread-level operation counts.
+
+    `find` joins a statement to the traced site of the same line, size and direction; `callees` has
+    the instructions of device functions that were not inlined, a call each.
+    """
+    translator = Translator(function, find, callees)
+    nodes = nodes_of(function, operations(function, translator))
+    runs = runs_of(nodes)
+    times = {n.index: n.count / sampled.threads for n in nodes if n.barrier}
+    borrowed = _borrowers(runs)
+    stretches: dict[int, list[Stretch]] = {}
+    once: list[Stretch] = []
+    for position, run in enumerate(runs):
+        turns = times.get(run.phase, 1.0)
+        prologue = turns > 1.5 and run.head.count <= 1.02 * sampled.threads
+        built = _stretch(run, function, sites, nodes, sampled, 1.0 if prologue else turns)
+        if built is None:
+            continue
+        built = replace(built, settles=position in borrowed)
+        (once if prologue else stretches.setdefault(run.phase, [])).append(built)
+    phases = [Phase(tuple(once), 1.0, False)] if once else []
+    for phase in dict.fromkeys(run.phase for run in runs):
+        if phase in stretches:
+            phases.append(Phase(tuple(stretches[phase]), times.get(phase, 1.0), phase >= 0))
+    phases = balanced(phases, sites, sampled.warps)
+    return KernelShape(
+        tuple(phases), _count(nodes, function, translator, sampled), sum(times.values())
+    )
+
+
+def _borrowers(runs: list[Run]) -> set[int]:
+    """Runs that read what another run, or their own last pass, has loaded."""
+    loader = {
+        op.statement.target_name: index
+        for index, run in enumerate(runs)
+        for node in run.nodes
+        for op in node.ops
+        if op.loads and op.statement.target_name
+    }
+    carried = {
+        phi.target: source
+        for run in runs
+        for node in run.nodes
+        for phi in node.phis
+        for source, _ in phi.sources
+        if source in loader
+    }
+    found: set[int] = set()
+    for index, run in enumerate(runs):
+        own = {op.statement.target_name for node in run.nodes for op in node.ops}
+        for node in run.nodes:
+            joined = {phi.target for phi in node.phis if any(s in own for s, _ in phi.sources)}
+            for op in node.ops:
+                uses = op.statement.uses
+                if any(loader.get(n, index) != index for n in uses) or any(
+                    n in carried and n not in joined for n in uses
+                ):
+                    found.add(index)
+    return found
+
+
+def operations(function: Function, translator: Translator) -> dict[int, list[Op]]:
+    """The operations of every block that ran, address arithmetic already folded."""
+    inner, bodies = loops_of_blocks(function)
+    only_address = address_only(function)
+    result: dict[int, list[Op]] = {}
+    for block in function.blocks.values():
+        if block.count == 0:
+            continue
+        loop = inner.get(block.number)
+        made = [
+            translator.op(s, address=s.target_name in only_address if s.target_name else False)
+            for s in block.statements
+        ]
+        if loop is not None:
+            reduced_addresses(made, function, bodies[loop], only_address)
+        result[block.number] = made
+    return result
+
+
+def _stretch(
+    run: Run,
+    function: Function,
+    sites: Sequence[Site],
+    nodes: list[Node],
+    sampled: Sampled,
+    turns: float,
+) -> Stretch | None:
+    lanes = _lanes(run, sites, sampled)
+    per_warp = run.head.count / lanes / sampled.blocks / sampled.warps / max(turns, 1e-9)
+
+    def weight(site: int, share: float) -> float:
+        seen = sites[site]
+        joined = seen.instructions_per_block / max(seen.requests_per_block, 1e-9)
+        return joined * min(share * lanes / max(seen.lanes, 1e-9), 1.0)
+
+    scheduler = Scheduler(function, sites, weight)
+    for node in run.nodes:
+        share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
+        if node is not run.head:
+            for phi in node.phis:
+                scheduler.merge(phi.target, [source for source, _ in phi.sources])
+        for op in node.ops:
+            if op.kind == "branch" and not _leaves(node, run):
+                op = Op(op.statement, cost.ONE_ALU, kind="branch")
+            scheduler.add(op, share)
+    steps = scheduler.steps()
+    if not steps:
+        return None
+    factor = 1
+    if _innermost(run, nodes) and not any(n.barrier for n in run.nodes):
+        factor = unroll_factor(steps, _trips(run.head, nodes))
+        carried = {source for phi in run.head.phis for source, _ in phi.sources}
+        chase = scheduler.feeds_address(carried & _address_roots(run))
+        merge = not (scheduler.stores_block_loads or chase)
+        steps = unrolled(
+            steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run))
+        )
+    if per_warp >= 1:
+        return Stretch(tuple(steps), per_warp / factor)
+    return Stretch(tuple(steps), 1.0, per_warp / factor)
+
+
+def _innermost(run: Run, nodes: list[Node]) -> bool:
+    return run.head.loop == run.head.index and loop_size(nodes, run.head.index) == len(run.nodes)
+
+
+def _leaves(node: Node, run: Run) -> bool:
+    """Whether the branch at the end of the node stays a branch: it closes or leaves the run."""
+    members = {n.index for n in run.nodes}
+    outside = any(s not in members for s in node.successors)
+    return node is run.nodes[-1] or outside or run.head.index in node.successors
+
+
+def _lanes(run: Run, sites: Sequence[Site], sampled: Sampled) -> float:
+    """Active threads of a warp in this run, from its unconditional memory accesses."""
+    full = sampled.threads_per_block / sampled.warps
+    seen = [
+        sites[s].lanes
+        for node in run.nodes
+        if node.count >= 0.98 * run.head.count
+        for op in node.ops
+        for s in (*op.loads, *op.stores)
+    ]
+    return min(max(seen, default=full), full)
+
+
+def _trips(header: Node, nodes: list[Node]) -> float:
+    """How often the loop goes round each time it is entered."""
+    outside = sum(nodes[p].count for p in header.predecessors if nodes[p].loop != header.index)
+    return header.count / outside if outside else float(header.count)
+
+
+def _loop_overhead(run: Run) -> Mix:
+    """Counter, comparison and branch of a loop, which unrolling shares out."""
+    carried = {source for phi in run.head.phis for source, _ in phi.sources}
+    total = Mix()
+    for node in run.nodes:
+        for op in node.ops:
+            closes = op.kind == "branch" and _leaves(node, run)
+            counts = (
+                op.statement.target_name in carried
+                and op.mix.alu
+                and not op.mix.fp32
+                and not op.loads
+            )
+            if closes or counts:
+                total += op.mix
+    return total
+
+
+def _carried_chain(run: Run) -> float:
+    """Longest dependent arithmetic from a value carried into an iteration to one carried out."""
+    depth = {phi.target: 0.0 for phi in run.head.phis}
+    for node in run.nodes:
+        for op in node.ops:
+            name = op.statement.target_name
+            needs = [depth[n] for n in op.statement.uses if n in depth]
+            if name and needs:
+                depth[name] = max(needs) + op.latency
+    sources = {source for phi in run.head.phis for source, _ in phi.sources}
+    return max((depth[s] for s in sources if s in depth), default=0.0)
+
+
+def _address_roots(run: Run) -> set[str]:
+    """Values carried round the loop that some address in it is made of."""
+    made = {op.statement.target_name: op for node in run.nodes for op in node.ops}
+    pending = [
+        n
+        for node in run.nodes
+        for op in node.ops
+        if op.loads
+        for n in ssa_names(op.statement.value)
+    ]
+    targets = {phi.target: [s for s, _ in phi.sources] for phi in run.head.phis}
+    roots: set[str] = set()
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in targets:
+            roots.update(targets[name])
+        elif name in made and not made[name].loads:
+            pending += made[name].statement.uses
+    return roots
+
+
+def _count(
+    nodes: list[Node], function: Function, translator: Translator, sampled: Sampled
+) -> ThreadCounts:
+    total = [0.0] * len(ThreadCounts._fields)
+    for node in nodes:
+        for op in node.ops:
+            made = thread_counts(op, translator, function)
+            total = [a + b * node.count / sampled.blocks for a, b in zip(total, made, strict=True)]
+    return ThreadCounts(*total)
+
+
+SMALL_ARM = 12
+"""Statements of a conditional arm that nvcc still turns into predicated instructions."""
+
+
+@dataclass
+class Node:
+    """A basic block, or the part of one up to or after a barrier."""
+
+    index: int
+    block: int
+    count: int
+    """Times all sampled threads together went through."""
+    ops: list[Op] = field(default_factory=list)
+    phis: list[Phi] = field(default_factory=list)
+    successors: list[int] = field(default_factory=list)
+    predecessors: list[int] = field(default_factory=list)
+    barrier: bool = False
+    """Whether it ends at a barrier."""
+    loop: int | None = None
+    """Header of the innermost loop around it, itself included."""
+
+
+@dataclass
+class Run:
+    """Nodes that a warp goes through in one go, small conditional arms included."""
+
+    nodes: list[Node]
+    phase: int
+    """Node whose barrier comes next; -1: the kernel's end."""
+
+    @property
+    def head(self) -> Node:
+        """Its first node, which every pass goes through."""
+        return self.nodes[0]
+
+
+def loops_of_blocks(function: Function) -> tuple[dict[int, int], dict[int, set[int]]]:
+    """Innermost loop header by block, and the blocks of each loop by its header."""
+    live = [b.number for b in function.blocks.values() if b.count > 0]
+    edges = {n: [s for s in function.blocks[n].successors if s in set(live)] for n in live}
+    bodies = _natural_loops(live, edges)
+    return _innermost_loops(live, bodies), bodies
+
+
+def nodes_of(function: Function, ops: dict[int, list[Op]]) -> list[Node]:
+    """Live blocks cut after each barrier, joined by edges, entry first."""
+    nodes: list[Node] = []
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for block in function.blocks.values():
+        if block.count == 0:
+            continue
+        node = Node(len(nodes), block.number, block.count, phis=list(block.phis))
+        first[block.number] = node.index
+        nodes.append(node)
+        for op in ops[block.number]:
+            node.ops.append(op)
+            if op.kind == "barrier":
+                node.barrier = True
+                following = Node(len(nodes), block.number, block.count)
+                node.successors.append(following.index)
+                nodes.append(following)
+                node = following
+        last[block.number] = node.index
+    for block in function.blocks.values():
+        if block.count:
+            nodes[last[block.number]].successors += [
+                first[s] for s in block.successors if s in first
+            ]
+    for node in nodes:
+        for successor in node.successors:
+            nodes[successor].predecessors.append(node.index)
+    edges = {n.index: n.successors for n in nodes}
+    inner = _innermost_loops(list(edges), _natural_loops(list(edges), edges))
+    for node in nodes:
+        node.loop = inner.get(node.index)
+    return nodes
+
+
+def runs_of(nodes: list[Node]) -> list[Run]:
+    """Straight runs in the order a thread meets them."""
+    phases = _next_barrier(nodes)
+    runs: list[Run] = []
+    for index in _reverse_postorder(
+        [n.index for n in nodes], {n.index: n.successors for n in nodes}
+    ):
+        node = nodes[index]
+        current = runs[-1] if runs else None
+        if current and current.phase == phases[index] and _continues(current, node):
+            current.nodes.append(node)
+        else:
+            runs.append(Run([node], phases[index]))
+    return runs
+
+
+def loop_size(nodes: list[Node], header: int) -> int:
+    """Nodes whose innermost loop this is."""
+    return sum(n.loop == header for n in nodes)
+
+
+def _continues(run: Run, node: Node) -> bool:
+    head = run.head
+    if node.loop != head.loop or node.index == node.loop or run.nodes[-1].barrier:
+        return False
+    members = {n.index for n in run.nodes}
+    if not any(p in members for p in node.predecessors):
+        return False
+    if node.count >= 0.98 * head.count:
+        return True
+    return len(node.ops) <= SMALL_ARM and len(node.successors) == 1 and node.count <= head.count
+
+
+def _next_barrier(nodes: list[Node]) -> list[int]:
+    """For each node the barrier node reached with the fewest edges, -1 where none is."""
+    result = [-1] * len(nodes)
+    for node in nodes:
+        seen, frontier = {node.index}, [node.index]
+        while frontier:
+            found = next((i for i in frontier if nodes[i].barrier), None)
+            if found is not None:
+                result[node.index] = found
+                break
+            frontier = [s for i in frontier for s in nodes[i].successors if s not in seen]
+            frontier = list(dict.fromkeys(frontier))
+            seen.update(frontier)
+    return result
+
+
+def _reverse_postorder(items: list[int], edges: dict[int, list[int]]) -> list[int]:
+    if not items:
+        return []
+    order: list[int] = []
+    seen = {items[0]}
+    stack: list[tuple[int, int]] = [(items[0], 0)]
+    while stack:
+        node, position = stack[-1]
+        following = edges[node]
+        if position < len(following):
+            stack[-1] = (node, position + 1)
+            # The last successor first: a loop's body then stands before what follows the loop.
+            child = following[len(following) - 1 - position]
+            if child not in seen:
+                seen.add(child)
+                stack.append((child, 0))
+        else:
+            order.append(node)
+            stack.pop()
+    return order[::-1]
+
+
+def _natural_loops(items: list[int], edges: dict[int, list[int]]) -> dict[int, set[int]]:
+    order = _reverse_postorder(items, edges)
+    position = {n: i for i, n in enumerate(order)}
+    before: dict[int, list[int]] = {n: [] for n in order}
+    for n in order:
+        for s in edges[n]:
+            before[s].append(n)
+    idom = _dominators(order, position, before)
+    bodies: dict[int, set[int]] = {}
+    for n in order:
+        for header in edges[n]:
+            if not _dominates(header, n, idom):
+                continue
+            body = bodies.setdefault(header, {header})
+            stack = [n]
+            while stack:
+                x = stack.pop()
+                if x not in body:
+                    body.add(x)
+                    stack += before[x]
+    return bodies
+
+
+def _dominators(
+    order: list[int], position: dict[int, int], before: dict[int, list[int]]
+) -> dict[int, int]:
+    idom = {order[0]: order[0]} if order else {}
+    changed = True
+    while changed:
+        changed = False
+        for n in order[1:]:
+            known = [p for p in before[n] if p in idom]
+            if not known:
+                continue
+            new = known[0]
+            for other in known[1:]:
+                while new != other:
+                    while position[other] > position[new]:
+                        other = idom[other]
+                    while position[new] > position[other]:
+                        new = idom[new]
+            if idom.get(n) != new:
+                idom[n] = new
+                changed = True
+    return idom
+
+
+def _dominates(a: int, b: int, idom: dict[int, int]) -> bool:
+    while b != a and idom.get(b, b) != b:
+        b = idom[b]
+    return a == b
+
+
+def _innermost_loops(items: list[int], bodies: dict[int, set[int]]) -> dict[int, int]:
+    by_size = sorted(bodies.items(), key=lambda item: len(item[1]), reverse=True)
+    return {n: header for header, body in by_size for n in body if n in set(items)}
+
+
+LOADS_A_STEP = 8.0
+"""How instructions whose place in the code is not known are bundled."""
+
+
+def balanced(phases: Sequence[Phase], sites: Sequence[Site], warps: int) -> list[Phase]:
+    """The same phases with every site's instructions scaled to the traced number; what no step has
+    is added to the phase with the most work."""
+    used = [0.0] * len(sites)
+    for phase in phases:
+        for stretch in phase.stretches:
+            times = phase.times * stretch.repeats * stretch.warps * warps
+            for step in stretch.steps:
+                for use in (*step.loads, *step.stores):
+                    used[use.site] += times * use.instructions
+    factors = [
+        site.instructions_per_block / done if done > 0 else 1.0
+        for site, done in zip(sites, used, strict=True)
+    ]
+    scaled = [_scaled(phase, lambda use: use.instructions * factors[use.site]) for phase in phases]
+    missing = [
+        i for i, done in enumerate(used) if done == 0 and sites[i].instructions_per_block > 0
+    ]
+    return _with_missing(scaled, sites, missing, warps)
+
+
+def _scaled(phase: Phase, value: Callable[[Use], float]) -> Phase:
+    def step(s: Step) -> Step:
+        return replace(
+            s,
+            loads=tuple(Use(u.site, value(u)) for u in s.loads),
+            stores=tuple(Use(u.site, value(u)) for u in s.stores),
+        )
+
+    stretches = tuple(replace(s, steps=tuple(step(x) for x in s.steps)) for s in phase.stretches)
+    return replace(phase, stretches=stretches)
+
+
+def _with_missing(
+    phases: list[Phase], sites: Sequence[Site], missing: Sequence[int], warps: int
+) -> list[Phase]:
+    if not missing:
+        return phases
+    if not phases:
+        phases = [Phase((), 1.0, False)]
+    heaviest = max(range(len(phases)), key=lambda i: phases[i].times * len(phases[i].stretches))
+    phase = phases[heaviest]
+    added = []
+    for index in missing:
+        each = sites[index].instructions_per_block / warps / phase.times
+        bundle = min(each, LOADS_A_STEP)
+        use = (Use(index, bundle),)
+        step = (
+            Step(stores=use)
+            if sites[index].write
+            else Step(loads=use, needs=(int(sites[index].space == "global"),))
+        )
+        added.append(Stretch((step,), each / bundle))
+    phases[heaviest] = replace(phase, stretches=(*phase.stretches, *added))
+    return phases

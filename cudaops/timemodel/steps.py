@@ -1,0 +1,384 @@
+"""Orders the work of straight code into steps: loads that go out together, then what waits for
+them.
+ How nvcc schedules, read off its SASS (13.0.88, sm_86 and sm_90): loads from global memory are
+hoisted to the top of straight code as far as their addresses and earlier stores allow; loads from
+shared memory stay close to their use; an innermost loop with an unknown trip count is unrolled, by
+4, by 16 if small.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from cudaops.timemodel import costs as cost
+from cudaops.timemodel.gimple import (
+    Function,
+    Statement,
+    array_base,
+    bytes_of,
+    is_reference,
+    ssa_names,
+)
+from cudaops.timemodel.instructions import Op
+from cudaops.timemodel.work import NOTHING, Mix, Site, Step, Use
+
+SMALL_BODY = 14.0
+LARGE_BODY = 64.0
+"""Instructions of a loop body: up to the first unrolled 16 times, up to the second 4 times."""
+
+MOST_LOADS = 32
+"""Loads of one thread in flight at once, in registers."""
+
+
+@dataclass
+class _Draft:
+    loads: dict[int, float] = field(default_factory=dict)
+    stores: dict[int, float] = field(default_factory=dict)
+    mix: Mix = NOTHING
+    chain: float = 0.0
+    registers: float = 0.0
+    shared: bool = False
+    consumed: bool = False
+    follows: bool = False
+    needs: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class _Value:
+    depth: int
+    """Step of the last load it comes from; -1: none in this run."""
+    home: int
+    """Step whose work makes it."""
+    chain: float
+    loads: frozenset[int]
+    """`Step.needs` of work on it: loads it is made of with nothing but renaming in between."""
+
+
+class Scheduler:
+    """Turns the operations of one straight run into steps."""
+
+    def __init__(
+        self, function: Function, sites: Sequence[Site], weight: Callable[[int, float], float]
+    ) -> None:
+        """`weight(site, threads)`: warp instructions of a site where `threads` lanes' worth of
+        accesses fall on one pass of the run."""
+        self._function = function
+        self._sites = sites
+        self._weight = weight
+        pointers = [t for t in function.parameters.values() if "*" in t]
+        self._restrict = bool(pointers) and all("restrict" in t for t in pointers)
+        self._drafts: list[_Draft] = [_Draft()]
+        self._values: dict[str, _Value] = {}
+        self._floor = 0
+        self._shared_at = 0
+        self._now = 0
+
+    def add(self, op: Op, share: float) -> None:
+        """The next operation, which `share` (0-1) of the passes execute."""
+        needs = self._read(op.statement)
+        depth = max((v.depth for v in needs), default=-1)
+        if op.loads:
+            depth = self._load(op, share, depth)
+        home = max(depth, self._now)
+        chain = max((v.chain for v in needs if v.home == home), default=0.0)
+        waits: frozenset[int] = frozenset().union(*(v.loads for v in needs))
+        if op.loads:
+            waits = frozenset((2 * depth + (not self._shared(op)),))
+        if op.stores or (op.mix.issued and not op.loads):
+            self._work(op, home, waits)
+            chain += op.latency
+            waits = frozenset()
+        for site in op.stores:
+            self._store(site, share, home)
+        draft = self._draft(home)
+        draft.chain = max(draft.chain, chain)
+        name = self._written(op.statement)
+        if name:
+            self._values[name] = _Value(depth, home, 0.0 if op.loads else chain, waits)
+
+    def merge(self, target: str, sources: Sequence[str]) -> None:
+        """A value that comes from one of several arms of the run."""
+        found = [self._values[s] for s in sources if s in self._values]
+        if found:
+            self._values[target] = _Value(
+                max(v.depth for v in found), max(v.home for v in found),
+                max(v.chain for v in found), frozenset().union(*(v.loads for v in found)),
+            )  # fmt: skip
+
+    def _read(self, statement: Statement) -> list[_Value]:
+        """Values it reads: SSA names, and local variables that stayed whole."""
+        found = [self._values[n] for n in statement.uses if n in self._values]
+        variable = self._local(statement.value) if is_reference(statement.value) else None
+        if variable:
+            found += [
+                v
+                for n, v in self._values.items()
+                if n.startswith(variable) or variable.startswith(n)
+            ]
+        return found
+
+    def _written(self, statement: Statement) -> str | None:
+        if statement.target_name or statement.target is None:
+            return statement.target_name
+        return self._local(statement.target)
+
+    def _local(self, reference: str) -> str | None:
+        """`$v` or `$v[0][1]` for a variable of the function itself; None for memory."""
+        base = array_base(reference)
+        if base is None or base not in self._function.types or base in self._function.statics:
+            return None
+        return f"${base}" + "".join(re.findall(r"\[\d+\]", reference))
+
+    def _load(self, op: Op, share: float, depends_on: int) -> int:
+        shared = self._shared(op)
+        step = max(depends_on + 1, self._floor)
+        if shared:
+            step = max(step, self._shared_at)
+            if step == self._shared_at and step < len(self._drafts) and self._drafts[step].consumed:
+                step += 1
+            self._shared_at = step
+        while step < len(self._drafts) and sum(self._drafts[step].loads.values()) >= MOST_LOADS:
+            step += 1
+        draft = self._draft(step)
+        for site in op.loads:
+            draft.loads[site] = draft.loads.get(site, 0.0) + self._weight(site, share)
+            draft.registers += share * max(op.loaded_bytes, 4) / 4
+        draft.shared = draft.shared or shared
+        draft.follows = draft.follows or depends_on >= 0
+        draft.mix += op.mix
+        return step
+
+    def _shared(self, op: Op) -> bool:
+        return all(self._sites[s].space == "shared" for s in op.loads)
+
+    def _work(self, op: Op, home: int, loaded: frozenset[int]) -> None:
+        """Work stays in the order of the program; it waits for the loads it reads first."""
+        draft = self._draft(home)
+        draft.mix += op.mix
+        for token in loaded:
+            source = self._drafts[token // 2]
+            source.consumed = source.consumed or token % 2 == 0
+            if not any(token in d.needs for d in self._drafts[:home]):
+                draft.needs.add(token)
+        self._now = home
+
+    def _store(self, site: int, share: float, step: int) -> None:
+        draft = self._draft(step)
+        draft.stores[site] = draft.stores.get(site, 0.0) + self._weight(site, share)
+        if self._sites[site].space == "shared":
+            self._shared_at = max(self._shared_at, step + 1)
+        elif not self._restrict:
+            self._floor = max(self._floor, step + 1)
+
+    def _draft(self, step: int) -> _Draft:
+        while len(self._drafts) <= step:
+            self._drafts.append(_Draft())
+        return self._drafts[step]
+
+    def steps(self) -> list[Step]:
+        """What has been added, in order; empty steps left out."""
+        kept = [i for i, d in enumerate(self._drafts) if d.loads or d.stores or d.mix.issued]
+        place = {old: new for new, old in enumerate(kept)}
+        made = []
+        for index in kept:
+            d = self._drafts[index]
+            made.append(
+                Step(
+                    tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
+                    tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers, d.follows,
+                    tuple(sorted(2 * place[n // 2] + n % 2 for n in d.needs)),
+                )
+            )  # fmt: skip
+        return made
+
+    @property
+    def stores_block_loads(self) -> bool:
+        """Whether a store to global memory keeps the next iteration's loads behind it."""
+        return self._floor > 0
+
+    def feeds_address(self, names: set[str]) -> bool:
+        """Whether one of these loop-carried values comes out of a load: a chase of pointers."""
+        return any(self._values[n].depth >= 0 for n in names if n in self._values)
+
+
+def unroll_factor(steps: Sequence[Step], trips: float) -> int:
+    """How often nvcc repeats an innermost loop's body that goes round `trips` times."""
+    size = sum(s.mix.issued + sum(u.instructions for u in (*s.loads, *s.stores)) for s in steps)
+    factor = 16 if size <= SMALL_BODY else 4 if size <= LARGE_BODY else 1
+    while factor > 1 and factor > trips:
+        factor //= 4 if factor == 16 else 2
+    return max(factor, 1)
+
+
+class Loop(NamedTuple):
+    """What an innermost loop does besides its body's steps."""
+
+    merge: bool
+    """Whether the loads of several iterations may go out together."""
+    overhead: Mix
+    """Counter, comparison and branch, an iteration."""
+    carried: float
+    """Dependent instructions from one iteration's values to the next one's."""
+
+
+def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Loop) -> list[Step]:
+    """`factor` iterations as one: their chains overlap but for what is carried round the loop."""
+    if factor == 1:
+        return list(steps)
+    once = _without(steps, loop.overhead.times(1 - 1 / factor))
+    shared_only = all(sites[u.site].space == "shared" for s in steps for u in s.loads)
+    if not loop.merge:
+        return _in_a_row(once, factor)
+    if shared_only and any(s.loads for s in steps):
+        last = len(once) - 1
+        shared_out = [
+            replace(s, chain=max(s.chain / factor, loop.carried if i == last else 0.0))
+            for i, s in enumerate(once)
+        ]
+        return _in_a_row(shared_out, factor)
+    return [
+        replace(
+            s, mix=s.mix.times(factor),
+            loads=tuple(Use(u.site, u.instructions * factor) for u in s.loads),
+            stores=tuple(Use(u.site, u.instructions * factor) for u in s.stores),
+            chain=max(s.chain, loop.carried * factor if i == len(once) - 1 else 0.0),
+            registers=s.registers * factor,
+        )
+        for i, s in enumerate(once)
+    ]  # fmt: skip
+
+
+def _in_a_row(once: Sequence[Step], factor: int) -> list[Step]:
+    return [
+        replace(s, needs=tuple(n + 2 * copy * len(once) for n in s.needs))
+        for copy in range(factor)
+        for s in once
+    ]
+
+
+def _without(steps: Sequence[Step], shared_out: Mix) -> list[Step]:
+    left = shared_out
+    result: list[Step] = []
+    for step in reversed(steps):
+        taken = Mix(*(min(a, b) for a, b in zip(step.mix, left, strict=True)))
+        left += taken.times(-1.0)
+        result.append(replace(step, mix=step.mix + taken.times(-1.0)))
+    return result[::-1]
+
+
+_AFFINE = re.compile(r"^(?:\(.*\) \S+|-?\S+|&?\S+ [-+*] \S+|\S+ << \d+)$")
+_INTEGER = re.compile(r"\b(int|long|short|char|sizetype|unsigned|size_t)\b|\*$")
+
+
+def address_only(function: Function) -> set[str]:
+    """SSA names whose every use ends in the address of a memory access."""
+    candidates: set[str] = set()
+    users: dict[str, list[tuple[Statement | None, str]]] = {}
+    for block in function.blocks.values():
+        for phi in block.phis:
+            for source, _ in phi.sources:
+                users.setdefault(source, []).append((None, ""))
+        for s in block.statements:
+            if s.target_name and not is_reference(s.value) and _is_integer(function, s.target_name):
+                candidates.add(s.target_name)
+            for name in s.uses:
+                users.setdefault(name, []).append((s, _role(s, name)))
+    changed = True
+    while changed:
+        changed = False
+        for name in list(candidates):
+            if not all(
+                user is not None and (role == "address" or user.target_name in candidates)
+                for user, role in users.get(name, [])
+            ):
+                candidates.discard(name)
+                changed = True
+    return candidates
+
+
+def _is_integer(function: Function, name: str) -> bool:
+    kind = function.type_of(name)
+    return bool(_INTEGER.search(kind)) or (
+        bytes_of(kind) in (4, 8) and kind not in ("float", "double")
+    )
+
+
+def _role(s: Statement, name: str) -> str:
+    if s.target and s.target_name is None and name in ssa_names(s.target):
+        return "address"
+    if is_reference(s.value) and name in ssa_names(s.value):
+        return "address"
+    if s.target_name is None and re.search(r"atomic\w* \(" + re.escape(name) + r"\b", s.value):
+        return "address"
+    return "value"
+
+
+def reduced_addresses(
+    ops: list[Op], function: Function, body: set[int], only_address: set[str]
+) -> None:
+    """Take affine address arithmetic out of a loop's block; nvcc keeps a running pointer instead.
+
+    What is left is one addition an access whose step is not a constant. Changes `ops` in place.
+    """
+    inside = {
+        s.target_name: s
+        for n in body
+        for s in function.blocks[n].statements
+        if s.target_name is not None
+    }
+    counters = {phi.target for n in body for phi in function.blocks[n].phis}
+    affine: dict[str, tuple[bool, bool]] = {}
+    for op in ops:
+        name = op.statement.target_name
+        if name in only_address and _walk(name, inside, counters, affine)[0]:
+            op.mix, op.latency = cost.FREE, 0.0
+    charged: set[str] = set()
+    for op in ops:
+        if not (op.loads or op.stores):
+            continue
+        for name in _address_names(op.statement):
+            straight, variable_step = _walk(name, inside, counters, affine)
+            if straight and variable_step and name not in charged:
+                op.mix += cost.ONE_IMAD
+                charged.add(name)
+
+
+def _address_names(s: Statement) -> list[str]:
+    places = [s.target] if s.target and s.target_name is None else []
+    places += [s.value] if is_reference(s.value) else []
+    return [n for p in places for n in ssa_names(p)]
+
+
+def _walk(
+    name: str, inside: dict[str, Statement], counters: set[str], known: dict[str, tuple[bool, bool]]
+) -> tuple[bool, bool]:
+    """Whether a value is affine in the loop's counters, and whether its step is not a constant."""
+    if name in counters or name not in inside:
+        return True, False
+    if name in known:
+        return known[name]
+    known[name] = (False, False)
+    s = inside[name]
+    if is_reference(s.value) or not _AFFINE.match(s.value):
+        return known[name]
+    parts = [_walk(n, inside, counters, known) for n in s.uses]
+    straight = all(p[0] for p in parts)
+    moving = [n for n in s.uses if _moves(n, inside, counters, set())]
+    product = " * " in s.value and len(s.uses) == 2
+    if product and len(moving) == 2:
+        straight = False
+    step = any(p[1] for p in parts) or (product and len(moving) == 1)
+    known[name] = (straight, straight and step)
+    return known[name]
+
+
+def _moves(name: str, inside: dict[str, Statement], counters: set[str], seen: set[str]) -> bool:
+    if name in counters:
+        return True
+    if name not in inside or name in seen:
+        return False
+    seen.add(name)
+    return any(_moves(n, inside, counters, seen) for n in inside[name].uses)

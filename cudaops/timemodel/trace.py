@@ -1,0 +1,345 @@
+"""Which blocks are sampled, what their trace says about each place that touches memory, and what
+a whole launch then moves between DRAM, L2 and L1."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from cudaops.cuda.devices import Device
+from cudaops.domain.base import Dim3, SourceLocation
+from cudaops.timemodel.instructions import FindSite, SiteKey
+from cudaops.timemodel.work import Site, Traffic
+
+MOST_TRACE_BYTES = 64 << 20
+"""A site takes some 300 bytes, an overlap 20; a launch is sampled in five blocks."""
+Locate = Callable[[Sequence[int]], Mapping[int, SourceLocation]]
+_MOST_SITES = 20_000
+
+_COUNTERS = (
+    "accesses", "kept", "requests", "instructions", "sectors", "lines", "wavefronts",
+    "ideal_wavefronts", "joined_wavefronts", "joined_ideal", "distinct_addresses",
+    "worst_multiplicity",
+)  # fmt: skip
+
+
+class BadTrace(Exception):
+    """A report that the tracer does not write: the traced code runs in its process."""
+
+
+class BlockFootprint(NamedTuple):
+    """Distinct sectors a sampled block touched, by allocation index (-1: none known)."""
+
+    block: int
+    read: dict[int, int]
+    written: dict[int, int]
+    hottest_atomic: int
+
+
+class Overlap(NamedTuple):
+    """Sectors of one allocation that two sampled blocks both touch."""
+
+    first: int
+    second: int
+    allocation: int
+    read: int
+    written: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The traced accesses of one source line, size, direction and space."""
+
+    file: str
+    line: int
+    space: str
+    size: int
+    write: bool
+    atomic: bool
+    counters: dict[str, float]
+    hits: tuple[float, ...]
+    """Load sectors found, one for each size in `Trace.cache_bytes`."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A report of `cudaops/trace_report.h` with its addresses turned into source lines."""
+
+    cache_bytes: tuple[int, ...]
+    rows: tuple[Row, ...]
+    blocks: tuple[BlockFootprint, ...]
+    overlaps: tuple[Overlap, ...]
+
+
+def sampled_blocks(grid: Dim3, seed: int, random_blocks: int = 2) -> tuple[int, ...]:
+    """Linear indices: one in the middle, its neighbours in x and in y, and some at random.
+
+    The neighbours tell what adjacent blocks share. The first and the last block are left to chance:
+    in a large grid the edge is too rare to count as much as the middle.
+    """
+    middle = (grid.z // 2 * grid.y + grid.y // 2) * grid.x + grid.x // 2
+    wanted = [middle, middle + 1, middle + grid.x]
+    wanted += random.Random(seed).sample(range(grid.volume), min(random_blocks, grid.volume))
+    return tuple(dict.fromkeys(b for b in wanted if b < grid.volume))
+
+
+def read_trace(report: bytes, locate: Locate) -> Trace:
+    """Read a report.
+
+    Args:
+        report: What `cudaops/trace_report.h` wrote: JSON.
+        locate: The author's place of each return address in the instrumented executable; an
+            address without one is absent.
+
+    Raises BadTrace.
+    """
+    try:
+        return _trace(_checked(json.loads(report)), locate)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        raise BadTrace("is not what the tracer writes") from None
+
+
+def _checked(data: dict[str, Any]) -> dict[str, Any]:
+    """Only numbers that can be computed with. Raises ValueError."""
+    left: list[Any] = [data]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict | list):
+            left += one.values() if isinstance(one, dict) else one
+        elif isinstance(one, int | float) and not -(2**63) <= one < 2**64:
+            raise ValueError("a number out of bounds")
+    if len(data["sites"]) > _MOST_SITES:
+        raise ValueError("too many sites")
+    return data
+
+
+def _trace(data: dict[str, Any], locate: Locate) -> Trace:
+    lines = _source_lines(sorted({int(s["pc"]) for s in data["sites"]}), locate)
+    grouped: dict[tuple[str, int, str, int, bool, bool], list[dict[str, Any]]] = {}
+    for site in data["sites"]:
+        file, line = lines[int(site["pc"])]
+        kind = (str(site["space"]), int(site["size"]), bool(site["write"]), bool(site["atomic"]))
+        grouped.setdefault((file, line, *kind), []).append(site)
+    rows = tuple(
+        Row(*key, {c: float(sum(s[c] for s in members)) for c in _COUNTERS},
+            tuple(float(sum(h)) for h in zip(*(s["hits"] for s in members), strict=True)))
+        for key, members in grouped.items()
+    )  # fmt: skip
+    blocks = tuple(
+        BlockFootprint(
+            int(b["block"]),
+            {int(k): int(v[0]) for k, v in b["regions"].items()},
+            {int(k): int(v[1]) for k, v in b["regions"].items()},
+            int(b["hottest_atomic"]),
+        )
+        for b in data["blocks"]
+    )
+    sizes = tuple(int(size) for size in data["cache_bytes"])
+    if not sizes or sizes[0] <= 0 or list(sizes) != sorted(set(sizes)):
+        raise ValueError("caches of no ascending sizes")
+    if any(len(r.hits) != len(sizes) or min((*r.counters.values(), *r.hits)) < 0 for r in rows):
+        raise ValueError("counters that do not count")
+    overlaps = tuple(Overlap(*(int(n) for n in o)) for o in data["overlaps"])
+    return Trace(sizes, rows, blocks, overlaps)
+
+
+def _source_lines(addresses: Sequence[int], locate: Locate) -> dict[int, tuple[str, int]]:
+    """The author's line of each return address; ("", 0) where there is none."""
+    places = locate(addresses)
+    return {
+        a: (PurePosixPath(place.file).name, place.line) if (place := places.get(a)) else ("", 0)
+        for a in addresses
+    }
+
+
+def sites_of(trace: Trace, l1_bytes: float) -> tuple[Site, ...]:
+    """The rows as the model's sites, a block's average each.
+
+    Args:
+        trace: What was traced.
+        l1_bytes: L1 that a block has to itself: the cache over the blocks that share an SM.
+    """
+    blocks = max(len(trace.blocks), 1)
+    return tuple(_site(row, trace, blocks, l1_bytes) for row in trace.rows)
+
+
+def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float) -> Site:
+    c = row.counters
+    shared = row.space == "shared"
+    scale = c["accesses"] / max(c["kept"], 1.0) / blocks
+    requests = c["requests"]
+    instructions = c["instructions"] if shared else requests
+    per_request = 1.0 / max(requests, 1.0)
+    per_instruction = 1.0 / max(instructions, 1e-9)
+    loads = not row.write and not row.atomic and c["sectors"] > 0
+    return Site(
+        space="shared" if shared else "global",
+        write=row.write,
+        atomic=row.atomic,
+        file=row.file,
+        line=row.line,
+        bytes_per_thread=row.size,
+        instructions_per_block=instructions * scale,
+        requests_per_block=requests * scale,
+        accesses_per_block=c["accesses"] / blocks,
+        wavefronts=(c["joined_wavefronts"] * per_instruction)
+        if shared
+        else c["lines"] * per_request,
+        ideal_wavefronts=(c["joined_ideal"] * per_instruction)
+        if shared
+        else c["lines"] * per_request,
+        sectors=0.0 if shared else c["sectors"] * per_request,
+        l1_hit=_hit_rate(row, trace.cache_bytes, l1_bytes) if loads else 0.0,
+        useful_bytes=0.0 if shared else c["distinct_addresses"] * per_request * row.size,
+        same_address=max(c["worst_multiplicity"] * per_request, 1.0),
+    )
+
+
+def _hit_rate(row: Row, sizes: Sequence[int], l1_bytes: float) -> float:
+    """Share of sectors found, interpolated between the traced sizes on a logarithmic scale."""
+    rates = [h / row.counters["sectors"] for h in row.hits]
+    if l1_bytes <= sizes[0]:
+        return rates[0]
+    for i in range(1, len(sizes)):
+        if l1_bytes <= sizes[i]:
+            part = math.log(l1_bytes / sizes[i - 1]) / math.log(sizes[i] / sizes[i - 1])
+            return rates[i - 1] + part * (rates[i] - rates[i - 1])
+    return rates[-1]
+
+
+def finder(sites: Sequence[Site]) -> FindSite:
+    """Joins a statement of the IL to the traced site of the same place.
+
+    The size decides between several on a line; where the IL does not tell it, the busiest wins.
+    Atomics stand in our header in the IL and in the author's line in the trace: they are pooled.
+    """
+    by_line: dict[tuple[str, int, bool, bool], list[int]] = {}
+    for i, s in enumerate(sites):
+        by_line.setdefault((s.file, s.line, s.write, s.atomic), []).append(i)
+    atomics = [i for i, s in enumerate(sites) if s.atomic]
+
+    def find(key: SiteKey) -> int | None:
+        near = by_line.get((key.file, key.line, key.write, key.atomic), [])
+        if key.atomic and not near:
+            near = atomics
+        exact = [i for i in near if sites[i].bytes_per_thread == key.size]
+        pool = exact or (near if key.size == 0 or key.atomic else [])
+        if key.space == "shared":
+            pool = [i for i in pool if sites[i].space == "shared"]
+        elif len({sites[i].space for i in pool}) > 1:
+            pool = [i for i in pool if sites[i].space == "global"]
+        return max(pool, key=lambda i: sites[i].accesses_per_block, default=None)
+
+    return find
+
+
+SECTOR = 32
+L2_SHARE = 0.8
+"""Part of L2 that data keeps in practice: the rest goes to conflicts and other traffic. Assumed."""
+
+
+class Spread(NamedTuple):
+    """One allocation's use by blocks, in sectors."""
+
+    a_block: float
+    growth_x: float
+    """New sectors the next block in x adds, as a share of its own, 0-1."""
+    growth_y: float
+    most: float
+    """Sectors the allocation has."""
+
+    def union(self, x: int, y: int, z: int = 1) -> float:
+        """Distinct sectors of x by y by z adjacent blocks; planes in z are taken to share
+        nothing."""
+        grown = self.a_block * (1 + (x - 1) * self.growth_x) * (1 + (y - 1) * self.growth_y) * z
+        return min(grown, self.most)
+
+
+def traffic(
+    trace: Trace, sites: Sequence[Site], grid: Dim3, sizes: Mapping[int, int], device: Device,
+    blocks_per_sm: int,
+) -> Traffic:  # fmt: skip
+    """What the launch reads from and writes to DRAM.
+
+    Everything is read once. It is read again by every wave of blocks where what one wave touches
+    does not fit in L2; never more than misses L1.
+
+    `sizes` has the bytes of each allocation by index.
+    """
+    reads = _spreads(trace, grid, sizes, written=False)
+    writes = _spreads(trace, grid, sizes, written=True)
+    whole_read = [s.union(grid.x, grid.y, grid.z) for s in reads]
+    whole_written = [s.union(grid.x, grid.y, grid.z) for s in writes]
+    footprint = SECTOR * _distinct(trace, whole_read, whole_written)
+    room = L2_SHARE * device.l2_bytes
+    wave = max(min(blocks_per_sm * device.sm_count, grid.volume), 1)
+    x, y = min(wave, grid.x), min(math.ceil(wave / grid.x), grid.y)
+    in_wave = [s.union(x, y) for s in (*reads, *writes)]
+    read = SECTOR * sum(whole_read)
+    if footprint > room and SECTOR * sum(in_wave) > room:
+        again = SECTOR * sum(in_wave[: len(reads)]) * grid.volume / wave
+        missed = grid.volume * sum(
+            s.requests_per_block * s.sectors * SECTOR * (1 - s.l1_hit)
+            for s in sites
+            if s.space == "global" and not s.write
+        )
+        read = max(read, min(again, missed))
+    resident = footprint <= room
+    return Traffic(
+        footprint_bytes=footprint,
+        dram_read_bytes=read,
+        dram_write_bytes=0.0 if resident else SECTOR * sum(whole_written),
+        resident=resident,
+    )
+
+
+def _spreads(trace: Trace, grid: Dim3, sizes: Mapping[int, int], *, written: bool) -> list[Spread]:
+    """One entry an allocation touched, in the order of the indices."""
+    touched = {b.block: (b.written if written else b.read) for b in trace.blocks}
+    indices = sorted({i for b in touched.values() for i, n in b.items() if n})
+    shared = {
+        (o.first, o.second, o.allocation): (o.written if written else o.read)
+        for o in trace.overlaps
+    }
+    result = []
+    for index in indices:
+        counts = [b.get(index, 0) for b in touched.values()]
+        growth_x = _growth(touched, shared, index, 1)
+        growth_y = _growth(touched, shared, index, grid.x)
+        most = sizes.get(index, 0) / SECTOR + 1 if index in sizes else math.inf
+        result.append(Spread(sum(counts) / len(counts), growth_x, growth_y, most))
+    return result
+
+
+def _growth(
+    touched: Mapping[int, Mapping[int, int]], shared: Mapping[tuple[int, int, int], int],
+    index: int, distance: int,
+) -> float:  # fmt: skip
+    """Mean share of a block's sectors that the block `distance` before it does not touch."""
+    shares = []
+    for block in touched:
+        other = block + distance
+        if other not in touched or not touched[other].get(index):
+            continue
+        common = shared.get((block, other, index), shared.get((other, block, index), 0))
+        shares.append(1 - common / touched[other][index])
+    return sum(shares) / len(shares) if shares else 1.0
+
+
+def _distinct(trace: Trace, read: Sequence[float], written: Sequence[float]) -> float:
+    """Sectors read or written; an allocation that is both counts once, with the larger of the
+    two."""
+    indices = [
+        sorted({i for counts in parts for i, n in counts.items() if n})
+        for parts in ([b.read for b in trace.blocks], [b.written for b in trace.blocks])
+    ]
+    largest: dict[int, float] = {}
+    for order, amounts in zip(indices, (read, written), strict=True):
+        for index, amount in zip(order, amounts, strict=True):
+            largest[index] = max(largest.get(index, 0.0), amount)
+    return sum(largest.values())

@@ -1,0 +1,112 @@
+"""Headers that stand in for CUDA's on the `cpu` executor: against CUDA's own, and against sums."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudaops.domain.execution import ProgramRan
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.toolchain import INCLUDE
+from tests.executors.cases import program
+
+DIGESTS = Path(__file__).parents[2] / "data" / "headers" / "digests.cu"
+
+
+def printed(*command: str, folder: Path) -> str:
+    subprocess.run([*command, str(DIGESTS), "-o", "digests"], cwd=folder, check=True)
+    return subprocess.run([folder / "digests"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA's own headers come with nvcc")
+def test_small_floats_and_complex_numbers_are_those_of_cuda(tmp_path: Path) -> None:
+    ours = printed("g++", "-O2", "-std=c++17", "-x", "c++", f"-I{INCLUDE}", folder=tmp_path)
+    theirs = printed("nvcc", "-O2", "-std=c++17", folder=tmp_path)
+    assert ours == theirs
+    assert ours.splitlines()[-1].startswith("complex ")
+
+
+COLLECTIVES = """
+#include <cub/cub.cuh>
+template <int X, int Y> __global__ void sums(const int* in, int* out, int valid) {
+  using Reduce = cub::BlockReduce<int, X, cub::BLOCK_REDUCE_WARP_REDUCTIONS, Y>;
+  using Scan = cub::BlockScan<int, X, cub::BLOCK_SCAN_RAKING, Y>;
+  using Warp = cub::WarpReduce<int, 8>;
+  __shared__ typename Reduce::TempStorage all, some, most;
+  __shared__ typename Scan::TempStorage scan;
+  __shared__ typename Warp::TempStorage warp[X * Y / 8];
+  int at = threadIdx.x + X * threadIdx.y, before, total;
+  int sum = Reduce(all).Sum(in[at]), part = Reduce(some).Sum(in[at], valid);
+  int two[2] = {in[at], -in[at]};
+  int largest = Reduce(most).Reduce(two, cub::Max());
+  Scan(scan).ExclusiveSum(in[at], before, total);
+  int eight = Warp(warp[at / 8]).Sum(in[at]);
+  if (at == 0) out[0] = sum, out[1] = part, out[2] = largest;
+  out[3 + at] = before;
+  if (at % 8 == 0) out[3 + X * Y + at / 8] = eight;
+  if (at == X * Y - 1) out[3 + X * Y + X * Y / 8] = total;
+}
+"""
+MAIN = """
+  const int n = 72;
+  int in[n], got[3 + n + n / 8 + 1], *a, *b;
+  for (int i = 0; i < n; i++) in[i] = i * 37 % 101 - 50;
+  cudaMalloc(&a, sizeof(in)); cudaMalloc(&b, sizeof(got));
+  cudaMemcpy(a, in, sizeof(in), cudaMemcpyHostToDevice);
+  sums<24, 3><<<1, dim3(24, 3)>>>(a, b, 45);
+  cudaMemcpy(got, b, sizeof(got), cudaMemcpyDeviceToHost);
+  for (int v : got) printf("%d ", v);
+"""
+
+
+def test_collectives_of_a_block_and_a_warp(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    ran = cpu_executor.run_program(program(tmp_path, COLLECTIVES, MAIN), (), 60.0)
+    assert isinstance(ran, ProgramRan)
+    values = [i * 37 % 101 - 50 for i in range(72)]
+    assert [int(word) for word in ran.stdout.split()] == [
+        sum(values),
+        sum(values[:45]),
+        max(abs(v) for v in values),
+        *(sum(values[:at]) for at in range(72)),
+        *(sum(values[at : at + 8]) for at in range(0, 72, 8)),
+        sum(values),
+    ]
+
+
+PARTS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "__vadd4": ("u1", lambda x, y: x + y),
+    "__vsubss4": ("i1", lambda x, y: max(-128, min(127, x - y))),
+    "__vaddus2": ("u2", lambda x, y: min(65535, x + y)),
+    "__vmaxs4": ("i1", max),
+    "__vminu2": ("u2", min),
+    "__vavgu4": ("u1", lambda x, y: (x + y + 1) // 2),
+    "__vabsdiffs2": ("i2", lambda x, y: abs(x - y)),
+    "__vcmpgts4": ("i1", lambda x, y: -1 if x > y else 0),
+    "__vsetleu2": ("u2", lambda x, y: int(x <= y)),
+}
+
+
+def test_parts_of_a_word(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    pairs = [(0x7F80FF01, 0x80FF0102), (0x12345678, 0x12FF0078), (0, 0xFFFFFFFF)]
+    calls = "".join(f"out[k++] = {name}(a, b);" for name in PARTS)
+    kernels = f"__global__ void k(unsigned a, unsigned b, unsigned* out) {{ int k = 0; {calls} }}"
+    main = f"unsigned *d, h[{len(PARTS)}]; cudaMalloc(&d, sizeof(h));" + "".join(
+        f"k<<<1, 1>>>({a}u, {b}u, d); cudaMemcpy(h, d, sizeof(h), cudaMemcpyDeviceToHost);"
+        'for (unsigned v : h) printf("%u ", v);'
+        for a, b in pairs
+    )
+    ran = cpu_executor.run_program(program(tmp_path, kernels, main), (), 60.0)
+    assert isinstance(ran, ProgramRan)
+    expected = []
+    for a, b in pairs:
+        for kind, function in PARTS.values():
+            x, y = (np.array([v], "<u4").view(f"<{kind}").tolist() for v in (a, b))
+            parts = [function(p, q) for p, q in zip(x, y, strict=True)]
+            wrapped = np.array(parts, np.int64).astype(f"<{kind}")
+            expected.append(int(wrapped.view("<u4")[0]))
+    assert [int(word) for word in ran.stdout.split()] == expected

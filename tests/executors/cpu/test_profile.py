@@ -1,0 +1,346 @@
+"""From CUDA source to modelled time and metrics, through real builds and sampled runs."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from cudaops.cuda import metrics as ncu
+from cudaops.cuda.devices import DEVICES
+from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.ncu_pages import parse_raw
+from cudaops.domain.base import Dim3
+from cudaops.domain.execution import Compiled, Measurement, Misbehaved, Unit
+from cudaops.domain.profile import Profile
+from cudaops.domain.rewrite import ResolvedPlan, Rewrite
+from cudaops.domain.workload import Allocation, Argument, PointerArgument, ScalarArgument, Workload
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.program.parse import load_program
+from cudaops.program.plans import baseline_plan, make_rewrite, resolve
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+class Case(NamedTuple):
+    """A kernel and one launch of it, made without running a program."""
+
+    unit: Unit
+    workload: Workload
+
+
+@pytest.fixture
+def executor(kernels: Path) -> CpuExecutor:
+    return CpuExecutor("H200", kernels)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Callable[..., Case]:
+    """Build a case: source, launch geometry, floats a buffer, and its scalar arguments."""
+
+    def made(
+        source: str | Path, grid: tuple[int, ...], block: tuple[int, ...], floats: int,
+        scalars: dict[str, int], callee: str | None = None,
+        buffers: tuple[str, ...] = ("a", "b", "c"),
+    ) -> Case:  # fmt: skip
+        path = source if isinstance(source, Path) else tmp_path / "k.cu"
+        if not isinstance(source, Path):
+            launched = re.findall(r"__global__ void (\w+)", source)[0]
+            given = ", ".join([*("nullptr" for _ in buffers), *(str(v) for v in scalars.values())])
+            main = f"int main() {{ {launched}<<<1, 1>>>({given}); }}\n"
+            path.write_text(
+                "#include <cuda_runtime.h>\n" + textwrap.dedent(source).lstrip("\n") + main
+            )
+        program = load_program(path)
+        kernel = program.kernels[0]
+        rng = np.random.default_rng(7)
+        allocations, arguments = [], list[Argument]()
+        for index, name in enumerate(buffers):
+            rng.random(floats, dtype=np.float32).tofile(tmp_path / f"{name}.bin")
+            allocations.append(
+                Allocation(index=index, size_bytes=4 * floats, element="f32", role="inout",
+                           before=f"{name}.bin", after=f"{name}.bin")
+            )  # fmt: skip
+            arguments.append(PointerArgument(name=name, element="f32", allocation=index))
+        arguments += [ScalarArgument(name=n, element="i32", value=v) for n, v in scalars.items()]
+        named = zip(kernel.parameters, arguments, strict=True)
+        workload = Workload(
+            id="w0", kernel=kernel.name, callee=callee or kernel.name, site=0,
+            grid=Dim3(**dict(zip("xyz", grid, strict=False))),
+            block=Dim3(**dict(zip("xyz", block, strict=False))),
+            arguments=tuple(a.model_copy(update={"name": p.name}) for p, a in named),
+            allocations=tuple(allocations), folder=str(tmp_path),
+        )  # fmt: skip
+        return Case(
+            Unit(program=program, kernel=kernel.name, callee=callee or kernel.name), workload
+        )
+
+    return made
+
+
+def measured(executor: CpuExecutor, made: Case, rewrite: Rewrite | None = None) -> Measurement:
+    unit = made.unit.model_copy(update={"rewrite": rewrite})
+    compiled = executor.compile(unit)
+    assert isinstance(compiled, Compiled), compiled
+    outcome = executor.measure(compiled, made.workload, plan_of(made, rewrite))
+    assert isinstance(outcome, Measurement), outcome
+    return outcome
+
+
+def plan_of(made: Case, rewrite: Rewrite | None) -> ResolvedPlan:
+    if rewrite is None:
+        return baseline_plan(made.workload)
+    return resolve(rewrite, made.unit.program.kernel(made.unit.kernel), made.workload)
+
+
+def profiled(executor: CpuExecutor, made: Case) -> Profile:
+    outcome = measured(executor, made).profile
+    assert outcome is not None
+    return outcome
+
+
+CALIBRATION: dict[str, tuple[str, tuple[int, int], tuple[int, ...], float]] = {
+    "naive_matmul": ("naive_matmul", (64, 64), (16, 16), 416.1),
+    "tiled_matmul": ("naive_matmul", (32, 32), (32, 32), 236.1),
+    "reg128": ("reg_matmul<128, 128, 8, 8, 8>", (8, 8), (256,), 178.0),
+    "reg64": ("reg_matmul<64, 64, 8, 4, 4>", (16, 16), (256,), 127.7),
+    "reg64x8": ("reg_matmul<64, 64, 8, 8, 4>", (16, 16), (128,), 125.2),
+    "reg64b16": ("reg_matmul<64, 64, 16, 4, 4>", (16, 16), (256,), 95.8),
+}
+"""Callee, grid, block and measured microseconds on an H200. Source: tests/data/calibration."""
+
+
+def calibration(case: Callable[..., Case], name: str) -> Case:
+    callee, grid, block, _ = CALIBRATION[name]
+    source = DATA / "calibration" / f"{name}.cu"
+    return case(source, grid, block, 1024 * 1024, {"N": 1024}, callee)
+
+
+def close_to_ncu(own: Profile, capture: str, expected: dict[str, float]) -> None:
+    """Each metric within its relative tolerance of the capture."""
+    text = (DATA / "ncu" / f"{capture}.raw.csv").read_text()
+    measured_by_ncu = parse_raw(text)[0].profile
+    for name, tolerance in expected.items():
+        value, truth = own.get(name), measured_by_ncu.get(name)
+        assert value is not None, name
+        assert truth is not None, name
+        assert value == pytest.approx(truth, rel=tolerance), name
+
+
+def test_naive_product_matches_the_capture(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    own = profiled(executor, calibration(case, "naive_matmul"))
+    close_to_ncu(
+        own, "h200_naive_matmul_1024",
+        {
+            ncu.GLOBAL_LD_REQUESTS: 0, ncu.GLOBAL_LD_SECTORS: 0, ncu.GLOBAL_ST_REQUESTS: 0,
+            ncu.BYTES_PER_SECTOR_LD: 0, ncu.BYTES_PER_SECTOR_ST: 0, ncu.L1_HIT_RATE: 0.01,
+            ncu.GLOBAL_LD_HIT_RATE: 0.01, ncu.L2_WRITE_SECTORS: 0, ncu.L2_READ_SECTORS: 0.1,
+            ncu.DRAM_READ_BYTES: 0.01, ncu.FFMA_PER_CYCLE: 0.1, ncu.L1_THROUGHPUT: 0.05,
+            ncu.SM_THROUGHPUT: 0.1, ncu.DURATION: 0.1, ncu.INST_EXECUTED: 0.2, ncu.REGISTERS: 0,
+            ncu.THEORETICAL_OCCUPANCY: 0,
+            ncu.ACHIEVED_OCCUPANCY: 0.1, ncu.WAVES: 0.01, ncu.L2_HIT_RATE: 0.02,
+        },
+    )  # fmt: skip
+    assert len(own.metrics) >= 40
+    assert own.source == "modelled"
+    assert "acc +=" in own.hot_lines[0].text
+
+
+def test_register_tiling_matches_the_capture(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    own = profiled(executor, calibration(case, "reg64"))
+    close_to_ncu(
+        own, "h200_regtiled_matmul_1024",
+        {
+            ncu.GLOBAL_LD_REQUESTS: 0, ncu.GLOBAL_LD_SECTORS: 0, ncu.SHARED_LD_INST: 0,
+            ncu.SHARED_ST_INST: 0, ncu.SHARED_WAVEFRONTS_IDEAL: 0, ncu.SHARED_LD_WAVEFRONTS: 0.01,
+            ncu.SHARED_ST_WAVEFRONTS: 0.05,
+            ncu.BANK_CONFLICTS_ST: 0.1, ncu.INST_EXECUTED: 0.2, ncu.REGISTERS: 0.15,
+            ncu.SHARED_STATIC: 0,
+            ncu.ACHIEVED_OCCUPANCY: 0.1, ncu.BARRIERS_PER_BLOCK: 0, ncu.DRAM_READ_BYTES: 0.01,
+        },
+    )  # fmt: skip
+
+
+def test_six_products_are_near_their_measured_times(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    modelled = {n: measured(executor, calibration(case, n)).median_us for n in CALIBRATION}
+    truth = {name: row[3] for name, row in CALIBRATION.items()}
+    for name in CALIBRATION:
+        assert modelled[name] == pytest.approx(truth[name], rel=0.3), name
+        speedup = modelled["naive_matmul"] / modelled[name]
+        real = truth["naive_matmul"] / truth[name]
+        assert real / 2 < speedup < real * 2, name
+    order = [sorted(t.values()).index(v) for t in (modelled, truth) for v in t.values()]
+    squares = sum((a - b) ** 2 for a, b in zip(order[:6], order[6:], strict=True))
+    assert 1 - 6 * squares / (6 * 35) >= 0.8
+
+
+@pytest.mark.parametrize(("name", "truth_us"), [("naive_matmul", 1185.0), ("tiled_matmul", 936.0)])
+def test_a10_times_come_out_sensibly(
+    executor: CpuExecutor, case: Callable[..., Case], name: str, truth_us: float
+) -> None:
+    executor.device = "A10"
+    assert measured(executor, calibration(case, name)).median_us == pytest.approx(truth_us, rel=0.3)
+
+
+ADD = """
+    __global__ void add(const float* a, const float* b, float* c, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) c[i] = a[i] + b[i];
+    }
+"""
+
+
+def test_vector_add_is_bound_by_dram(executor: CpuExecutor, case: Callable[..., Case]) -> None:
+    n = 1 << 23
+    own = profiled(executor, case(ADD, (n // 256,), (256,), n, {"n": n}))
+    floor_us = 12 * n / (DEVICES["H200"].dram_bandwidth_gb_s * 1e3)
+    assert floor_us < own.duration_us < 1.3 * floor_us
+    assert own.get(ncu.DRAM_READ_BYTES) == pytest.approx(8 * n, rel=0.01)
+    assert own.get(ncu.FADD) == n
+    assert (own.get(ncu.DRAM_THROUGHPUT) or 0) > 80
+
+
+def test_small_kernel_is_a_launch(executor: CpuExecutor, case: Callable[..., Case]) -> None:
+    found = measured(executor, case(ADD, (4,), (256,), 1024, {"n": 1000}))
+    assert 2.0 <= found.median_us <= 4.0
+    assert found.source == "modelled"
+
+
+def transpose(pad: int) -> str:
+    return f"""
+    __global__ void flip(const float* a, float* b, int n) {{
+      __shared__ float t[32][32 + {pad}];
+      int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
+      for (int j = 0; j < 32; j += 8) t[threadIdx.y + j][threadIdx.x] = a[(y + j) * n + x];
+      __syncthreads();
+      x = blockIdx.y * 32 + threadIdx.x, y = blockIdx.x * 32 + threadIdx.y;
+      for (int j = 0; j < 32; j += 8) b[(y + j) * n + x] = t[threadIdx.x][threadIdx.y + j];
+    }}
+    """
+
+
+NAIVE_TRANSPOSE = """
+    __global__ void flip(const float* a, float* b, int n) {
+      int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
+      b[x * n + y] = a[y * n + x];
+    }
+"""
+
+
+def test_padded_transpose_beats_conflicts_beats_strided_stores(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    n, grid = 2048, (64, 64)
+    runs = {
+        "naive": profiled(
+            executor, case(NAIVE_TRANSPOSE, grid, (32, 32), n * n, {"n": n}, None, ("a", "b"))
+        ),
+        "tile": profiled(
+            executor, case(transpose(0), grid, (32, 8), n * n, {"n": n}, None, ("a", "b"))
+        ),
+        "padded": profiled(
+            executor, case(transpose(1), grid, (32, 8), n * n, {"n": n}, None, ("a", "b"))
+        ),
+    }
+    assert runs["padded"].duration_us < runs["tile"].duration_us < runs["naive"].duration_us
+    assert runs["naive"].get(ncu.BYTES_PER_SECTOR_ST) == 4.0
+    assert runs["padded"].get(ncu.BANK_CONFLICTS) == 0.0
+    warps = 64 * 64 * 8
+    assert runs["tile"].get(ncu.BANK_CONFLICTS_LD) == warps * 4 * 31
+
+
+@pytest.mark.parametrize(
+    ("index", "conflicts"), [("t", 0), ("t * 2", 1), ("t * 32", 31), ("t * 33", 0), ("0", 0)]
+)
+def test_bank_conflicts_follow_the_stride(
+    executor: CpuExecutor, case: Callable[..., Case], index: str, conflicts: int
+) -> None:
+    source = f"""
+    __global__ void strided(float* a, int n) {{
+      __shared__ float s[1088];
+      int t = threadIdx.x;
+      for (int i = t; i < n; i += 32) s[i] = a[i];
+      __syncthreads();
+      a[t] = s[{index}];
+    }}
+    """
+    own = profiled(executor, case(source, (4,), (32,), 1088, {"n": 1088}, None, ("a",)))
+    assert own.get(ncu.BANK_CONFLICTS_LD) == 4 * conflicts
+    assert own.get(ncu.BANK_CONFLICTS_ST) == 0
+
+
+def test_atomics_on_one_address_are_seen(executor: CpuExecutor, case: Callable[..., Case]) -> None:
+    source = """
+    __global__ void count(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) atomicAdd(b, a[i]);
+    }
+    """
+    n = 1 << 20
+    own = profiled(executor, case(source, (n // 256,), (256,), n, {"n": n}, None, ("a", "b")))
+    assert own.get(ncu.GLOBAL_RED_REQUESTS) == n / 32
+    assert any("atomics" in note for note in own.notes)
+    assert "atomic" in own.hot_lines[0].note
+
+
+TWO_STEPS = """
+// @launch first grid=(ceil_div(n, 256)) block=(256) smem=0 args=(a, part, n)
+// @launch second grid=(1) block=(32) smem=0 args=(part, c, n)
+// @scratch part bytes=4*ceil_div(n, 256)
+__global__ void first(const float* a, float* part, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float v = i < n ? a[i] : 0.0f;
+  for (int k = 16; k > 0; k >>= 1) v += __shfl_down_sync(0xffffffffu, v, k);
+  if (threadIdx.x == 0) part[blockIdx.x] = v;
+}
+__global__ void second(const float* part, float* c, int n) {
+  if (threadIdx.x == 0) c[0] = part[0];
+}
+"""
+
+
+def test_a_plan_of_two_launches_costs_both(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    n = 1 << 20
+    made = case(ADD, (n // 256,), (256,), n, {"n": n})
+    rewrite = make_rewrite(TWO_STEPS, "user", "two launches", "test")
+    found = measured(executor, made, rewrite)
+    assert found.profile is not None
+    assert found.profile.kernel == "first"
+    assert found.median_us > found.profile.duration_us + 2.0
+    assert "of 2 launches" in found.profile.notes[0]
+    assert found.profile.hot_lines[0].location.file == "candidate.cu"
+    assert found.profile.hot_lines[0].text in TWO_STEPS
+
+
+def test_a_kernel_that_leaves_its_buffer_is_a_value(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    source = """
+    __global__ void wild(float* a, int n) { a[(size_t)n * 1000000 + threadIdx.x] = 1.0f; }
+    """
+    made = case(source, (4,), (32,), 1024, {"n": 1024}, None, ("a",))
+    compiled = executor.compile(made.unit)
+    assert isinstance(compiled, Compiled)
+    outcome = executor.measure(compiled, made.workload, baseline_plan(made.workload))
+    assert isinstance(outcome, Misbehaved)
+
+
+def test_every_metric_is_one_of_the_table(executor: CpuExecutor, case: Callable[..., Case]) -> None:
+    own = profiled(executor, case(ADD, (64,), (256,), 1 << 14, {"n": 1 << 14}))
+    assert set(own.metrics) <= set(METRICS)
+    assert own.get(ncu.GRID_SIZE) == 64
+    assert own.metrics[ncu.GRID_SIZE].source == "launch"
+    assert own.metrics[ncu.DURATION].source == "modelled"

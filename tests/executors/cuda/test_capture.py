@@ -1,0 +1,375 @@
+"""Whole programs through the recorder, over the stand-in GPU.
+
+The `cpu` executor, whose own recorder is another, says what is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudaops.domain.base import Dim3
+from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
+from cudaops.domain.program import Program
+from cudaops.domain.workload import Workload
+from cudaops.errors import InputError
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.program.parse import load_program
+from tests.executors.cases import program
+from tests.executors.cuda.gpu_programs import (
+    PROGRAMS,
+    REFUSED,
+    StandInPrograms,
+    on_gpu,
+    recorded_bytes,
+)
+from tests.lanes import mostly_deep
+
+MISBEHAVE = {"exits_nonzero", "never_ends", "out_of_bounds"}
+
+
+@pytest.fixture
+def platform(cpu_executor: CpuExecutor) -> StandInPrograms:
+    return StandInPrograms(cpu_executor.cache)
+
+
+def captured(
+    platform: StandInPrograms, parsed: Program, folder: Path, kernel: str | None = None
+) -> Captured:
+    outcome = on_gpu(platform, parsed).capture(kernel, folder / "gpu")
+    assert isinstance(outcome, Captured), outcome
+    return outcome
+
+
+def facts(workload: Workload) -> dict[str, Any]:
+    """Everything that two recorders must agree on, contents instead of names of files."""
+    told = workload.model_dump(
+        exclude={
+            "id",
+            "time_share",
+            "first_launch",
+            "l2_regime",
+            "folder",
+            "allocations",
+            "globals",
+        }
+    )
+    contents = [(str(a.index), a.before, a.after) for a in workload.allocations]
+    contents += [(g.name, g.before, g.after) for g in workload.globals]
+    for name, *files in contents:
+        told[f"contents {name}"] = [recorded_bytes(workload, f) for f in files]
+    told["allocations"] = [a.model_dump(exclude={"before", "after"}) for a in workload.allocations]
+    return told
+
+
+def configuration(workload: Workload) -> str:
+    return f"{workload.site} {workload.callee} {workload.grid} {workload.arguments}"
+
+
+def or_why_not(capture: Callable[..., object], *arguments: object) -> object:
+    try:
+        return capture(*arguments)
+    except InputError as problem:
+        return str(problem)
+
+
+@pytest.mark.parametrize(
+    "path",
+    mostly_deep((p for p in PROGRAMS if p.stem not in REFUSED | MISBEHAVE), 8),
+    ids=lambda p: str(p.stem),
+)
+def test_workloads_are_those_of_the_cpu_executor(
+    platform: StandInPrograms, cpu_executor: CpuExecutor, tmp_path: Path, path: Path
+) -> None:
+    parsed = load_program(path)
+    first = captured(platform, parsed, tmp_path)
+    for count in first.counts:
+        ours = or_why_not(on_gpu(platform, parsed).capture, count.kernel, tmp_path / "gpu")
+        theirs = or_why_not(cpu_executor.capture, parsed, count.kernel, (), tmp_path / "cpu", 60.0)
+        if not isinstance(ours, Captured) or not isinstance(theirs, Captured):
+            assert ours == theirs
+            assert (path.stem, count.kernel) == ("indirect", "stride")
+            continue
+        assert ours.stdout == theirs.stdout
+        assert {c.kernel: c.launches for c in ours.counts} == {
+            c.kernel: c.launches for c in theirs.counts
+        }
+        known = {configuration(w): facts(w) for w in theirs.workloads}
+        both = [w for w in ours.workloads if configuration(w) in known]
+        assert both
+        for workload in both:
+            assert facts(workload) == known[configuration(workload)]
+
+
+WORK = """
+__global__ void fill(float* x, int n, float v) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = v;
+}
+__global__ void work(const float* x, float* y, int n, int rounds) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float s = x[i];
+  for (int r = 0; r < rounds; ++r) s = s * 0.5f + 1.0f;
+  y[i] = s;
+}
+"""
+BUFFERS = "const int n = 1 << 12; float *x, *y; cudaMalloc(&x, n * 4); cudaMalloc(&y, n * 4);\n"
+
+
+def test_the_kernel_with_most_device_time_is_the_target(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    main = (
+        BUFFERS
+        + "for (int i = 0; i < 9; ++i) fill<<<16, 256>>>(x, n, i);"
+        + "for (int i = 0; i < 3; ++i) work<<<16, 256>>>(x, y, n, 20000);"
+    )
+    got = captured(platform, program(tmp_path, WORK, main), tmp_path)
+    assert got.kernel == "work"
+    assert [(c.kernel, c.launches, c.skipped) for c in got.counts] == [
+        ("work", 3, 0),
+        ("fill", 9, 0),
+    ]
+    assert got.counts[0].seconds > 10 * got.counts[1].seconds > 0
+    assert got.workloads[0].time_share == pytest.approx(1.0)
+
+
+ONCE = "work<<<16, 256>>>(x, y, n, ROUNDS); "
+MORE = "for (int i = 0; i < 5; ++i) "
+SWAPPED = "float* t = x; x = y; y = t; "
+FILLED = "fill<<<1, 32>>>(x, 32, 1); "
+OTHERS = "float *z, *u; cudaMalloc(&z, n * 4); cudaMalloc(&u, n * 4); "
+
+
+def rounds(count: str) -> str:
+    return ONCE.replace("ROUNDS", count)
+
+
+@pytest.mark.parametrize(
+    ("launches", "regimes"),
+    [
+        (MORE + rounds("50"), {50: ("warm", 0)}),
+        (MORE + "{" + rounds("50") + SWAPPED + "}", {50: ("warm", 0)}),
+        (MORE + "{" + FILLED + rounds("50") + "}", {50: ("cold", 0)}),
+        (rounds("50"), {50: ("cold", 0)}),
+        (MORE + rounds("50 + i % 2"), {50: ("cold", 0), 51: ("cold", 1)}),
+        (
+            FILLED + 3 * rounds("40") + FILLED + rounds("60"),
+            {40: ("warm", 0), 60: ("cold", 3)},
+        ),
+        (
+            OTHERS + MORE + "{" + rounds("50") + rounds("50").replace("x, y", "z, u") + "}",
+            {50: ("cold", 0)},
+        ),
+    ],
+)
+def test_where_a_launch_stands_and_what_stood_before_it(
+    platform: StandInPrograms,
+    tmp_path: Path,
+    launches: str,
+    regimes: dict[int, tuple[str, int]],
+) -> None:
+    parsed = program(tmp_path, WORK, BUFFERS + launches)
+    workloads = captured(platform, parsed, tmp_path, "work").workloads
+    seen = {w.argument("rounds").value: (w.l2_regime, w.first_launch) for w in workloads}  # type: ignore[union-attr]
+    assert set(seen.items()) <= set(regimes.items())
+    assert seen
+
+
+def test_managed_stream_ordered_and_pinned_memory(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    kernels = """
+    __global__ void add(const float* a, const float* b, float* c, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) c[i] = a[i] + b[i];
+    }
+    """
+    main = """
+      const int n = 100; float *a, *b, *c; cudaStream_t s; cudaStreamCreate(&s);
+      cudaMallocManaged(&a, n * 4); cudaMallocAsync(&b, n * 4, s); cudaMallocHost(&c, n * 4);
+      for (int i = 0; i < n; ++i) a[i] = i;
+      cudaMemcpyAsync(b, a, n * 4, cudaMemcpyDefault, s);
+      add<<<1, 128, 0, s>>>(a, b + 4, c, n - 4);
+      cudaStreamSynchronize(s); printf("%g\\n", c[1]); cudaFreeAsync(b, s);
+    """
+    got = captured(platform, program(tmp_path, kernels, main), tmp_path)
+    assert got.stdout == "6\n"
+    workload = got.workloads[0]
+    assert [a.size_bytes for a in workload.allocations] == [400, 400, 400]
+    assert workload.argument("b").offset_bytes == 16  # type: ignore[union-attr]
+    assert [a.role for a in workload.allocations] == ["in", "in", "inout"]
+
+
+def test_a_reset_device_has_given_its_times_before(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    main = (
+        BUFFERS + "work<<<16, 256>>>(x, y, n, 50); cudaDeviceReset(); cudaMalloc(&x, n * 4);"
+        "cudaMalloc(&y, n * 4); work<<<16, 256>>>(x, y, n, 50); if (cudaDeviceReset()) return 1;"
+    )
+    got = captured(platform, program(tmp_path, WORK, main), tmp_path)
+    assert got.counts[0].launches == 2
+    assert got.counts[0].seconds > 0
+
+
+def test_what_the_program_prints_and_returns(platform: StandInPrograms, tmp_path: Path) -> None:
+    main = (
+        BUFFERS
+        + 'fill<<<1, 32>>>(x, 32, 2.5f); printf("%s\\n", argc > 1 ? argv[1] : "none");'
+        + 'fprintf(stderr, "KERNEL_MS: 1.25\\n"); return argc > 1 ? 3 : 0;'
+    )
+    parsed = program(tmp_path, WORK, main)
+    ran = on_gpu(platform, parsed, "hello").run()
+    assert isinstance(ran, ProgramRan)
+    assert (ran.stdout, ran.exit_code, ran.kernel_ms) == ("hello\n", 3, 1.25)
+    got = captured(platform, parsed, tmp_path)
+    assert (got.stdout, got.exit_code, got.kernel_ms) == ("none\n", 0, 1.25)
+
+
+def test_errors_of_a_launch_reach_the_program(platform: StandInPrograms, tmp_path: Path) -> None:
+    main = (
+        BUFFERS
+        + """
+      fill<<<1, 2048>>>(x, n, 1.0f);
+      printf("%s\\n", cudaGetErrorName(cudaPeekAtLastError()));
+      work<<<16, 256>>>(x, y, n, 5);
+      printf("%s\\n", cudaGetErrorName(cudaGetLastError()));
+      printf("%s\\n", cudaGetErrorName(cudaGetLastError()));
+      work<<<16, 256>>>(x, y, n, 5);
+      cudaFree((void*)x); cudaFree((void*)8);
+      fill<<<16, 256>>>(y, n, 1.0f);
+      printf("%s\\n", cudaGetErrorName(cudaGetLastError()));
+    """
+    )
+    got = captured(platform, program(tmp_path, WORK, main), tmp_path, "work")
+    assert got.stdout.split() == [
+        "cudaErrorInvalidConfiguration",
+        "cudaErrorInvalidConfiguration",
+        "cudaSuccess",
+        "cudaErrorInvalidValue",
+    ]
+    assert {c.kernel: c.launches for c in got.counts} == {"work": 2, "fill": 1}
+
+
+def test_a_refused_launch_is_no_launch(platform: StandInPrograms, tmp_path: Path) -> None:
+    main = (
+        BUFFERS
+        + "for (int t : {2048, 256, 2048, 256}) work<<<16, t>>>(x, y, n, 5); cudaGetLastError();"
+    )
+    got = captured(platform, program(tmp_path, WORK, main), tmp_path)
+    assert [(w.block, w.launches, w.first_launch) for w in got.workloads] == [(Dim3(x=256), 2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("main", "what", "text"),
+    [
+        ("fill<<<4, 256>>>(x, n, 1.0f); return 4;", "exit_code", "exits with code 4"),
+        ("fill<<<1, 2048>>>(x, n, 1.0f);", "launch_refused", "block (2048,1,1)"),
+        (
+            "static float h[64]; fill<<<1, 64>>>(h, 64, 1.0f);",
+            "out_of_bounds",
+            "parameter x is given an address that is no device memory",
+        ),
+        ("fill<<<1, 1>>>(x, 1, 1.0f); abort();", "crash", "aborted"),
+        ("fill<<<1, 64>>>((float*)16, 64, 1.0f);", "out_of_bounds", "fill"),
+        ("for (;;) {} fill<<<1, 1>>>(x, 1, 1.0f);", "timeout", "did not end within 2 s"),
+        ("hang<<<1, 1>>>(x);", "timeout", "did not end within 2 s"),
+    ],
+)
+def test_a_program_that_misbehaves_is_told_how(
+    platform: StandInPrograms, tmp_path: Path, main: str, what: str, text: str
+) -> None:
+    hang = "__global__ void hang(volatile float* x) { for (;;) *x = *x + 1; }"
+    parsed = program(tmp_path, WORK + hang, BUFFERS + main)
+    outcome = on_gpu(platform, parsed, timeout_s=2.0).capture(None, tmp_path / "c")
+    assert isinstance(outcome, Misbehaved), outcome
+    assert outcome.what == what
+    assert text in outcome.message
+
+
+def test_a_program_that_does_not_end_is_captured_as_far_as_it_came(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    main = BUFFERS + "for (int i = 0; i < 3; ++i) fill<<<1, 32>>>(x, 32, 1.0f); for (;;) {}"
+    parsed = program(tmp_path, WORK, main)
+    outcome = on_gpu(platform, parsed, timeout_s=2.0).capture(None, tmp_path / "c")
+    assert isinstance(outcome, Captured), outcome
+    assert outcome.stopped
+    assert [w.launches for w in outcome.workloads] == [3]
+    assert recorded_bytes(outcome.workloads[0], outcome.workloads[0].allocations[0].after)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "main", "text"),
+    [
+        ("nothing", "fill<<<1, 32>>>(x, 32, 1.0f);", "its kernels: fill, work"),
+        ("work", "fill<<<1, 32>>>(x, 32, 1.0f);", "did not launch 'work'; it launched fill"),
+        (None, "if (argc > 5) fill<<<1, 1>>>(x, 0, 0.0f);", "launched no kernel"),
+        (None, "fill<<<1, 1>>>(x, 1, 1.0f); _Exit(0);", "without returning from main"),
+    ],
+)
+def test_what_cannot_be_captured_is_an_input_error(
+    platform: StandInPrograms, tmp_path: Path, kernel: str | None, main: str, text: str
+) -> None:
+    parsed = program(tmp_path, WORK, BUFFERS + main)
+    with pytest.raises(InputError, match=text):
+        on_gpu(platform, parsed).capture(kernel, tmp_path / "c")
+
+
+def test_pointers_that_cannot_be_followed_are_limits(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    kernels = """
+    struct View { float* data; unsigned long address; };
+    __global__ void fill(View v) { if (threadIdx.x < 32) v.data[threadIdx.x] = 1; }
+    __global__ void rows(float** x) { x[0][0] = 1; }
+    """
+    parsed = program(
+        tmp_path,
+        kernels,
+        "View v; cudaMalloc(&v.data, 128); v.address = (unsigned long)v.data; fill<<<1, 32>>>(v);"
+        "float** p; cudaMalloc(&p, 8); cudaMemcpy(p, &v.data, 8, cudaMemcpyHostToDevice);"
+        "rows<<<1, 1>>>(p);",
+    )
+    with pytest.raises(InputError, match="parameter v holds a device address at byte 8, where"):
+        on_gpu(platform, parsed).capture("fill", tmp_path / "c")
+    with pytest.raises(InputError, match="parameter x points to pointers"):
+        on_gpu(platform, parsed).capture("rows", tmp_path / "c")
+
+
+def test_what_does_not_fit_is_said(platform: StandInPrograms, tmp_path: Path) -> None:
+    parsed = program(
+        tmp_path, WORK, "float* x; cudaMalloc(&x, 5ull << 30); fill<<<1, 32>>>(x, 32, 1.0f);"
+    )
+    with pytest.raises(InputError, match="the buffers of fill exceed 8 GiB"):
+        on_gpu(platform, parsed).capture(None, tmp_path / "c")
+
+
+def test_the_programs_environment_has_no_secret_and_no_trace_of_us(
+    platform: StandInPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_API_KEY", "secret")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    main = (
+        BUFFERS
+        + 'fill<<<1, 1>>>(x, 1, 1.0f); printf("%d %d %s\\n", getenv("NVIDIA_API_KEY") != nullptr,'
+        'getenv("CUDAOPS_RECORDER_FOLDER") != nullptr, getenv("CUDA_VISIBLE_DEVICES"));'
+    )
+    assert captured(platform, program(tmp_path, WORK, main), tmp_path).stdout == "0 0 1\n"
+
+
+@pytest.mark.parametrize("callee", ["fill", "fill<float>"])
+def test_a_kernel_may_be_called_like_a_function_of_the_standard_library(
+    platform: StandInPrograms, tmp_path: Path, callee: str
+) -> None:
+    template = "template <typename T> " if "<" in callee else ""
+    kernels = f"#include <algorithm>\nusing namespace std;\n{template}"
+    kernels += "__global__ void fill(float* x, float v) { x[threadIdx.x] = v; }\n"
+    main = f"float* x; cudaMalloc(&x, 128); {callee}<<<1, 32>>>(x, 1);"
+    got = captured(platform, program(tmp_path, kernels, main), tmp_path)
+    assert [w.callee for w in got.workloads] == [callee]

@@ -1,0 +1,279 @@
+"""ncu around a runner, from the command line to a profile or to why there is none.
+
+ncu is ncu_double.py beside this file, which runs the command it is given and has the words and the
+recorded report of the real one; the runner is a program that answers as a runner does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from cudaops.cuda import metrics as ncu
+from cudaops.cuda.ncu_problem import NcuProblem
+from cudaops.domain.base import Dim3
+from cudaops.domain.profile import Profile
+from cudaops.errors import SandboxUnavailable
+from cudaops.executors.cuda.executor import CudaExecutor
+from cudaops.executors.cuda.ncu import (
+    NcuOutcome,
+    NcuProfiler,
+    Profiled,
+    TargetCommand,
+    find_ncu,
+    find_nvdisasm,
+    find_reader,
+    ncu_version,
+)
+from cudaops.executors.cuda.protocol import (
+    REPLY,
+    Fault,
+    Launchable,
+    PlannedLaunch,
+    ProfileReply,
+    ProfileTask,
+    Refused,
+    Reply,
+    Side,
+)
+from cudaops.program.plans import baseline_plan
+from tests.executors.cases import compiled, vector_case
+from tests.executors.cuda import ncu_double
+from tests.standin.platform import STANDIN
+
+NAIVE = Path(__file__).parents[2] / "data" / "calibration" / "naive_matmul.cu"
+SYMBOL = "_Z12naive_matmulPKfS0_Pfi"
+TWICE = """
+    __global__ void twice(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) b[i] = 2.0f * a[i];
+    }
+"""
+ANSWERED = ProfileReply(launch_us=(416.0,))
+
+
+def task(module: str = "none.cubin") -> ProfileTask:
+    kernel = Launchable(
+        entry=0, symbol=SYMBOL, shown="naive_matmul",
+        parameter_types=("float const*", "float const*", "float*", "int"),
+    )  # fmt: skip
+    launch = PlannedLaunch(
+        kernel=kernel, grid=Dim3(x=64, y=64), block=Dim3(x=16, y=16), dynamic_smem_bytes=0,
+        values=(),
+    )  # fmt: skip
+    return ProfileTask(side=Side(module=module, launches=(launch,)), buffers=(), launch=0)
+
+
+def runner(answer: Reply | None, exit_code: int = 0, path: str | None = None) -> TargetCommand:
+    """A runner that answers so, or ends without a word; it needs `path` as its PYTHONPATH."""
+
+    def command(asked: Path, reply: Path) -> tuple[Sequence[str], Mapping[str, str]]:
+        text = None if answer is None else REPLY.dump_json(answer).decode()
+        program = (
+            "import pathlib, sys\n"
+            f"assert {path!r} is None or {path!r} in sys.path\n"
+            f"assert pathlib.Path({str(asked)!r}).read_text().startswith('{{')\n"
+            f"text = {text!r}\n"
+            f"if text is not None: pathlib.Path({str(reply)!r}).write_text(text)\n"
+            f"sys.exit({exit_code})\n"
+        )
+        needed = {} if path is None else {"PYTHONPATH": path}
+        return [sys.executable, "-c", program], {"SEEN": "1", **needed}
+
+    return command
+
+
+def profiled(
+    tmp_path: Path,
+    mode: str = "",
+    answer: Reply | None = ANSWERED,
+    exit_code: int = 0,
+    **options: object,
+) -> NcuOutcome:
+    ncu = ncu_double.install(tmp_path / "bin", mode)
+    chosen: dict[str, object] = {"timeout_s": 30.0, **options}
+    return NcuProfiler(ncu).profile_task(
+        task(), runner(answer, exit_code), tmp_path / "100% run", device="H200", workload="w0",
+        **chosen,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_profile_with_everything_ncu_has(tmp_path: Path) -> None:
+    found = profiled(tmp_path)
+    assert isinstance(found, Profiled)
+    profile = found.profile
+    assert (profile.kernel, profile.device, profile.workload) == ("naive_matmul", "H200", "w0")
+    assert profile.source == "measured"
+    assert profile.get(ncu.L1_THROUGHPUT) == pytest.approx(96.5, abs=0.01)
+    assert len(profile.metrics) > 2200
+    assert {rule.name for rule in profile.nvidia_rules} >= {"SOLBottleneck", "CPIStall"}
+    assert len(profile.hot_lines) == 3
+    assert found.report.is_file()
+    assert found.seconds > 0
+
+
+def test_the_command_is_what_ncu_is_asked(tmp_path: Path) -> None:
+    assert isinstance(profiled(tmp_path, clock_control="base", cache_control="none"), Profiled)
+    assert isinstance(profiled(tmp_path), Profiled)
+    full, plain = (tmp_path / "bin" / "calls").read_text("utf-8").splitlines()
+    assert full.startswith("--set full --import-source yes --profile-from-start off ")
+    assert "--clock-control base --cache-control none --target-processes all -f -o " in full
+    assert full.endswith("100%% run/profile")
+    assert "--clock-control none --cache-control all" in plain
+
+
+def test_only_the_runner_sees_our_python_path(tmp_path: Path) -> None:
+    ncu = ncu_double.install(tmp_path / "bin")
+    lines = ncu.read_text("utf-8").splitlines()
+    lines.insert(1, "import os\nassert 'PYTHONPATH' not in os.environ")
+    ncu.write_text("\n".join(lines), encoding="utf-8")
+    found = NcuProfiler(ncu).profile_task(
+        task(), runner(ANSWERED, path="/somewhere/else"), tmp_path / "out", device="H200"
+    )
+    assert isinstance(found, Profiled)
+
+
+def test_the_reader_beside_ncu_is_found(tmp_path: Path) -> None:
+    own = tmp_path / "nsight-compute-2025.3.1" / "extras" / "python"
+    own.mkdir(parents=True)
+    (own / "ncu_report.py").touch()
+    in_toolkit = ncu_double.install(tmp_path / "bin")
+    by_itself = ncu_double.install(own.parents[1])
+    assert find_reader(in_toolkit) == find_reader(by_itself) == own
+
+
+@pytest.mark.parametrize("mode", ["permission", "busy", "driver_too_old", "chip_unknown"])
+def test_why_ncu_could_not(tmp_path: Path, mode: str) -> None:
+    found = profiled(tmp_path, mode)
+    assert isinstance(found, NcuProblem)
+    assert found.cause == mode
+    assert found.remedy
+
+
+def test_a_lock_of_another_account_is_gone_around(tmp_path: Path) -> None:
+    assert isinstance(profiled(tmp_path, "lock"), Profiled)
+    assert len((tmp_path / "bin" / "calls").read_text("utf-8").splitlines()) == 2
+
+
+def test_nothing_launched_in_the_range(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "no_kernel")
+    assert isinstance(found, NcuProblem)
+    assert found.cause == "no_kernel"
+
+
+def test_ncu_that_does_not_end(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "hang", timeout_s=1.0)
+    assert isinstance(found, NcuProblem)
+    assert found.cause == "timeout"
+    assert "1 s" in found.text
+
+
+def test_a_kernel_that_misbehaves_is_the_kernels_fault(tmp_path: Path) -> None:
+    fault = Fault(what="out_of_bounds", message="k reads beyond A", sticky=True)
+    assert profiled(tmp_path, answer=fault, exit_code=1) == fault
+
+
+def test_a_runner_that_dies_without_a_word(tmp_path: Path) -> None:
+    found = profiled(tmp_path, answer=None, exit_code=11)
+    assert isinstance(found, NcuProblem)
+    assert (found.cause, found.text) == ("target", "The application returned an error code (11).")
+
+
+def test_a_runner_that_refuses_is_our_problem(tmp_path: Path) -> None:
+    with pytest.raises(SandboxUnavailable, match="no such file"):
+        profiled(tmp_path, answer=Refused(problem="no such file", remedy="run again"))
+
+
+def test_a_report_the_wheel_cannot_read_goes_through_ncu(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "newer")
+    assert isinstance(found, Profiled)
+    profile = found.profile
+    assert profile.get(ncu.L1_THROUGHPUT) == 96.501384  # the raw page's digits
+    assert len(profile.nvidia_rules) == 10  # the details page's rules
+    assert profile.hot_lines == ()
+    assert any(note.startswith("no hot lines: ") for note in profile.notes)
+
+
+def test_a_report_nobody_can_read(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "broken")
+    assert isinstance(found, NcuProblem)
+    assert found.cause == "no_values"
+
+
+def test_no_ncu(tmp_path: Path) -> None:
+    found = NcuProfiler(tmp_path / "ncu").profile_task(
+        task(), runner(ANSWERED), tmp_path, device="H200"
+    )
+    assert isinstance(found, NcuProblem)
+    assert found.cause == "missing"
+
+
+def test_the_double_says_its_version_as_ncu_does(tmp_path: Path) -> None:
+    ncu = ncu_double.install(tmp_path)
+    assert ncu_version(ncu, tmp_path) == "2025.3.1.0"
+
+
+def test_ncu_is_found_on_path_and_under_the_toolkit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    on_path = ncu_double.install(tmp_path / "bin")
+    assert find_ncu() == on_path
+    on_path.unlink()
+    in_toolkit = ncu_double.install(tmp_path / "cuda" / "bin")
+    assert find_ncu() == in_toolkit
+
+
+@pytest.mark.nvcc
+def test_lines_come_from_the_modules_own_table(tmp_path: Path) -> None:
+    """The recorded report tells no lines; the same kernel compiled anew with -lineinfo does."""
+    if find_nvdisasm() is None:
+        pytest.skip("nvdisasm not found")
+    cubin = tmp_path / "naive.cubin"
+    nvcc = shutil.which("nvcc") or "nvcc"
+    built = [nvcc, "-O3", "-arch=sm_90", "-lineinfo", "-cubin", "-o", str(cubin), str(NAIVE)]
+    subprocess.run(built, check=True, timeout=60)
+    found = NcuProfiler(ncu_double.install(tmp_path / "bin")).profile_task(
+        task(str(cubin)), runner(ANSWERED), tmp_path / "out", device="H200",
+        sources={"src/naive_matmul.cu": NAIVE.read_text("utf-8")},
+    )  # fmt: skip
+    assert isinstance(found, Profiled)
+    hot = found.profile.hot_lines[0]
+    assert str(hot.location) == "src/naive_matmul.cu:11"
+    assert "acc +=" in hot.text
+    assert hot.share_pct > 95
+    assert hot.note == "global load, 2.0 sectors a request, 42 % of its stalls lg throttle"
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("mode", ["", "permission"])
+def test_around_the_real_runner_on_its_stand_in(
+    tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Executor, build, task, runner and range are real; the report is the recorded one."""
+    ncu_double.install(tmp_path / "bin", mode)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    executor = CudaExecutor(None, kernels, driver=STANDIN)
+    try:
+        case = vector_case(executor, tmp_path / "case", TWICE, "twice<<<8, 128>>>(a, b, n)")
+        found = executor.profile(
+            compiled(executor, case), case.workload, baseline_plan(case.workload)
+        )
+    finally:
+        executor.close()
+    assert isinstance(found, Profile)
+    options = (tmp_path / "bin" / "calls").read_text("utf-8")
+    assert "--profile-from-start off" in options
+    if mode:
+        assert "ERR_NVGPUCTRPERM" in found.notes[0]
+        assert found.metrics[ncu.REGISTERS].source == "ptxas"
+        assert not any("registers a thread are an estimate" in note for note in found.notes)
+    else:
+        assert (found.source, found.kernel) == ("measured", "naive_matmul")

@@ -1,0 +1,281 @@
+"""The parent's side of a runner, over real processes whose driver is scripted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudaops.domain.execution import Misbehaved
+from cudaops.errors import PrerequisiteError, SandboxUnavailable
+from cudaops.executors.cuda.gpu_lock import gpu_lock, lock_path
+from cudaops.executors.cuda.protocol import (
+    REPLY,
+    TASK,
+    Fault,
+    MeasureReply,
+    ProbeReply,
+    ProbeTask,
+    Refused,
+    Reply,
+    RunReply,
+    Task,
+)
+from cudaops.executors.cuda.session import RunnerSession, task_command
+from cudaops.executors.process import run_bounded
+from tests.executors.cuda.gpu_tasks import INPUT, QUICK, measure_task, run_task
+from tests.executors.cuda.scripted_gpu import BROKEN
+
+ROOT = str(Path(__file__).resolve().parents[3])
+SCRIPTED = "tests.executors.cuda.scripted_gpu:ScriptedGpu"
+BREAKABLE = "tests.executors.cuda.scripted_gpu:BreakableGpu"
+PATHS = {"PYTHONPATH": ROOT}
+
+
+@pytest.fixture(autouse=True)
+def _locks_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.fixture
+def session() -> Iterator[RunnerSession]:
+    with RunnerSession(SCRIPTED, environment=PATHS) as opened:
+        yield opened
+
+
+def wrong(outcome: Reply | Misbehaved) -> Misbehaved:
+    assert isinstance(outcome, Misbehaved), outcome
+    return outcome
+
+
+def works(session: RunnerSession, folder: Path) -> None:
+    """A plain task runs, on whatever runner there is now."""
+    assert isinstance(session.request(run_task(folder, "scale"), 20.0), RunReply)
+    np.testing.assert_array_equal(np.fromfile(folder / "b.out", np.float32), 3 * INPUT)
+
+
+def test_a_session_starts_when_it_is_needed_and_serves_many_tasks(
+    session: RunnerSession, tmp_path: Path
+) -> None:
+    assert session.facts.name == "Scripted"
+    first = session.facts.uuid
+    works(session, tmp_path)
+    works(session, tmp_path)
+    assert isinstance(session.request(ProbeTask(), 10.0), ProbeReply)
+    assert session.facts.uuid == first
+    session.close()
+    works(session, tmp_path)
+
+
+def test_a_measurement_comes_back_without_cupti_where_there_is_no_driver(
+    session: RunnerSession, tmp_path: Path
+) -> None:
+    reply = session.request(measure_task(tmp_path, "scale", "other"), 60.0)
+    assert isinstance(reply, MeasureReply)
+    assert [r.regime for r in reply.regimes] == ["cold", "warm"]
+    assert all(len(s.samples_us) == 8 for r in reply.regimes for s in r.sides)
+
+
+def test_a_tracer_that_takes_the_runner_down_is_not_the_kernels_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunnerSession, "_tracer_fails", False)
+    policy = QUICK.model_copy(update={"cupti_launches": 2})
+    environment = {**PATHS, BROKEN: str(tmp_path / "marker")}
+    with RunnerSession(SCRIPTED, environment=environment) as session:
+        reply = session.request(measure_task(tmp_path, "fragile", policy=policy), 60.0)
+        assert isinstance(reply, MeasureReply), reply
+        assert any("ended while it listened" in n for n in reply.notices)
+        always = measure_task(tmp_path, "segfault", policy=policy)
+        assert wrong(session.request(always, 60.0)).what == "crash"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "what", "said"),
+    [
+        ("segfault", "crash", "signal SIGSEGV"),
+        ("illegal", "out_of_bounds", "CUDA_ERROR_ILLEGAL_ADDRESS"),
+        ("trap", "crash", "CUDA_ERROR_LAUNCH_FAILED"),
+        ("before", "guard_overwritten", "before the start of allocation b"),
+        ("flood", "output_flood", "printed more"),
+    ],
+)
+def test_misbehaviour_costs_a_runner_at_most(
+    session: RunnerSession, tmp_path: Path, symbol: str, what: str, said: str
+) -> None:
+    works(session, tmp_path)
+    found = wrong(session.request(run_task(tmp_path, symbol), 30.0))
+    assert found.what == what
+    assert said in found.message
+    works(session, tmp_path)
+
+
+def test_a_kernel_that_never_ends_is_stopped(session: RunnerSession, tmp_path: Path) -> None:
+    works(session, tmp_path)
+    started = time.monotonic()
+    found = wrong(session.request(run_task(tmp_path, "hang"), 0.5))
+    assert (found.what, time.monotonic() - started < 5) == ("timeout", True)
+    assert "within 0.5 s" in found.message
+    works(session, tmp_path)
+
+
+def test_what_kernels_print_is_kept_for_the_log(session: RunnerSession, tmp_path: Path) -> None:
+    session.request(run_task(tmp_path, "prints"), 20.0)
+    assert "hello from the kernel" in session.log
+    found = wrong(session.request(run_task(tmp_path, "prints", "before"), 20.0))
+    assert "hello from the kernel" in found.log
+
+
+def test_garbage_on_the_pipe_is_no_reply(session: RunnerSession, tmp_path: Path) -> None:
+    with pytest.raises(SandboxUnavailable, match="I passed"):
+        session.request(run_task(tmp_path, "garbage"), 20.0)
+    works(session, tmp_path)
+
+
+def test_a_fault_of_ours_is_not_the_kernels(session: RunnerSession, tmp_path: Path) -> None:
+    with pytest.raises(SandboxUnavailable, match=r"exit code 1.*a fault of ours"):
+        session.request(run_task(tmp_path, "bug"), 20.0)
+    works(session, tmp_path)
+
+
+def test_a_refusal_carries_its_remedy(session: RunnerSession, tmp_path: Path) -> None:
+    task = run_task(tmp_path, "scale")
+    (tmp_path / "a.bin").unlink()
+    with pytest.raises(SandboxUnavailable) as caught:
+        session.request(task, 20.0)
+    assert "a.bin" in caught.value.problem
+    assert "capture the workload again" in caught.value.remedy
+    works(session, tmp_path)
+
+
+def test_a_gpu_that_does_not_come_back_is_said(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    with RunnerSession(BREAKABLE, environment={**PATHS, BROKEN: str(broken)}) as session:
+        works(session, tmp_path)
+        broken.touch()
+        works(session, tmp_path)  # nothing has happened yet that would be a reason to look
+        wrong(session.request(run_task(tmp_path, "trap"), 20.0))
+        with pytest.raises(SandboxUnavailable) as caught:
+            session.request(run_task(tmp_path, "scale"), 20.0)
+        assert "does not work since" in caught.value.problem
+        assert "nvidia-smi" in caught.value.remedy
+        broken.unlink()
+        works(session, tmp_path)
+
+
+def test_without_a_gpu_the_remedy_says_what_to_install(tmp_path: Path) -> None:
+    with (
+        RunnerSession("nvidia", environment={"CUDA_VISIBLE_DEVICES": ""}) as session,
+        pytest.raises(PrerequisiteError) as caught,
+    ):
+        session.request(run_task(tmp_path, "scale"), 20.0)
+    assert caught.value.remedy
+
+
+def test_a_driver_that_cannot_be_imported_is_infrastructure() -> None:
+    with (
+        RunnerSession("no.such.module:Driver") as session,
+        pytest.raises(SandboxUnavailable, match="No module named 'no'"),
+    ):
+        assert session.facts
+
+
+def test_threads_take_turns(session: RunnerSession, tmp_path: Path) -> None:
+    outcomes: list[object] = []
+
+    def ask(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        outcomes.append(session.request(run_task(folder, "scale"), 20.0))
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [type(o) for o in outcomes] == [RunReply] * 4
+
+
+def test_nothing_else_runs_while_something_is_timed(tmp_path: Path) -> None:
+    with RunnerSession(SCRIPTED, environment=PATHS, lock_wait_s=0.2) as session:
+        uuid = session.facts.uuid
+        with gpu_lock(uuid, alone=False):
+            works(session, tmp_path)
+            with pytest.raises(SandboxUnavailable, match="busy"):
+                session.request(measure_task(tmp_path, "scale"), 20.0)
+        with gpu_lock(uuid, alone=True), pytest.raises(SandboxUnavailable, match="busy"):
+            session.request(run_task(tmp_path, "scale"), 20.0)
+        works(session, tmp_path)
+    assert lock_path(uuid).exists()
+
+
+def test_processes_with_temporary_folders_of_their_own_share_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lock_path("GPU-1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert lock_path("GPU-1") == before
+
+
+def test_a_runner_ends_with_its_parent(tmp_path: Path) -> None:
+    """Even while its kernel never ends and its parent was killed."""
+    task = tmp_path / "task.json"
+    task.write_bytes(TASK.dump_json(run_task(tmp_path, "hang")))
+    parent = f"""
+        import os, threading, time
+        from cudaops.executors.cuda.protocol import TASK
+        from cudaops.executors.cuda.session import RunnerSession
+        session = RunnerSession({SCRIPTED!r}, environment={PATHS!r})
+        session.facts
+        task = TASK.validate_json(open({str(task)!r}, "rb").read())
+        threading.Thread(target=session.request, args=(task, 60.0), daemon=True).start()
+        time.sleep(0.5)
+        print(session._runner._child.pid, flush=True)
+        os._exit(0)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(parent)],
+        env={**os.environ, "PYTHONPATH": ROOT, "TMPDIR": str(tmp_path)},
+        capture_output=True, text=True, timeout=30,
+        check=True,
+    )  # fmt: skip
+    status = Path(f"/proc/{int(done.stdout)}/stat")
+    deadline = time.monotonic() + 10
+    while _lives(status):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _lives(status: Path) -> bool:
+    try:
+        return status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _once(driver: str, task: Task, folder: Path) -> tuple[int, Reply]:
+    (folder / "task.json").write_bytes(TASK.dump_json(task))
+    argv, env = task_command(driver, folder / "task.json", folder / "reply.json", environment=PATHS)
+    done = run_bounded(argv, cwd=folder, timeout_s=30.0, env=env)
+    return done.exit_code, REPLY.validate_json((folder / "reply.json").read_bytes())
+
+
+def test_one_task_from_a_file_for_tools_that_wrap_a_process(tmp_path: Path) -> None:
+    code, reply = _once(SCRIPTED, run_task(tmp_path, "scale"), tmp_path)
+    assert (code, type(reply)) == (0, RunReply)
+    code, reply = _once(SCRIPTED, run_task(tmp_path, "illegal"), tmp_path)
+    assert (code, type(reply)) == (0, Fault)
+    task = run_task(tmp_path, "scale")
+    (tmp_path / "a.bin").unlink()
+    code, reply = _once(SCRIPTED, task, tmp_path)
+    assert (code, type(reply)) == (3, Refused)

@@ -1,0 +1,279 @@
+"""Distances between results, and which precision each bound lets through."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudaops.domain.execution import Ran
+from cudaops.domain.judgement import Policy
+from cudaops.domain.workload import Allocation
+from cudaops.executors.base import InputSet
+from cudaops.gates.accuracy import (
+    BufferAccuracy,
+    Sides,
+    buffer_accuracy,
+    compare_sides,
+    exact_accuracy,
+)
+from cudaops.sandbox.arrays import CHUNK, Array, in_memory, read_array, write_array
+from cudaops.sandbox.compare import distance
+from cudaops.sandbox.oracle import Reference
+
+POLICY = Policy()
+
+OUT = Allocation(index=0, size_bytes=64 * 64 * 4, element="f32", role="out", before="b", after="a")
+
+
+def tf32(values: Array) -> Array:
+    """Round float32 to the 10 mantissa bits of TF32."""
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
+
+
+class Product:
+    """A 64x64x1024 product in double, in float, and in whatever a test does to it."""
+
+    def __init__(self, folder: Path) -> None:
+        generator = np.random.default_rng(7)
+        self.a = generator.standard_normal((64, 1024)).astype(np.float32)
+        self.b = generator.standard_normal((1024, 64)).astype(np.float32)
+        self.wide = self.a.astype(np.float64) @ self.b.astype(np.float64)
+        self.baseline = np.zeros((64, 64), np.float32)
+        for k in range(1024):
+            self.baseline += self.a[:, k : k + 1] * self.b[k : k + 1, :]
+        self.folder = folder
+
+    def reference(self, with_yardstick: bool = True) -> Reference:
+        base, wide = self.folder / "base.bin", self.folder / "wide.bin"
+        self.baseline.tofile(base)
+        self.wide.tofile(wide)
+        outputs = {0: str(wide)} if with_yardstick else None
+        return Reference("signed", InputSet(contents={}), {0: str(base)}, outputs)
+
+    def ran(self, result: Array) -> Ran:
+        path = self.folder / "out.bin"
+        result.astype(np.float32).tofile(path)
+        return Ran(outputs={0: str(path)}, seconds=0.0)
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Product:
+    return Product(tmp_path)
+
+
+@pytest.mark.parametrize("with_yardstick", [True, False])
+def test_another_order_of_summation_passes(product: Product, with_yardstick: bool) -> None:
+    result = product.a @ product.b
+    found = buffer_accuracy(
+        OUT, "C", product.ran(result), product.reference(with_yardstick), POLICY
+    )
+    assert found.passed, found.summary
+    # Without a yardstick the baseline's own error is unknown, and unknown is not 0.
+    assert ("C_baseline_relative_l2" in found.numbers) == with_yardstick
+    assert ("yardstick" in found.summary) != with_yardstick
+
+
+@pytest.mark.parametrize("with_yardstick", [True, False])
+@pytest.mark.parametrize("narrow", [tf32, lambda x: x.astype(np.float16)])
+def test_a_silent_drop_of_precision_fails(product: Product, narrow, with_yardstick: bool) -> None:  # type: ignore[no-untyped-def]
+    result = narrow(product.a).astype(np.float32) @ narrow(product.b).astype(np.float32)
+    found = buffer_accuracy(
+        OUT, "C", product.ran(result), product.reference(with_yardstick), POLICY
+    )
+    assert not found.passed, found.summary
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: np.zeros_like(c),
+        lambda c: np.full_like(c, c.mean()),
+        lambda c: np.where(np.arange(c.size).reshape(c.shape) < c.size // 2, c, 0),
+        lambda c: c.T.copy(),
+        lambda c: np.where(np.arange(c.size).reshape(c.shape) == 77, c + 0.01, c),
+        lambda c: np.where(np.arange(c.size).reshape(c.shape) == 77, np.nan, c),
+        lambda c: np.where(np.arange(c.size).reshape(c.shape) == 77, np.inf, c),
+        lambda c: c * 1.0001,
+    ],
+)
+def test_wrong_results_fail(product: Product, spoil) -> None:  # type: ignore[no-untyped-def]
+    found = buffer_accuracy(
+        OUT, "C", product.ran(spoil(product.baseline)), product.reference(), POLICY
+    )
+    assert not found.passed, found.summary
+
+
+def test_exact_results_must_be_equal_bit_for_bit(product: Product) -> None:
+    product.baseline = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    reference = product.reference(with_yardstick=False)
+    assert exact_accuracy(OUT, "C", product.ran(product.baseline), reference, POLICY).passed
+    spoilt = product.baseline.copy()
+    spoilt[3, 3] = np.nextafter(spoilt[3, 3], np.float32(1e9))
+    assert not exact_accuracy(OUT, "C", product.ran(spoilt), reference, POLICY).passed
+
+
+def test_integers_must_be_equal(tmp_path: Path) -> None:
+    counts = Allocation(index=0, size_bytes=40, element="i32", role="out", before="b", after="a")
+    base = tmp_path / "base.bin"
+    np.arange(10, dtype=np.int32).tofile(base)
+    reference = Reference("captured", InputSet(contents={}), {0: str(base)}, None)
+    off_by_one = tmp_path / "out.bin"
+    (np.arange(10, dtype=np.int32) + (np.arange(10) == 4)).astype(np.int32).tofile(off_by_one)
+    assert buffer_accuracy(
+        counts, "n", Ran(outputs={0: str(base)}, seconds=0), reference, POLICY
+    ).passed
+    assert not buffer_accuracy(
+        counts, "n", Ran(outputs={0: str(off_by_one)}, seconds=0), reference, POLICY
+    ).passed
+
+
+def test_nan_of_the_baseline_must_be_met_by_nan() -> None:
+    reference = np.array([1.0, np.nan, np.inf, -np.inf])
+    assert distance(reference, reference).non_finite_mismatches == 0
+    assert distance(np.array([1.0, 2.0, np.inf, -np.inf]), reference).non_finite_mismatches == 1
+    assert distance(np.array([1.0, np.nan, -np.inf, np.inf]), reference).non_finite_mismatches == 2
+    assert (
+        distance(np.array([np.nan, np.nan, np.inf, -np.inf]), reference).non_finite_mismatches == 1
+    )
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
+def test_arrays_come_back_as_written(tmp_path: Path, element: str) -> None:
+    values = np.array([0.0, 1.0, -2.5, 0.125, 3.0])
+    path = tmp_path / "x.bin"
+    write_array(path, values, element)  # type: ignore[arg-type]
+    assert read_array(path, element).tolist() == values.tolist()  # type: ignore[arg-type]
+
+
+def test_chunks_are_put_together_right() -> None:
+    generator = np.random.default_rng(4)
+    reference = generator.standard_normal(3 * CHUNK + 17)
+    result = reference * (1 + 1e-6 * generator.standard_normal(reference.size))
+    result[-1] += 0.5
+    reference[CHUNK] = result[CHUNK] = np.nan
+    result[2 * CHUNK + 5] = np.inf
+    found = distance(result, reference)
+    both = np.isfinite(result) & np.isfinite(reference)
+    gap, rms = np.abs(result - reference)[both], np.sqrt(np.mean(reference[both] ** 2))
+    norm = np.linalg.norm(reference[both])
+    assert found.relative_l2 == pytest.approx(np.linalg.norm(gap) / norm)
+    assert found.scale == pytest.approx(rms)
+    assert found.max_abs == gap.max()
+    assert found.max_scaled == pytest.approx((gap / (np.abs(reference[both]) + rms)).max())
+    assert (found.non_finite_mismatches, found.compared) == (1, reference.size - 2)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-200, 1e-310, 1e200])
+def test_doubles_of_any_size_are_told_apart(unit: float) -> None:
+    reference = unit * np.arange(1.0, 9.0)
+    assert distance(0 * reference, reference).relative_l2 == pytest.approx(1.0)
+    found = distance(reference * 1.5, reference)
+    assert found.relative_l2 == pytest.approx(0.5)
+    assert found.scale == pytest.approx(unit * 5.049752469181039)
+
+
+def test_a_large_buffer_takes_little_memory(tmp_path: Path) -> None:
+    narrow, wide = tmp_path / "narrow.bin", tmp_path / "wide.bin"
+    values = np.random.default_rng(9).standard_normal(1 << 22, dtype=np.float32)
+    values.tofile(narrow)
+    values.astype("<f8").tofile(wide)
+    size = values.nbytes
+    del values
+    large = OUT.model_copy(update={"size_bytes": size})
+    reference = Reference("signed", InputSet(contents={}), {0: str(narrow)}, {0: str(wide)})
+    ran = Ran(outputs={0: str(narrow)}, seconds=0.0)
+    tracemalloc.start()
+    try:
+        found = buffer_accuracy(large, "C", ran, reference, POLICY)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.passed
+    assert peak < 64 * CHUNK, f"{peak} bytes for {size}"
+
+
+def held(result: Array, baseline: Array, wide: Array | None) -> BufferAccuracy:
+    yardstick = None if wide is None else in_memory(wide)
+    sides = Sides(in_memory(result), in_memory(baseline), yardstick, "not made")
+    return compare_sides(sides, "f32", "C", POLICY)
+
+
+@pytest.mark.parametrize("with_yardstick", [True, False])
+def test_zero_everywhere_must_stay_zero(with_yardstick: bool) -> None:
+    zeros = np.zeros(100, np.float32)
+    wide = zeros.astype(np.float64) if with_yardstick else None
+    assert held(zeros, zeros, wide).passed
+    assert held(-zeros, zeros, wide).passed
+    found = held(np.full(100, 1e-30, np.float32), zeros, wide)
+    assert not found.passed
+    assert "zero everywhere" in found.summary
+
+
+def test_a_yardstick_of_zeros_measures_nothing_that_is_not_zero() -> None:
+    baseline = np.ones(100, np.float32)
+    assert held(baseline, baseline, np.zeros(100)).passed
+    assert not held(0 * baseline, baseline, np.zeros(100)).passed
+
+
+@pytest.mark.parametrize("with_yardstick", [True, False])
+def test_a_constant_must_stay_that_constant(with_yardstick: bool) -> None:
+    baseline = np.full(100, 0.1, np.float32)
+    wide = np.full(100, 0.1) if with_yardstick else None
+    assert held(np.nextafter(baseline, np.float32(1)), baseline, wide).passed
+    assert not held(baseline * np.float32(1.0001), baseline, wide).passed
+
+
+@pytest.mark.parametrize("with_yardstick", [True, False])
+def test_subnormals_may_be_off_by_their_own_steps(with_yardstick: bool) -> None:
+    wide = np.random.default_rng(5).uniform(1e-43, 1e-42, 1000)
+    baseline = wide.astype(np.float32)
+    yardstick = wide if with_yardstick else None
+    assert held(np.nextafter(baseline, np.float32(1)), baseline, yardstick).passed
+    assert not held(baseline * np.float32(2), baseline, yardstick).passed
+    assert not held(0 * baseline, baseline, yardstick).passed
+
+
+def test_a_large_element_may_be_off_by_its_own_roundoffs() -> None:
+    wide = np.ones(100_000)
+    wide[7] = 1e6
+    baseline = wide.astype(np.float32)
+    result = baseline.copy()
+    result[7] *= np.float32(1 + 2.0**-22)
+    assert held(result, baseline, None).passed
+    result[8] = 1.1
+    assert not held(result, baseline, None).passed
+
+
+def test_a_few_large_elements_do_not_hide_all_others() -> None:
+    wide = np.random.default_rng(6).standard_normal(100_000)
+    wide[7] = 1e10
+    baseline = wide.astype(np.float32)
+    result = np.where(baseline == baseline[7], baseline, np.float32(0))
+    found = held(result, baseline, wide)
+    assert found.numbers["C_relative_l2"] < found.numbers["C_relative_l2_bound"]
+    assert not found.passed
+    assert "100% of the elements" in found.summary
+    assert held(np.nextafter(baseline, np.float32(0)), baseline, wide).passed
+
+
+def test_elements_that_are_noise_in_the_baseline_too_may_be_noise() -> None:
+    generator = np.random.default_rng(6)
+    wide = 1e-12 * generator.standard_normal(1000)
+    wide[7] = 1.0
+    noise = 1e-9 * generator.standard_normal((2, 1000))
+    baseline, result = (wide + noise).astype(np.float32)
+    assert held(result, baseline, wide).passed
+
+
+def test_one_element_is_no_yardstick() -> None:
+    """A baseline that is right by luck does not refuse a sum in another order; TF32 fails."""
+    wide = np.array([123.456], dtype=np.float64)
+    baseline = wide.astype(np.float32)
+    for roundoffs, passed in ((5, True), (60, True), (4900, False)):
+        result = (wide * (1 + roundoffs * 2.0**-24)).astype(np.float32)
+        sides = Sides(in_memory(result), in_memory(baseline), in_memory(wide), None)
+        assert compare_sides(sides, "f32", "sum", Policy()).passed == passed, roundoffs

@@ -1,0 +1,149 @@
+"""The other clocks: agreement passes, hidden work and a missing clock do not. One test a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cudaops.domain.execution import Measurement, Timing
+from cudaops.domain.judgement import Comparison
+from cudaops.gates.clocks import LAUNCH_GAP_US, LEAST_GAP_US, TOLERANCE, clocks_gate
+
+
+def side(
+    events_us: float, host_us: float | None, cupti_us: tuple[float, ...] = (), **more: Any
+) -> Measurement:
+    samples = (events_us,) * 10
+    given = {
+        "regime": "warm",
+        "warm_us": samples,
+        "cold_us": samples,
+        "host_slope_us": host_us,
+        "cupti_us": cupti_us,
+        **more,
+    }
+    return Measurement(
+        source="cuda_event",
+        device="H200",
+        samples_us=samples,
+        workload="w0",
+        timing=Timing.model_validate(given),
+    )
+
+
+def gate_of(candidate: Measurement, baseline: Measurement | None = None) -> tuple[bool, str]:
+    traced = candidate.timing is not None and candidate.timing.cupti_us
+    gate = clocks_gate(
+        [
+            Comparison(
+                workload="w0",
+                weight=1.0,
+                baseline=baseline or side(400.0, 401.0, (399.0,) if traced else ()),
+                candidate=candidate,
+            )
+        ]
+    )
+    assert gate.name == "clocks"
+    return gate.passed, gate.summary
+
+
+@pytest.mark.parametrize("host", [100.0, 100.0 + LAUNCH_GAP_US, 100.0 * (1 + TOLERANCE)])
+def test_clocks_that_agree(host: float) -> None:
+    assert gate_of(side(100.0, host, (99.0, 101.0)))[0]
+
+
+def test_an_h200s_clocks_agree() -> None:
+    """Medians of one run there, 2026-11-20: benchmarks/results/2026-11-20-h200/cold/run.json."""
+    passed, summary = gate_of(side(68.608, 67.054, (66.384,)), side(419.072, 417.997, (415.68,)))
+    assert passed, summary
+
+
+def test_work_that_the_events_do_not_see() -> None:
+    """A kernel that leaves work behind: short by events, long by the host."""
+    passed, summary = gate_of(side(10.0, 60.0))
+    assert not passed
+    assert summary == "candidate on w0: 10.0 us by events, 60.0 us by the host's clock"
+
+
+def test_a_baseline_that_was_made_slow_for_the_events_alone() -> None:
+    passed, summary = gate_of(side(100.0, 100.0), baseline=side(400.0, 200.0))
+    assert not passed
+    assert summary.startswith("baseline on w0")
+
+
+def test_the_gap_between_launches_is_allowed_once_a_sample() -> None:
+    """A repeated launch has it in the events' time too."""
+    assert gate_of(side(4.0, 4.0 + 0.9 * LAUNCH_GAP_US))[0]
+    assert not gate_of(side(4.0, 4.0 + 0.9 * LAUNCH_GAP_US, launches_a_sample=10))[0]
+    assert gate_of(side(4.0, 4.0 + 0.9 * LEAST_GAP_US, launches_a_sample=10))[0]
+
+
+@pytest.mark.parametrize("sample", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["cold_us", "warm_us", "cupti_us"])
+def test_a_sample_that_is_no_time(sample: float, where: str) -> None:
+    """One of them takes a mean or a median with it."""
+    passed, summary = gate_of(side(100.0, 100.0, **{where: (100.0,) * 9 + (sample,)}))
+    assert not passed
+    assert "which is no time" in summary
+
+
+def test_a_sample_that_events_do_not_resolve() -> None:
+    passed, summary = gate_of(side(1.9, 1.9, event_overhead_us=1.5))
+    assert not passed
+    assert "no longer than events resolve" in summary
+    assert gate_of(side(1.9, 1.9, event_overhead_us=1.5, launches_a_sample=10))[0]
+
+
+def test_a_cold_launch_that_is_quicker_than_a_warm_one() -> None:
+    """The host's clock is asked about warm launches: this ties the cold ones to it."""
+    passed, summary = gate_of(side(100.0, 100.0, cold_us=(40.0,) * 10))
+    assert not passed
+    assert summary == "candidate on w0: 40.0 us on a cold L2, 100.0 us on a warm one"
+    assert gate_of(side(100.0, 100.0, cold_us=(300.0,) * 10))[0]
+    assert gate_of(side(100.0, 100.0, cold_us=()))[0]
+
+
+class TestCupti:
+    def test_kernels_longer_than_the_events(self) -> None:
+        passed, summary = gate_of(side(10.0, 11.0, (50.0, 50.0)))
+        assert not passed
+        assert "50.0 us by CUPTI" in summary
+        assert gate_of(side(10.0, 11.0, (8.0, 8.0)))[0]  # without a launch's own cost
+
+    def test_events_that_enclose_more_than_kernels(self) -> None:
+        """What makes a baseline slow without running longer."""
+        slow = side(400.0, 400.0, (100.0,))
+        passed, summary = gate_of(side(100.0, 100.0, (99.0,)), slow)
+        assert not passed
+        assert summary == "baseline on w0: 400.0 us by events, only 100.0 us by CUPTI's records"
+
+    def test_gaps_between_the_launches_of_a_plan_are_no_kernels(self) -> None:
+        assert not gate_of(side(20.0, 20.0, (8.0,)))[0]
+        assert gate_of(side(20.0, 20.0, (8.0,), launches_a_plan=4))[0]
+
+    @pytest.mark.parametrize("problem", ["", "it recorded hidden too, which the plan does not"])
+    def test_it_recorded_one_side_alone(self, problem: str) -> None:
+        baseline = side(400.0, 400.0, (399.0,))
+        passed, summary = gate_of(side(100.0, 100.0, cupti_problem=problem), baseline)
+        assert not passed
+        assert "candidate on w0: CUPTI gives no durations of this side alone" in summary
+        assert problem in summary
+
+    def test_it_is_not_there(self) -> None:
+        assert gate_of(side(100.0, 100.0), side(400.0, 400.0))[0]
+
+
+def clocks_not_taken() -> Sequence[Measurement]:
+    modelled = Measurement(source="modelled", device="A10", samples_us=(1.0,), workload="w0")
+    return (side(100.0, None), side(100.0, 100.0, warm_us=()), modelled)
+
+
+@pytest.mark.parametrize("candidate", clocks_not_taken())
+def test_a_clock_that_was_not_taken_fails(candidate: Measurement) -> None:
+    assert gate_of(candidate) == (False, "candidate on w0: the host's clock was not taken")
+
+
+def test_nothing_timed_fails() -> None:
+    assert not clocks_gate([]).passed
