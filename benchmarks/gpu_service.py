@@ -39,7 +39,7 @@ JOBS_S = 300.0
 
 def gpus() -> int:
     """How many `cudaops serve` would see."""
-    from cudaops.service.gpu_choice import gpus_here
+    from cudaops.service.worker import gpus_here
 
     return len(gpus_here(os.environ))
 

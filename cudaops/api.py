@@ -12,37 +12,44 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, get_type_hints
 
-from pydantic import Field, ValidationError, validate_call
+from pydantic import ValidationError, validate_call
+from pydantic.fields import FieldInfo
 
-from cudaops.domain.judgement import Policy, Precision
+from cudaops.domain.options import (
+    OptimizeOptions,
+    ProfileOptions,
+    ResolvedExecutor,
+    VerifyOptions,
+    as_parameter,
+    bounds_of,
+    described,
+    fields_of,
+    flattened,
+    plain_type,
+)
 from cudaops.domain.run import (
     AwaitsReview,
     Event,
-    ExecutorChoice,
     ProfileSummary,
     ReviewAnswer,
     ReviewRequest,
     RunOptions,
     RunRecord,
 )
-from cudaops.domain.search import SearchOptions, Strategy
 from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
 from cudaops.graph.placing import (
     REMOTE_NOTE,
-    ExecutorName,
-    OptimizerChoice,
-    Target,
-    choose,
     new_folder,
     place,
-    run_options,
+    resolve,
     source_file,
 )
 from cudaops.settings import Settings, load_settings
@@ -74,10 +81,6 @@ OnEvent = Callable[[Event], object]
 """Told what a run is doing, line by line, from the thread in which it works."""
 Review = Callable[[ReviewRequest], ReviewAnswer | bool | None]
 """Asked before anything is accepted; None leaves the run waiting: AwaitsReview is raised."""
-
-Seconds = Annotated[float, Field(ge=1)]
-Bar = Annotated[float, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
 
 REVIEWER = "whoever called cudaops from Python"
 """Who answered a review, where the answer was only yes or no."""
@@ -145,36 +148,72 @@ def _awaitable(
     return waiting
 
 
-@_checked
-def optimize(
-    source: str | Path,
-    *,
-    argv: Sequence[str] = (),
-    kernel: str | None = None,
-    executor: ExecutorChoice | None = None,
-    optimizer: OptimizerChoice = "auto",
-    model: str | None = None,
-    strategy: Strategy = "greedy",
-    beam_width: Annotated[int, Field(ge=1, le=16)] = 4,
-    beam_rounds: Annotated[int, Field(ge=1, le=20)] = 3,
-    max_iterations: Annotated[int, Field(ge=1, le=50)] = 3,
-    max_cost_usd: Annotated[float, Field(ge=0)] | None = None,
-    max_tokens: Annotated[int, Field(ge=1)] | None = None,
-    max_trials: Annotated[int, Field(ge=1)] = 10,
-    budget_minutes: Annotated[float, Field(ge=0)] | None = None,
-    min_speedup: Bar = 1.2,
-    device: str | None = None,
-    arch: str | None = None,
-    seed: Seed | None = None,
-    timeout_seconds: Seconds = 120.0,
-    allow_precision: Precision | None = None,
-    allow_libraries: bool = False,
-    review: Review | None = None,
-    use_memory: bool = True,
-    trust_source: bool = False,
-    out: str | Path | None = None,
-    on_event: OnEvent | None = None,
-) -> RunRecord:
+class OptimizeArguments(OptimizeOptions):
+    """What `optimize` takes beside the source."""
+
+    review: Review | None = None
+    """Asked before anything is accepted."""
+    out: str | Path | None = None
+    """Run folder (default: runs/KERNEL/TIME)."""
+    on_event: OnEvent | None = None
+    """Told what the run is doing."""
+
+
+class VerifyArguments(VerifyOptions):
+    """What `verify` takes beside the two programs."""
+
+    out: str | Path | None = None
+    """Run folder (default: runs/KERNEL/TIME)."""
+    on_event: OnEvent | None = None
+    """Told what the run is doing."""
+
+
+class ProfileArguments(ProfileOptions):
+    """What `profile` takes beside the source."""
+
+    on_event: OnEvent | None = None
+    """Told what the run is doing."""
+
+
+def _keywords(call: Callable[..., Any]) -> Any:
+    """`call` with a keyword for each option, which its docstring then lists."""
+    flat = flattened(call, _parameter, f"{call.__name__}: ")
+    lines = [
+        _line(name, field) for name, field in fields_of(get_type_hints(call)["options"]).items()
+    ]
+    flat.__doc__ = f"{inspect.cleandoc(call.__doc__ or '')}\n\nArgs:\n" + "\n".join(lines)
+    return flat
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    return as_parameter(name, field).replace(annotation=plain_type(field.annotation))
+
+
+def _line(name: str, field: FieldInfo) -> str:
+    words = {"ge": "At least", "le": "At most"}
+    bounds = bounds_of(field.rebuild_annotation()).items()
+    limits = "".join(f" {words[bound]} {limit:g}." for bound, limit in bounds)
+    return f"    {name}: {described(field)}{limits}"
+
+
+def _of_one(
+    model: Callable[Arguments, object],
+) -> Callable[[Callable[..., Result]], Callable[Concatenate[str | Path, Arguments], Result]]:
+    """A function of a program, with a keyword for each field of the model."""
+    return _keywords
+
+
+def _of_two(
+    model: Callable[Arguments, object],
+) -> Callable[
+    [Callable[..., Result]], Callable[Concatenate[str | Path, str | Path, Arguments], Result]
+]:
+    """The same of two programs."""
+    return _keywords
+
+
+@_of_one(OptimizeArguments)
+def optimize(source: str | Path, *, options: OptimizeArguments) -> RunRecord:
     """Profile, diagnose, rewrite and verify the kernel that matters in the program `source`.
 
     The arguments are those of `cudaops run` (README, `cudaops run --help`). `review` is asked
@@ -184,29 +223,13 @@ def optimize(
     Raises AwaitsReview where `review` gives None.
     """
     settings = load_settings()
-    policy = Policy(
-        min_speedup=min_speedup,
-        seed=seed,
-        allow_precision=allow_precision,
-        allow_libraries=allow_libraries,
-        review=review is not None,
-    )
-    placed = _placed(source, out, settings, kernel, executor, device, arch)
-    proposing = choose(optimizer, model, settings, placed[-1].executor)._replace(
-        search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
-        max_cost_usd=max_cost_usd,
-        max_tokens=max_tokens,
-        max_trials=max_trials,
-        budget_minutes=budget_minutes,
-        use_memory=use_memory,
-    )
-    options = run_options(
-        *placed,
-        argv=tuple(argv), kernel=kernel, proposing=proposing, max_iterations=max_iterations,
-        timeout_s=timeout_seconds, policy=policy, trust_source=trust_source,
-    )  # fmt: skip
-    run = runner_of(options.executor)
-    return _apart(lambda: run.start(options, _told(on_event), settings, _asked(review)))
+    resolved = _resolved(options, source, options.out, settings)
+    if options.review is not None:
+        policy = resolved.policy.model_copy(update={"review": True})
+        resolved = resolved.model_copy(update={"policy": policy})
+    tell, ask = _told(options.on_event), _asked(options.review)
+    run = runner_of(resolved.executor)
+    return _apart(lambda: run.start(resolved, tell, settings, ask))
 
 
 @_checked
@@ -222,64 +245,23 @@ def resume(
     return _apart(lambda: run.resume(path, _told(on_event), settings, _asked(review)))
 
 
-@_checked
-def verify(
-    baseline: str | Path,
-    candidate: str | Path,
-    *,
-    argv: Sequence[str] = (),
-    kernel: str | None = None,
-    executor: ExecutorChoice | None = None,
-    min_speedup: Bar = 1.2,
-    device: str | None = None,
-    arch: str | None = None,
-    seed: Seed | None = None,
-    timeout_seconds: Seconds = 120.0,
-    allow_precision: Precision | None = None,
-    allow_libraries: bool = False,
-    trust_source: bool = False,
-    out: str | Path | None = None,
-    on_event: OnEvent | None = None,
-) -> RunRecord:
+@_of_two(VerifyArguments)
+def verify(baseline: str | Path, candidate: str | Path, *, options: VerifyArguments) -> RunRecord:
     """Judge the program or rewrite `candidate` against `baseline`, as `cudaops verify` does."""
     settings, rewrite = load_settings(), source_file(_path(candidate))
-    policy = Policy(
-        min_speedup=min_speedup,
-        seed=seed,
-        allow_precision=allow_precision,
-        allow_libraries=allow_libraries,
-    )
-    options = run_options(
-        *_placed(baseline, out, settings, kernel, executor, device, arch),
-        argv=tuple(argv), kernel=kernel, timeout_s=timeout_seconds, policy=policy,
-        trust_source=trust_source,
-    )  # fmt: skip
-    base = Path(options.source)
-    run = runner_of(options.executor)
-    return _apart(lambda: run.verify_files(base, rewrite, options, _told(on_event), settings))
+    resolved = _resolved(options, baseline, options.out, settings)
+    base, tell = Path(resolved.source), _told(options.on_event)
+    run = runner_of(resolved.executor)
+    return _apart(lambda: run.verify_files(base, rewrite, resolved, tell, settings))
 
 
-@_checked
-def profile(
-    source: str | Path,
-    *,
-    argv: Sequence[str] = (),
-    kernel: str | None = None,
-    executor: ExecutorChoice | None = None,
-    device: str | None = None,
-    arch: str | None = None,
-    timeout_seconds: Seconds = 120.0,
-    trust_source: bool = False,
-    on_event: OnEvent | None = None,
-) -> ProfileSummary:
+@_of_one(ProfileArguments)
+def profile(source: str | Path, *, options: ProfileArguments) -> ProfileSummary:
     """Say what limits the kernel of the program `source`, as `cudaops profile` does."""
     settings = load_settings()
-    options = run_options(
-        *_placed(source, None, settings, kernel, executor, device, arch),
-        argv=tuple(argv), kernel=kernel, timeout_s=timeout_seconds, trust_source=trust_source,
-    )  # fmt: skip
-    run = runner_of(options.executor)
-    return _apart(lambda: run.profile_only(options, _told(on_event), settings))
+    resolved, tell = _resolved(options, source, None, settings), _told(options.on_event)
+    run = runner_of(resolved.executor)
+    return _apart(lambda: run.profile_only(resolved, tell, settings))
 
 
 optimize_async = _awaitable(optimize)
@@ -336,7 +318,7 @@ class Runner(Protocol):
     ) -> ProfileSummary: ...
 
 
-def runner_of(executor: ExecutorName) -> Runner:
+def runner_of(executor: ResolvedExecutor) -> Runner:
     """Who runs for this executor; loaded now."""
     if executor == "remote":
         from cudaops.service import client
@@ -352,22 +334,19 @@ def runner_of_folder(folder: Path) -> Runner:
     return runner_of("remote" if (folder / REMOTE_NOTE).is_file() else "cpu")
 
 
-def _placed(
+def _resolved(
+    options: OptimizeOptions | VerifyOptions | ProfileOptions,
     source: str | Path,
     out: str | Path | None,
     settings: Settings,
-    kernel: str | None,
-    executor: ExecutorChoice | None,
-    device: str | None,
-    arch: str | None,
-) -> tuple[Path, Path, Target]:
-    """The source, the run's folder, and where to work on it; a warning where that is not what was
-    hoped for."""
-    path, where = source_file(_path(source)), place(executor or settings.executor, device, arch)
+) -> RunOptions:
+    """The options of a run in a new folder; a warning where it is not what was hoped for."""
+    path = source_file(_path(source))
+    where = place(options.executor or settings.executor, options.device, options.arch)
     if where.notice is not None:
         warnings.warn(f"{where.notice}; going on with the processor", stacklevel=4)
-    folder = new_folder(None if out is None else Path(out), settings.runs, path, kernel)
-    return path, folder, where
+    folder = new_folder(None if out is None else Path(out), settings.runs, path, options.kernel)
+    return resolve(options, path, folder, where, settings)
 
 
 def _path(given: str | Path) -> Path:

@@ -13,7 +13,8 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from cudaops.domain.run import ExecutorChoice, IsolationChoice
+from cudaops.domain.options import ExecutorChoice
+from cudaops.domain.run import IsolationChoice
 from cudaops.errors import InputError
 
 

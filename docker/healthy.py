@@ -1,7 +1,7 @@
 """Health of a container: `healthy.py service` or `healthy.py worker`; exit code 0 where it is well.
 
 service: /readyz on this container's port. worker: the database has heard from a worker of this host
-within 30 s (cudaops/service/health.py has the same bound).
+within 30 s (cudaops/service/operation.py has the same bound).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cudaops.service.metrics import FAMILIES, GPU_GAUGES
+from cudaops.service.operation import FAMILIES, GPU_GAUGES
 from cudaops.service.problems import KINDS
 from cudaops.service.rows import WORKER_SEEN_S
 

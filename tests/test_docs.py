@@ -96,8 +96,11 @@ def test_what_documents_point_at_exists(document: Path) -> None:
     text = document.read_text("utf-8")
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
+    # What a page has its reader write (tests/test_adding.py follows it) is not there yet.
+    written = set(re.findall(r"^```python (\S+)$", text, flags=re.MULTILINE))
     for named in re.findall(r"`((?:cudaops|tests|docs|examples|benchmarks)/[\w./-]+)`", text):
-        assert (ROOT / named).exists(), f"{document.name} names {named}"
+        exists = named in written or (ROOT / named).exists()
+        assert exists, f"{document.name} names {named}"
 
 
 def test_vocabulary_defines_every_word_it_uses_in_the_code() -> None:

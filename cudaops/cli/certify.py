@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 
 from cudaops.cli.boundary import EXIT_NOTHING_FOUND
-from cudaops.cli.options import TrustOption
+from cudaops.cli.options import with_options
 from cudaops.cli.runs import find_folder, load_record
-from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
+from cudaops.domain.options import ExecutorChoice, ExecutorOptions, TrustOptions
+from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.graph.placing import place
 from cudaops.reports.terminal import Progress
@@ -73,15 +74,17 @@ def show_key() -> None:
     typer.echo(public_pem(found.public_key), nl=False)
 
 
+class ConfirmOptions(ExecutorOptions, TrustOptions):
+    """What `confirm` may be asked for; the rest is the run's own."""
+
+
+@with_options
 def confirm(
     run: Annotated[
         str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")
     ] = "latest",
-    executor: Annotated[
-        ExecutorChoice | None,
-        typer.Option(help="Where kernels run [default: the GPU where there is one]."),
-    ] = None,
-    trust_source: TrustOption = False,
+    *,
+    options: ConfirmOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="Only the confirmation as JSON on stdout.")
     ] = False,
@@ -93,13 +96,14 @@ def confirm(
     from cudaops.graph.confirm import confirm_run
 
     certified = open_certified(folder, _own_fingerprint(settings))
-    options = _options(certified.certificate, load_record(folder), executor or settings.executor)
+    executor = options.executor or settings.executor
+    here = _options(certified.certificate, load_record(folder), executor)
     # Never as the folder says: it may be a stranger's.
-    options = options.model_copy(update={"trust_source": trust_source})
+    here = here.model_copy(update={"trust_source": options.trust_source})
     for notice in certified.notices:
         typer.echo(f"cudaops: {notice}", err=True)
     with Progress(_console()) as progress:
-        done = confirm_run(certified, options, progress, settings)
+        done = confirm_run(certified, here, progress, settings)
     if as_json:
         typer.echo(done.confirmation.model_dump_json(indent=2))
     else:

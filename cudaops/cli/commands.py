@@ -15,36 +15,13 @@ from rich.console import Console, Group, RenderableType
 from cudaops.cli import certify, knowledge, mcp, memory, runs, service
 from cudaops.cli.boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_WAITING
 from cudaops.cli.options import (
-    ArchOption,
-    ArgvArgument,
-    ClockOption,
-    CostOption,
-    DeviceOption,
-    ExecutorOption,
     HtmlOption,
     HtmlOutOption,
-    IterationsOption,
     JsonOption,
-    KernelOption,
-    LibrariesOption,
-    MinutesOption,
-    ModelOption,
-    NoMemoryOption,
-    OptimizerOption,
     OutOption,
-    PrecisionOption,
-    ReviewOption,
-    RoundsOption,
     RunArgument,
-    SeedOption,
     SourceArgument,
-    SpeedupOption,
-    StrategyOption,
-    TimeoutOption,
-    TokensOption,
-    TrialsOption,
-    TrustOption,
-    WidthOption,
+    with_options,
 )
 from cudaops.cli.runs import (
     find_folder,
@@ -54,18 +31,15 @@ from cudaops.cli.runs import (
     reviewer_on_terminal,
     seen_from_here,
 )
-from cudaops.domain.judgement import Policy
+from cudaops.domain.options import OptimizeOptions, ProfileOptions, ReviewOptions, VerifyOptions
 from cudaops.domain.profile import Profile
-from cudaops.domain.run import AwaitsReview, ExecutorChoice, ProfileSummary, RunOptions, RunRecord
-from cudaops.domain.search import SearchOptions
+from cudaops.domain.run import AwaitsReview, ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.graph.placing import (
     REMOTE_NOTE,
-    Target,
-    choose,
     new_folder,
     place,
-    run_options,
+    resolve,
     source_file,
 )
 from cudaops.reports import json as run_json
@@ -116,66 +90,22 @@ def _root(
     pass
 
 
+class RunCommand(OptimizeOptions, ReviewOptions):
+    """What `run` may be asked for."""
+
+
 @app.command()
+@with_options
 def run(
     source: SourceArgument,
-    argv: ArgvArgument = None,
-    kernel: KernelOption = None,
-    executor: ExecutorOption = None,
-    optimizer: OptimizerOption = "auto",
-    model: ModelOption = None,
-    strategy: StrategyOption = "greedy",
-    beam_width: WidthOption = 4,
-    beam_rounds: RoundsOption = 3,
-    max_iterations: IterationsOption = 3,
-    max_cost: CostOption = None,
-    max_tokens: TokensOption = None,
-    max_trials: TrialsOption = 10,
-    budget_minutes: MinutesOption = None,
-    min_speedup: SpeedupOption = 1.2,
-    arch: ArchOption = None,
-    device: DeviceOption = None,
-    seed: SeedOption = None,
-    timeout: TimeoutOption = 120.0,
-    clock_control: ClockOption = "none",
-    allow_precision: PrecisionOption = None,
-    allow_libraries: LibrariesOption = False,
-    review: ReviewOption = False,
-    trust_source: TrustOption = False,
-    no_memory: NoMemoryOption = False,
+    *,
+    options: RunCommand,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
-    settings, path = load_settings(), source_file(source)
-    where = _place(executor or settings.executor, device, arch)
-    options = run_options(
-        path,
-        new_folder(out, settings.runs, path, kernel),
-        where,
-        argv=tuple(argv or ()),
-        kernel=kernel,
-        proposing=choose(optimizer, model, settings, where.executor)._replace(
-            search=SearchOptions(strategy=strategy, width=beam_width, rounds=beam_rounds),
-            max_cost_usd=max_cost,
-            max_tokens=max_tokens,
-            max_trials=max_trials,
-            budget_minutes=budget_minutes,
-            use_memory=not no_memory,
-        ),
-        max_iterations=max_iterations,
-        timeout_s=timeout,
-        ncu_clock_control=clock_control,
-        policy=Policy(
-            min_speedup=min_speedup,
-            seed=seed,
-            allow_precision=allow_precision,
-            allow_libraries=allow_libraries,
-            review=review,
-        ),
-        trust_source=trust_source,
-    )
-    _run(options, settings, as_json)
+    settings = load_settings()
+    _run(_resolved(options, source_file(source), out, settings), settings, as_json)
 
 
 def _run(options: RunOptions, settings: Settings, as_json: bool) -> None:
@@ -210,19 +140,14 @@ def resume(
 
 
 @app.command()
+@with_options
 def profile(
     source: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="The program, or what ncu has written."),
     ] = None,
-    argv: ArgvArgument = None,
-    kernel: KernelOption = None,
-    executor: ExecutorOption = None,
-    arch: ArchOption = None,
-    device: DeviceOption = None,
-    timeout: TimeoutOption = 120.0,
-    clock_control: ClockOption = "none",
-    trust_source: TrustOption = False,
+    *,
+    options: ProfileOptions,
     report: Annotated[
         Path | None,
         typer.Option("--from", help="ncu's report (.ncu-rep) or CSV page, no GPU needed."),
@@ -232,23 +157,14 @@ def profile(
     """Say what limits the kernel, and stop there; also from what ncu has measured."""
     path = source_file(one_of(source, report))
     if report is not None or path.suffix in REPORT_SUFFIXES:
-        _print_profile(profile_of_report(path, kernel, device), as_json)
+        _print_profile(profile_of_report(path, options.kernel, options.device), as_json)
         return
     settings = load_settings()
-    options = run_options(
-        path,
-        new_folder(None, settings.runs, path, kernel),
-        _place(executor or settings.executor, device, arch),
-        argv=tuple(argv or ()),
-        kernel=kernel,
-        timeout_s=timeout,
-        ncu_clock_control=clock_control,
-        trust_source=trust_source,
-    )
+    resolved = _resolved(options, path, None, settings)
     from cudaops.api import runner_of
 
     with _live(None) as progress:
-        summary = runner_of(options.executor).profile_only(options, progress, settings)
+        summary = runner_of(resolved.executor).profile_only(resolved, progress, settings)
     _print_profile(summary, as_json)
 
 
@@ -276,49 +192,26 @@ def report(
 
 
 @app.command()
+@with_options
 def verify(
     baseline: Annotated[Path, typer.Argument(metavar="BASE.cu", help="The program to match.")],
     candidate: Annotated[
         Path, typer.Argument(metavar="CAND.cu", help="The rewrite of it to judge.")
     ],
-    argv: ArgvArgument = None,
-    kernel: KernelOption = None,
-    executor: ExecutorOption = None,
-    min_speedup: SpeedupOption = 1.2,
-    arch: ArchOption = None,
-    device: DeviceOption = None,
-    seed: SeedOption = None,
-    timeout: TimeoutOption = 120.0,
-    allow_precision: PrecisionOption = None,
-    allow_libraries: LibrariesOption = False,
-    trust_source: TrustOption = False,
+    *,
+    options: VerifyOptions,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge CAND.cu against BASE.cu: same function, same precision, faster."""
     settings = load_settings()
     path, rewrite = source_file(baseline), source_file(candidate)
-    folder = new_folder(out, settings.runs, path, kernel)
-    options = run_options(
-        path,
-        folder,
-        _place(executor or settings.executor, device, arch),
-        argv=tuple(argv or ()),
-        kernel=kernel,
-        timeout_s=timeout,
-        policy=Policy(
-            min_speedup=min_speedup,
-            seed=seed,
-            allow_precision=allow_precision,
-            allow_libraries=allow_libraries,
-        ),
-        trust_source=trust_source,
-    )
+    resolved = _resolved(options, path, out, settings)
     from cudaops.api import runner_of
 
     with _live(None) as progress:
-        runner = runner_of(options.executor)
-        judged = runner.verify_files(path, rewrite, options, progress, settings)
+        runner = runner_of(resolved.executor)
+        judged = runner.verify_files(path, rewrite, resolved, progress, settings)
     _finish(judged, as_json)
 
 
@@ -333,12 +226,18 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(EXIT_ENVIRONMENT)
 
 
-def _place(executor: ExecutorChoice, device: str | None, arch: str | None) -> Target:
-    """Where to run; says why a GPU that is there is not used."""
-    where = place(executor, device, arch)
+def _resolved(
+    options: OptimizeOptions | VerifyOptions | ProfileOptions,
+    source: Path,
+    out: Path | None,
+    settings: Settings,
+) -> RunOptions:
+    """The options of a run in a new folder; says why a GPU that is there is not used."""
+    where = place(options.executor or settings.executor, options.device, options.arch)
     if where.notice is not None:
         typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
-    return where
+    folder = new_folder(out, settings.runs, source, options.kernel)
+    return resolve(options, source, folder, where, settings)
 
 
 @contextmanager

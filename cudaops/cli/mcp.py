@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from cudaops.cli.options import (
-    ArchOption,
-    DeviceOption,
-    ExecutorOption,
-    SpeedupOption,
-    TimeoutOption,
-    TrustOption,
-)
+from cudaops.cli.options import with_options
 from cudaops.domain.judgement import Policy
+from cudaops.domain.options import BarOptions, PlaceOptions, TimeoutOptions, TrustOptions
 from cudaops.errors import InputError
 from cudaops.graph.placing import place
 from cudaops.settings import load_settings
@@ -200,21 +194,22 @@ def skill() -> None:
     typer.echo(skill_text().rstrip("\n"))
 
 
+class ServeOptions(PlaceOptions, BarOptions, TimeoutOptions, TrustOptions):
+    """Of the runs that a server is asked for."""
+
+
 @app.command("serve")
+@with_options
 def serve(
     server: ServerArgument = "all",
+    *,
     transport: TransportOption = "stdio",
     host: HostOption = "127.0.0.1",
     port: PortOption = 8765,
     path: Annotated[str, typer.Option(help="http: path of the endpoint.")] = "/mcp",
     allowed_host: AllowedOption = None,
     allow_paths: PathsOption = False,
-    executor: ExecutorOption = None,
-    arch: ArchOption = None,
-    device: DeviceOption = None,
-    min_speedup: SpeedupOption = 1.2,
-    timeout: TimeoutOption = 120.0,
-    trust_source: TrustOption = False,
+    options: ServeOptions,
 ) -> None:
     """Offer cudaops' tools to another agent over MCP. Over HTTP callers send CUDAOPS_TOKEN as a
     bearer token; without one only this machine can call."""
@@ -228,7 +223,7 @@ def serve(
     from cudaops.graph.services import open_knowledge
     from cudaops.mcp_servers.servers import build_server
 
-    where = place(executor or settings.executor, device, arch)
+    where = place(options.executor or settings.executor, options.device, options.arch)
     if where.executor == "remote":
         raise InputError(
             "MCP's tools work on this machine; start `cudaops mcp` on the service's, or choose "
@@ -237,9 +232,9 @@ def serve(
     hosting = Hosting(
         settings=settings,
         where=where,
-        policy=Policy(min_speedup=min_speedup),
-        timeout_s=timeout,
-        trust_source=trust_source,
+        policy=Policy(min_speedup=options.min_speedup),
+        timeout_s=options.timeout_seconds,
+        trust_source=options.trust_source,
         strangers=transport == "http" and not allow_paths,
     )
     build = functools.partial(

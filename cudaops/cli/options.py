@@ -1,97 +1,32 @@
-"""Options and arguments that several commands share: what they are called and what they say."""
+"""How options stand on the command line: those of a run from their one declaration, and those of
+the commands' own."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
-from cudaops.domain.judgement import Precision
-from cudaops.domain.run import ClockControl, ExecutorChoice
-from cudaops.domain.search import Strategy
-from cudaops.graph.placing import OptimizerChoice
+from cudaops.domain.options import (
+    Flag,
+    Positional,
+    bounds_of,
+    described,
+    flattened,
+    plain_type,
+)
+
+R = TypeVar("R")
 
 SourceArgument = Annotated[
     Path, typer.Argument(metavar="FILE.cu", help="The program, as its author wrote it.")
 ]
-ArgvArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="-- PROGRAM ARGS", help="Arguments for the program itself."),
-]
-KernelOption = Annotated[
-    str | None, typer.Option(help="Kernel to work on [default: the one with most time].")
-]
-ExecutorOption = Annotated[
-    ExecutorChoice | None,
-    typer.Option(help="Where kernels run [default: the GPU where there is one]."),
-]
-ClockOption = Annotated[
-    ClockControl,
-    typer.Option("--clock-control", help="ncu only: leave the clocks alone, or lock them."),
-]
-OptimizerOption = Annotated[
-    OptimizerChoice,
-    typer.Option(help="Who proposes rewrites: `auto` is the model where one can be reached."),
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(help="Who that is: nvidia/..., openai:..., scripted:FILE, and more."),
-]
-StrategyOption = Annotated[
-    Strategy, typer.Option(help="How candidates are looked for before one is judged.")
-]
-WidthOption = Annotated[
-    int, typer.Option("--beam-width", min=1, max=16, help="Candidates at once (branch, beam).")
-]
-RoundsOption = Annotated[
-    int, typer.Option("--beam-rounds", min=1, max=20, help="Most rounds of a beam.")
-]
-CostOption = Annotated[
-    float | None, typer.Option(min=0.0, help="US dollars after which the model is not asked.")
-]
-TokensOption = Annotated[
-    int | None, typer.Option(min=1, help="Tokens after which the model is not asked.")
-]
-TrialsOption = Annotated[
-    int, typer.Option(min=1, help="Settings of one rewrite that the tuner measures at most.")
-]
-MinutesOption = Annotated[
-    float | None, typer.Option(min=0.0, help="Minutes after which nothing further is tried.")
-]
-LibrariesOption = Annotated[
-    bool,
-    typer.Option("--allow-libraries", help="Candidates may include CUB, libcu++, CUTLASS."),
-]
-NoMemoryOption = Annotated[
-    bool, typer.Option("--no-memory", help="Neither read nor add to what earlier runs learnt.")
-]
-IterationsOption = Annotated[int, typer.Option(min=1, max=50, help="Candidates to try.")]
-SpeedupOption = Annotated[float, typer.Option(min=1.0, help="Baseline time over candidate time.")]
-ArchOption = Annotated[str | None, typer.Option(help="nvcc target [default: the device's].")]
-DeviceOption = Annotated[
-    str | None, typer.Option(help="Device whose time is modelled [default: A10].")
-]
-SeedOption = Annotated[
-    int | None, typer.Option(min=0, help="Fix the secret inputs, to repeat a run [default: drawn].")
-]
-TimeoutOption = Annotated[
-    float, typer.Option(min=1.0, help="Seconds for one run of the program or a candidate.")
-]
-PrecisionOption = Annotated[
-    Precision | None,
-    typer.Option(
-        "--allow-precision", help="Arithmetic less exact than the author's that is fine by you."
-    ),
-]
-ReviewOption = Annotated[
-    bool, typer.Option("--review", help="Show patch and evidence, and ask before accepting.")
-]
-TrustOption = Annotated[
-    bool,
-    typer.Option("--trust-source", help="Needed with CUDAOPS_ISOLATION=off: you vouch for it."),
-]
-OutOption = Annotated[Path | None, typer.Option(help="Run folder [default: runs/KERNEL/TIME].")]
+OutOption = Annotated[Path | None, typer.Option(help="Run folder (default: runs/KERNEL/TIME).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
 HtmlOption = Annotated[
@@ -99,5 +34,38 @@ HtmlOption = Annotated[
 ]
 HtmlOutOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Where to [default: report.html in the run folder]."),
+    typer.Option(metavar="FILE", help="Where to (default: report.html in the run folder)."),
 ]
+
+
+def with_options(command: Callable[..., R]) -> Callable[..., R]:
+    """A command whose keyword `options` takes a model of options, with a flag for each of them."""
+    flat = flattened(command, flag_of)
+
+    @functools.wraps(flat)
+    def given(*args: Any, **values: Any) -> R:
+        return flat(*args, **{name: value for name, value in values.items() if value is not None})
+
+    return given
+
+
+def flag_of(name: str, field: FieldInfo) -> inspect.Parameter:
+    """An option as Typer's parameter: flag, bounds and help. One of several values is repeated."""
+    names = [note.name for note in field.metadata if isinstance(note, Flag)]
+    metavars = [note.metavar for note in field.metadata if isinstance(note, Positional)]
+    kind, default = plain_type(field.annotation), field.get_default()
+    if get_origin(kind) is tuple:
+        kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
+    if metavars:
+        argument = typer.Argument(metavar=metavars[0], help=described(field))
+        return _keyword(name, kind, argument, default)
+    bounds = bounds_of(field.rebuild_annotation())
+    least, most = bounds.get("ge"), bounds.get("le")
+    option = typer.Option(*names, min=least, max=most, help=described(field))
+    return _keyword(name, kind, option, default)
+
+
+def _keyword(name: str, kind: Any, words: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, words]
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 from cudaops import __version__
+from cudaops.domain.options import ExecutorName
 from cudaops.errors import InputError
 from cudaops.settings import Settings, load_settings
 
@@ -46,7 +47,7 @@ def serve(
         ),
     ] = None,
     executor: Annotated[
-        Literal["cpu", "cuda", "all"] | None,
+        Literal[ExecutorName, "all"] | None,
         typer.Option(help="Which jobs these workers take [default: what this machine can]."),
     ] = None,
     public_url: Annotated[
@@ -63,9 +64,9 @@ def serve(
     """Serve the HTTP API and its page, with a worker that does the jobs."""
     settings = load_settings()
     from cudaops.service import logs, tracing
-    from cudaops.service.options import ServiceOptions
-    from cudaops.service.serving import Place
-    from cudaops.service.serving import serve as serve_until_stopped
+    from cudaops.service.auth import ServiceOptions
+    from cudaops.service.server import Place
+    from cudaops.service.server import serve as serve_until_stopped
 
     place = Place(host=host, port=port)
     options = ServiceOptions(
@@ -86,10 +87,10 @@ def serve(
 
 
 def worker_commands(
-    count: int | None, executor: Literal["cpu", "cuda", "all"] | None, settings: Settings
+    count: int | None, executor: Literal[ExecutorName, "all"] | None, settings: Settings
 ) -> list[list[str]]:
     """Command lines of the workers: where there are several GPUs they go round them."""
-    from cudaops.service.gpu_choice import gpus_here
+    from cudaops.service.worker import gpus_here
 
     command = [sys.executable, "-m", "cudaops", "worker"]
     if executor is not None:
@@ -180,7 +181,7 @@ def _admin_token(settings: Settings) -> str | None:
 
 def worker(
     executor: Annotated[
-        Literal["cpu", "cuda", "all"] | None,
+        Literal[ExecutorName, "all"] | None,
         typer.Option(help="What jobs run on here [default: all that is there]."),
     ] = None,
     gpu: Annotated[
@@ -203,7 +204,7 @@ def worker(
     """Take the service's jobs from its database and work them off, until stopped."""
     from cudaops.service import logs, tracing
     from cudaops.service import worker as service
-    from cudaops.service.gpu_choice import use_gpu
+    from cudaops.service.worker import use_gpu
 
     settings = load_settings()
     service.check_settings(settings)
@@ -240,7 +241,7 @@ async def _work(settings: Settings, options: WorkerOptions) -> None:
         await store.close()
 
 
-def what_works_here(settings: Settings) -> Literal["cpu", "cuda", "all"]:
+def what_works_here(settings: Settings) -> Literal[ExecutorName, "all"]:
     """What this machine can run on, where neither `--executor` nor a setting says it."""
     if settings.executor in ("cpu", "cuda"):
         return settings.executor

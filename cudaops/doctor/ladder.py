@@ -19,6 +19,7 @@ from rich.text import Text
 from cudaops.cuda.driver_texts import Answer, Gpu, NvidiaSmiFailure
 from cudaops.doctor.machine import Machine, Runner
 from cudaops.domain.base import Record
+from cudaops.domain.options import ExecutorName
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PrerequisiteError
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.protocol import MeasureReply, Side
@@ -26,7 +27,6 @@ from cudaops.reports.quantities import one_line
 from cudaops.settings import Settings
 
 Status = Literal["ok", "missing", "failed", "skipped"]
-ExecutorName = Literal["cpu", "cuda"]
 
 
 class Rung(Record):

@@ -21,7 +21,7 @@ from cudaops.doctor.machine import Machine, Response
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL, choose_embedder
 from cudaops.service.api_client import TOKEN_REMEDY, UPDATE
-from cudaops.service.health import Readiness
+from cudaops.service.operation import Readiness
 from cudaops.service.records import JobSummary, Problem
 from cudaops.settings import Settings
 

@@ -20,12 +20,12 @@ from cudaops.domain.base import Dim3, Record
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.judge import MEASURABLE_SPEEDUP, judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy, Qualification
+from cudaops.domain.options import ExecutorName
 from cudaops.domain.workload import Element, Role
 
 CERTIFICATE_FORMAT = "cudaops-certificate/1"
 """Name and version of the file's format; another version is another format."""
 
-ExecutorName = Literal["cpu", "cuda"]
 ProbeKind = Literal["signed", "exact", "captured"]
 """`signed`: multiples of 2**-23 from -1 to 1 in every floating buffer. `exact`: integers from -3 to
 3. `captured`: what the program itself put there, for kernels without a floating buffer."""

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, TimeSource
+from cudaops.domain.options import JudgeOptions, ReviewOptions
 
 GateName = Literal[
     "hygiene", "preprocessed", "compile", "object", "checker", "correctness_captured",
@@ -20,9 +21,6 @@ GateName = Literal[
     "remeasured", "review",
 ]  # fmt: skip
 """In the order in which a candidate meets them; `cudaops.gates` says which file holds which."""
-
-Precision = Literal["tf32", "fp16", "bf16"]
-"""Arithmetic less exact than the baseline's that a user may allow."""
 
 IsolationLevel = Literal["S0", "S1", "S2", "S3"]
 """How well code that nobody vouches for is confined. S0: not at all. S1: limits on time, memory and
@@ -66,27 +64,19 @@ class Comparison(Record):
     candidate: Measurement
 
 
-class Policy(Record):
+class Policy(JudgeOptions, ReviewOptions):
     """What a candidate must reach. Stated before the run, kept in the record."""
 
     min_speedup: float = 1.2
-    """Baseline time over candidate time. Source: the bar of the run in seed document 000."""
+    """Baseline time over candidate time; here without the bounds of what a user may ask for."""
     confidence: float = 0.99
     """Level of the interval whose lower end must exceed the bar, for measured times: of a whole
     run, however many candidates it judges (`domain.judge`)."""
     max_error_factor: float = 4.0
     """How many times the baseline's own relative L2 error against the widened run a candidate may
     have. A sum in another order stays within small factors; TF32 is ~1000 times less exact."""
-    allow_precision: Precision | None = None
-    """Arithmetic less exact than the baseline's that the user allows; None: none is."""
-    allow_libraries: bool = False
-    """Whether a candidate may include device-side libraries (CUB, libcu++, CUTLASS)."""
-    review: bool = False
-    """Whether a person sees patch and evidence before anything is accepted."""
     rtol_program: float = 1e-3
     """Relative tolerance on numbers the whole program prints. Source: seed document 000."""
-    seed: int | None = None
-    """Fixes the perturbed inputs for tests; None draws a secret seed."""
 
 
 class Judgement(Record):

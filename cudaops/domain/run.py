@@ -14,6 +14,16 @@ from cudaops.domain.base import Record
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualification
 from cudaops.domain.model_use import ModelUse
+from cudaops.domain.options import (
+    ClockControl,
+    ExecutorName,
+    LimitOptions,
+    MemoryOptions,
+    OptimizerChoice,
+    ProgramOptions,
+    ResolvedExecutor,
+    TrustOptions,
+)
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.search import SearchOptions
@@ -23,58 +33,33 @@ AgentName = Literal[
     "report",
 ]  # fmt: skip
 
-LocalExecutor = Literal["auto", "cpu", "cuda"]
-"""Executors of one machine; `auto` is the GPU where there is one."""
-ExecutorChoice = Literal["auto", "cpu", "cuda", "remote"]
-"""What a user may ask for; `remote` is the service that CUDAOPS_SERVER names."""
 IsolationChoice = Literal["auto", "S1", "S2", "S3", "off"]
 """How well what we did not write is confined. `auto`: as well as this machine can. `S1`: no better
 than that. `S2`, `S3`: at least that, or nothing runs. `off`: not at all."""
-ClockControl = Literal["none", "base"]
-"""What ncu does with the clocks. `none`: they stay as they are, so that the time is comparable to
-one without ncu. `base`: locked to base while it looks, so that two profiles are comparable."""
-
 Outcome = Literal["accepted", "provisional", "nothing_found", "failed"]
 
 
-class RunOptions(Record):
-    """What the user asked for; enough to resume."""
+class RunOptions(ProgramOptions, LimitOptions, TrustOptions, MemoryOptions):
+    """What the user asked for, resolved; enough to resume."""
 
     source: str
     """Path of the main file, absolute."""
-    argv: tuple[str, ...] = ()
     working_folder: str = "."
     """Where the program runs and finds its files, absolute."""
-    kernel: str | None = None
-    executor: Literal["cpu", "cuda", "remote"] = "cpu"
+    executor: ResolvedExecutor = "cpu"
     """`remote`: not yet known, a service will choose. Never in a record."""
-    optimizer: Literal["auto", "recipes", "llm"] = "recipes"
+    optimizer: OptimizerChoice = "recipes"
     """`auto`: the same, of a service's model. Never in a record."""
     model: str | None = None
     """Name of the model that proposes, `nvidia/...` or `provider:model`; None with `recipes`."""
     no_model: str | None = None
     """Why recipes alone propose although nobody declined a model; said once, when a run begins."""
     search: SearchOptions = SearchOptions()
-    max_cost_usd: float | None = None
-    """No call to the model begins once this is spent; None: no limit."""
-    max_tokens: int | None = None
-    """The same for tokens, input and output together."""
-    max_trials: int = 10
-    """Settings of a rewrite's tune names that the tuner measures at most."""
-    budget_minutes: float | None = None
-    """Minutes after the start at which nothing further is tried; None: no limit."""
-    use_memory: bool = True
-    """Whether earlier runs' memory is read and this run's results are added to it."""
     device: str = "A10"
     """Name of the device in `cudaops.cuda.devices`; empty on `cuda` until the GPU was asked."""
     sm_arch: str = "sm_86"
     """nvcc target; empty on `cuda` until the GPU was asked."""
     ncu_clock_control: ClockControl = "none"
-    max_iterations: int = 3
-    timeout_seconds: float = 120.0
-    """Limit for one run of the author's program or of one candidate."""
-    trust_source: bool = False
-    """Whether the user vouches for program and candidates, so that they may run unconfined."""
     policy: Policy = Policy()
     out: str
     """The run folder, absolute."""
@@ -231,7 +216,7 @@ class RunRecord(Record):
     outcome: Outcome
     reason: str
     """Why it ended as it did, in one sentence."""
-    executor: Literal["cpu", "cuda"]
+    executor: ExecutorName
     time_source: TimeSource
     device: str
     sm_arch: str

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from cudaops.domain.base import Record
+from cudaops.domain.options import Strategy
 from cudaops.domain.rewrite import Rewrite
-
-Strategy = Literal["greedy", "branch", "beam"]
-"""greedy: one candidate at a time, each judged. branch: several at once, the fastest is judged.
-beam: several rounds of that, the best of each round bred further."""
 
 
 class SearchOptions(Record):

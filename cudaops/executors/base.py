@@ -25,6 +25,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
+from cudaops.domain.options import ExecutorName
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -64,7 +65,7 @@ class Executor(Protocol):
         """The cache (`cudaops.storage`) of what is compiled here."""
 
     @property
-    def name(self) -> Literal["cpu", "cuda"]:
+    def name(self) -> ExecutorName:
         """Which one it is."""
 
     @property

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from cudaops.cuda.ptx import Facts, Findings, PtxError, PtxModule, facts_of, findings, read_ptx
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
-from cudaops.domain.judgement import Gate, Precision
+from cudaops.domain.judgement import Gate
+from cudaops.domain.options import Precision
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.base import Executor

@@ -15,8 +15,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
+from cudaops.domain.options import Strategy
 from cudaops.domain.run import AgentName
-from cudaops.domain.search import Strategy
 from cudaops.graph import nodes, search
 from cudaops.graph.branches import explore
 from cudaops.graph.context import Context

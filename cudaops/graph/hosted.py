@@ -15,17 +15,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from cudaops.domain.judgement import Policy
-from cudaops.domain.run import Event, ExecutorChoice, RunOptions, RunRecord
+from cudaops.domain.options import KernelOptions
+from cudaops.domain.run import Event, RunOptions, RunRecord
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.isolation.level import level_of
 from cudaops.executors.untrusted_files import remove
-from cudaops.graph.placing import Proposing, Target, choose, new_folder, place, run_options
-from cudaops.mcp_servers.optimize import OptimizeRequest
+from cudaops.graph.placing import Proposer, Target, choose, new_folder, place, resolve
+from cudaops.mcp_servers.optimize import OptimizeRequest, ToolOptions
 from cudaops.mcp_servers.sessions import Decision, Session
 from cudaops.program.given import check_arguments
 from cudaops.sandbox.stripping import CONFINED
@@ -91,29 +92,25 @@ class Hosting:
         from cudaops.graph.run import start
         from cudaops.models.host import lending
 
-        if model is None:
-            proposing = choose(request.optimizer, None, self.settings)
+        asked = request.options
+        if model is not None:
+            proposer = Proposer("llm", model.name_text)
+        elif asked.optimizer == "host":
+            proposer = Proposer(no_model=request.no_model)
         else:
-            proposing = Proposing("llm", model.name_text)
-        if request.no_model is not None:
-            proposing = proposing._replace(no_model=request.no_model)
-        policy, wanted = self.policy, request.min_speedup
+            proposer = choose(asked.optimizer, None, self.settings)
+        policy, wanted = self.policy, asked.min_speedup
         if wanted is not None:
             policy = policy.model_copy(update={"min_speedup": max(wanted, policy.min_speedup)})
         options = self._options(
             request.path,
             request.runs,
-            request.kernel,
-            request.arguments,
-            where=self._where(request.executor, request.device),
+            asked,
+            where=self._where(asked),
             policy=policy,
-            max_iterations=request.max_iterations,
-            proposing=proposing._replace(
-                search=proposing.search.model_copy(update={"strategy": request.strategy}),
-                max_trials=request.max_trials,
-                budget_minutes=request.budget_minutes,
-                use_memory=not self.strangers,
-            ),
+            timeout_seconds=asked.timeout_seconds or self.timeout_s,
+            proposer=proposer,
+            use_memory=not self.strangers,
         )
         try:
             with lending(model):
@@ -141,7 +138,8 @@ class Hosting:
         def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
             from cudaops.graph.run import begin
 
-            options = self._options(path, runs, kernel, argv, where=self.where, policy=self.policy)
+            asked = KernelOptions(kernel=kernel, argv=argv)
+            options = self._options(path, runs, asked, where=self.where, policy=self.policy)
             open_run = begin(options, lambda _: None, self.settings)
             self._open_runs[open_run.bench] = _but_its_bench(open_run)
             programs.add(open_run.bench)
@@ -154,16 +152,7 @@ class Hosting:
         return self.settings.runs.resolve()
 
     def _options(
-        self,
-        path: Path,
-        runs: Path,
-        kernel: str | None,
-        argv: tuple[str, ...],
-        *,
-        where: Target,
-        policy: Policy,
-        max_iterations: int = 3,
-        proposing: Proposing | None = None,
+        self, path: Path, runs: Path, asked: KernelOptions, *, where: Target, **fixed: Any
     ) -> RunOptions:
         if not path.is_file():
             raise InputError(
@@ -175,29 +164,29 @@ class Hosting:
                 f"here it is {level}: use a server on another machine"
             )
         if self.strangers:
-            check_arguments(argv)
+            check_arguments(asked.argv)
+            fixed["working_folder"] = str(path.resolve().parent)
         path = path.resolve()
-        return run_options(
+        return resolve(
+            asked,
             path,
-            new_folder(None, runs, path, kernel),
+            new_folder(None, runs, path, asked.kernel),
             where,
-            argv=argv,
-            kernel=kernel,
-            proposing=proposing,
-            max_iterations=max_iterations,
-            timeout_s=self.timeout_s,
-            policy=policy,
-            trust_source=self.trust_source and not self.strangers,
-            working_folder=path.parent if self.strangers else None,
+            self.settings,
+            **{
+                "timeout_seconds": self.timeout_s,
+                "trust_source": self.trust_source and not self.strangers,
+                **fixed,
+            },
         )
 
-    def _where(self, executor: ExecutorChoice | None, device: str | None) -> Target:
-        if executor is None and device is None:
+    def _where(self, asked: ToolOptions) -> Target:
+        if asked.executor is None and asked.device is None and asked.arch is None:
             return self.where
-        if executor == "remote":
+        if asked.executor == "remote":
             # It would act there with the token of whoever started this server.
             raise InputError("this server works for no other service: leave `executor` out")
-        return place(executor or self.where.executor, device, None)
+        return place(asked.executor or self.where.executor, asked.device, asked.arch)
 
 
 class _OpenPrograms:

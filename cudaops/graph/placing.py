@@ -9,16 +9,27 @@ import re
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from cudaops.domain.base import Record
 from cudaops.domain.judgement import Policy
-from cudaops.domain.run import ClockControl, ExecutorChoice, RunOptions
+from cudaops.domain.options import (
+    BeamOptions,
+    ClockOptions,
+    ExecutorChoice,
+    JudgeOptions,
+    ModelOptions,
+    OptimizerChoice,
+    OptimizerOptions,
+    ResolvedExecutor,
+    StrategyOptions,
+    arch_problem,
+)
+from cudaops.domain.run import RunOptions
 from cudaops.domain.search import SearchOptions
 from cudaops.errors import InputError
 from cudaops.settings import Settings
 
-OptimizerChoice = Literal["auto", "recipes", "llm"]
-ExecutorName = Literal["cpu", "cuda", "remote"]
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 
 REMOTE_NOTE = "state/remote.json"
@@ -34,7 +45,7 @@ NO_MODEL = (
 class Target(NamedTuple):
     """Where kernels run, whose time it is, and what nvcc builds for."""
 
-    executor: ExecutorName
+    executor: ResolvedExecutor
     device: str
     """Empty on `cuda` and `remote`: the GPU that is there."""
     sm_arch: str
@@ -87,8 +98,8 @@ def _why_not_cuda() -> str | None:
 
 
 def _checked_arch(sm_arch: str | None) -> str | None:
-    if sm_arch is not None and not re.fullmatch(r"sm_\d{2,3}[af]?", sm_arch):
-        raise InputError(f"arch {sm_arch!r}: an nvcc target looks like sm_86")
+    if sm_arch is not None and (problem := arch_problem(sm_arch)) is not None:
+        raise InputError(problem)
     return sm_arch
 
 
@@ -132,25 +143,19 @@ def new_folder(out: Path | None, runs: Path, source: Path, kernel: str | None) -
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise InputError(f"out {out} is not empty; name a new folder")
         return out.resolve()
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", kernel or source.stem).strip(".") or "kernel"
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", kernel or source.stem)[:100].strip(".") or "kernel"
     stamp = datetime.now(UTC).strftime(_TIME_FORMAT)
     base = (runs / name).resolve()
     candidates = [base / stamp, *(base / f"{stamp}-{n}" for n in range(2, 100))]
     return next(folder for folder in candidates if not folder.exists())
 
 
-class Proposing(NamedTuple):
-    """Who proposes, and within which limits."""
+class Proposer(NamedTuple):
+    """Who proposes."""
 
     optimizer: OptimizerChoice = "recipes"
     """`auto`: a service will choose."""
     model: str | None = None
-    search: SearchOptions = SearchOptions()
-    max_cost_usd: float | None = None
-    max_tokens: int | None = None
-    max_trials: int = 10
-    budget_minutes: float | None = None
-    use_memory: bool = True
     no_model: str | None = None
     """Why recipes alone propose although nobody declined a model."""
 
@@ -159,8 +164,8 @@ def choose(
     optimizer: OptimizerChoice,
     model: str | None,
     settings: Settings,
-    executor: ExecutorName = "cpu",
-) -> Proposing:
+    executor: ResolvedExecutor = "cpu",
+) -> Proposer:
     """The optimizer asked for. `auto`: the model where one was named or NVIDIA's can be reached; on
     `remote` it is the service that knows.
 
@@ -170,48 +175,84 @@ def choose(
     if optimizer == "recipes":
         if model is not None:
             raise InputError("a model names who proposes, and the optimizer recipes asks nobody")
-        return Proposing()
+        return Proposer()
     if executor == "remote":
-        return Proposing(optimizer, model)
+        return Proposer(optimizer, model)
     reachable = settings.nvidia_api_key or settings.nvidia_base_url
     named = model or settings.model
     if optimizer == "auto" and named is None and not reachable:
-        return Proposing(no_model=NO_MODEL)
+        return Proposer(no_model=NO_MODEL)
     from cudaops.models.names import DEFAULT_MODEL, parse_model
 
-    return Proposing("llm", parse_model(named or DEFAULT_MODEL).text)
+    return Proposer("llm", parse_model(named or DEFAULT_MODEL).text)
 
 
-def run_options(
+def resolve(
+    options: Record,
     source: Path,
     out: Path,
     where: Target,
+    settings: Settings,
     *,
-    argv: tuple[str, ...] = (),
-    kernel: str | None = None,
-    proposing: Proposing | None = None,
-    max_iterations: int = 3,
-    timeout_s: float = 120.0,
-    ncu_clock_control: ClockControl = "none",
-    policy: Policy | None = None,
-    trust_source: bool = False,
-    working_folder: Path | None = None,
+    proposer: Proposer | None = None,
+    **fixed: Any,
 ) -> RunOptions:
-    """The record of what was asked for. `working_folder`: where the program runs; None: here."""
-    proposing = proposing or Proposing()
+    """What was asked for, with everything chosen that was left to us.
+
+    `proposer`: who proposes, where that is not for the options to say. `fixed`: fields of
+    RunOptions that are not the user's to choose here.
+    """
+    fields = {name: value for name, value in options if name in KEPT}
+    if "policy" not in fixed:
+        parts = [part for part in Policy.__bases__ if isinstance(options, part)]
+        names = {name for part in parts for name in part.model_fields}  # type: ignore[attr-defined]
+        fields["policy"] = Policy(**{name: getattr(options, name) for name in names})
+    model = options.model if isinstance(options, ModelOptions) else None
+    if isinstance(options, OptimizerOptions):
+        proposer = proposer or choose(options.optimizer, model, settings, where.executor)
+    search = SearchOptions()
+    if isinstance(options, BeamOptions):
+        search = SearchOptions(width=options.beam_width, rounds=options.beam_rounds)
+    if isinstance(options, StrategyOptions):
+        search = search.model_copy(update={"strategy": options.strategy})
+    if isinstance(options, ClockOptions):
+        fields["ncu_clock_control"] = options.clock_control
+    fields |= {**(proposer or Proposer())._asdict(), "search": search, **fixed}
+    return run_options(source, out, where, **fields)
+
+
+def run_options(source: Path, out: Path, where: Target, **fields: Any) -> RunOptions:
+    """RunOptions of a program and a place. `fields`: the other ones; `working_folder`, where the
+    program runs, is this process's where it is left out."""
     return RunOptions(
         source=str(source),
-        argv=argv,
-        working_folder=str(working_folder or Path.cwd()),
-        kernel=kernel,
         executor=where.executor,
         device=where.device,
         sm_arch=where.sm_arch,
-        max_iterations=max_iterations,
-        timeout_seconds=timeout_s,
-        ncu_clock_control=ncu_clock_control,
-        trust_source=trust_source,
-        policy=policy or Policy(),
         out=str(out),
-        **proposing._asdict(),
+        **{"working_folder": str(Path.cwd()), **fields},
     )
+
+
+def requested_options(options: RunOptions) -> dict[str, Any]:
+    """The way back of `resolve`, by the names of `cudaops.domain.options`: for a service, which
+    resolves them itself."""
+    policy, search = options.policy, options.search
+    return {
+        **{name: value for name, value in options if name in KEPT},
+        **{name: getattr(policy, name) for name in JudgeOptions.model_fields},
+        "device": options.device or None,
+        "arch": options.sm_arch or None,
+        "optimizer": options.optimizer,
+        "strategy": search.strategy,
+        "beam_width": search.width,
+        "beam_rounds": search.rounds,
+    }
+
+
+KEPT = frozenset(
+    name
+    for model in RunOptions.__bases__
+    for name in model.model_fields  # type: ignore[attr-defined]
+)
+"""Options that a run keeps as they were asked for."""

@@ -13,21 +13,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from pydantic import Field
 
 from cudaops.domain.base import Record
-from cudaops.domain.judgement import Policy, Precision
-from cudaops.domain.run import ExecutorChoice, RunOptions, RunRecord
-from cudaops.domain.search import SearchOptions, Strategy
+from cudaops.domain.options import (
+    BeamOptions,
+    JudgeOptions,
+    LimitOptions,
+    MemoryOptions,
+    ModelOptions,
+    OptimizerOptions,
+    PlaceOptions,
+    ProgramOptions,
+    Strategy,
+)
+from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.executors.base import close_executor
 from cudaops.graph.build import Graph, build_graph
-from cudaops.graph.placing import choose, new_folder, place, run_options, source_file
+from cudaops.graph.placing import new_folder, place, resolve, source_file
 from cudaops.graph.run import (
     OpenRun,
     begin,
@@ -46,41 +54,15 @@ from cudaops.settings import Settings
 DEFAULT_ITERATIONS = 3
 
 
-class Asked(Record):
-    """What a run is asked for; everything but `source` may be left out."""
+class Asked(
+    ProgramOptions, PlaceOptions, OptimizerOptions, ModelOptions, BeamOptions, LimitOptions,
+    JudgeOptions, MemoryOptions,
+):  # fmt: skip
+    """What a run is asked for; everything but `source` may be left out. How it searches is the
+    graph's."""
 
     source: str
     """Path of the `.cu` on the machine that serves this graph."""
-    argv: tuple[str, ...] = ()
-    """Arguments for the program itself."""
-    kernel: str | None = None
-    """Kernel to work on; null: the one with most time."""
-    executor: ExecutorChoice | None = None
-    """Where kernels run; null: as the settings say."""
-    optimizer: Literal["auto", "recipes", "llm"] = "auto"
-    """Who proposes rewrites. `auto`: the model where one can be reached, recipes otherwise."""
-    model: str | None = None
-    """Name of that model, `nvidia/...` or `provider:model`."""
-    beam_width: Annotated[int, Field(ge=1, le=16)] = 4
-    """Candidates at once, where the graph searches."""
-    beam_rounds: Annotated[int, Field(ge=1, le=20)] = 3
-    """Most rounds of a beam."""
-    max_iterations: Annotated[int, Field(ge=1, le=50)] = DEFAULT_ITERATIONS
-    """Candidates to try."""
-    min_speedup: Annotated[float, Field(ge=1)] = 1.2
-    """Baseline time over candidate time that a rewrite must reach."""
-    device: str | None = None
-    """Device whose time is modelled; null: A10."""
-    arch: str | None = None
-    """nvcc target; null: the device's."""
-    seed: Annotated[int, Field(ge=0)] | None = None
-    """Fixes the secret inputs; null: drawn."""
-    timeout_seconds: Annotated[float, Field(ge=1)] = 120.0
-    """Limit for one run of the program or of a candidate."""
-    allow_precision: Precision | None = None
-    """Arithmetic less exact than the author's that is fine."""
-    use_memory: bool = True
-    """Whether earlier runs' memory is read and added to."""
 
 
 class Served(Asked):
@@ -176,26 +158,12 @@ async def _to_its_end(
 
 def _options(asked: Asked, settings: Settings, strategy: Strategy, reviewed: bool) -> RunOptions:
     path = source_file(Path(asked.source))
-    policy = Policy(
-        min_speedup=asked.min_speedup,
-        seed=asked.seed,
-        allow_precision=asked.allow_precision,
-        review=reviewed,
-    )
-    search = SearchOptions(strategy=strategy, width=asked.beam_width, rounds=asked.beam_rounds)
-    return run_options(
-        path,
-        new_folder(None, settings.runs, path, asked.kernel),
-        place(asked.executor or settings.executor, asked.device, asked.arch),
-        argv=asked.argv,
-        kernel=asked.kernel,
-        proposing=choose(asked.optimizer, asked.model, settings)._replace(
-            search=search, use_memory=asked.use_memory
-        ),
-        max_iterations=asked.max_iterations,
-        timeout_s=asked.timeout_seconds,
-        policy=policy,
-    )
+    where = place(asked.executor or settings.executor, asked.device, asked.arch)
+    folder = new_folder(None, settings.runs, path, asked.kernel)
+    options = resolve(asked, path, folder, where, settings)
+    search = options.search.model_copy(update={"strategy": strategy})
+    policy = options.policy.model_copy(update={"review": reviewed})
+    return options.model_copy(update={"search": search, "policy": policy})
 
 
 @contextmanager

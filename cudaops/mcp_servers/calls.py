@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import inspect
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -15,7 +16,9 @@ import anyio.lowlevel
 import anyio.to_thread
 from fastmcp import Context
 from mcp.types import ToolAnnotations
+from pydantic.fields import FieldInfo
 
+from cudaops.domain.options import as_parameter, flattened
 from cudaops.domain.run import Progress, Say
 from cudaops.errors import CudaOpsError
 from cudaops.executors.stopping import Stop, stopping
@@ -58,6 +61,16 @@ def replaces(title: str) -> ToolAnnotations:
         idempotentHint=True,
         openWorldHint=False,
     )
+
+
+def with_options(body: Callable[..., Result]) -> Callable[..., Result]:
+    """A tool's body whose keyword `options` takes a model, with a parameter for each option."""
+    return flattened(body, _parameter)
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    """`argv` is no word of MCP hosts."""
+    return as_parameter(name, field).replace(name="arguments" if name == "argv" else name)
 
 
 def in_thread(body: Callable[Arguments, Result]) -> Callable[Arguments, Awaitable[Result]]:

@@ -13,12 +13,13 @@ from cudaops.domain.base import Record
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import CompileFailed, Misbehaved
 from cudaops.domain.judgement import Judgement
+from cudaops.domain.options import KernelOptions
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord, Say
 from cudaops.errors import InputError
 from cudaops.gates.evaluate import evaluate
-from cudaops.mcp_servers.calls import Level, in_thread, log, progress, replaces, works
-from cudaops.mcp_servers.opening import KernelName, ProgramArguments
+from cudaops.mcp_servers.calls import Level, in_thread, log, progress, replaces, with_options, works
+from cudaops.mcp_servers.opening import RaisedBarOptions
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.sessions import (
     MAX_TEXT_CHARS,
@@ -31,6 +32,11 @@ from cudaops.mcp_servers.sessions import (
 from cudaops.program.patch import unified_patch
 from cudaops.sandbox.stripping import program_of, strip
 from cudaops.sandbox.workbench import Workbench
+
+
+class ToolVerifyOptions(KernelOptions, RaisedBarOptions):
+    """What a host may ask of a verification."""
+
 
 MinSpeedup = Annotated[
     float | None, Field(gt=0, description="Bar; null keeps the run's. It can only be raised.")
@@ -126,6 +132,7 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
 
     @server.tool(annotations=replaces("Verify a program against another"))
     @in_thread
+    @with_options
     def verify_programs(
         baseline: Annotated[
             WholeText, Field(description="The program to match: its whole text, with a main().")
@@ -134,10 +141,9 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
             WholeText,
             Field(description="The same with another kernel, or device source with @launch lines."),
         ],
-        kernel: KernelName = None,
-        arguments: ProgramArguments = (),
+        *,
+        options: ToolVerifyOptions,
         files: HeaderTexts = {},  # noqa: B006
-        min_speedup: MinSpeedup = None,
         everything: Everything = False,
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Judged:
@@ -145,10 +151,10 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
         The baseline becomes the open program."""
         session = sessions.current()
         texts = ProgramTexts(baseline, "baseline.cu", files)
-        program = session.open_text(texts, kernel, arguments)
+        program = session.open_text(texts, options.kernel, options.argv)
         rewrite = _candidate(program.bench, candidate)
         say, note = progress(context), log(context)
-        return _judge(program, rewrite, min_speedup, say, note, everything=everything)
+        return _judge(program, rewrite, options.min_speedup, say, note, everything=everything)
 
 
 def _judge(

@@ -10,9 +10,10 @@ from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
 from cudaops.domain.base import Record
+from cudaops.domain.options import Bar, KernelOptions
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
-from cudaops.mcp_servers.calls import in_thread, log, reads, replaces
+from cudaops.mcp_servers.calls import in_thread, log, reads, replaces, with_options
 from cudaops.mcp_servers.guidance import call_text
 from cudaops.mcp_servers.sessions import (
     FileName,
@@ -28,12 +29,14 @@ ProgramPath = Annotated[
     str | None,
     Field(description="Path of a .cu file with a main(), where the server runs for you alone."),
 ]
-KernelName = Annotated[
-    str | None, Field(description="Kernel to work on; null: the one that takes most time.")
-]
-ProgramArguments = Annotated[
-    tuple[str, ...], Field(max_length=100, description="Arguments for the program.")
-]
+
+
+class RaisedBarOptions(Record):
+    """What must be reached, by the word of a host."""
+
+    min_speedup: Bar | None = None
+    """Baseline time over candidate time that a rewrite must reach (default: the server's, which can
+    only be raised)."""
 
 
 class OpenedProgram(Record):
@@ -51,10 +54,11 @@ def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
 
     @server.tool(annotations=replaces("Open a CUDA program"))
     @in_thread
+    @with_options
     def open_program(
+        *,
         path: ProgramPath = None,
-        kernel: KernelName = None,
-        arguments: ProgramArguments = (),
+        options: KernelOptions,
         source: SourceProgram = None,
         filename: FileName = "program.cu",
         files: HeaderTexts = {},  # noqa: B006
@@ -66,10 +70,10 @@ def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
         if source is not None:
             require_one("open_program", path, source)
             texts = ProgramTexts(source, filename, files)
-            bench = session.open_text(texts, kernel, arguments).bench
+            bench = session.open_text(texts, options.kernel, options.argv).bench
         else:
             file = required_path("open_program", session, path)
-            bench = session.open(file, kernel, arguments).bench
+            bench = session.open(file, options.kernel, options.argv).bench
         note = log(context)
         for limit in bench.limits:
             note("warning", limit)

@@ -7,25 +7,31 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import anyio.from_thread
 import mcp.types as mt
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 from mcp.shared.exceptions import McpError
-from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import UNMEASURED_WORDS
-from cudaops.domain.run import Event, ExecutorChoice, Outcome, RunRecord
-from cudaops.domain.search import Strategy
+from cudaops.domain.options import (
+    BeamOptions,
+    ExecutorChoice,
+    KernelOptions,
+    LimitOptions,
+    PlaceOptions,
+    StrategyOptions,
+    TimeoutSeconds,
+)
+from cudaops.domain.run import Event, Outcome, RunRecord
 from cudaops.errors import InputError, ModelUnavailable
-from cudaops.mcp_servers.calls import in_thread, log, progress, works
+from cudaops.mcp_servers.calls import in_thread, log, progress, with_options, works
 from cudaops.mcp_servers.opening import (
-    KernelName,
-    ProgramArguments,
     ProgramPath,
+    RaisedBarOptions,
     require_one,
     required_path,
 )
@@ -47,30 +53,19 @@ if TYPE_CHECKING:
 MAX_BEST_CHARS = 100_000
 """A longer program is left to the resource: a host's context is dear."""
 
-OptimizerName = Literal["auto", "recipes", "llm", "host"]
-OPTIMIZER = (
-    "Who proposes. `recipes`: no model. `host`: your own model, asked by MCP sampling. `llm`: the "
-    "server's. `auto`: the server's where it has one."
-)
-Executor = Annotated[
-    ExecutorChoice | None,
-    Field(description="Where kernels run; null: as the server was started."),
-]
-Iterations = Annotated[int, Field(ge=1, le=50, description="Candidates to judge.")]
-Bar = Annotated[
-    float | None,
-    Field(ge=1.0, description="Bar; null keeps the server's. It can only be raised."),
-]
-StrategyName = Annotated[
-    Strategy, Field(description="How candidates are looked for before one is judged.")
-]
-Trials = Annotated[int, Field(ge=1, le=1000, description="Most that the tuner measures a rewrite.")]
-Minutes = Annotated[
-    float | None, Field(gt=0, le=1440, description="After which nothing more is tried.")
-]
-ModelledDevice = Annotated[
-    str | None, Field(description="Device whose time is modelled on `cpu`: `A10`.")
-]
+
+class ToolOptions(
+    KernelOptions, PlaceOptions, StrategyOptions, BeamOptions, LimitOptions, RaisedBarOptions
+):
+    """What a host may ask of a run. What its server was started with it can only tighten."""
+
+    executor: ExecutorChoice | None = None
+    """Where kernels run (default: as the server was started)."""
+    optimizer: Literal["auto", "recipes", "llm", "host"] = "auto"
+    """Who proposes rewrites: `auto` is the server's model where one can be reached, recipes
+    otherwise; `host` is your own model, asked by MCP sampling."""
+    timeout_seconds: TimeoutSeconds | None = None
+    """Seconds for one run of the program or a candidate (default: the server's)."""
 
 
 class OptimizeRequest(NamedTuple):
@@ -79,18 +74,7 @@ class OptimizeRequest(NamedTuple):
     path: Path
     runs: Path
     """Folder under which the run is kept."""
-    kernel: str | None
-    arguments: tuple[str, ...]
-    executor: ExecutorChoice | None
-    """None: the server's."""
-    device: str | None
-    optimizer: Literal["auto", "recipes", "llm"]
-    strategy: Strategy
-    max_iterations: int
-    min_speedup: float | None
-    """None: the server's; it can only be raised."""
-    max_trials: int
-    budget_minutes: float | None
+    options: ToolOptions
     no_model: str | None = None
     """Why recipes alone propose although the host's model was asked for."""
 
@@ -146,19 +130,12 @@ def add_optimizing(server: FastMCP, sessions: SessionProvider, optimize: Optimiz
 
     @server.tool(annotations=works("Optimise a CUDA kernel", idempotent=False))
     @in_thread
+    @with_options
     def optimize_kernel(
+        *,
         source: SourceProgram = None,
         path: ProgramPath = None,
-        kernel: KernelName = None,
-        executor: Executor = None,
-        optimizer: Annotated[OptimizerName, Field(description=OPTIMIZER)] = "auto",
-        max_iterations: Iterations = 3,
-        min_speedup: Bar = None,
-        strategy: StrategyName = "greedy",
-        max_trials: Trials = 10,
-        budget_minutes: Minutes = None,
-        device: ModelledDevice = None,
-        arguments: ProgramArguments = (),
+        options: ToolOptions,
         filename: FileName = "program.cu",
         files: HeaderTexts = {},  # noqa: B006
         context: Context = CurrentContext(),  # noqa: B008
@@ -167,24 +144,11 @@ def add_optimizing(server: FastMCP, sessions: SessionProvider, optimize: Optimiz
         hand back the program with the best rewrite. Takes minutes and says what it does."""
         session = sessions.current()
         program = _program(session, path, source, ProgramTexts(source or "", filename, files))
-        lent, no_model = (host_model(context), None) if optimizer == "host" else (None, None)
+        lent = host_model(context) if options.optimizer == "host" else None
+        no_model = None
         if isinstance(lent, str):
             lent, no_model = None, lent
-        request = OptimizeRequest(
-            path=program,
-            runs=_runs(session),
-            kernel=kernel,
-            arguments=arguments,
-            executor=executor,
-            device=device,
-            optimizer="recipes" if optimizer == "host" else optimizer,
-            strategy=strategy,
-            max_iterations=max_iterations,
-            min_speedup=min_speedup,
-            max_trials=max_trials,
-            budget_minutes=budget_minutes,
-            no_model=no_model,
-        )
+        request = OptimizeRequest(program, _runs(session), options, no_model)
         record = optimize(request, _telling(context), lent)
         return _summary(record, no_model)
 

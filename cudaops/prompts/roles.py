@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from cudaops.cuda.devices import Device
 from cudaops.domain.hypothesis import FAMILIES, Hypothesis
-from cudaops.domain.judgement import Attempt, Precision
+from cudaops.domain.judgement import Attempt
+from cudaops.domain.options import Precision
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.domain.judgement import Policy, Precision
+from cudaops.domain.judgement import Policy
+from cudaops.domain.options import Precision
 from cudaops.domain.workload import FLOATING, Workload
 from cudaops.executors.base import InputSet
 from cudaops.sandbox.arrays import Array, Values, stored

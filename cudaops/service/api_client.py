@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from cudaops.domain.base import Record
 from cudaops.errors import InputError, PrerequisiteError, ServiceUnavailable
-from cudaops.service.artefacts import MAX_FILE_BYTES
+from cudaops.service.job_folder import MAX_FILE_BYTES
 from cudaops.service.records import (
     RESULTS,
     Artefact,
@@ -63,7 +63,7 @@ class _Trouble(Exception):
         self.pause_s = pause_s
 
 
-class Service:
+class ServiceClient:
     """The API of one service, for one token."""
 
     def __init__(self, address: str, token: str | None, patience_s: float = PATIENCE_S) -> None:
@@ -176,7 +176,8 @@ class Service:
                 if said.event == "end":
                     yield None
                     return
-                yield self._read(JobEvent, said.data)
+                if said.data:  # behind an id, httpx-sse makes an event of every comment
+                    yield self._read(JobEvent, said.data)
 
     async def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
         async def once() -> httpx.Response:

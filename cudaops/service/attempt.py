@@ -13,8 +13,7 @@ import structlog
 from cudaops.domain.run import Event
 from cudaops.errors import ServiceUnavailable
 from cudaops.graph.events import utc_now
-from cudaops.service.artefacts import collect
-from cudaops.service.job_folder import JobFolder, Scrub, Task
+from cudaops.service.job_folder import JobFolder, Scrub, Task, collect
 from cudaops.service.job_process import ENVIRONMENT, Ended, JobProcess, job_event
 from cudaops.service.records import JobEvent, Problem
 from cudaops.service.store import Claim, Store

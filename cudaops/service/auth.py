@@ -1,21 +1,126 @@
-"""Who asks, and whether that is allowed: bearer tokens with scopes read < run < admin."""
+"""Who may ask, and how often: a service's limits, bearer tokens with scopes read < run < admin, and
+moving windows of a minute for each of them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from ipaddress import IPv6Address, ip_address
+from typing import Annotated, Literal
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import Field
 
-from cudaops.service.options import ServiceOptions
+from cudaops.domain.base import Record
 from cudaops.service.problems import Refused
-from cudaops.service.rates import Rate, Rates, address_key
 from cudaops.service.records import SCOPES, Scope
 from cudaops.service.store import Identity, Store
+
+# What whoever starts the service may choose: limits, and whether tokens are asked for.
+
+MIB = 1 << 20
+
+
+class ServiceOptions(Record):
+    """Limits of one API process. A limit of 0 means none where its description says so."""
+
+    version: str
+    """Of cudaops; shown by /version and the OpenAPI page."""
+    public_url: str | None = None
+    """Address under which browsers reach the service where that is not the `Host` header's: behind
+    a proxy that ends TLS. Scheme, host and port alone: `https://kernels.example.org`."""
+    tokens: Literal["always", "once_one_exists"] = "always"
+    """`once_one_exists`: everybody may do everything until a token is added. For loopback only."""
+    admin_token: Annotated[str, Field(min_length=32)] | None = Field(default=None, repr=False)
+    """A token from outside the database that may do everything."""
+    reads_per_minute: Annotated[int, Field(ge=0)] = 600
+    """Requests of one token, or of one address without a token; 0: no limit."""
+    submits_per_minute: Annotated[int, Field(ge=0)] = 60
+    """New jobs of one token or address; 0: no limit."""
+    max_body_bytes: Annotated[int, Field(ge=1)] = 8 * MIB
+    """A source, 64 headers and their JSON escapes fit; see records.MAX_TEXT_CHARS."""
+    stall_seconds: Annotated[float, Field(gt=0)] = 10.0
+    """Longest pause inside a request's body, and longest time to send its headers."""
+    slow_window_seconds: Annotated[float, Field(gt=0)] = 30.0
+    """A body must come at `min_body_bytes_per_second` on average over any such window."""
+    min_body_bytes_per_second: Annotated[int, Field(ge=0)] = 1024
+    max_requests: Annotated[int, Field(ge=1)] = 1000
+    """Requests in progress at once, streams among them; more are answered 503."""
+    max_connections: Annotated[int, Field(ge=1)] = 2000
+    """Open connections at once, half as many from one address (or IPv6 /64); more are closed
+    unanswered."""
+    max_streams: Annotated[int, Field(ge=0)] = 500
+    """Event streams and `Prefer: wait` at once; more are answered 503."""
+    max_stream_seconds: Annotated[float, Field(gt=0)] = 3600.0
+    """A stream is cut then; its reader resumes by the last id."""
+    keep_alive_seconds: Annotated[float, Field(gt=0)] = 15.0
+    """Between two comments in a silent stream, so that proxies leave it open."""
+
+
+# How often one token or address may ask: moving windows of a minute, kept in this process.
+
+Rate = Literal["read", "submit"]
+
+WINDOW_S = 60.0
+
+
+class Rates:
+    """Counts requests. Several API processes count each for itself (docs/service.md)."""
+
+    def __init__(
+        self, options: ServiceOptions, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._allowed: dict[Rate, int] = {
+            "read": options.reads_per_minute,
+            "submit": options.submits_per_minute,
+        }
+        self._clock = clock
+        self._times: dict[tuple[Rate, str], deque[float]] = {}
+        self._tidied_at = clock()
+
+    def count(self, rate: Rate, who: str) -> None:
+        """One more request of `who`. Raises Refused (429) where it is one too many."""
+        allowed, now = self._allowed[rate], self._clock()
+        if not allowed:
+            return
+        if now - self._tidied_at > WINDOW_S:
+            self._tidy(now)
+        times = self._times.setdefault((rate, who), deque())
+        while times and times[0] <= now - WINDOW_S:
+            times.popleft()
+        if len(times) >= allowed:
+            wait_s = max(1, math.ceil(times[0] + WINDOW_S - now))
+            raise Refused(
+                "too-often",
+                f"at most {allowed} such requests a minute; wait {wait_s} s",
+                headers={"Retry-After": str(wait_s)},
+            )
+        times.append(now)
+
+    def _tidy(self, now: float) -> None:
+        """Forget who has not asked for a minute: addresses of strangers are many."""
+        live = {key: t for key, t in self._times.items() if t and t[-1] > now - WINDOW_S}
+        self._times, self._tidied_at = live, now
+
+
+def address_key(host: str | None) -> str:
+    """Under which an address is counted: of IPv6 the /64, which one household has whole."""
+    try:
+        address = ip_address(host or "")
+    except ValueError:
+        return "address:unknown"
+    if isinstance(address, IPv6Address):
+        return f"address:{IPv6Address(int(address) >> 64 << 64)}/64"
+    return f"address:{address}"
+
+
+# Who asks, and whether that is allowed: bearer tokens with scopes read < run < admin.
 
 ANYONE = Identity("anyone", "admin")
 """Who asks where no token is asked for: the person at this machine."""
@@ -31,7 +136,7 @@ bearer = HTTPBearer(
 )
 
 
-class Doorkeeper:
+class Authenticator:
     """Knows callers by their tokens and counts what they ask."""
 
     def __init__(self, store: Store, options: ServiceOptions) -> None:
@@ -89,7 +194,7 @@ def require(scope: Scope, rate: Rate = "read") -> Callable[..., Awaitable[Identi
         request: Request,
         credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
     ) -> Identity:
-        keeper: Doorkeeper = request.app.state.service.doorkeeper
+        keeper: Authenticator = request.app.state.service.authenticator
         token = credentials.credentials if credentials else None
         address = request.client.host if request.client else None
         identity = await keeper.identify(token, address, rate)

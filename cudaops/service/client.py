@@ -38,12 +38,12 @@ from cudaops.errors import (
 from cudaops.executors.stopping import stoppable
 from cudaops.graph.events import OnEvent, utc_now
 from cudaops.graph.folder import alone, run_folder, write_json, write_whole
-from cudaops.graph.placing import REMOTE_NOTE
+from cudaops.graph.placing import REMOTE_NOTE, requested_options
 from cudaops.program.given import check_arguments
 from cudaops.program.parse import load_program
 from cudaops.reports import markdown
-from cudaops.service.api_client import UPDATE, Service
-from cudaops.service.artefacts import MAX_ALL_BYTES
+from cudaops.service.api_client import UPDATE, ServiceClient
+from cudaops.service.job_folder import MAX_ALL_BYTES
 from cudaops.service.records import (
     REQUESTS,
     Job,
@@ -66,7 +66,7 @@ MAX_DEPTH = 16
 OnReview = Callable[[ReviewRequest], ReviewAnswer | None]
 
 
-class Handed(Record):
+class RemoteJob(Record):
     """What is noted of a run while a service works on it."""
 
     job: UUID
@@ -76,7 +76,7 @@ class Handed(Record):
     working_folder: str
 
 
-def is_handed(folder: Path) -> bool:
+def is_remote(folder: Path) -> bool:
     """Whether the run in this folder is, or was, a service's to do."""
     return (folder / REMOTE_NOTE).is_file()
 
@@ -90,7 +90,7 @@ def start(
     SandboxUnavailable (it could not do it), ServiceUnavailable (it is away; `resume` goes on).
     """
     request = _request("optimize", options, load_program(Path(options.source)))
-    return _handed("optimize", request, options, on_event, settings)
+    return _run_remotely("optimize", request, options, on_event, settings)
 
 
 def verify_files(
@@ -100,7 +100,7 @@ def verify_files(
     program = load_program(base)
     text, headers = _candidate(candidate, program)
     request = _request("verify", options, program, {"candidate": text}, headers)
-    return _handed("verify", request, options, on_event, settings)
+    return _run_remotely("verify", request, options, on_event, settings)
 
 
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
@@ -108,7 +108,7 @@ def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> 
     request = _request("profile", options, load_program(Path(options.source)))
 
     async def ask() -> ProfileSummary:
-        async with Service.of(settings) as service:
+        async with ServiceClient.of(settings) as service:
             job = await _submitted(service, "profile", request, on_event)
             result = (await _followed(service, job.id, on_event, lambda: None)).result
             if not isinstance(result, ProfileSummary):
@@ -123,18 +123,18 @@ def resume(
 ) -> RunRecord:
     """Follow the job of a run folder again, and fetch what it left. Raises as `start` does."""
     try:
-        handed = Handed.model_validate_json((folder / REMOTE_NOTE).read_text("utf-8"))
+        remote = RemoteJob.model_validate_json((folder / REMOTE_NOTE).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{folder / REMOTE_NOTE} cannot be read; start the run again") from error
 
     async def ask() -> RunRecord:
-        async with Service.of(settings) as service:
-            return await _to_its_end(service, handed, folder, on_event)
+        async with ServiceClient.of(settings) as service:
+            return await _to_its_end(service, remote, folder, on_event)
 
     return asyncio.run(stoppable(ask()))
 
 
-def _handed(
+def _run_remotely(
     kind: JobKind,
     request: ProgramRequest,
     options: RunOptions,
@@ -146,21 +146,21 @@ def _handed(
     folder = Path(options.out)
 
     async def ask() -> RunRecord:
-        async with Service.of(settings) as service:
+        async with ServiceClient.of(settings) as service:
             job = await _submitted(service, kind, request, on_event)
-            handed = Handed(
+            remote = RemoteJob(
                 job=job.id, kind=kind, source=options.source, working_folder=options.working_folder
             )
-            write_json(folder / REMOTE_NOTE, handed.model_dump(mode="json"))
-            return await _to_its_end(service, handed, folder, on_event, job.waiting_for)
+            write_json(folder / REMOTE_NOTE, remote.model_dump(mode="json"))
+            return await _to_its_end(service, remote, folder, on_event, job.waiting_for)
 
-    with run_folder(folder, goes_on=lambda _: is_handed(folder)):
+    with run_folder(folder, goes_on=lambda _: is_remote(folder)):
         return asyncio.run(stoppable(ask()))
 
 
 async def _to_its_end(
-    service: Service,
-    handed: Handed,
+    service: ServiceClient,
+    remote: RemoteJob,
     folder: Path,
     on_event: OnEvent,
     waiting_for: str | None = None,
@@ -170,8 +170,8 @@ async def _to_its_end(
     note = folder / REMOTE_NOTE
     with alone(folder):
         over = functools.partial(note.unlink, missing_ok=True)
-        job = await _followed(service, handed.job, on_event, over, waiting_for)
-        return await _fetched(service, job, folder, handed)
+        job = await _followed(service, remote.job, on_event, over, waiting_for)
+        return await _fetched(service, job, folder, remote)
 
 
 # What is sent.
@@ -189,7 +189,7 @@ def _request(
     check_arguments(options.argv)
     texts = {file.path: file.text for file in program.files}
     fields = {
-        **_fields(options),
+        **requested_options(options),
         "source": texts.pop(program.main_path),
         "filename": program.main_path,
         "files": {**(headers or {}), **texts},
@@ -213,31 +213,6 @@ def _refuse(options: RunOptions) -> None:
         raise InputError("--review asks a person, and a service has nobody to ask: leave it out")
     if options.ncu_clock_control != "none":
         raise InputError("--clock-control is for the GPU of this machine, not of a service")
-
-
-def _fields(options: RunOptions) -> dict[str, Any]:
-    """What requests call the options by; each kind takes those that it has."""
-    policy, search = options.policy, options.search
-    return {
-        "argv": options.argv,
-        "kernel": options.kernel,
-        "device": options.device or None,
-        "arch": options.sm_arch or None,
-        "timeout_seconds": options.timeout_seconds,
-        "min_speedup": policy.min_speedup,
-        "seed": policy.seed,
-        "allow_precision": policy.allow_precision,
-        "allow_libraries": policy.allow_libraries,
-        "optimizer": options.optimizer,
-        "strategy": search.strategy,
-        "beam_width": search.width,
-        "beam_rounds": search.rounds,
-        "max_iterations": options.max_iterations,
-        "max_cost_usd": options.max_cost_usd,
-        "max_tokens": options.max_tokens,
-        "max_trials": options.max_trials,
-        "budget_minutes": options.budget_minutes,
-    }
 
 
 def _candidate(path: Path, base: Program) -> tuple[str, dict[str, str]]:
@@ -273,7 +248,7 @@ def _candidate(path: Path, base: Program) -> tuple[str, dict[str, str]]:
 
 
 async def _submitted(
-    service: Service, kind: JobKind, request: ProgramRequest, on_event: OnEvent
+    service: ServiceClient, kind: JobKind, request: ProgramRequest, on_event: OnEvent
 ) -> JobSummary:
     """Start the job. Cancelled meanwhile, it is cancelled there too."""
     starting = asyncio.ensure_future(service.submit(kind, request))
@@ -288,7 +263,7 @@ async def _submitted(
 
 
 async def _followed(
-    service: Service,
+    service: ServiceClient,
     id: UUID,
     on_event: OnEvent,
     over: Callable[[], None],
@@ -296,8 +271,8 @@ async def _followed(
 ) -> Job:
     """The job at its good end, its events told. Whoever stops following it cancels it.
 
-    Raises InputError and SandboxUnavailable for a job that failed, after `over`; and what `Service`
-    does, the job then goes on there.
+    Raises InputError and SandboxUnavailable for a job that failed, after `over`; and what
+    `ServiceClient` does, the job then goes on there.
     """
 
     def tell(said: JobEvent) -> None:
@@ -325,7 +300,7 @@ async def _followed(
     raise SandboxUnavailable(f"the service could not do it: {why}", f"the job was {page}")
 
 
-async def _cancelled(service: Service, id: UUID, on_event: OnEvent) -> bool:
+async def _cancelled(service: ServiceClient, id: UUID, on_event: OnEvent) -> bool:
     """Cancel it there; whether the service has heard of it in time."""
     told, heard = f"job {id} is cancelled", True
     try:
@@ -338,7 +313,7 @@ async def _cancelled(service: Service, id: UUID, on_event: OnEvent) -> bool:
     return heard
 
 
-async def _fetched(service: Service, job: Job, folder: Path, handed: Handed) -> RunRecord:
+async def _fetched(service: ServiceClient, job: Job, folder: Path, remote: RemoteJob) -> RunRecord:
     """Fill the run folder with what the job left; its record with the paths of this machine."""
     record = job.result
     if not isinstance(record, RunRecord):
@@ -352,7 +327,7 @@ async def _fetched(service: Service, job: Job, folder: Path, handed: Handed) -> 
     if record.device_row is not None:
         devices.register(devices.from_record(record.device_row))
     here = {
-        "out": str(folder), "source": handed.source, "working_folder": handed.working_folder,
+        "out": str(folder), "source": remote.source, "working_folder": remote.working_folder,
     }  # fmt: skip
     record = record.model_copy(update={"options": record.options.model_copy(update=here)})
     write_whole(folder / "report.md", markdown.run_report(record))

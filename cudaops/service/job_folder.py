@@ -1,17 +1,19 @@
-"""The folder of one job on a worker: the program that was sent, and where it is worked on.
+"""Folders of processes that may be killed: a worker's temporary one, and one a job, with the
+program it was sent, where that is worked on, and what is left of it for its owner.
 
-    ID/program/      the sources, and where the program runs
-    ID/candidate/    the rewrite to judge, where the main file would be among a copy of the headers
-    ID/ID/           the run folder
-
-What leaves it names no place of this machine.
+A process holds a lock on its folder for as long as it lives. A folder that nobody holds is of a
+dead one, in whatever container its number was. What is left for the owner is bounded and without
+this machine's paths.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,9 +24,58 @@ import cudaops
 from cudaops.errors import InputError
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.given import check_includes
-from cudaops.service.records import JobRequest, ProgramRequest
-from cudaops.service.temporary import PREFIX
+from cudaops.service.records import Artefact, JobRequest, ProgramRequest
 from cudaops.settings import Settings
+
+# Folders of processes that may be killed, so that what these leave can be removed.
+
+PREFIX = "cudaops-work-"
+
+
+def take_own() -> None:
+    """Have this process put its temporary files into a folder of its own: children's folders, views
+    of programs, builds."""
+    folder, _ = new_held(Path(tempfile.gettempdir()), PREFIX)
+    folder.chmod(0o711)  # programs under other accounts pass through it to what is theirs
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+
+
+def remove_own() -> None:
+    """Remove the folder of `take_own`, as the last thing that this process does."""
+    if Path(tempfile.gettempdir()).name.startswith(PREFIX):
+        remove(Path(tempfile.gettempdir()))
+
+
+def remove_left() -> None:
+    """Remove the temporary folders of processes that are dead."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        remove_unheld(folder)
+
+
+def new_held(parent: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder, held until the descriptor is closed or this process ends."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with suppress(FileNotFoundError):  # taken for a dead one's before it was held
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(held, fcntl.LOCK_EX)
+            if folder.is_dir():
+                return folder, held
+            os.close(held)
+
+
+def remove_unheld(folder: Path) -> None:
+    """Remove a folder that no living process holds; another one, or none there, is left alone."""
+    with suppress(OSError):  # held, another account's, or gone already
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(folder)
+        finally:
+            os.close(held)
+
+
+# The folder of one job on a worker: the program that was sent, and where it is worked on.
 
 CANDIDATE = "candidate.cu"
 
@@ -161,3 +212,75 @@ class Scrub:
                 below = "" if name == "." else f"{name}/"
                 text = text.replace(f"{place}/", below).replace(place, name)
         return text
+
+
+# What a job leaves for its owner: the run's own files, bounded, without this machine's paths.
+
+MAX_FILE_BYTES = 8 * 2**20
+MAX_ALL_BYTES = 64 * 2**20
+"""A run of the example leaves 0.4 MB; these leave room for programs of 5 MB and 50 iterations."""
+
+FIRST = ("run.json", "report.md", "report.html", "best.cu", "best.patch", "certificate.json")
+"""Taken before the rest, should the whole be too much."""
+LEFT = ("state", "work", "workloads")
+"""Folders of which nothing is taken: checkpoints, what can be made again, captured buffers."""
+OURS = (".json", ".jsonl", ".md", ".html")
+"""What cudaops writes and may name a folder of this machine in. Sources and patches are the
+author's text, and pass as they are."""
+AS_SIGNED = "certificate.json"
+"""Names no folder; its signature covers every byte."""
+MEDIA_TYPES = {
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".html": "text/html",
+    ".md": "text/markdown",
+    ".patch": "text/x-diff",
+}
+"""By suffix; anything else is a text."""
+
+
+class Collected(NamedTuple):
+    """Files with their contents, and what was left out, in words."""
+
+    files: list[tuple[Artefact, bytes]]
+    left_out: list[str]
+
+
+def collect(run: Path, scrub: Scrub) -> Collected:
+    """The artefacts in a run folder, which need not be there or whole."""
+    found = Collected([], [])
+    total = 0
+    for path in _candidates(run):
+        name = path.relative_to(run).as_posix()
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES or total + size > MAX_ALL_BYTES:
+            found.left_out.append(f"{name} ({size} bytes) is left out of the artefacts: too large")
+            continue
+        content = path.read_bytes()
+        if path.suffix in OURS and name != AS_SIGNED:
+            content = scrub(content.decode("utf-8", "replace")).encode()
+        total += len(content)
+        artefact = Artefact(
+            name=name,
+            media_type=MEDIA_TYPES.get(path.suffix, "text/plain"),
+            size_bytes=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
+        found.files.append((artefact, content))
+    return found
+
+
+def _candidates(run: Path) -> Iterator[Path]:
+    """Regular files that are artefacts; a link leads who knows where and is none."""
+    if not run.is_dir():
+        return
+    first = [run / name for name in FIRST]
+    # Headers of a rewritten program stand beside best.cu, also in folders of its own.
+    rest = sorted(path for path in run.iterdir() if path not in first)
+    top = [path for path in rest if not path.is_dir() or path.is_symlink()]
+    taken = [path for path in rest if path not in top and path.name not in LEFT]
+    below = [path for folder in taken for path in sorted(folder.rglob("*"))]
+    for path in [*first, *top, *below]:
+        whole = path.suffix != ".part" and not path.name.startswith(".")
+        if whole and path.is_file() and not path.is_symlink():
+            yield path

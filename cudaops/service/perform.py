@@ -8,17 +8,17 @@ from pathlib import Path
 from cudaops.domain.base import Record
 from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved, Unit
 from cudaops.domain.judge import weighted_speedup
-from cudaops.domain.judgement import Comparison, Policy
+from cudaops.domain.judgement import Comparison
+from cudaops.domain.options import ExecutorChoice
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import Event, ExecutorChoice, RunOptions, RunRecord
-from cudaops.domain.search import SearchOptions
+from cudaops.domain.run import Event, RunOptions, RunRecord
 from cudaops.errors import InputError, PlanError
 from cudaops.graph import run as graph
 from cudaops.graph.events import EventLog
 from cudaops.graph.folder import write_whole
 from cudaops.graph.html_report import REPORT_NAME, html_report
-from cudaops.graph.placing import Proposing, choose, place, run_options
+from cudaops.graph.placing import place, resolve
 from cudaops.graph.services import make_executor, open_bench, settled
 from cudaops.graph.verify_files import read_candidate
 from cudaops.program.given import check_arguments
@@ -121,37 +121,14 @@ def _options(task: Task, source: Path) -> RunOptions:
     and memory, which would carry one owner's kernels to another."""
     request = task.request
     check_arguments(request.argv)
-    where = place(_executor(request.executor, task.executors), request.device, request.arch)
-    proposing, iterations, policy = Proposing(), 1, Policy()
-    if isinstance(request, OptimizeRequest):
-        iterations = request.max_iterations
-        proposing = choose(request.optimizer, None, task.settings)._replace(
-            search=SearchOptions(
-                strategy=request.strategy, width=request.beam_width, rounds=request.beam_rounds
-            ),
-            max_cost_usd=request.max_cost_usd,
-            max_tokens=request.max_tokens,
-            max_trials=request.max_trials,
-            budget_minutes=request.budget_minutes,
-        )
-    if isinstance(request, OptimizeRequest | VerifyRequest):
-        policy = Policy(
-            min_speedup=request.min_speedup,
-            seed=request.seed,
-            allow_precision=request.allow_precision,
-            allow_libraries=request.allow_libraries,
-        )
-    return run_options(
+    return resolve(
+        request,
         source,
         task.folder.run,
-        where,
-        argv=request.argv,
-        kernel=request.kernel,
-        proposing=proposing._replace(use_memory=False),
-        max_iterations=iterations,
-        timeout_s=request.timeout_seconds,
-        policy=policy,
-        working_folder=task.folder.program,
+        place(_executor(request.executor, task.executors), request.device, request.arch),
+        task.settings,
+        working_folder=str(task.folder.program),
+        use_memory=False,
     )
 
 

@@ -1,12 +1,15 @@
-"""What the service takes and gives: requests, jobs and their results. OpenAPI shows these."""
+"""What the service takes and gives: requests with an example of each, jobs and their results.
+
+OpenAPI shows these. The examples run as they stand: a test sends every one.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from cudaops.domain.base import Record, SourceLocation
 from cudaops.domain.execution import (
@@ -16,9 +19,20 @@ from cudaops.domain.execution import (
     Misbehaved,
     ProgramRan,
 )
-from cudaops.domain.judgement import Comparison, Precision
-from cudaops.domain.run import LocalExecutor, ProfileSummary, RunRecord
-from cudaops.domain.search import Strategy
+from cudaops.domain.judgement import Comparison
+from cudaops.domain.options import (
+    BeamOptions,
+    JudgeOptions,
+    LimitOptions,
+    LocalExecutor,
+    OptimizerOptions,
+    PlaceOptions,
+    ProgramOptions,
+    StrategyOptions,
+)
+from cudaops.domain.run import ProfileSummary, RunRecord
+
+# What the service takes and gives: requests, jobs and their results. OpenAPI shows these.
 
 MAX_TEXT_CHARS = 400_000
 """Longest source text, in characters; as the MCP tools have it. The longest file of the corpora in
@@ -45,16 +59,14 @@ SourcePath = Annotated[
 ]
 """Relative POSIX path below the program's folder. No part begins with a dot, so that `..` cannot
 be said."""
+
 Identifier = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$",
                            max_length=200)
 ]  # fmt: skip
-WHOLE = BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)
-"""JSON Schema takes 3.0 for an integer (2020-12, validation, section 6.1.1); so do we."""
-ProgramArgument = Annotated[str, StringConstraints(max_length=1000, pattern=_NO_NUL)]
 
 
-class ProgramRequest(Record):
+class ProgramRequest(ProgramOptions, PlaceOptions):
     """A CUDA program and where to run it."""
 
     source: Text
@@ -69,19 +81,13 @@ class ProgramRequest(Record):
         json_schema_extra={"additionalProperties": False, "propertyNames": {"maxLength": 300}},
     )
     """Local headers that it includes with quotes: relative path to text."""
-    argv: tuple[ProgramArgument, ...] = Field(default=(), max_length=100)
-    """Arguments for the program itself."""
     kernel: Identifier | None = None
-    """Kernel to work on; null: the one with most time."""
+    """Kernel to work on (default: the one with most time)."""
     executor: LocalExecutor = "auto"
     """`cpu`: this service's processor, times modelled. `cuda`: its GPU. `auto`: a GPU where there
     is one."""
-    device: Annotated[str, StringConstraints(max_length=100, pattern=_NO_NUL)] | None = None
-    """Device whose time is modelled on `cpu`; null: A10."""
-    arch: Annotated[str, StringConstraints(pattern=r"^sm_\d{2,3}[af]?$")] | None = None
-    """nvcc target; null: the device's."""
     timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 120.0
-    """Limit for one run of the program or of a candidate."""
+    """Seconds for one run of the program or a candidate."""
 
 
 class CompileRequest(ProgramRequest):
@@ -99,18 +105,7 @@ class ProfileRequest(ProgramRequest):
     """Say what limits the kernel."""
 
 
-class _Bar(Record):
-    min_speedup: Annotated[float, Field(ge=1, le=1000)] = 1.2
-    """Baseline time over candidate time that a rewrite must reach."""
-    seed: Annotated[int, Field(ge=0, lt=2**62), WHOLE] | None = None
-    """Fixes the secret inputs, to repeat a run; null: drawn."""
-    allow_precision: Precision | None = None
-    """Arithmetic less exact than the author's that is fine by you."""
-    allow_libraries: bool = False
-    """Candidates may include CUB, libcu++, CUTLASS."""
-
-
-class VerifyRequest(ProgramRequest, _Bar):
+class VerifyRequest(ProgramRequest, JudgeOptions):
     """Judge a rewrite: same function, same precision, faster."""
 
     candidate: Text
@@ -124,23 +119,10 @@ class BenchmarkRequest(ProgramRequest):
     """Device source with `@launch` directives; null: the author's kernel alone."""
 
 
-class OptimizeRequest(ProgramRequest, _Bar):
+class OptimizeRequest(
+    ProgramRequest, JudgeOptions, OptimizerOptions, StrategyOptions, BeamOptions, LimitOptions
+):
     """The main job: profile, diagnose, rewrite, verify."""
-
-    optimizer: Literal["auto", "recipes", "llm"] = "auto"
-    """Who proposes rewrites. `auto`: the service's model where it has one, recipes otherwise."""
-    strategy: Strategy = "greedy"
-    beam_width: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
-    beam_rounds: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
-    max_iterations: Annotated[int, Field(ge=1, le=50), WHOLE] = 3
-    """Candidates to try."""
-    max_cost_usd: Annotated[float, Field(ge=0, le=1000)] | None = None
-    """No question goes to the model once this is spent."""
-    max_tokens: Annotated[int, Field(ge=1, le=100_000_000), WHOLE] | None = None
-    max_trials: Annotated[int, Field(ge=1, le=1000), WHOLE] = 10
-    """Settings of one rewrite that the tuner measures at most."""
-    budget_minutes: Annotated[float, Field(ge=0, le=720)] | None = None
-    """Minutes after which nothing further is tried."""
 
 
 JobRequest = (
@@ -295,3 +277,85 @@ def compile_result(outcome: Compiled | CompileFailed) -> CompileResult:
         cached=outcome.cached,
         resources=outcome.resources,
     )
+
+
+# Requests that the OpenAPI page shows. They run as they stand: a test sends every one.
+
+PROGRAM = """\
+#include <cstdio>
+#include <cuda_runtime.h>
+
+__global__ void matmul(const float* A, const float* B, float* C, int N) {
+    const int row = blockIdx.y * blockDim.y + threadIdx.y;
+    const int col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= N || col >= N) return;
+    float sum = 0.0f;
+    for (int k = 0; k < N; ++k) sum += A[row * N + k] * B[k * N + col];
+    C[row * N + col] = sum;
+}
+
+int main() {
+    const int N = 384;
+    float *A, *B, *C;
+    cudaMallocManaged(&A, N * N * sizeof(float));
+    cudaMallocManaged(&B, N * N * sizeof(float));
+    cudaMallocManaged(&C, N * N * sizeof(float));
+    for (int i = 0; i < N * N; ++i) {
+        A[i] = (i % 13) * 0.125f;
+        B[i] = (i % 7) * 0.25f;
+    }
+    matmul<<<dim3(N / 16, N / 16), dim3(16, 16)>>>(A, B, C, N);
+    cudaDeviceSynchronize();
+    std::printf("%.3f %.3f\\n", C[0], C[N * N - 1]);
+    return 0;
+}
+"""
+"""A matrix product as one would first write it, small enough to be done in seconds."""
+
+REWRITE = """\
+// @launch four_rows grid=(ceil_div(N,32), ceil_div(N,32)) block=(32,8) args=(A, B, C, N)
+__global__ void four_rows(const float* A, const float* B, float* C, int N) {
+    const int row = blockIdx.y * 32 + threadIdx.y;
+    const int col = blockIdx.x * 32 + threadIdx.x;
+    if (col >= N) return;
+    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int k = 0; k < N; ++k) {
+        const float b = B[k * N + col];
+        for (int i = 0; i < 4; ++i) {
+            if (row + 8 * i < N) sum[i] += A[(row + 8 * i) * N + k] * b;
+        }
+    }
+    for (int i = 0; i < 4; ++i) {
+        if (row + 8 * i < N) C[(row + 8 * i) * N + col] = sum[i];
+    }
+}
+"""
+"""The same product, four rows a thread: device source with a launch directive."""
+
+_PROGRAM = {"source": PROGRAM, "filename": "matmul.cu", "executor": "cpu"}
+
+
+def _example(summary: str, **fields: Any) -> dict[str, Any]:
+    return {"summary": summary, "value": {**_PROGRAM, **fields}}
+
+
+EXAMPLES: dict[JobKind, dict[str, dict[str, Any]]] = {
+    "compile": {
+        "kernel": _example("The author's kernel"),
+        "rewrite": _example("A rewrite of it", candidate=REWRITE),
+    },
+    "run": {"program": _example("The whole program", timeout_seconds=60)},
+    "profile": {
+        "kernel": _example("A named kernel, for a named device", kernel="matmul", device="A10")
+    },
+    "verify": {
+        "rewrite": _example(
+            "A rewrite that must be 1.1 times as fast", candidate=REWRITE, min_speedup=1.1
+        )
+    },
+    "benchmark": {"rewrite": _example("Both, side by side", candidate=REWRITE)},
+    "optimize": {
+        "recipes": _example("One candidate, without a model", optimizer="recipes", max_iterations=1)
+    },
+}
+"""By kind and name, as OpenAPI's `examples`."""

@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
 
 from cudaops.domain.base import Record
+from cudaops.domain.options import ExecutorName
 from cudaops.domain.run import IsolationChoice
 from cudaops.errors import EnvironmentFailure, InputError, SandboxUnavailable
 from cudaops.executors.base import close_executor
@@ -24,7 +24,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.process import child_environment, python_path
-from cudaops.service.temporary import remove_left, remove_own, take_own
+from cudaops.service.job_folder import remove_left, remove_own, take_own
 from cudaops.storage import sweep
 
 HOLDS_S = 60.0
@@ -32,8 +32,6 @@ HOLDS_S = 60.0
 CHECK_S = 300.0
 """A first check imports everything and may open a GPU, on a loaded machine."""
 PASSED_ON = ("LD_LIBRARY_PATH", "HOME", "TMPDIR")
-
-ExecutorName = Literal["cpu", "cuda"]
 
 
 class CheckOptions(Record):

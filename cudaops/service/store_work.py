@@ -9,8 +9,7 @@ from uuid import UUID, uuid4
 from psycopg.types.json import Json
 
 from cudaops.domain.base import Record
-from cudaops.service.database import Cursor, Pool, one
-from cudaops.service.queue import Queue
+from cudaops.service.database import Cursor, Pool, Queue, one
 from cudaops.service.records import Artefact, JobEvent, JobStatus, Problem
 from cudaops.service.rows import (
     SUMMARY,

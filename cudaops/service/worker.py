@@ -1,4 +1,5 @@
-"""A worker: takes jobs from the queue and has each performed in a process of its own.
+"""A worker: takes jobs from the queue and has each performed in a process of its own, on the GPU it
+was given.
 
 Several may run on one machine and on many, at the same database. What they share is that and
 nothing else; a job that one of them lost is another's.
@@ -12,33 +13,91 @@ import functools
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from itertools import takewhile
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 import structlog
 from procrastinate.exceptions import ProcrastinateException
 
 from cudaops import __version__
+from cudaops.domain.options import ExecutorName
 from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
-from cudaops.executors.cuda.telemetry import gpu_gauges
+from cudaops.executors.cuda.telemetry import gpu_gauges, whole_gpus
 from cudaops.service import tracing
 from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
-from cudaops.service.gpu_choice import gpu_name
-from cudaops.service.job_folder import JobFolder
+from cudaops.service.database import WORKER_POLL_S, build_queue_app, queue_of
+from cudaops.service.job_folder import JobFolder, remove_left
 from cudaops.service.job_process import fault, job_event, start_server
 from cudaops.service.logs import bound
-from cudaops.service.queue import WORKER_POLL_S, build_app, queue_of
 from cudaops.service.records import ENDED
-from cudaops.service.self_check import CheckOptions, ExecutorName, SelfCheck, working
+from cudaops.service.self_check import CheckOptions, SelfCheck, working
 from cudaops.service.store import Claim, Store
 from cudaops.service.store_work import MAX_ATTEMPTS
-from cudaops.service.temporary import remove_left
 from cudaops.settings import Settings
 
-WorkerExecutor = Literal["cpu", "cuda", "all"]
+# Which GPUs workers may use, and which of them one does: by CUDA's own variable.
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"""
+
+
+def gpus_here(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """An entry for CUDA_VISIBLE_DEVICES for each GPU that a process may use: those that the
+    variable names already, else those that NVML shows, without the ones cut into slices.
+
+    Empty where none is known.
+    """
+    named = environment.get(VISIBLE)
+    if named is None:
+        return tuple(whole_gpus())
+    entries = (entry.strip() for entry in named.split(","))
+    # CUDA ignores an entry that it cannot use and all behind it.
+    return tuple(takewhile(_names_a_gpu, entries))
+
+
+def use_gpu(index: int, environment: MutableMapping[str, str]) -> None:
+    """Let CUDA see this one alone, counted among `gpus_here` from 0.
+
+    Without NVML there is nothing to count, and CUDA's own number is taken, by place on the bus.
+    Raises InputError where there is no such GPU.
+    """
+    there = gpus_here(environment)
+    if index < len(there):
+        environment[VISIBLE] = there[index]
+    elif there or VISIBLE in environment:
+        by = f"{VISIBLE} names" if VISIBLE in environment else "this machine has"
+        count = f"{len(there)} GPU" + ("" if len(there) == 1 else "s")
+        raise InputError(f"--gpu {index}: {by} {count} to choose from, counted from 0")
+    else:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        environment[VISIBLE] = str(index)
+
+
+def gpu_name(gauges: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:
+    """Name of the GPU that such a process uses, of those that were measured; None where they do
+    not say."""
+    gpus = gauges.get("gpus") or []
+    if len({gpu.get("name") for gpu in gpus}) == 1:
+        name: str | None = gpus[0].get("name")
+        return name
+    first = next(iter(gpus_here(environment)), "")
+    for gpu in gpus:
+        if first.startswith("GPU-") and str(gpu.get("uuid", "")).startswith(first):
+            return str(gpu.get("name"))
+    return None
+
+
+def _names_a_gpu(entry: str) -> bool:
+    return entry.isdigit() or entry.startswith(("GPU-", "MIG-"))
+
+
+# A worker: takes jobs from the queue and has each performed in a process of its own.
+
+WorkerExecutor = Literal[ExecutorName, "all"]
 
 SWEEP_EVERY_S = 5.0
 BEAT_EVERY_S = 10.0
@@ -166,7 +225,7 @@ class Worker:
 
     async def _deliver(self) -> None:
         """Have procrastinate bring jobs, and bring it back where the database threw it out."""
-        app = build_app(self._store.pool, self._take)
+        app = build_queue_app(self._store.pool, self._take)
         await app.open_async(self._store.pool.connections)
         queues = ["any", *(queue_of(executor) for executor in self._executors)]
         while True:

@@ -45,7 +45,7 @@ class Opened(NamedTuple):
 def opened(source: Path, folder: Path) -> Opened:
     """Capture and profile a program on the cpu executor."""
     os.environ.setdefault("CUDAOPS_EXECUTOR", "cpu")
-    options = run_options(source, folder, target("A10", None), timeout_s=60.0)
+    options = run_options(source, folder, target("A10", None), timeout_seconds=60.0)
     bench = open_bench(options, make_executor(options, load_settings()))
     profile = bench.profile(None)
     assert isinstance(profile, Profile)

@@ -17,7 +17,7 @@ from cudaops.cuda.ptx import (
     names_in,
     read_ptx,
 )
-from cudaops.domain.judgement import Precision
+from cudaops.domain.options import Precision
 from cudaops.executors.cuda.toolchain import find_nvcc
 
 HEAD = """#include <cuda_fp16.h>

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from cudaops.domain.base import Dim3
-from cudaops.domain.judgement import Policy, Precision
+from cudaops.domain.judgement import Policy
+from cudaops.domain.options import Precision
 from cudaops.domain.workload import Allocation, Element, Workload
 from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import BufferAccuracy, Sides, compare_sides, compare_sides_exactly

@@ -11,7 +11,8 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
-from cudaops.domain.judgement import Policy, Precision, Qualification
+from cudaops.domain.judgement import Policy, Qualification
+from cudaops.domain.options import Precision
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
     Allocation,

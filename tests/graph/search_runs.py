@@ -27,7 +27,7 @@ from cudaops.graph.branches import Explored, explored_of
 from cudaops.graph.build import build_graph
 from cudaops.graph.context import Context
 from cudaops.graph.events import EventLog, read_events
-from cudaops.graph.placing import Proposing, run_options, target
+from cudaops.graph.placing import run_options, target
 from cudaops.graph.services import build_toolbox, make_executor, open_bench
 from cudaops.graph.state import State
 from cudaops.program.plans import make_rewrite
@@ -165,7 +165,8 @@ def options_of(
         source,
         folder,
         target("A10", None),
-        proposing=Proposing(search=search, use_memory=False),
+        search=search,
+        use_memory=False,
         max_iterations=max_iterations,
         policy=Policy(min_speedup=bar, seed=11),
     )

@@ -47,7 +47,7 @@ def job(environment: Path) -> RunRecord:
         place("cuda", None, None),
         max_iterations=1,
         policy=Policy(min_speedup=1.0),
-        timeout_s=60.0,
+        timeout_seconds=60.0,
     )
     return start(options, lambda _: None, load_settings())
 

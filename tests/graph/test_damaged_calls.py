@@ -11,7 +11,7 @@ import pytest
 from cudaops.domain.run import RunOptions
 from cudaops.graph.events import EventLog, read_events
 from cudaops.graph.model_setup import CALLS, Development
-from cudaops.graph.placing import Proposing, run_options, target
+from cudaops.graph.placing import run_options, target
 from cudaops.graph.run import Services, open_context
 from cudaops.graph.services import build_toolbox, make_executor, open_bench
 from cudaops.graph.state import State
@@ -29,7 +29,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunOptions, Workbe
     script = folder / "answers.json"
     script.write_text(json.dumps({"cudaops_script": 1, "answers": [{"text": "[]"}]}))
     options = run_options(
-        MM, folder / "run", target("A10", None), proposing=Proposing("llm", f"scripted:{script}")
+        MM, folder / "run", target("A10", None), optimizer="llm", model=f"scripted:{script}"
     )
     return options, open_bench(options, make_executor(options, load_settings()))
 

@@ -21,7 +21,7 @@ PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 
 
 def run(source: Path, folder: Path, **options: object) -> RunRecord:
-    chosen = run_options(source, folder, target("A10", None), **options)  # type: ignore[arg-type]
+    chosen = run_options(source, folder, target("A10", None), **options)
     return start(chosen, lambda _: None, load_settings())
 
 

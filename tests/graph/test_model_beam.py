@@ -23,11 +23,12 @@ from cudaops.certify.envelope import open_envelope
 from cudaops.domain.certificate import Certificate
 from cudaops.domain.judgement import Policy
 from cudaops.domain.model_use import ModelCall
+from cudaops.domain.options import Strategy
 from cudaops.domain.run import Event, RunOptions, RunRecord
-from cudaops.domain.search import Branch, SearchOptions, Strategy
+from cudaops.domain.search import Branch, SearchOptions
 from cudaops.graph.branches import Task
 from cudaops.graph.events import read_events
-from cudaops.graph.placing import Proposing, run_options, target
+from cudaops.graph.placing import run_options, target
 from cudaops.graph.run import resume, start
 from cudaops.graph.services import open_knowledge
 from cudaops.models.journal import CallEntry
@@ -113,13 +114,11 @@ def options_of(
         source,
         source.parent / out,
         target("A10", None),
-        proposing=Proposing(
-            "llm",
-            Nim.model,
-            SearchOptions(strategy=strategy, width=width, rounds=2),
-            max_cost_usd=max_cost_usd,
-            use_memory=False,
-        ),
+        optimizer="llm",
+        model=Nim.model,
+        search=SearchOptions(strategy=strategy, width=width, rounds=2),
+        max_cost_usd=max_cost_usd,
+        use_memory=False,
         max_iterations=1,
         policy=Policy(min_speedup=1.2, seed=11),
     )

@@ -15,7 +15,7 @@ from cudaops.certify.envelope import open_envelope
 from cudaops.domain.certificate import Certificate
 from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
-from cudaops.graph.placing import Proposing, run_options, target
+from cudaops.graph.placing import run_options, target
 from cudaops.graph.run import start
 from cudaops.memory.store import Memory
 from cudaops.models.scripted import read_script
@@ -61,7 +61,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
             source,
             folder / "run",
             target("A10", None),
-            proposing=Proposing("llm", nim.model, max_cost_usd=5.0),
+            optimizer="llm",
+            model=nim.model,
+            max_cost_usd=5.0,
             max_iterations=4,
         )
         record = start(options, lambda _: None, load_settings())

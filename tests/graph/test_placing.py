@@ -38,7 +38,7 @@ def test_new_folder_names_the_kernel_and_never_reuses(tmp_path: Path) -> None:
 
 def test_who_proposes() -> None:
     without = Settings()
-    assert placing.choose("recipes", None, without) == placing.Proposing()
+    assert placing.choose("recipes", None, without) == placing.Proposer()
     assert placing.choose("auto", None, without).no_model == placing.NO_MODEL
     named = placing.choose("auto", "scripted:answers.json", without)
     assert (named.optimizer, named.model, named.no_model) == ("llm", "scripted:answers.json", None)

@@ -14,11 +14,10 @@ from uuid import UUID
 import httpx
 
 from cudaops.domain.base import Record
-from cudaops.service.app import build_app
-from cudaops.service.options import ServiceOptions
+from cudaops.service.auth import ServiceOptions
 from cudaops.service.records import Artefact, JobEvent, JobStatus, Problem, Scope
-from cudaops.service.rendering import Renderer
-from cudaops.service.server import Server, address_of, bind
+from cudaops.service.routes_artefacts import Renderer
+from cudaops.service.server import Server, address_of, bind, build_app
 from cudaops.service.store import Store
 
 T = TypeVar("T")

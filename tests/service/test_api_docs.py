@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from cudaops.service.examples import EXAMPLES
 from cudaops.service.problems import KINDS
-from cudaops.service.records import REQUESTS
+from cudaops.service.records import EXAMPLES, REQUESTS
 from tests.service.api_server import Api, running
 from tests.service.test_api_jobs import PlainReports
 

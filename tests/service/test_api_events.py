@@ -11,7 +11,7 @@ from uuid import UUID
 import httpx
 import psycopg
 
-from cudaops.service.options import ServiceOptions
+from cudaops.service.auth import ServiceOptions
 from cudaops.service.records import CompileResult, JobEvent, JobSummary
 from tests.service.api_server import DEADLINE_S, Api, open_to_all, running
 

@@ -14,8 +14,8 @@ import pytest
 
 from cudaops.domain.run import RunRecord
 from cudaops.service.records import REQUESTS, CompileResult, Job, JobSummary, Problem
-from cudaops.service.rendering import run_events
-from cudaops.service.routes_submit import wait_seconds
+from cudaops.service.routes_artefacts import run_events
+from cudaops.service.routes_jobs import wait_seconds
 from tests.service.api_server import DEADLINE_S, SOURCE, Api, event, open_to_all, running
 
 RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "scripted_model" / "run.json"

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from cudaops.service.options import ServiceOptions
+from cudaops.service.auth import ServiceOptions
 from tests.service.api_server import DEADLINE_S, Api, open_to_all, read_all, running
 from tests.service.test_api_jobs import refused
 

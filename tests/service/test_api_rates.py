@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.service.options import ServiceOptions
+from cudaops.service.auth import Rates, ServiceOptions, address_key
 from cudaops.service.problems import Refused
-from cudaops.service.rates import Rates, address_key
 
 
 class Clock:

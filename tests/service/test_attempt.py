@@ -14,7 +14,7 @@ import pytest
 
 from cudaops.service.attempt import Attempt, Place
 from cudaops.service.job_folder import JobFolder
-from cudaops.service.process_tree import descendants
+from cudaops.service.job_process import descendants
 from cudaops.service.records import JobRequest, ProgramRequest, RunRequest
 from cudaops.service.store import Claim, Store
 from cudaops.settings import load_settings

@@ -24,7 +24,7 @@ from cudaops.errors import (
 from cudaops.graph.placing import Target, run_options
 from cudaops.graph.services import make_executor
 from cudaops.service import client
-from cudaops.service.api_client import Service
+from cudaops.service.api_client import ServiceClient
 from cudaops.service.client import place_of
 from cudaops.service.records import Job, JobStatus, Problem
 from cudaops.settings import Settings
@@ -166,7 +166,7 @@ def test_a_service_that_stays_away_leaves_what_resume_needs(
     database = new_database()
 
     async def followed(address: str, id: UUID, tell: Callable[[Any], None]) -> Job:
-        async with Service(address, None, patience_s=1.0) as service:
+        async with ServiceClient(address, None, patience_s=1.0) as service:
             await service.job(id)  # it has answered: from now on it may be away for a while
             await service.follow(id, tell)
             return await service.job(id)
@@ -194,6 +194,20 @@ def test_a_service_that_stays_away_leaves_what_resume_needs(
     thread.join(60)
     assert isinstance(failed[0], ServiceUnavailable)
     assert "cudaops resume" in failed[0].remedy
+
+
+def test_a_job_that_says_nothing_for_long_is_followed(
+    new_database: Callable[[], str], program: Path
+) -> None:
+    """The service fills a silence with comments, behind the ids of earlier events."""
+    options = open_to_all(keep_alive_seconds=0.1)
+    with running(new_database(), options) as api:
+
+        def slowly(id: UUID) -> None:
+            time.sleep(1.0)
+            api.work(id, result=record())
+
+        assert ran(api, program, slowly).run_id == record().run_id
 
 
 def test_resume_of_a_folder_that_names_no_job_of_this_service(api: Api, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from cudaops.cli.boundary import EXIT_INPUT, run_command
 from cudaops.cli.service import worker_commands
 from cudaops.errors import InputError
 from cudaops.executors.cuda.telemetry import whole_gpus
-from cudaops.service.gpu_choice import gpu_name, gpus_here, use_gpu
+from cudaops.service.worker import gpu_name, gpus_here, use_gpu
 from cudaops.settings import Settings
 
 UUIDS = ("GPU-5f1c8e2a-0000", "GPU-9b7d4c11-0000")

@@ -13,11 +13,9 @@ import cudaops
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
 from cudaops.program.given import check_arguments, check_includes
-from cudaops.service import artefacts
-from cudaops.service.artefacts import collect
-from cudaops.service.job_folder import JobFolder, Scrub, Task
+from cudaops.service.job_folder import MAX_FILE_BYTES, JobFolder, Scrub, Task, collect
+from cudaops.service.job_process import descendants, kill_tree
 from cudaops.service.perform import perform
-from cudaops.service.process_tree import descendants, kill_tree
 from cudaops.service.records import OptimizeRequest, VerifyRequest
 from cudaops.settings import load_settings
 from tests.service.workers import HEADERS, MATMUL
@@ -115,7 +113,7 @@ def test_artefacts_are_bounded_and_no_links(folder: JobFolder, tmp_path: Path) -
     (run / "state" / "checkpoints.sqlite").write_text("ours")
     (run / "iterations" / "01" / "attempt.json.part").write_text("half")
     (run / "link.cu").symlink_to("/etc/passwd")
-    (run / "large.md").write_bytes(b"x" * (artefacts.MAX_FILE_BYTES + 1))
+    (run / "large.md").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     found = collect(run, Scrub(folder, tmp_path, tmp_path / "builds"))
     assert {kept.name: content for kept, content in found.files} == {
         "run.json": b'{"out": "run"}',
@@ -141,7 +139,7 @@ def test_a_run_that_had_finished_is_not_run_again(folder: JobFolder) -> None:
 def test_a_tree_is_killed_whatever_sessions_it_made() -> None:
     code = (
         "import os, subprocess, sys, time\n"
-        "from cudaops.service.process_tree import adopt_orphans\n"
+        "from cudaops.service.job_process import adopt_orphans\n"
         "adopt_orphans()\n"
         "sleep = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
         "subprocess.Popen(sleep, start_new_session=True)\n"

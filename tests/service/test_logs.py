@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from cudaops.service import logs
-from cudaops.service.masking import MASK, Mask, secrets_of
+from cudaops.service.logs import MASK, Mask, secrets_of
 from cudaops.settings import Settings
 from tests.lanes import examples
 

@@ -15,11 +15,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cudaops.domain.run import RunRecord
-from cudaops.service import logs, meters, problems
-from cudaops.service.health import Readiness, readiness
-from cudaops.service.metrics import FAMILIES, GPU_GAUGES, Metrics
-from cudaops.service.observing import ObserveRequests
-from cudaops.service.options import ServiceOptions
+from cudaops.service import logs, problems
+from cudaops.service.auth import ServiceOptions
+from cudaops.service.middleware import ObserveRequests
+from cudaops.service.operation import (
+    FAMILIES,
+    GPU_GAUGES,
+    Metrics,
+    Readiness,
+    build_operation_router,
+    readiness,
+)
 from cudaops.service.records import (
     CompileRequest,
     CompileResult,
@@ -27,7 +33,7 @@ from cudaops.service.records import (
     OptimizeRequest,
     Problem,
 )
-from cudaops.service.routes_operation import build_operation_router
+from cudaops.service.rows import COMPACT_ROWS, Change, add_changes, counter_sums, observed
 from cudaops.service.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -123,29 +129,29 @@ async def test_a_job_that_a_transaction_did_not_end_is_not_counted(store: Store)
 
 
 async def test_sums_take_the_place_of_rows_and_lose_none(store: Store) -> None:
-    change = meters.Change("configurations_tried", {}, 2)
+    change = Change("configurations_tried", {}, 2)
 
     async def write() -> None:
         for _ in range(10):
             async with store.pool.transaction() as cursor:
-                await meters.add(cursor, [change] * (meters.COMPACT_ROWS // 20))
+                await add_changes(cursor, [change] * (COMPACT_ROWS // 20))
 
     async def read() -> None:
         for _ in range(10):
-            await meters.sums(store.pool)
+            await counter_sums(store.pool)
 
     await asyncio.gather(write(), read(), write(), read(), read())
-    (total,) = await meters.sums(store.pool)
-    assert total.value == 20 * 2 * (meters.COMPACT_ROWS // 20)
+    (total,) = await counter_sums(store.pool)
+    assert total.value == 20 * 2 * (COMPACT_ROWS // 20)
     (row,) = await store.fetch("SELECT count(*) AS rows FROM meters")
-    assert row["rows"] <= meters.COMPACT_ROWS
+    assert row["rows"] <= COMPACT_ROWS
 
 
 async def test_times_fall_into_one_bucket_and_come_out_cumulative(store: Store) -> None:
     async with store.pool.transaction() as cursor:
         for seconds in (0.05, 0.1, 3.0, 1e6):
             labels = {"kind": "compile", "outcome": "succeeded"}
-            await meters.add(cursor, meters.observed("job_duration_seconds", labels, seconds))
+            await add_changes(cursor, observed("job_duration_seconds", labels, seconds))
     samples = parsed(await Metrics(store, "0").exposition())
     buckets = {
         bound: of(samples, "job_duration_seconds_bucket", **labels, le=bound)

@@ -140,7 +140,7 @@ def test_a_run_is_watched_from_start_to_end(address: str, open_page: OpenPage) -
     page.select_option("select[name=optimizer]", "recipes")
     page.fill("input[name=max_iterations]", "1")
     page.fill("input[name=min_speedup]", "1.05")
-    page.fill("input[name=arguments]", "512 512")
+    page.fill("input[name=argv]", "512 512")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("#/jobs/"), timeout=PATIENCE_MS)
     page.wait_for_selector(".agent[data-state=working]", timeout=PATIENCE_MS)

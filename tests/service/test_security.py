@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cudaops.service.boundary import is_loopback_host
+from cudaops.service.middleware import is_loopback_host
 from cudaops.service.problems import KINDS
 from cudaops.service.records import REQUESTS
 from tests.service.api_server import SOURCE, Api, open_to_all, read_all, running

@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 from cudaops.cli.boundary import run_command
-from cudaops.service.examples import EXAMPLES
-from cudaops.service.records import RESULTS, Job
+from cudaops.service.records import EXAMPLES, RESULTS, Job
 from tests.service.api_server import DEADLINE_S
 
 JOB_DEADLINE_S = 240.0

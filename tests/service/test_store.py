@@ -9,8 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from cudaops.errors import InputError, ServiceUnavailable
-from cudaops.service.database import SCHEMA_VERSION
-from cudaops.service.queue import migrations_since, queue_of
+from cudaops.service.database import SCHEMA_VERSION, migrations_since, queue_of
 from cudaops.service.records import (
     CompileRequest,
     CompileResult,

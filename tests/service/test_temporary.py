@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.service.temporary import remove_left
+from cudaops.service.job_folder import remove_left
 
 TAKES = """
 import sys, tempfile
 from pathlib import Path
-from cudaops.service.temporary import remove_own, take_own
+from cudaops.service.job_folder import remove_own, take_own
 take_own()
 left = Path(tempfile.mkdtemp())
 (left / "shut").mkdir(mode=0)

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from cudaops.errors import InputError
 from cudaops.service import tracing
-from cudaops.service.observing import ObserveRequests
+from cudaops.service.middleware import ObserveRequests
 from cudaops.service.records import JobEvent
 
 CLIENT = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"

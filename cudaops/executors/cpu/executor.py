@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from cudaops.cuda.devices import device as device_named
 from cudaops.domain.execution import (
@@ -21,6 +20,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
+from cudaops.domain.options import ExecutorName
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -46,7 +46,7 @@ TRACE_REPORT = "trace.json"
 class CpuExecutor:
     """Implements `Executor` on this machine's processor."""
 
-    name: Literal["cpu", "cuda"] = "cpu"
+    name: ExecutorName = "cpu"
     time_source: TimeSource = "modelled"
 
     def __init__(

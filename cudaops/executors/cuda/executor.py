@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from cudaops.domain.execution import (
     CaptureOutcome,
@@ -19,10 +18,10 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
+from cudaops.domain.options import ClockControl, ExecutorName
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
-from cudaops.domain.run import ClockControl
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.base import Check, InputSet
@@ -58,7 +57,7 @@ from cudaops.program.plans import baseline_plan
 class CudaExecutor:
     """Implements `Executor` on a GPU, or on a double of its driver."""
 
-    name: Literal["cpu", "cuda"] = "cuda"
+    name: ExecutorName = "cuda"
 
     def __init__(
         self,

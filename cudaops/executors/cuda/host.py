@@ -16,7 +16,7 @@ from pathlib import Path
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
 from cudaops.domain.execution import Unit
-from cudaops.domain.run import ClockControl
+from cudaops.domain.options import ClockControl
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.toolchain import around

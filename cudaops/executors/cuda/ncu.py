@@ -21,8 +21,8 @@ from pydantic import ValidationError
 from cudaops.cuda.hot_spots import Line, hot_instructions, hot_lines
 from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
+from cudaops.domain.options import ClockControl
 from cudaops.domain.profile import HotLine, Profile
-from cudaops.domain.run import ClockControl
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused

@@ -1,13 +1,10 @@
 // Routes and the frame around the views. A view is {element, title, destroy}.
 
-import { getJson } from "./api.js";
-import { announce, fill, h, setText } from "./dom.js";
+import { askForToken, getJson, token } from "./api.js";
+import { announce, fill, h, problemBox, setText, themeButton } from "./dom.js";
 import { formView } from "./form_view.js";
 import { jobView } from "./job_view.js";
 import { jobsView } from "./jobs_view.js";
-import { problemBox } from "./problem_box.js";
-import { themeButton } from "./theme_button.js";
-import { askForToken, token } from "./token.js";
 
 /** @typedef {{element: HTMLElement, title: string, destroy: () => void}} View */
 

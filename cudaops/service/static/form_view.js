@@ -1,10 +1,85 @@
 // Start a job. What was typed stays: over errors, over other views, over a reload.
 
-import { randomKey, submit } from "./api.js";
-import { announce, fill, h, setText } from "./dom.js";
-import { KINDS, OPTIONS, requestOf } from "./form_fields.js";
-import { bytes } from "./format.js";
-import { problemBox } from "./problem_box.js";
+import { getJson, randomKey, submit } from "./api.js";
+import { announce, bytes, fill, h, problemBox, setText } from "./dom.js";
+
+// Which options there are, with type, bounds, default and description, the service itself says.
+
+/** @type {Record<string, {about: string, candidate?: string}>} */
+const KINDS = {
+  optimize: {
+    about: "Profile the kernel, say what limits it, rewrite it, and keep a rewrite only if every gate passes.",
+  },
+  profile: { about: "Say what limits the kernel, and stop there." },
+  verify: {
+    about: "Judge a rewrite of yours: same function, same precision, faster.",
+    candidate: "The rewrite: device source with @launch directives, or a whole program",
+  },
+  benchmark: {
+    about: "Time the kernel, and a rewrite beside it; judges nothing.",
+    candidate: "The rewrite: device source with @launch directives (optional)",
+  },
+  compile: {
+    about: "Compile the kernel, or a rewrite of it.",
+    candidate: "The rewrite: device source with @launch directives (optional)",
+  },
+  run: { about: "Run the whole program once and show what it prints." },
+};
+
+/** What the form asks in other ways. */
+const NO_OPTIONS = new Set(["source", "filename", "files", "candidate"]);
+
+/** Short names, in the order of the form; an option without one stands behind these by its own name. */
+const LABELS = {
+  kernel: "Kernel", executor: "Executor", optimizer: "Optimizer", max_iterations: "Candidates to try",
+  min_speedup: "Speedup to reach", strategy: "Search", beam_width: "Width of the search",
+  beam_rounds: "Rounds of the search", device: "Device to model", arch: "nvcc target",
+  argv: "Program’s arguments", timeout_seconds: "Limit for one run, s", max_trials: "Trials of the tuner",
+  budget_minutes: "Budget, min", max_cost_usd: "Budget of the model, US dollars",
+  max_tokens: "Budget of the model, tokens", allow_precision: "Less exact arithmetic",
+  allow_libraries: "Libraries", seed: "Seed",
+};
+
+/** Schemas of the requests, by the service's own description; asked for once. */
+let schemas = null;
+
+async function load() {
+  schemas ??= (await getJson("/openapi.json")).components.schemas;
+}
+
+/** An option's schema without the null of one that may be left out. @param {object} schema */
+const plain = (schema) => ({ ...schema, ...schema.anyOf?.find((one) => one.type !== "null") });
+
+/** @param {string} kind @returns {[string, object][]} its options with their schemas, in the form's order */
+function optionsOf(kind) {
+  const fields = schemas[`${kind[0].toUpperCase()}${kind.slice(1)}Request`].properties;
+  const order = Object.keys(LABELS);
+  const place = (name) => (order.includes(name) ? order.indexOf(name) : order.length);
+  return Object.entries(fields)
+    .filter(([name]) => !NO_OPTIONS.has(name))
+    .map(([name, schema]) => [name, plain(schema)])
+    .sort(([a], [b]) => place(a) - place(b));
+}
+
+/**
+ * The request's body. What was left empty is left out, so that the service's own default holds.
+ * @param {Record<string, any>} draft
+ */
+function requestOf(draft) {
+  /** @type {Record<string, unknown>} */
+  const body = { source: draft.source };
+  if (draft.filename) body.filename = draft.filename;
+  if (Object.keys(draft.files).length) body.files = draft.files;
+  if (KINDS[draft.kind].candidate && draft.candidate) body.candidate = draft.candidate;
+  for (const [name, schema] of optionsOf(draft.kind)) {
+    const given = draft.options[name];
+    if (given === undefined || given === "" || given === false || given === "none") continue;
+    const numeric = schema.type === "number" || schema.type === "integer";
+    if (schema.type === "array") body[name] = given.split(/\s+/).filter(Boolean);
+    else body[name] = numeric ? Number(given) : given;
+  }
+  return body;
+}
 
 const KEY = "cudaops-draft";
 /** @type {Record<string, any>} */
@@ -46,7 +121,7 @@ export function formView() {
     const kind = KINDS[draft.kind];
     setText(about, kind.about);
     setText(send, `Start ${draft.kind}`);
-    fill(options, kind.options.map((name) => field(name)));
+    fill(options, schemas ? optionsOf(draft.kind).map(([name, schema]) => field(name, schema)) : null);
     source.candidate.hidden = !kind.candidate;
     setText(source.candidateLabel, kind.candidate ?? "");
   }
@@ -58,6 +133,7 @@ export function formView() {
     send.setAttribute("aria-disabled", "true");
     draft.key ||= randomKey();
     try {
+      await load();
       const job = await submit(draft.kind, requestOf(draft), draft.key);
       announce("The job is submitted");
       draft.key = "";
@@ -83,6 +159,11 @@ export function formView() {
   );
   form.addEventListener("submit", start);
   drawOptions();
+  const retry = () => load().then(() => {
+    fill(trouble);
+    drawOptions();
+  }, (error) => fill(trouble, problemBox(error, { retry })));
+  retry();
   const element = h("div", {}, h("h1", { tabindex: -1 }, "New job"), form);
   return { element, title: "New job", destroy: () => {} };
 }
@@ -148,25 +229,33 @@ function sourcePart() {
   return { element, candidate, candidateLabel };
 }
 
-/** @param {string} name of an option */
-function field(name) {
-  const { label, note, values, ...attributes } = OPTIONS[name];
+/** @param {string} name of an option @param {object} schema */
+function field(name, schema) {
   const given = draft.options[name];
   const changed = (e) => {
     draft.options[name] = e.target.type === "checkbox" ? e.target.checked : e.target.value;
     keep();
   };
-  const hint = note ? h("span", { class: "note", id: `note-${name}` }, note) : null;
-  const described = { name, "aria-describedby": hint ? `note-${name}` : null };
-  if (values) {
-    const options = values.map((v) => h("option", { value: v, selected: v === given }, v));
+  const label = LABELS[name] ?? name;
+  const separated = schema.type === "array" ? " Separated by spaces." : "";
+  const note = `${(schema.description ?? "").replaceAll("`", "")}${separated}`;
+  const hint = h("span", { class: "note", id: `note-${name}` }, note);
+  const described = { name, "aria-describedby": `note-${name}` };
+  if (schema.enum) {
+    const values = schema.default === null ? ["none", ...schema.enum] : schema.enum;
+    const options = values.map((v) => h("option", { value: v, selected: v === (given ?? schema.default) }, v));
     return h("div", {}, h("label", {}, label, h("select", { ...described, onchange: changed }, options)), hint);
   }
-  if (attributes.type === "checkbox") {
+  if (schema.type === "boolean") {
     const box = h("input", { ...described, type: "checkbox", checked: given === true, onchange: changed });
     return h("div", {}, h("label", { class: "check" }, box, label), hint);
   }
-  const input = h("input", { ...described, ...attributes, value: given ?? "", oninput: changed,
+  const numeric = schema.type === "number" || schema.type === "integer";
+  const attributes = numeric
+    ? { type: "number", min: schema.minimum, max: schema.maximum, step: schema.type === "integer" ? 1 : "any" }
+    : {};
+  const placeholder = schema.default === null || schema.type === "array" ? "" : String(schema.default);
+  const input = h("input", { ...described, ...attributes, placeholder, value: given ?? "", oninput: changed,
     spellcheck: "false", autocomplete: "off" });
   return h("div", {}, h("label", {}, label, input), hint);
 }

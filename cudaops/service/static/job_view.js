@@ -1,19 +1,10 @@
 // One job: watched while it runs, read when it has ended. The address is all it needs.
 
-import { cancel, getJson, jobPath, problemOf } from "./api.js";
-import { agentsSection } from "./agents_section.js";
-import { candidatesSection } from "./candidates_section.js";
-import { announce, fill, h, setText } from "./dom.js";
-import { filesSection } from "./files_section.js";
-import { age, clock, ENDED, outcomeText, seconds } from "./format.js";
-import { gatesSection } from "./gates_section.js";
+import { cancel, follow, getJson, jobPath, problemOf } from "./api.js";
+import { age, announce, clock, ENDED, fill, h, outcomeText, problemBox, seconds, setText } from "./dom.js";
+import { agentsSection, candidatesSection, filesSection, gatesSection, logSection, resultSection, verdictSection } from "./job_sections.js";
 import { statusBadge } from "./jobs_view.js";
-import { logSection } from "./log_section.js";
-import { problemBox } from "./problem_box.js";
-import { resultSection } from "./result_section.js";
 import { RunModel } from "./run_model.js";
-import { follow } from "./stream.js";
-import { verdictSection } from "./verdict_section.js";
 
 /** @param {string} id @returns {import("./app.js").View} */
 export function jobView(id) {

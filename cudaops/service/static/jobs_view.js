@@ -1,9 +1,7 @@
 // The list of jobs: filtered, refreshed while it is looked at.
 
 import { getJson } from "./api.js";
-import { announce, fill, h, setText, table } from "./dom.js";
-import { age, clock, ENDED } from "./format.js";
-import { problemBox } from "./problem_box.js";
+import { age, announce, clock, ENDED, fill, h, problemBox, setText, table } from "./dom.js";
 
 const REFRESH_MS = 2500;
 const PAGE = 50;

@@ -1,8 +1,5 @@
-"""Prometheus metrics: what this process counts, and what the database knows of all of them.
-
-Jobs are not counted here: their counters are sums in the database (`meters.py`), so that they
-survive a restart and are the same whichever API process is asked. Every label has a bounded set of
-values. docs/service.md lists the families.
+"""What whoever runs the service asks it: alive, ready, version, and Prometheus metrics: what this
+process counts, and what the database knows of all of them.
 """
 
 from __future__ import annotations
@@ -10,22 +7,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from cudaops.domain.base import Record
 from cudaops.errors import ServiceUnavailable
-from cudaops.service import meters
-from cudaops.service.health import DATABASE_WAIT_S
-from cudaops.service.meters import Change
-from cudaops.service.rows import WorkerRow
+from cudaops.service.database import REMEDY
+from cudaops.service.logs import logger
+from cudaops.service.problems import Refused, responses
+from cudaops.service.rows import SECONDS, WORKER_SEEN_S, Change, WorkerRow, counter_sums
 from cudaops.service.store import Store
+
+# Prometheus metrics: what this process counts, and what the database knows of all of them.
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 FRESH_S = 2.0
@@ -155,7 +156,7 @@ class Metrics:
             taken=time.monotonic(),
             depth={(kind, status): count for (kind, status), count in depth.items()},
             oldest_s={row["kind"]: row["age_s"] for row in oldest},
-            sums=tuple(await meters.sums(self._store.pool)),
+            sums=tuple(await counter_sums(self._store.pool)),
             workers=await self._store.workers(),
         )
 
@@ -230,7 +231,7 @@ def _values(change: Change, family: Family) -> tuple[str, ...]:
 def _cumulative(by_bound: dict[str, float]) -> list[tuple[str, float]]:
     """Prometheus' buckets hold everything up to their bound; ours what fell into each."""
     total, buckets = 0.0, []
-    for bound in [*(f"{one:g}" for one in meters.SECONDS), "+Inf"]:
+    for bound in [*(f"{one:g}" for one in SECONDS), "+Inf"]:
         total += by_bound.get(bound, 0.0)
         buckets.append((bound, total))
     return buckets
@@ -270,3 +271,122 @@ def _add_gpu(gpus: dict[str, GaugeMetricFamily], worker: str, gpu: dict[str, Any
     for name, family in gpus.items():
         if isinstance(value := gpu.get(name), int | float):
             family.add_metric(labels, value)
+
+
+# Whether the service can do its work: its database, and somebody who takes jobs.
+
+DATABASE_WAIT_S = 3.0
+"""How long a probe or a scrape waits for the database: less than those who ask wait for us."""
+
+
+class Health(Record):
+    """The process answers."""
+
+    status: str = "ok"
+
+
+class Readiness(Record):
+    """The service takes jobs and somebody works on them."""
+
+    status: str = "ready"
+    workers: int
+    """Seen in the last 30 s."""
+    executors: tuple[str, ...]
+    """What they run on, each once."""
+
+
+async def readiness(store: Store) -> Readiness | str:
+    """Ready, or what is missing and what to do."""
+    try:
+        async with asyncio.timeout(DATABASE_WAIT_S):
+            workers = await store.workers()
+    except (ServiceUnavailable, TimeoutError) as error:
+        # Everybody may ask this: where the database is stays in the log.
+        logger("cudaops.service").warning("the database does not answer", why=str(error) or "slow")
+        return f"the service's database does not answer; {REMEDY}"
+    if not workers:
+        return (
+            f"no worker was seen in the last {WORKER_SEEN_S} s: jobs are taken and wait; start"
+            " one with `cudaops worker`"
+        )
+    executors = sorted({executor for worker in workers for executor in worker.executors})
+    return Readiness(workers=len(workers), executors=tuple(executors))
+
+
+# Routes for whoever runs the service: alive, ready, metrics, version.
+
+
+class Version(Record):
+    """What runs here."""
+
+    version: str
+    """Of cudaops."""
+
+
+class _Options(Protocol):
+    @property
+    def version(self) -> str: ...
+
+
+def build_operation_router(
+    store: Store, metrics: Metrics, options: _Options, *, dependencies: Sequence[Any] = ()
+) -> APIRouter:
+    """`/healthz`, `/readyz` and `/version` for everybody; `/metrics` behind `dependencies`."""
+    router = APIRouter(tags=["operation"])
+    ready = _Readiness(store)
+
+    @router.get("/healthz", operation_id="health", summary="Is the process alive?")
+    async def healthz() -> Health:
+        """Answers without looking at anything else. For a supervisor that restarts."""
+        return Health()
+
+    @router.get(
+        "/readyz",
+        operation_id="readiness",
+        summary="Can jobs be taken and done?",
+        responses=responses("not-ready"),
+    )
+    async def readyz() -> Readiness:
+        """The database answers, and a worker was seen in the last 30 s. For a load balancer."""
+        found = await ready.now()
+        if isinstance(found, str):
+            raise Refused("not-ready", found, headers={"Retry-After": "5"})
+        return found
+
+    @router.get("/version", operation_id="version", summary="What runs here")
+    async def version() -> Version:
+        """Version of cudaops."""
+        return Version(version=options.version)
+
+    @router.get(
+        "/metrics",
+        operation_id="metrics",
+        summary="Prometheus metrics",
+        dependencies=list(dependencies),
+        response_class=Response,
+        responses={
+            200: {
+                "description": "Prometheus text format; docs/service.md lists the families",
+                "content": {"text/plain": {"schema": {"type": "string"}}},
+            },
+            **responses("no-token", "scope", "too-often"),
+        },
+    )
+    async def exposition(request: Request) -> Response:
+        """Queue, jobs, stages, candidates, workers and GPUs; HTTP requests of this process."""
+        return Response(await metrics.exposition(), headers={"Content-Type": MEDIA_TYPE})
+
+    return router
+
+
+class _Readiness:
+    """Asked for by anybody, often: all who wait share one look into the database."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._looking: asyncio.Task[Readiness | str] | None = None
+
+    async def now(self) -> Readiness | str:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(readiness(self._store))
+        return await asyncio.shield(self._looking)

@@ -1,17 +1,94 @@
-"""/docs: the OpenAPI document as a page of plain HTML, complete without a script.
-
-A page of our own: the usual viewers come from a CDN or as megabytes of script in an old wheel, and
-want a looser content security policy than ours.
+"""What people and their tools read of the API: the OpenAPI document, /docs as a page of plain HTML
+made of it, and the page to watch jobs with.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from cudaops.service.problems import MEDIA_TYPE
+from fastapi import FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+from cudaops.service.problems import MEDIA_TYPE, InvalidRequest
+from cudaops.service.records import REQUESTS, JobEvent, Problem
+from cudaops.service.routes_artefacts import matches, style_sheet
+
+# The OpenAPI document: what FastAPI derives, and the schemas that it cannot see.
+
+DESCRIPTION = """\
+Takes a CUDA program, says what limits its kernel, rewrites it, and proves the rewrite.
+
+Every operation that does work makes a **job** and answers `202` with it. Follow `Location`, read
+`/jobs/{id}/events` as server-sent events, or send `Prefer: wait=60` to have the finished job in the
+answer. Jobs survive a restart of the service. Errors are problem details (RFC 9457).
+"""
+
+_SCHEMAS: list[tuple[type[BaseModel], Literal["validation", "serialization"]]] = [
+    *((model, "validation") for model in REQUESTS.values()),
+    (Problem, "serialization"),
+    (InvalidRequest, "serialization"),
+    (JobEvent, "serialization"),
+]  # fmt: skip
+
+
+EVENTS = "text/event-stream"
+EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"type": "string", "description": "`kind` of the JobEvent, or `end`."},
+        "id": {"type": "string", "description": "`seq` of the JobEvent."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {
+                "anyOf": [
+                    {"$ref": "#/components/schemas/JobEvent"},
+                    {"$ref": "#/components/schemas/JobSummary"},
+                ]
+            },
+        },
+    },
+}
+"""One event of a stream, as OpenAPI 3.2 (section 4.14.4) describes server-sent events."""
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Gives `app.openapi()` the whole document; made once, at the first call."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    made = get_openapi(
+        title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
+    )
+    _, found = models_json_schema(_SCHEMAS, ref_template="#/components/schemas/{model}")
+    schemas = made["components"]["schemas"]
+    for name, schema in found["$defs"].items():
+        schemas.setdefault(name, schema)
+    made["components"]["schemas"] = dict(sorted(schemas.items()))
+    stream = made["paths"]["/jobs/{id}/events"]["get"]["responses"]["200"]["content"]
+    stream[EVENTS] = {"itemSchema": EVENT, "example": stream[EVENTS]["example"]}
+    return made
+
+
+# /docs: the OpenAPI document as a page of plain HTML, complete without a script.
 
 JSON = "application/json"
 METHODS = ("get", "post", "put", "delete", "head")
@@ -200,3 +277,66 @@ def _kind(schema: dict[str, Any]) -> str:
     if "maxLength" in schema:
         return f"{kind}, at most {schema['maxLength']} characters"
     return kind
+
+
+# Pages for people: the one to watch jobs with, and the API's own description.
+
+STATIC = Path(__file__).with_name("static")
+DOCS_STYLE = Path(__file__).with_name("docs.css")
+REVALIDATE = {"Cache-Control": "no-cache"}
+"""Files of the program itself: kept by a browser, asked for again each time, 304 as a rule."""
+
+
+class _Files(StaticFiles):
+    """Static files that are revalidated, so that an upgrade shows at once."""
+
+    def file_response(self, *args: object, **kwargs: object) -> Response:
+        response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
+        response.headers.update(REVALIDATE)
+        return response
+
+
+def add_pages(app: FastAPI, *, with_report: bool) -> None:
+    """`/`, `/static/*`, `/docs` and `/openapi.json`. None needs a token: they hold no data."""
+    plain = {"include_in_schema": False}
+
+    @functools.cache
+    def schema() -> str:
+        return json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":"))
+
+    @functools.cache  # made once: it takes 45 ms, and anybody may ask
+    def docs_text() -> str:
+        return docs_page(app.openapi())
+
+    @app.api_route("/", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
+    async def page() -> Response:
+        return FileResponse(STATIC / "index.html", headers=REVALIDATE)
+
+    @app.api_route("/openapi.json", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
+    async def document(request: Request) -> Response:
+        return _tagged(request, schema(), "application/json")
+
+    @app.api_route("/docs", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
+    async def docs(request: Request) -> Response:
+        return _tagged(request, docs_text(), "text/html")
+
+    @app.api_route("/docs/style.css", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
+    async def docs_style() -> Response:
+        return FileResponse(DOCS_STYLE, headers=REVALIDATE)
+
+    if with_report:
+
+        @app.api_route("/static/report.css", methods=["GET", "HEAD"], **plain)  # type: ignore[arg-type]
+        async def report_style() -> Response:
+            return FileResponse(style_sheet(), headers=REVALIDATE)
+
+    app.mount("/static", _Files(directory=STATIC), name="static")
+
+
+def _tagged(request: Request, text: str, media_type: str) -> Response:
+    """A text with its hash, so that a client that has it gets 304."""
+    tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+    headers = {"ETag": tag, **REVALIDATE}
+    if matches(request.headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers=headers)
+    return Response(text, media_type=media_type, headers=headers)

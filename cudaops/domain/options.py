@@ -1,0 +1,343 @@
+"""What a user may ask of a run: name, type, bounds, default and words of every option, once.
+
+The command line's flags, the Python API's arguments, the fields of the service's requests and of
+Studio's input, and the MCP tools' parameters are made of these fields. What is kept as it was asked
+for stands in the run's RunOptions and Policy by inheritance; the rest is resolved in
+`graph/placing.py`. A new option is a field here, and its use where it acts.
+
+Which class it stands in says who can ask for it: see the docstrings.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from cudaops.domain.base import Record
+from cudaops.errors import InputError
+
+ExecutorName = Literal["cpu", "cuda"]
+"""Where kernels run."""
+LocalExecutor = Literal["auto", ExecutorName]
+"""Executors of one machine; `auto` is the GPU where there is one."""
+ExecutorChoice = Literal[LocalExecutor, "remote"]
+"""What a user may ask for; `remote` is the service that CUDAOPS_SERVER names."""
+ResolvedExecutor = Literal[ExecutorName, "remote"]
+"""What it comes to; `remote` is not known before a service has chosen."""
+OptimizerChoice = Literal["auto", "recipes", "llm"]
+Strategy = Literal["greedy", "branch", "beam"]
+"""greedy: one candidate at a time, each judged. branch: several at once, the fastest is judged.
+beam: several rounds of that, the best of each round bred further."""
+ClockControl = Literal["none", "base"]
+"""What ncu does with the clocks. `none`: they stay as they are, so that the time is comparable to
+one without ncu. `base`: locked to base while it looks, so that two profiles are comparable."""
+Precision = Literal["tf32", "fp16", "bf16"]
+"""Arithmetic less exact than the baseline's that a user may allow."""
+
+_NO_NUL = r"^[^\x00]*$"
+_ARCH = r"sm_[0-9]{2,3}[af]?"
+
+
+def arch_problem(sm_arch: str) -> str | None:
+    """Why this names no nvcc target, in one line; None where it may."""
+    if re.fullmatch(_ARCH, sm_arch) is None:
+        return f"arch {sm_arch!r}: an nvcc target looks like sm_86"
+    return None
+
+
+def _checked_arch(sm_arch: str) -> str:
+    if (problem := arch_problem(sm_arch)) is not None:
+        raise PydanticCustomError("option", "{problem}", {"problem": problem})
+    return sm_arch
+
+
+class Flag(NamedTuple):
+    """What an option is called on the command line, where that is not `--` and its name."""
+
+    name: str
+
+
+class Positional(NamedTuple):
+    """An option that the command line takes without a flag."""
+
+    metavar: str
+
+
+WHOLE = BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)
+"""JSON Schema takes 3.0 for an integer (2020-12, validation, section 6.1.1); so do we."""
+Argument = Annotated[str, StringConstraints(max_length=4096, pattern=_NO_NUL)]
+KernelName = Annotated[
+    str, StringConstraints(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
+DeviceName = Annotated[str, StringConstraints(max_length=100, pattern=_NO_NUL)]
+Arch = Annotated[
+    str, AfterValidator(_checked_arch), Field(json_schema_extra={"pattern": f"^{_ARCH}$"})
+]
+Bar = Annotated[float, Field(ge=1, le=1000)]
+TimeoutSeconds = Annotated[float, Field(ge=1, le=86_400)]
+Dollars = Annotated[float, Field(ge=0, le=1000)]
+
+
+class TimeoutOptions(Record):
+    """Of whatever runs a program, for everybody; kept in RunOptions."""
+
+    timeout_seconds: Annotated[TimeoutSeconds, Flag("--timeout")] = 120.0
+    """Seconds for one run of the program or a candidate."""
+
+
+class KernelOptions(Record):
+    """Of whatever opens a program, for everybody; kept in RunOptions."""
+
+    argv: Annotated[tuple[Argument, ...], Field(max_length=256), Positional("-- PROGRAM ARGS")] = ()
+    """Arguments for the program itself."""
+    kernel: KernelName | None = None
+    """Kernel to work on (default: the one with most time)."""
+
+
+class ProgramOptions(KernelOptions, TimeoutOptions):
+    """Of every command, for everybody; kept in RunOptions."""
+
+
+class ExecutorOptions(Record):
+    """Of whatever runs a kernel, for everybody; resolved."""
+
+    executor: ExecutorChoice | None = None
+    """Where kernels run (default: the GPU where there is one)."""
+
+
+class PlaceOptions(ExecutorOptions):
+    """Of every command, for everybody; resolved to an executor, a device and nvcc's target."""
+
+    arch: Arch | None = None
+    """nvcc target (default: the device's)."""
+    device: DeviceName | None = None
+    """Device whose time is modelled (default: A10)."""
+
+
+class BarOptions(Record):
+    """Where something is judged, for everybody; kept in the Policy."""
+
+    min_speedup: Bar = 1.2
+    """Baseline time over candidate time that a rewrite must reach."""
+
+
+class JudgeOptions(BarOptions):
+    """Where something is judged, for everybody but a host's model, which may be the one that
+    writes the candidate; kept in the Policy."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**62), WHOLE] | None = None
+    """Fix the secret inputs, to repeat a run (default: drawn)."""
+    allow_precision: Precision | None = None
+    """Arithmetic less exact than the author's that is fine by you."""
+    allow_libraries: Annotated[bool, Flag("--allow-libraries")] = False
+    """Candidates may include CUB, libcu++, CUTLASS."""
+
+
+class OptimizerOptions(Record):
+    """Of the main job, for everybody; resolved."""
+
+    optimizer: OptimizerChoice = "auto"
+    """Who proposes rewrites: `auto` is the model where one can be reached, recipes otherwise."""
+
+
+class BeamOptions(Record):
+    """Of the main job, for everybody; kept in SearchOptions as `width` and `rounds`."""
+
+    beam_width: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
+    """Candidates at once (branch, beam)."""
+    beam_rounds: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
+    """Most rounds of a beam."""
+
+
+class StrategyOptions(Record):
+    """Of the main job, for everybody but Studio, where every strategy is a graph of its own; kept
+    in SearchOptions."""
+
+    strategy: Strategy = "greedy"
+    """How candidates are looked for before one is judged."""
+
+
+class LimitOptions(Record):
+    """Of the main job, for everybody; kept in RunOptions."""
+
+    max_iterations: Annotated[int, Field(ge=1, le=50), WHOLE] = 3
+    """Candidates to try."""
+    max_cost_usd: Annotated[Dollars | None, Flag("--max-cost")] = None
+    """US dollars after which the model is not asked."""
+    max_tokens: Annotated[int, Field(ge=1, le=100_000_000), WHOLE] | None = None
+    """Tokens, input and output together, after which the model is not asked."""
+    max_trials: Annotated[int, Field(ge=1, le=1000), WHOLE] = 10
+    """Settings of one rewrite that the tuner measures at most."""
+    budget_minutes: Annotated[float, Field(ge=0, le=1440)] | None = None
+    """Minutes after which nothing further is tried."""
+
+
+class TrustOptions(Record):
+    """Of every command on the user's own machine; kept in RunOptions."""
+
+    trust_source: Annotated[bool, Flag("--trust-source")] = False
+    """Needed with CUDAOPS_ISOLATION=off: you vouch for it."""
+
+
+class ClockOptions(Record):
+    """Where ncu looks, on the user's own machine; kept in RunOptions as `ncu_clock_control`."""
+
+    clock_control: ClockControl = "none"
+    """ncu only: leave the clocks alone, or lock them."""
+
+
+class MemoryOptions(Record):
+    """Of the main job on the user's own machine; kept in RunOptions."""
+
+    use_memory: Annotated[bool, Flag("--use-memory/--no-memory")] = True
+    """Whether earlier runs' memory is read and this run's results are added to it."""
+
+
+class ModelOptions(Record):
+    """Of the main job where its user has the key; resolved with `optimizer`."""
+
+    model: str | None = None
+    """Model that proposes: nvidia/..., openai:..., scripted:FILE, and more."""
+
+
+class ReviewOptions(Record):
+    """Of the main job where a person is there to be asked; kept in the Policy."""
+
+    review: Annotated[bool, Flag("--review")] = False
+    """Show patch and evidence, and ask before accepting."""
+
+
+class ProfileOptions(ProgramOptions, PlaceOptions, ClockOptions, TrustOptions):
+    """All that `profile` may be asked for."""
+
+
+class VerifyOptions(ProgramOptions, PlaceOptions, JudgeOptions, TrustOptions):
+    """All that `verify` may be asked for."""
+
+
+class OptimizeOptions(
+    ProgramOptions, PlaceOptions, OptimizerOptions, ModelOptions, StrategyOptions, BeamOptions,
+    LimitOptions, JudgeOptions, ClockOptions, TrustOptions, MemoryOptions,
+):  # fmt: skip
+    """All that the main job may be asked for, but a person's review."""
+
+
+M = TypeVar("M", bound=Record)
+R = TypeVar("R")
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def fields_of(model: type[Record]) -> dict[str, FieldInfo]:
+    """Fields of a model: those of its bases in the order in which these are named, then its own."""
+    return {name: model.model_fields[name] for name in _names(model)}
+
+
+def _names(model: type) -> dict[str, None]:
+    names: dict[str, None] = {}
+    if issubclass(model, Record) and model is not Record:
+        for base in model.__bases__:
+            names |= _names(base)
+        names |= dict.fromkeys(n for n in model.__annotations__ if n in model.model_fields)
+    return names
+
+
+def described(field: FieldInfo) -> str:
+    """An option's description in one line."""
+    return " ".join((field.description or "").split())
+
+
+def plain_type(annotation: Any) -> Any:
+    """A type without what pydantic checks beside it."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return plain_type(inner[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(plain_type(each) for each in inner)]  # noqa: UP007
+    if origin is tuple:
+        return tuple[plain_type(inner[0]), ...]  # type: ignore[misc]
+    return annotation
+
+
+def bounds_of(annotation: Any) -> dict[str, float]:
+    """Inclusive bounds `ge` and `le`, wherever in the type they stand."""
+    found: dict[str, float] = {}
+    for inner in get_args(annotation):
+        if get_origin(inner) is not None:
+            found |= bounds_of(inner)
+    for note in getattr(annotation, "__metadata__", ()):
+        for each in note.metadata if isinstance(note, FieldInfo) else (note,):
+            found |= {name: getattr(each, name) for name in ("ge", "le") if hasattr(each, name)}
+    return found
+
+
+def checked(model: type[M], values: Mapping[str, Any], prefix: str = "") -> M:
+    """The options from what was given. Raises InputError, one line, for the first that is wrong."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        if error.title != model.__name__:
+            raise  # a record of ours inside: our fault, not the caller's
+        raise InputError(f"{prefix}{first_problem(error)}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong, in one line that names the option."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "option":
+        return first["msg"]
+    name = ".".join(str(part) for part in first["loc"])
+    unknown = first["type"] == "extra_forbidden"
+    return f"{name}: {'Unexpected keyword argument' if unknown else first['msg']}"
+
+
+# Functions that take an option as a parameter of its own.
+
+
+def as_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    """An option as a keyword of a function, with type, bounds, default and description."""
+    annotation = Annotated[field.rebuild_annotation(), Field(description=described(field))]  # type: ignore[valid-type]
+    default = field.get_default(call_default_factory=True)
+    return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
+
+
+def flattened(
+    call: Callable[..., R],
+    parameter_of: Callable[[str, FieldInfo], inspect.Parameter] = as_parameter,
+    prefix: str = "",
+) -> Callable[..., R]:
+    """`call`, whose keyword `options` takes a model, with a keyword for each field in its place.
+
+    What the model refuses, a keyword that nobody knows among it, is an InputError that begins with
+    `prefix`.
+    """
+    hints = typing.get_type_hints(call, include_extras=True)
+    model: type[Record] = hints["options"]
+    fields = {parameter_of(name, field): name for name, field in fields_of(model).items()}
+    names = {parameter.name: name for parameter, name in fields.items()}
+    own = {*inspect.signature(call).parameters} - {"options"}
+
+    @functools.wraps(call)
+    def flat(*args: Any, **given: Any) -> R:
+        asked = {names.get(name, name): given.pop(name) for name in [*given] if name not in own}
+        return call(*args, **given, options=checked(model, asked, prefix))
+
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(call).parameters.values():
+        if parameter.name == "options":
+            parameters += fields
+        else:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+    flat.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        parameters, return_annotation=hints["return"]
+    )
+    flat.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": hints["return"]}
+    return flat
