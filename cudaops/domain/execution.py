@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cudaops.domain.base import Record, SourceLocation
+from cudaops.domain.base import Dim3, Record, SourceLocation
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.workload import Workload
+from cudaops.domain.workload import Argument, Workload
 
 TimeSource = Literal["cuda_event", "cupti", "ncu", "modelled", "standin"]
 """`modelled`: computed from counts. `standin`: of kernels on this machine's processor in place of a
@@ -166,6 +166,37 @@ class LaunchCount(Record):
     """The capturing executor's own clock, skipped launches counted at the mean of the others."""
 
 
+class RecordedMemory(Record):
+    """An allocation around one launch: digests of its contents, never the contents."""
+
+    size_bytes: int
+    before: str
+    after: str
+
+
+class RecordedLaunch(Record):
+    """The first launch of one configuration of a kernel, whatever kernel that is."""
+
+    kernel: str
+    """Unqualified name."""
+    callee: str
+    """With template arguments, as in `Workload`."""
+    site: int
+    """`LaunchSite.index`."""
+    grid: Dim3
+    block: Dim3
+    dynamic_smem_bytes: int
+    arguments: tuple[Argument, ...]
+    """Named as in the kernel's definition; `allocation` is an index into `memory`."""
+    read_only: tuple[bool, ...]
+    """One an argument: a pointer to const."""
+    memory: tuple[RecordedMemory, ...]
+    launches: int
+    """How often the program launched this configuration."""
+    problem: str = ""
+    """Why it cannot be followed; then nothing is said of arguments and memory."""
+
+
 class Captured(Record):
     """A program that ran, with the launches of its target recorded."""
 
@@ -181,6 +212,8 @@ class Captured(Record):
     seconds: float
     kernel_ms: float | None = None
     """`KERNEL_MS: x` from stderr where the program prints it; never part of a verdict."""
+    recorded: tuple[RecordedLaunch, ...] = ()
+    """Configurations of every kernel that was recorded, in the order of their first launches."""
     stopped: bool = False
     """It took longer than it may and was ended: launches and times are those until then."""
 

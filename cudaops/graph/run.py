@@ -55,7 +55,7 @@ from cudaops.graph.services import (
     warm,
 )
 from cudaops.graph.state import State
-from cudaops.graph.verify_files import judge_candidate
+from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
 from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
@@ -176,15 +176,21 @@ def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> 
 def verify_files(
     base: Path, candidate: Path, options: RunOptions, on_event: OnEvent, settings: Settings
 ) -> RunRecord:
-    """Judge a rewrite somebody else wrote: device source with directives, or a whole program."""
+    """Judge a rewrite somebody else wrote: device source with directives, or a whole program.
+
+    Where no kernel is named and a program replaces one, that one is judged.
+    """
     started = time.monotonic()
     folder = Path(options.out)
     with contextlib.ExitStack() as after:
         with run_folder(folder):
             events = EventLog(folder / "events.jsonl", on_event)
-            options = options.model_copy(update={"source": str(base)})
+            replaced = replaced_by(base, candidate) if options.kernel is None else frozenset()
+            kernel = next(iter(replaced)) if len(replaced) == 1 else options.kernel
+            options = options.model_copy(update={"source": str(base), "kernel": kernel})
             bench, options, seconds = _intake(options, events, settings)
             after.callback(close_executor, bench.executor)
+            require_replaced(bench, replaced)
             state = judge_candidate(bench, candidate, events)
         judged = OpenRun(options, bench, events, utc_now(), seconds)
         return finish(judged, state, started, settings.signing_key)

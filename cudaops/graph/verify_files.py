@@ -22,6 +22,7 @@ from cudaops.program.lexing import byte_text, lex
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.program.splice import spliced_rewrite
+from cudaops.program.whole_program import replaced_kernels
 from cudaops.sandbox.stripping import strip
 from cudaops.sandbox.workbench import Workbench
 
@@ -33,7 +34,9 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     """
     started = time.monotonic()
     rewrite = read_candidate(bench, candidate)
-    events.emit("sandbox", "sandbox", "started", f"judging {candidate.name}")
+    launched = ", ".join(step.kernel for step in rewrite.plan.launches)
+    line = f"judging {candidate.name}: {launched} in the place of {bench.callee}"
+    events.emit("sandbox", "sandbox", "started", line)
     evaluation = evaluate(
         bench,
         rewrite,
@@ -82,15 +85,42 @@ def _add_profile(state: State, profile: Profile) -> None:
     state["verdict"] = state["baseline_verdict"] = verdict.model_dump(mode="json")
 
 
-def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
-    """Device source with `@launch` directives as it stands; of a program that cudaops wrote the
-    rewrite in it; of any other its kernels and the geometry it launches them with, seen by running
-    it once."""
+def replaced_by(base: Path, candidate: Path) -> frozenset[str]:
+    """Kernels of `base` that the candidate leaves not as they are; empty where it is no program.
+
+    Raises InputError where one of the files cannot be read.
+    """
+    if _is_device_source(_text_of(candidate)):
+        return frozenset()
+    return replaced_kernels(load_program(base), load_program(candidate))
+
+
+def require_replaced(bench: Workbench, replaced: frozenset[str]) -> None:
+    """Raise InputError where the candidate leaves the kernel that was chosen for it as it is."""
+    if replaced and bench.kernel.name not in replaced:
+        others = ", ".join(f"`{name}`" for name in sorted(replaced))
+        raise InputError(
+            f"`{bench.kernel.name}` takes most of the time, and the candidate leaves it as it is; "
+            f"it replaces {others}: say which is judged with --kernel"
+        )
+
+
+def _text_of(candidate: Path) -> str:
     try:
-        text = candidate.read_text("utf-8")
+        return candidate.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{candidate} cannot be read: {error}") from error
-    if "@launch" in text and not any(find_launches(lex(byte_text(text)))):
+
+
+def _is_device_source(text: str) -> bool:
+    return "@launch" in text and not any(find_launches(lex(byte_text(text))))
+
+
+def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
+    """Device source with `@launch` directives as it stands; of a program that cudaops wrote the
+    rewrite in it; of any other its kernels, launched as a run of it shows."""
+    text = _text_of(candidate)
+    if _is_device_source(text):
         try:
             rewrite = make_rewrite(
                 text, proposer="user", title=candidate.name, why="given by the user"

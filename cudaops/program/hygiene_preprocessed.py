@@ -20,6 +20,11 @@ _CALLS = (
     "__launch_bounds__", "__maxnreg__", "__cluster_dims__", "__block_size__", "__align__",
     "__builtin_align__",
 )  # fmt: skip
+_FAST = (
+    "__expf", "__logf", "__log2f", "__log10f", "__sinf", "__cosf", "__tanf", "__tanhf", "__powf",
+    "__exp10f", "__sincosf",
+)  # fmt: skip
+"""Functions of CUDA that glibc keeps the names of: macros in our headers for g++."""
 _DYNAMIC = "CUDAOPS_DYNAMIC_SHARED"
 _BEGIN = f'namespace {NAMESPACE} {{\n#line 1 "{FILE}"\n'
 _MARKER = re.compile(r'^#(?:line)? (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)\s*$')
@@ -80,7 +85,7 @@ def candidate_part(output: str, included_as: str, source: str) -> CandidateText:
 
 
 def _definitions() -> str:
-    pairs = [(word, word) for word in _WORDS]
+    pairs = [(word, word) for word in (*_WORDS, *_FAST)]
     pairs += [(f"{word}(...)", f"{word}(__VA_ARGS__)") for word in _CALLS]
     pairs.append((f"{_DYNAMIC}(T, name)", "extern __shared__ T name[]"))
     return "".join(

@@ -125,7 +125,7 @@ def instance(rewrite: Rewrite, step: LaunchStep) -> str:
 
 def environment(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> Environment:
     """Every name a plan may use on this workload, with its value."""
-    sizes = {p.name: _pointee_bytes(p.type_text) for p in kernel.parameters}
+    sizes = {p.name: pointee_bytes(p.type_text) for p in kernel.parameters}
     env: Environment = dict(integer_constants(rewrite.source, rewrite.values()))
     env |= {s.name: PointerValue(scratch=s.name) for s in rewrite.plan.scratch}
     env |= rewrite.values()
@@ -271,7 +271,13 @@ def _captured(argument: Argument) -> Value:
     return _value(_argument(argument, None))
 
 
-def _pointee_bytes(type_text: str) -> int | None:
+def pointee_bytes(type_text: str) -> int | None:
     """Bytes that `pointer + 1` moves; None where the type is a template's or the program's own."""
+    words, stars = pointee(type_text)
+    return SIZES.get(words) if stars == 1 else None
+
+
+def pointee(type_text: str) -> tuple[str, int]:
+    """What a parameter points to, without qualifiers, and through how many pointers."""
     words = re.sub(r"\b(const|volatile|__restrict__|__restrict)\b", " ", type_text).split("*")
-    return SIZES.get(" ".join(words[0].split())) if len(words) == 2 else None
+    return " ".join(words[0].split()), len(words) - 1

@@ -196,7 +196,12 @@ def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: str
         return True
     if _normal(site.template_arguments) == _normal(wanted):
         return True
-    return bool(_names(site.template_arguments) & _template_names(program, site))
+    return is_dependent(program, site)
+
+
+def is_dependent(program: Program, site: LaunchSite) -> bool:
+    """Whether the launch names its instance by parameters of the template that it stands in."""
+    return bool(_names(site.template_arguments or "") & _template_names(program, site))
 
 
 def _names(text: str) -> set[str]:
@@ -246,7 +251,7 @@ def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includ
         *macro_prologue(rewrite),
         f"namespace {namespace_name(kernel)} {{",
         body.strip("\n"),
-        helpers_text(rewrite, guard),
+        helpers_text(wrapper, guard),
         f"}}  // namespace {namespace_name(kernel)}",
         *macro_epilogue(rewrite),
         wrapper.rstrip("\n"),

@@ -6,12 +6,16 @@ A model or a user who answers with a program is met half way (design D1): the ho
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count, pairwise
+from typing import NamedTuple
 
-from cudaops.domain.program import Kernel, Parameter, Program
+from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.workload import ScalarArgument, Workload
+from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.program.derived_plan import Side, derived_plan
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, is_library_header
 from cudaops.program.lexing import (
     Directive,
@@ -26,99 +30,231 @@ from cudaops.program.lexing import (
     plain_text,
 )
 from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.plan_text import Member, Packed, entry_source
 from cudaops.program.plans import make_rewrite
 
 _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "else", "elif", "endif"})
+_PRAGMA = re.compile(r"^[ \t]*#[ \t]*pragma\b[^\n]*", re.MULTILINE)
+_HOST_PRAGMAS = frozenset({
+    "omp", "GCC", "clang", "warning", "region", "endregion", "message", "diag_suppress",
+    "diag_default", "nv_diag_suppress", "nv_diag_default", "nv_diagnostic", "hd_warning_disable",
+    "nv_exec_check_disable", "mark",
+})  # fmt: skip
+"""Pragmas that say nothing of what device code does."""
 
 
-def rewrite_from_workload(
-    candidate_program: Program,
+def rewrite_from_program(
+    baseline: Side,
     kernel: Kernel,
-    workload: Workload,
+    workloads: Sequence[Workload],
+    candidate: Side,
     *,
-    baseline_program: Program | None = None,
     allow_libraries: bool = False,
+    same_inputs: bool = True,
 ) -> Rewrite:
-    """The candidate program's target as a rewrite of the baseline `kernel`.
+    """The candidate's kernels, launched as it launches them, as a rewrite of the `kernel`.
 
-    `workload` is a capture of the candidate program: it says which kernel, instance and geometry.
-    The geometry is that of one size, so `@requires` holds it to the integers it was seen with.
-    Arguments are matched by name where all names agree, by position otherwise. `allow_libraries`
-    keeps the headers of device-side libraries. Raises InputError where the two kernels' parameters
-    cannot be matched.
+    `workloads`: of the baseline, most expensive first. `allow_libraries` keeps the headers of
+    device-side libraries. Raises InputError, one line, where it cannot be one: see `derived_plan`,
+    and there for `same_inputs`.
     """
-    launched = candidate_program.kernel(workload.kernel)
-    arguments = _matched(launched, kernel)
-    _, bracket, template = workload.callee.partition("<")
-    directive = (
-        f"// @launch {launched.qualified_name}{bracket}{template} grid={workload.grid} "
-        f"block={workload.block} smem={workload.dynamic_smem_bytes} args=({', '.join(arguments)})\n"
-    )
+    plan = derived_plan(baseline, kernel, workloads, candidate, same_inputs=same_inputs)
     code = device_source(
-        candidate_program, allow_libraries=allow_libraries, beside=baseline_program
+        candidate.program,
+        allow_libraries=allow_libraries,
+        beside=baseline.program,
+        kernels=plan.kernels,
     )
+    if not allow_libraries:
+        _refuse_libraries(code, candidate.program, baseline.program)
+    for name, made in plan.entries.items():
+        code = _with_entry(code, candidate.program.kernel(name), made, kernel)
     return make_rewrite(
-        directive + _sizes(workload, launched, arguments) + code,
+        plan.directives + code + plan.helpers,
         "user",
-        f"kernels of {candidate_program.root_name}",
+        f"kernels of {candidate.program.root_name}",
         "given as a whole program; its host code is dropped",
     )
 
 
-def _sizes(workload: Workload, launched: Kernel, arguments: Sequence[str]) -> str:
-    """A `@requires` for each integer argument, in the baseline's names."""
-    names = {p.name: name for p, name in zip(launched.parameters, arguments, strict=True)}
-    seen = [
-        (names[a.name], a.value)
-        for a in workload.arguments
-        if isinstance(a, ScalarArgument) and isinstance(a.value, int) and a.name in names
-    ]
-    return "".join(f"// @requires {name} == {value}\n" for name, value in seen)
+def replaced_kernels(baseline: Program, candidate: Program) -> frozenset[str]:
+    """Kernels that the baseline launches and the candidate does not, or not with the same words:
+    of the kernel, of all that it uses, or of its launches."""
+    known = {k.name for k in candidate.kernels}
+    return frozenset(
+        name
+        for name in {site.kernel for site in baseline.launches} & {k.name for k in baseline.kernels}
+        if name not in known or _as_launched(baseline, name) != _as_launched(candidate, name)
+    )
 
 
-def _matched(candidate: Kernel, baseline: Kernel) -> list[str]:
-    names = {p.name for p in baseline.parameters}
-    if all(p.name in names for p in candidate.parameters):
-        return [p.name for p in candidate.parameters]
-    if len(candidate.parameters) != len(baseline.parameters):
+def _as_launched(program: Program, kernel: str) -> tuple[list[str], list[list[str]]]:
+    sites = sorted(
+        " ".join([site.callee, site.grid, site.block, site.smem or "0", *site.args])
+        for site in program.launches
+        if site.kernel == kernel
+    )
+    code = device_source(program, kernels=[kernel])
+    return _token_texts(code), [_token_texts(site) for site in sites]
+
+
+def _token_texts(text: str) -> list[str]:
+    return [t.text for t in lex(byte_text(text)).tokens]
+
+
+def _refuse_libraries(code: str, program: Program, beside: Program) -> None:
+    used = {t.text for t in lex(byte_text(code)).tokens if t.kind == "name"}
+    for header in program.system_includes:
+        library = header.partition("/")[0]
+        known = header in beside.system_includes
+        if is_library_header(header) and library in used and not known:
+            raise InputError(
+                f"its kernels use `{library}` of <{header}>: --allow-libraries lets a rewrite "
+                "include device-side libraries"
+            )
+
+
+def _with_entry(
+    code: str, kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel
+) -> str:
+    """The kernel as a function, and an entry that puts its arguments together."""
+    facts = outline(byte_text(code))
+    item = next((i for i in facts.items if i.is_kernel and i.name == kernel.name), None)
+    tokens = () if item is None else _tokens(facts, item)
+    mark = next((t for t in tokens if t.text == "__global__"), None)
+    if item is None or mark is None or kernel.template_parameters or item.namespaces:
+        what = kernel.parameters[min(made)].name
         raise InputError(
-            f"`{candidate.name}` takes ({_listed(candidate.parameters)}) and `{baseline.name}` "
-            f"({_listed(baseline.parameters)}); give parameters that mean the same the same name"
+            f"parameter `{what}` of `{kernel.name}` is a structure that the author's kernel is not "
+            "given, or a member of one that it is given: only for a plain kernel outside of "
+            "namespaces can it be put together"
         )
-    return [p.name for p in baseline.parameters]
-
-
-def _listed(parameters: Sequence[Parameter]) -> str:
-    return ", ".join(p.name for p in parameters)
+    edits = [Edit(mark.start, mark.end, "__device__")]
+    bounds = next((i for i, t in enumerate(tokens) if t.text == "__launch_bounds__"), None)
+    limit = ""
+    if bounds is not None:
+        end = tokens[closing(tokens, bounds + 1)].end
+        limit = plain_text(facts.slice(tokens[bounds].start, end)) + " "
+        edits.append(Edit(tokens[bounds].start, end, " "))
+    text = plain_text(apply_edits(facts.lexed.text, edits))
+    return f"{text}\n{entry_source(kernel, made, author, limit)}"
 
 
 def device_source(
-    program: Program, *, allow_libraries: bool = False, beside: Program | None = None
+    program: Program,
+    *,
+    allow_libraries: bool = False,
+    beside: Program | None = None,
+    kernels: Collection[str] | None = None,
 ) -> str:
-    """The program's device code as one text: local headers in place, host code gone. Types that
-    `beside` defines with the same words are gone too: the code is compiled beside those, and what
-    its kernels take must be of those types."""
+    """The program's device code as one text: local headers in place, host code gone.
+
+    `kernels`: the only ones that are kept, with all that they use; None keeps every function.
+
+    The text is compiled beside the code of `beside`, and what its kernels take must be of the types
+    there: what both programs say with the same words is left out, and a function that both have a
+    name for gets another one, since a call with such types would find both."""
     joined = byte_text(_inlined(program, program.main_path, set()))
     facts = outline(joined, space_aliases(lex(joined)))
-    known = set() if beside is None else _types(beside)
-    kept = [i for i in facts.items if _stays(i) and _words_of(facts, i) not in known]
-    needed = _needed_names(facts, kept)
-    kept = [i for i in kept if i.kind != "type" or _type_names(facts, i) & needed]
+    known = _Known() if beside is None else _Known.of(beside, facts)
+    kept = [i for i in facts.items if _stays(i) and not known.has(facts, i)]
+    kept = _reached(facts, kept, kernels)
     gone = [i for i in facts.items if i not in kept]
-    edits = [Edit(i.start, i.end, hollow(facts.lexed, i.start, i.end)) for i in gone]
-    text = apply_edits(joined, [*edits, *_linkage_edits(facts)])
+    edits = [Edit(i.start, i.end, _emptied(facts, i)) for i in gone]
+    renamed = _renamed(facts, kept, known.functions, edits)
+    text = apply_edits(joined, [*edits, *_linkage_edits(facts), *renamed])
     return plain_text(_without_unused_directives(text, allow_libraries))
 
 
-def _types(program: Program) -> set[tuple[str, ...]]:
-    """Words of every type, alias and enumeration at namespace scope."""
-    outlines = [outline(byte_text(file.text)) for file in program.files]
-    return {
-        _words_of(facts, item)
-        for facts in outlines
-        for item in facts.items
-        if item.kind in ("type", "other") and not item.spaces
+def _emptied(facts: Outline, item: Item) -> str:
+    """What stays of an item that goes: conditions and macros, but no pragma of its code."""
+    return _PRAGMA.sub("", hollow(facts.lexed, item.start, item.end))
+
+
+class _Known(NamedTuple):
+    """What another program defines at namespace scope."""
+
+    words: frozenset[tuple[str, ...]] = frozenset()
+    """Of types, aliases, operators, and variables of the device that host code may fill."""
+    functions: frozenset[str] = frozenset()
+    other: frozenset[str] = frozenset()
+    """Macros, constants and types that mean something else here than there."""
+
+    @staticmethod
+    def of(beside: Program, here: Outline) -> _Known:
+        outlines = [outline(byte_text(file.text)) for file in beside.files]
+        words = frozenset(
+            _words_of(facts, item)
+            for facts in outlines
+            for item in facts.items
+            if _is_shared(facts, item)
+        )
+        functions = frozenset(
+            item.name
+            for facts in outlines
+            for item in facts.items
+            if item.kind in ("function", "declaration") and item.name.isidentifier()
+        )
+        theirs = {d for facts in outlines for d in _constants(facts)}
+        other = {name for name, *rest in _constants(here) if (name, *rest) not in theirs}
+        size = -1
+        while size != len(other):
+            size = len(other)
+            for item in here.items:
+                tokens = {t.text for t in _tokens(here, item)}
+                if item.kind == "type" and (_words_of(here, item) not in words or tokens & other):
+                    other |= _type_names(here, item)
+        return _Known(words, functions, frozenset(other))
+
+    def has(self, facts: Outline, item: Item) -> bool:
+        """Whether the other program says the very same."""
+        if not _is_shared(facts, item) or _words_of(facts, item) not in self.words:
+            return False
+        return not {t.text for t in _tokens(facts, item)} & self.other
+
+
+def _is_shared(facts: Outline, item: Item) -> bool:
+    if item.kind in ("type", "other"):
+        return not item.spaces
+    if item.kind == "variable":
+        filled = item.spaces & {"__constant__", "__device__", "__managed__"}
+        return bool(filled) and not any(t.text == "=" for t in _tokens(facts, item))
+    return item.kind == "function" and "operator" in item.specifiers
+
+
+def _constants(facts: Outline) -> Iterator[tuple[str, ...]]:
+    """Macros and constants, each as its name and its words."""
+    for directive in facts.lexed.directives:
+        words = _words(facts.lexed, directive)
+        if directive.keyword == "define" and len(words) > 3:
+            yield (words[2], *words[3:])
+    for item in facts.items:
+        if item.kind == "variable" and item.specifiers & {"const", "constexpr"}:
+            yield (item.name, *(t.text for t in _tokens(facts, item)))
+
+
+def _renamed(
+    facts: Outline, kept: Sequence[Item], taken: frozenset[str], gone: Sequence[Edit]
+) -> list[Edit]:
+    """Edits that give device functions names of their own."""
+    own = {
+        i.name
+        for i in kept
+        if i.kind in ("function", "declaration") and not i.is_kernel and i.name.isidentifier()
     }
+    tokens = [
+        t
+        for t in facts.lexed.tokens
+        if not any(e.start <= t.start < e.end for e in gone) or t.directive >= 0
+    ]
+    texts = {t.text for t in tokens}
+    members = {b.text for a, b in pairwise(tokens) if a.text in (".", "->", "::")}
+    names = {n: _unused_name(n, texts) for n in (own & taken) - members}
+    return [Edit(t.start, t.end, names[t.text]) for t in tokens if t.text in names]
+
+
+def _unused_name(name: str, texts: set[str]) -> str:
+    return next(n for i in count(2) if (n := f"{name}_{i}") not in texts)
 
 
 def _words_of(facts: Outline, item: Item) -> tuple[str, ...]:
@@ -153,7 +289,22 @@ def _inlined(program: Program, path: str, done: set[str]) -> str:
             edits.append(Edit(directive.start, directive.end, byte_text(text)))
         elif directive.keyword == "pragma" and _words(lexed, directive)[1:3] == ["pragma", "once"]:
             edits.append(Edit(directive.start, directive.end, ""))
+    edits += [Edit(d.start, d.end, "") for d in _guard(lexed)]
     return plain_text(apply_edits(lexed.text, edits))
+
+
+def _guard(lexed: Lexed) -> tuple[Directive, ...]:
+    """The three lines by which a header is read once: it is, and the author's program, beside which
+    the text is compiled, may have defined the same name."""
+    if len(lexed.directives) < 3:
+        return ()
+    opener, define, *_, closer = lexed.directives
+    asked, defined = _words(lexed, opener), _words(lexed, define)
+    name = defined[-1] if len(defined) == 3 and defined[1] == "define" else ""
+    asks = asked[1:] in (["ifndef", name], ["if", "!", "defined", "(", name, ")"])
+    between = [d.keyword for d in lexed.directives[2:-1]]
+    opened = sum(k.startswith("if") for k in between) - between.count("endif")
+    return (opener, define, closer) if asks and closer.keyword == "endif" and not opened else ()
 
 
 def _words(lexed: Lexed, directive: Directive) -> list[str]:
@@ -181,18 +332,43 @@ def _stays(item: Item) -> bool:
     return True
 
 
-def _needed_names(facts: Outline, kept: Sequence[Item]) -> set[str]:
-    """Names that functions, variables and macros use, and the types these use in turn."""
-    needed = {t.text for i in kept if i.kind != "type" for t in _tokens(facts, i)}
-    needed |= {t.text for t in facts.lexed.tokens if t.directive >= 0}
-    types = [i for i in kept if i.kind == "type"]
+def _reached(facts: Outline, items: Sequence[Item], kernels: Collection[str] | None) -> list[Item]:
+    """The kernels and all that they use; functions, variables and what they use where any kernel
+    will do."""
+    macros: dict[str, set[str]] = {}
+    needed: set[str] = set()
+    for directive in facts.lexed.directives:
+        words = _words(facts.lexed, directive)
+        if directive.keyword == "define" and len(words) > 2 and kernels is not None:
+            macros.setdefault(words[2], set()).update(words[3:])
+        else:
+            needed |= set(words)
+    found: set[int] = set()
     size = -1
-    while size != len(needed):
-        size = len(needed)
-        for item in types:
-            if _type_names(facts, item) & needed:
+    while size != len(needed) + len(found):
+        size = len(needed) + len(found)
+        for index, item in enumerate(items):
+            if index not in found and _is_reached(facts, item, kernels, needed):
+                found.add(index)
                 needed |= {t.text for t in _tokens(facts, item)}
-    return needed
+        for name in macros.keys() & needed:
+            needed |= macros[name]
+    return [item for index, item in enumerate(items) if index in found]
+
+
+def _is_reached(
+    facts: Outline, item: Item, kernels: Collection[str] | None, needed: set[str]
+) -> bool:
+    match item.kind:
+        case "type":
+            return bool(_type_names(facts, item) & needed)
+        case "other":
+            return True
+    if kernels is None:
+        return True
+    if "__global__" in item.spaces:
+        return item.name in kernels
+    return "operator" in item.specifiers or item.name.partition("::")[0] in needed
 
 
 def _tokens(facts: Outline, item: Item) -> tuple[Token, ...]:
@@ -228,10 +404,14 @@ def _unused(lexed: Lexed, allow_libraries: bool) -> Iterator[Directive]:
         if directive.keyword == "include":
             header = _included(lexed, directive) or ""
             kept = header in ALLOWED_INCLUDES or (allow_libraries and is_library_header(header))
-            if not kept:
+            groups = header.partition("/")[0].removesuffix(".h") == "cooperative_groups"
+            if not kept or (groups and "cooperative_groups" not in used):
                 yield directive
         elif directive.keyword == "define" and len(words) > 2:
             if used.get(words[2], 0) <= words.count(words[2]):
                 yield directive
-        elif directive.keyword not in (*_CONDITIONALS, "define", "pragma", "undef", ""):
+        elif directive.keyword == "pragma":
+            if words[2:3] and words[2] in _HOST_PRAGMAS:
+                yield directive
+        elif directive.keyword not in (*_CONDITIONALS, "undef", ""):
             yield directive

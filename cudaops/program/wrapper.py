@@ -9,11 +9,12 @@ from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.constants import integer_constants
 from cudaops.program.cpp import Spelling, constant_value, cpp, name_speller, scratch_in
+from cudaops.program.device_text import kernel_signatures
 from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
 from cudaops.program.expressions import Expression
 from cudaops.program.instances import is_type_parameter, template_parameter_names
 from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
-from cudaops.program.plans import instance
+from cudaops.program.plans import instance, pointee
 from cudaops.program.signature import read_parameters
 
 SMEM_WITHOUT_OPT_IN = 48 * 1024
@@ -84,11 +85,10 @@ template <class A> struct cudaops_same<A, A> { static constexpr bool value = tru
 """
 
 
-def helpers_text(rewrite: Rewrite, guard: Guard) -> str:
-    """What the wrapper needs beside the rewrite, inside of the rewrite's namespace."""
-    text = (
-        _GEOMETRY + (_POINTER if rewrite.plan.scratch else "") + (_SAME if guard.arguments else "")
-    )
+def helpers_text(wrapper: str, guard: Guard) -> str:
+    """What the wrapper of this text needs beside the rewrite, inside of the rewrite's namespace."""
+    converts = "::cudaops_pointer{" in wrapper
+    text = _GEOMETRY + (_POINTER if converts else "") + (_SAME if guard.arguments else "")
     return text.replace("\n\n", "\n").strip("\n")
 
 
@@ -133,6 +133,7 @@ class _Wrapper:
             **integer_constants(rewrite.source, rewrite.values()),
             **rewrite.values(),
         }
+        self.signatures = kernel_signatures(rewrite.source)
         self.scratch = frozenset(s.name.text for s in self.plan.scratch)
         self.spell: Spelling = name_speller(kernel, self.scratch, self.constants)
 
@@ -252,9 +253,21 @@ class _Wrapper:
         expression = launch.args[index]
         if scratch_in(expression, self.scratch):
             return f"{self.space}::cudaops_pointer{{{cpp(expression, self.spell)}}}"
+        if self._changes_type(launch, index):
+            return f"{self.space}::cudaops_pointer{{(char*)({cpp(expression, self.spell)})}}"
         if expression.text in {p.name for p in self.kernel.parameters}:
             return expression.text
         return cpp(expression, self.spell)
+
+    def _changes_type(self, launch: Launch, index: int) -> bool:
+        """Whether the rewrite's kernel reads the baseline's memory as another type (`float4*`)."""
+        known = {p.name: p for p in self.kernel.parameters if p.is_pointer}
+        given = next((known[n] for n in launch.args[index].names() if n in known), None)
+        name = launch.callee.text.partition("<")[0].strip().rpartition("::")[2]
+        taken = self.signatures[name].parameters
+        if given is None or index >= len(taken) or not taken[index].is_pointer:
+            return False
+        return pointee(given.type_text) != pointee(taken[index].type_text)
 
 
 def _pointer(buffer: ScratchBuffer) -> str:

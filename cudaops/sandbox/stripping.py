@@ -13,11 +13,13 @@ from typing import NamedTuple
 from cudaops.domain.execution import Captured, Misbehaved
 from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import OpaqueArgument
 from cudaops.errors import InputError, PlanError
+from cudaops.program.derived_plan import Side
 from cudaops.program.directives import WORDS
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.parse import parse_files, require_runnable
-from cudaops.program.whole_program import rewrite_from_workload
+from cudaops.program.whole_program import rewrite_from_program
 from cudaops.sandbox.workbench import Workbench
 
 MAIN = "answer.cu"
@@ -56,10 +58,10 @@ def program_of(text: str) -> Program:
 def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Stripped:
     """Run `program` once and take its kernels and their launch as a rewrite of the bench's kernel.
 
-    The kernel is the one named like the bench's where the program launches that, else the most
-    expensive one. `strangers`: nobody here wrote or read it. It runs in an empty folder, without
-    arguments, only where the kernel refuses it files and sockets (S2 or better), whoever vouches
-    for whatever else; and what it printed stays out of the refusal.
+    Which launches stand for that kernel: `program.derived_plan`. `strangers`: nobody here wrote or
+    read it. It runs in an empty folder, without arguments, only where the kernel refuses it files
+    and sockets (S2 or better), whoever vouches for whatever else; and what it printed stays out of
+    the refusal.
 
     Raises InputError, one line, where it does not compile, does not end in the bench's time,
     launches nothing, its parameters cannot be matched, or it was launched for other sizes than the
@@ -70,8 +72,21 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             f"host code that nobody vouches for runs only at isolation {' or '.join(CONFINED)}, "
             f"here it is {bench.executor.isolation}: give device code with @launch directives"
         )
-    name = bench.kernel.name
-    known = any(site.kernel == name for site in program.launches)
+    side = Side(program, _recorded(bench, program, strangers))
+    try:
+        rewrite = _taken(bench, side, same_inputs=not strangers)
+    except InputError:
+        if strangers or _finds_the_same_again(bench):
+            raise
+        rewrite = _taken(bench, side, same_inputs=False)
+    taken = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
+    others = sorted({c.kernel for c in side.captured.counts} - taken)
+    notices = [f"its launches of {', '.join(others)} are left out"] if others else []
+    _require_applicable(bench, rewrite)
+    return Stripped(rewrite, tuple(notices))
+
+
+def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:
     folder = bench.folder / "work" / f"strip-{program.sha256[:12]}"
     executor = bench.executor
     try:
@@ -81,7 +96,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             executor.program_folder.mkdir(parents=True, exist_ok=True)
         captured = executor.capture(
             program,
-            name if known else None,
+            None,
             () if strangers else bench.argv,
             folder / "capture",
             bench.timeout_s,
@@ -94,19 +109,41 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
         raise InputError(captured.placed)
     if not captured.workloads:
         raise InputError(f"no launch of {captured.kernel} could be captured")
-    rewrite = rewrite_from_workload(
-        program,
+    return captured
+
+
+def _taken(bench: Workbench, side: Side, *, same_inputs: bool) -> Rewrite:
+    return rewrite_from_program(
+        Side(bench.program, bench.captured),
         bench.kernel,
-        captured.workloads[0],
-        baseline_program=bench.program,
+        bench.workloads,
+        side,
         allow_libraries=bench.policy.allow_libraries,
+        same_inputs=same_inputs,
     )
-    others = sorted({c.kernel for c in captured.counts} - {captured.kernel})
-    notices = [f"its launches of {', '.join(others)} are left out"] if others else []
-    if len(captured.workloads) > 1:
-        notices.append(f"of {len(captured.workloads)} launches the most expensive one is taken")
-    _require_applicable(bench, rewrite)
-    return Stripped(rewrite, tuple(notices))
+
+
+def _finds_the_same_again(bench: Workbench) -> bool:
+    """Whether the author's kernel is given the same bytes in another run: where he draws its inputs
+    anew, or hands over memory that nobody set, contents match nobody's."""
+    folder = bench.folder / "work" / "again"
+    try:
+        again = bench.executor.capture(
+            bench.program, bench.kernel.name, bench.argv, folder, bench.timeout_s
+        )
+    finally:
+        bench.discard(folder.name)
+    return isinstance(again, Captured) and _read(again) == _read(bench.captured)
+
+
+def _read(captured: Captured) -> set[str]:
+    """Digests of what the launches of its kernel leave as they find it, and their structures."""
+    launches = [one for one in captured.recorded if one.kernel == captured.kernel]
+    memory = {m.before for one in launches for m in one.memory if m.before == m.after}
+    structures = {
+        a.raw_hex for one in launches for a in one.arguments if isinstance(a, OpaqueArgument)
+    }
+    return memory | structures
 
 
 def _require_applicable(bench: Workbench, rewrite: Rewrite) -> None:

@@ -28,7 +28,7 @@ from cudaops.errors import InputError
 from cudaops.executors.base import Executor
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan, resolve
-from cudaops.program.splice import splice
+from cudaops.program.splice import is_dependent, splice
 from cudaops.sandbox.oracle import (
     Baseline,
     Oracle,
@@ -96,9 +96,12 @@ class Workbench:
         """The author's program with the rewrite in it. Raises InputError where it cannot be."""
         workload = self.workloads[0]
         site = next((s for s in self.program.launches if s.index == workload.site), None)
-        # As its author spells it (`k<kThreads>`) where template arguments are written; a deduced
-        # instance is only known as the capture spelled it.
-        written = site.callee if site is not None and site.template_arguments else self.callee
+        # As its author spells it (`k<kThreads>`) where template arguments are written; an instance
+        # that is deduced, or named in a template (`k<T>`), is only known as the capture spelled it.
+        named = (
+            site is not None and site.template_arguments and not is_dependent(self.program, site)
+        )
+        written = site.callee if site is not None and named else self.callee
         return splice(self.program, self.kernel.name, rewrite, written)
 
     def save(self) -> None:

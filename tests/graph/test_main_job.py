@@ -11,6 +11,7 @@ import pytest
 
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Event, RunRecord
+from cudaops.errors import InputError
 from cudaops.graph.events import read_events
 from cudaops.graph.placing import run_options, target
 from cudaops.graph.run import profile_only, start, verify_files
@@ -199,3 +200,33 @@ def test_verify_judges_a_whole_program_written_by_somebody_else(tmp_path: Path) 
         load_settings(),
     )
     assert record.outcome == "provisional", record.reason
+
+
+def test_verify_judges_the_kernel_that_a_program_replaces(tmp_path: Path) -> None:
+    """Another one takes most of the time. One line says so where several are replaced."""
+    base = PROGRAMS.parent / "verify" / "rows.cu"
+    old, new = "float sum = 0.0f;\n    for (int r", "double sum = 0;\n    for (int r"
+    text = base.read_text().replace(old, new)
+    candidate = tmp_path / "rows_in_double.cu"
+    candidate.write_text(text)
+    options = run_options(base, tmp_path / "run", target("A10", None))
+    record = verify_files(base, candidate, options, lambda _: None, load_settings())
+    assert record.options.kernel == "total"
+    assert record.outcome == "nothing_found"
+    kept = (
+        "__global__ void third(float* p) { *p = 0; }\n"
+        "__global__ void fourth(float* p) { *p = 1; }\n"
+    )
+    both = text.replace("int main(", kept + "int main(").replace(
+        "    total<<<", "    third<<<1, 1>>>(d_result); fourth<<<1, 1>>>(d_result);\n    total<<<"
+    )
+    (tmp_path / "base.cu").write_text(both)
+    candidate.write_text(both.replace("*p = 0", "*p = 2").replace("*p = 1", "*p = 3"))
+    with pytest.raises(InputError, match="replaces `fourth`, `third`: say which is judged"):
+        verify_files(
+            tmp_path / "base.cu",
+            candidate,
+            run_options(tmp_path / "base.cu", tmp_path / "other", target("A10", None)),
+            lambda _: None,
+            load_settings(),
+        )

@@ -63,12 +63,24 @@ def test_a_whole_program_becomes_a_rewrite_that_compiles(server: FastMCP) -> Non
 
 def test_what_is_launched_beside_it_is_said(server: FastMCP) -> None:
     program = tiled_program()
+    other = "__global__ void look(const float* A) { volatile float first = A[0]; (void)first; }\n"
+    program = program.replace("int main", other + "int main", 1)
+    at = program.index("mm<<<")
+    with_both = program[:at] + "look<<<1, 32>>>(dA);\n    " + program[at:]
+    stripped = call(server, "strip_program", text=with_both)
+    assert any("look" in notice for notice in stripped["notices"])
+    assert "look" not in stripped["source"]
+
+
+def test_what_is_launched_before_it_for_its_result_belongs_to_it(server: FastMCP) -> None:
+    program = tiled_program()
     other = "__global__ void clear(float* C, int N) { C[threadIdx.x % (N * N)] = 0.0f; }\n"
     program = program.replace("int main", other + "int main", 1)
     at = program.index("mm<<<")
     with_both = program[:at] + "clear<<<1, 32>>>(dC, N);\n    " + program[at:]
     stripped = call(server, "strip_program", text=with_both)
-    assert any("clear" in notice for notice in stripped["notices"])
+    assert stripped["notices"] == []
+    assert stripped["source"].index("@launch clear") < stripped["source"].index("@launch mm")
 
 
 def test_a_renamed_kernel_of_another_grid_with_types_of_the_host(
@@ -103,11 +115,11 @@ REFUSED = {
         changed("const int N = 64;", "const int N = 64; *(volatile int*)1 = 0;"),
         "segmentation fault",
     ),
-    "other parameters": (
-        changed("float* C, int N) {", "float* C, int size) {\n    int N = size; (void)N;")
-        .replace("mm(const float* A,", "mm(const float* A, int unused,")
-        .replace("(dA, dB", "(dA, 0, dB"),
-        "parameters that mean the same the same name",
+    "a buffer of its own": (
+        changed("float* C, int N) {", "float* C, int N, const float* D) {\n    (void)D;")
+        .replace("dC, N);", "dC, N, dD);", 1)
+        .replace("cudaMalloc(&dA", "float* dD; cudaMalloc(&dD, 64); cudaMalloc(&dA", 1),
+        "parameter `D` of `mm` reads 64 bytes",
     ),
     "other sizes": (
         changed("const int N = 64;", "const int N = 32;").replace("dim3(4, 4)", "dim3(2, 2)"),

@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.base import Dim3
-from cudaops.domain.program import Kernel, Program, SourceFile
+from cudaops.domain.execution import RecordedLaunch
+from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import LaunchPlan, Rewrite
-from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.program.hygiene import check_source
 from cudaops.program.parse import load_program, parse_files
 from cudaops.program.plans import resolve
 from cudaops.program.reroute import candidate_text
-from cudaops.program.whole_program import device_source, rewrite_from_workload
+from cudaops.program.whole_program import (
+    device_source,
+    replaced_kernels,
+    rewrite_from_program,
+)
+from tests.program.recordings import launch, number, pointer, side, workload_of
 
 CheckCpp = Callable[[dict[str, str], str], str]
 DATA = Path(__file__).parent.parent / "data"
@@ -27,29 +32,39 @@ PROGRAMS = [
 ]
 
 
-def captured(workload: Workload, kernel: str, callee: str) -> Workload:
-    return workload.model_copy(
-        update={
-            "kernel": kernel,
-            "callee": callee,
-            "grid": Dim3(x=16, y=16),
-            "block": Dim3(x=128),
-            "dynamic_smem_bytes": 32,
-        }
+MEMORY = [(4 << 20, "a", "a"), (4 << 20, "b", "b"), (4 << 20, "zero", "product")]
+AUTHOR = launch(
+    "naive_matmul",
+    [pointer("A", 0), pointer("B", 1), pointer("C", 2), number("N", 1024)],
+    MEMORY,
+    grid=64,
+    block=16,
+    read_only=["A", "B"],
+)
+
+
+def taken(naive: Program, other: Program, seen: RecordedLaunch) -> Rewrite:
+    """The other program's launch in the place of the author's."""
+    kernel = naive.kernel("naive_matmul")
+    return rewrite_from_program(
+        side(naive, AUTHOR), kernel, [workload_of(AUTHOR)], side(other, seen)
     )
 
 
-def test_rewrite(naive_kernel: Kernel, workload: Workload, check_cpp: CheckCpp) -> None:
+def test_rewrite(naive: Program, check_cpp: CheckCpp) -> None:
     other = load_program(DATA / "calibration" / "reg64x8.cu")
     callee = "reg_matmul<64,64,8,8,4>"
-    rewrite = rewrite_from_workload(other, naive_kernel, captured(workload, "reg_matmul", callee))
+    arguments = [pointer("A", 0), pointer("B", 1), pointer("C", 2), number("N", 1024)]
+    seen = launch("reg_matmul", arguments, MEMORY, callee=callee, grid=16, smem=32)
+    rewrite = taken(naive, other, seen)
     (step,) = rewrite.plan.launches
     assert step.kernel == callee
-    assert (step.grid, step.block, step.smem) == (("16", "16", "1"), ("128", "1", "1"), "32")
+    assert (step.grid, step.block, step.smem) == (("16", "1", "1"), ("128", "1", "1"), "32")
     assert step.args == ("A", "B", "C", "N")
     assert "main" not in rewrite.source
     assert check_source(rewrite.source) == ()
-    assert resolve(rewrite, naive_kernel, workload).launches[0].block == Dim3(x=128)
+    kernel = naive.kernel("naive_matmul")
+    assert resolve(rewrite, kernel, workload_of(AUTHOR)).launches[0].block == Dim3(x=128)
     assert check_cpp({"all.cpp": candidate_text(rewrite)}, "all.cpp") == ""
 
 
@@ -67,19 +82,29 @@ def parse(text: str) -> Program:
     return parse_files("main", (SourceFile(path="main.cu", text=text),))
 
 
-def test_names_win_over_positions(naive_kernel: Kernel, workload: Workload) -> None:
+def test_names_win_over_positions(naive: Program) -> None:
     program = parse("__global__ void k(int N, float* C, const float* A) {}")
-    rewrite = rewrite_from_workload(program, naive_kernel, captured(workload, "k", "k"))
-    assert rewrite.plan.launches[0].args == ("N", "C", "A")
+    arguments = [number("N", 1024), pointer("C", 0), pointer("A", 1)]
+    seen = launch("k", arguments, [MEMORY[2], MEMORY[0]], read_only=["A"])
+    assert taken(naive, program, seen).plan.launches[0].args == ("N", "C", "A")
     program = parse("__global__ void k(const float* x, const float* y, float* z, int n) {}")
-    rewrite = rewrite_from_workload(program, naive_kernel, captured(workload, "k", "k"))
-    assert rewrite.plan.launches[0].args == ("A", "B", "C", "N")
+    arguments = [pointer("x", 0), pointer("y", 1), pointer("z", 2), number("n", 1024)]
+    seen = launch("k", arguments, MEMORY, read_only=["x", "y"])
+    assert taken(naive, program, seen).plan.launches[0].args == ("A", "B", "C", "N")
 
 
-def test_parameters_that_cannot_be_matched(naive_kernel: Kernel, workload: Workload) -> None:
+def test_parameters_that_cannot_be_matched(naive: Program) -> None:
     program = parse("__global__ void k(float* out) {}")
-    with pytest.raises(InputError, match=r"`k` takes \(out\) and `naive_matmul` \(A, B, C, N\)"):
-        rewrite_from_workload(program, naive_kernel, captured(workload, "k", "k"))
+    seen = launch("k", [pointer("out", 0)], [(8, "zero", "sum")])
+    with pytest.raises(InputError, match=r"\(`k`\) writes what `naive_matmul` writes, `C`"):
+        taken(naive, program, seen)
+
+
+def test_a_library_that_is_not_allowed_is_named(naive: Program) -> None:
+    text = "#include <cub/cub.cuh>\n__global__ void k(float* C, int N) { cub::LaneId(); }"
+    seen = launch("k", [pointer("C", 0), number("N", 1024)], [MEMORY[2]])
+    with pytest.raises(InputError, match=r"use `cub` of <cub/cub\.cuh>: --allow-libraries"):
+        taken(naive, parse(text), seen)
 
 
 def test_only_what_kernels_need_is_kept() -> None:
@@ -105,6 +130,59 @@ def test_only_what_kernels_need_is_kept() -> None:
         assert kept in text
     for dropped in ("vector", "CK", "using", "Timer", "runs", "check", "main"):
         assert dropped not in text
+
+
+def test_what_other_kernels_need_is_left_out() -> None:
+    text = device_source(
+        parse(
+            "#define WIDE 8\n#pragma omp declare simd\nstruct Own { int n; };\n"
+            "__constant__ int used[2];\n__constant__ int unused[2];\n"
+            "__device__ int inner() { return used[0]; }\n"
+            "__device__ int helper() { return inner(); }\n"
+            "__device__ int left(Own own) {\n#pragma unroll\nfor (;;) {} }\n"
+            "__global__ void k(int* p) { p[0] = helper(); }\n"
+            "__global__ void other(Own* p) { p[WIDE].n = left(*p); }\n"
+        ),
+        kernels=["k"],
+    )
+    for kept in ("used[2]", "inner()", "helper()", "void k("):
+        assert kept in text
+    for dropped in ("WIDE", "pragma", "Own", "unused", "left", "other"):
+        assert dropped not in text
+
+
+def test_a_header_guard_goes_with_what_it_guards() -> None:
+    header = "#ifndef __K_H__\n#define __K_H__\n__global__ void k(int* p) { p[0] = 1; }\n#endif\n"
+    files = (
+        SourceFile(path="main.cu", text='#include "k.cuh"\n#include "k.cuh"\nint main() {}\n'),
+        SourceFile(path="k.cuh", text=header),
+    )
+    text = device_source(parse_files("main", files), kernels=["k"])
+    assert "K_H" not in text
+    assert "#" not in text
+    assert text.count("void k(") == 1
+
+
+def test_which_kernels_another_program_replaces() -> None:
+    head = (
+        "#define TILE 4\n__device__ int f() { return TILE; }\n"
+        "__global__ void a(int* p) { p[0] = f(); }\n__global__ void b(int* p) { p[1] = 2; }\n"
+    )
+    main = "int main() { int* p; a<<<1, 32>>>(p); b<<<1, 32>>>(p); }\n"
+    author = parse(head + main)
+
+    def replaced(*edits: tuple[str, str]) -> frozenset[str]:
+        text = head + "/* again */" + main
+        for old, new in edits:
+            assert old in text
+            text = text.replace(old, new, 1)
+        return replaced_kernels(author, parse(text))
+
+    assert replaced() == frozenset()
+    assert replaced(("TILE 4", "TILE 8")) == {"a"}
+    assert replaced(("b<<<1, 32>>>", "b<<<2, 16>>>")) == {"b"}
+    assert replaced(("p[1] = 2", "p[1] = 3"), ("return TILE", "return 4")) == {"a", "b"}
+    assert replaced(("a<<<1, 32>>>(p);", "")) == {"a"}
 
 
 def test_types_that_the_baseline_has_are_its_own() -> None:

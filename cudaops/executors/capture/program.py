@@ -16,6 +16,7 @@ from cudaops.domain.execution import (
     LaunchCount,
     Misbehaved,
     ProgramRan,
+    RecordedLaunch,
 )
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
@@ -124,8 +125,20 @@ class Recording:
             exit_code=ran.done.exit_code,
             seconds=ran.done.seconds,
             kernel_ms=kernel_ms(ran.done.stderr),
+            recorded=self._recorded_launches(ran.report, source, folder),
             stopped=bool(ran.report.all("stopped")),
         )
+
+    def _recorded_launches(
+        self, report: Report, source: Source, folder: Path
+    ) -> tuple[RecordedLaunch, ...]:
+        found: list[tuple[int, RecordedLaunch]] = []
+        for kernel in {k.name: k for k in self.program.kernels}.values():
+            configurations = recorded(report, self.program, kernel.name)
+            if configurations:
+                reader = WorkloadReader(self.program, kernel, report, source, folder)
+                found += reader.launched(configurations)
+        return tuple(launch for _, launch in sorted(found, key=lambda pair: pair[0]))
 
     def _known(self, kernel: str) -> str:
         try:

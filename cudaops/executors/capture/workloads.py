@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.base import Dim3
+from cudaops.domain.execution import RecordedLaunch, RecordedMemory
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     Allocation,
@@ -88,8 +89,7 @@ class WorkloadReader:
             passed = self._launches.passed(c.number)
             callee = self._callee(c, names, passed)
             try:
-                addresses = self._launches.addresses(c.number)
-                passed = with_pointers(self.program, self.kernel, callee, passed, addresses)
+                passed = self._followed(c, callee, passed)
             except NotFollowed as problem:
                 reasons.append(str(problem))
                 continue
@@ -101,12 +101,65 @@ class WorkloadReader:
             raise InputError(self._cannot(reasons))
         return tuple(workloads)
 
+    def launched(
+        self, configurations: Iterable[Configuration]
+    ) -> Iterator[tuple[int, RecordedLaunch]]:
+        """Each with the position of its first launch among those of all configurations. Raises
+        Malformed."""
+        configurations = list(configurations)
+        functions = {c.function for c in configurations if c.function}
+        names = function_names(self.source.executable, functions)
+        for c in configurations:
+            yield int(c.number), self._recorded(c, names)
+
+    def _recorded(self, c: Configuration, names: dict[int, str]) -> RecordedLaunch:
+        gx, gy, gz, bx, by, bz = c.geometry
+        seen = RecordedLaunch(
+            kernel=self.kernel.name,
+            callee=self.kernel.qualified_name,
+            site=c.site,
+            grid=Dim3(x=gx, y=gy, z=gz),
+            block=Dim3(x=bx, y=by, z=bz),
+            dynamic_smem_bytes=c.smem,
+            arguments=(),
+            read_only=(),
+            memory=(),
+            launches=c.launches,
+        )
+        if limits := self._launches.limits(c.number):
+            return seen.model_copy(update={"problem": self._named(limits[0])})
+        passed = self._launches.passed(c.number)
+        try:
+            callee = self._callee(c, names, passed)
+            passed = self._followed(c, callee, passed)
+        except (NotFollowed, InputError) as problem:
+            return seen.model_copy(update={"problem": str(problem)})
+        update = {
+            "callee": callee,
+            "arguments": tuple(p.argument for p in passed),
+            "read_only": tuple(p.to_const or self._is_const(i) for i, p in enumerate(passed)),
+            "memory": tuple(
+                RecordedMemory(size_bytes=m.size_bytes, before=m.before, after=m.after)
+                for m in self._launches.allocations(c.number)
+            ),
+        }
+        return seen.model_copy(update=update)
+
+    def _followed(
+        self, c: Configuration, callee: str, passed: tuple[Passed, ...]
+    ) -> tuple[Passed, ...]:
+        addresses = self._launches.addresses(c.number)
+        return with_pointers(self.program, self.kernel, callee, passed, addresses)
+
     def _cannot(self, reasons: list[str]) -> str:
-        reason = reasons[0] if reasons else "nothing was recorded"
-        for position, parameter in enumerate(self.kernel.parameters):
-            reason = reason.replace(f"@N{position}@", parameter.name)
+        reason = self._named(reasons[0]) if reasons else "nothing was recorded"
         text = f"the launches of {self.kernel.name} cannot be captured: {reason}"
         return f"{text}; choose another kernel with --kernel"
+
+    def _named(self, reason: str) -> str:
+        for position, parameter in enumerate(self.kernel.parameters):
+            reason = reason.replace(f"@N{position}@", parameter.name)
+        return reason
 
     def _workload(
         self, name: str, c: Configuration, callee: str, passed: tuple[Passed, ...], total: float

@@ -1,0 +1,40 @@
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+struct Shape { int rows, columns; };
+__host__ __device__ inline float weight(Shape shape, int column) { return 1.0f + (float)column / shape.columns; }
+
+__constant__ float factors[256];
+__global__ void constant_rows(const float* x, float* sums, int rows, int columns) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float sum = 0.0f;
+    for (int c = 0; c < columns; ++c) sum += factors[c] * x[row * columns + c];
+    sums[row] = sum;
+}
+
+__global__ void total(const float* sums, float* result, int rows) {
+    float sum = 0.0f;
+    for (int r = 0; r < rows; ++r) sum += sums[r];
+    *result = sum;
+}
+
+int main(int argc, char** argv) {
+    int rows = argc > 1 ? atoi(argv[1]) : 512, columns = 256;
+    std::vector<float> h(rows * columns);
+    for (int i = 0; i < rows * columns; ++i) h[i] = (float)(i * 7 % 23) - 11.0f;
+    float *d_x, *d_sums, *d_result, result;
+    cudaMalloc(&d_x, h.size() * sizeof(float));
+    cudaMalloc(&d_sums, rows * sizeof(float));
+    cudaMalloc(&d_result, sizeof(float));
+    std::vector<float> half(columns);
+    for (int c = 0; c < columns; ++c) half[c] = 0.5f * weight(Shape{rows, columns}, c);
+    cudaMemcpyToSymbol(factors, half.data(), columns * sizeof(float));
+    cudaMemcpy(d_x, h.data(), h.size() * sizeof(float), cudaMemcpyHostToDevice);
+    constant_rows<<<(rows + 63) / 64, 64>>>(d_x, d_sums, rows, columns);
+    total<<<1, 1>>>(d_sums, d_result, rows);
+    cudaMemcpy(&result, d_result, sizeof(float), cudaMemcpyDeviceToHost);
+    printf("%g\n", result);
+    return 0;
+}
