@@ -20,7 +20,7 @@ from cudaops.sandbox.arrays import (
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
     "touched", "large", "structured", "tiny", "permuted", "resampled", "reversed", "permuted_again",
-    "spread",
+    "spread", "relaunched",
 ]  # fmt: skip
 """What the contents of one case are drawn from: see `drawn`."""
 
@@ -40,6 +40,11 @@ INTEGER_KINDS: tuple[CaseKind, ...] = (
 one value is most of a buffer, it stays in most of its places when it is permuted or drawn again: a
 candidate that knows the captured contents by a few places then passes with a chance that is no
 rare one. `spread` takes every value that occurs equally often."""
+
+RELAUNCHED: CaseKind = "relaunched"
+"""The captured inputs, and in what is both read and written the captured results: the launch once
+more on what it left. Where a program begins with zeros, no other set puts a number there that is
+seen beside what is added to it, and a candidate that overwrites would pass."""
 
 EXACT_CASES: frozenset[CaseKind] = frozenset({"exact", "exact_positive", "exact_touched"})
 """Cases on which results that are integers must be equal bit for bit."""
@@ -102,6 +107,9 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
         contents[allocation.index] = str(captured)
         if allocation.role == "out":
             poisoned[allocation.index] = poison
+        elif draw.kind == RELAUNCHED:
+            if allocation.role == "inout":
+                contents[allocation.index] = str(Path(workload.folder) / allocation.after)
         elif draw.kind != "captured" and _varies(allocation, integers):
             source = captured if draw.touches is None else _source(draw.touches, allocation)
             path = folder / f"in_{allocation.index}.bin"

@@ -23,6 +23,7 @@ from cudaops.sandbox.inputs import (
     EXACT_KINDS,
     FLOATING_KINDS,
     INTEGER_KINDS,
+    RELAUNCHED,
     CaseKind,
     Draw,
     before_path,
@@ -234,6 +235,7 @@ class OracleBuilder:
         say("the author's kernel on captured and exact inputs")
         captured = self._captured()
         exact = self._exact(seed, captured)
+        again = self._relaunched(seed, say)
         perturbed: list[Reference] = []
         for draw in self._draws(seed, exact, perturbed):
             cases = 1 + (exact.kind != "captured") + len(perturbed)
@@ -246,9 +248,18 @@ class OracleBuilder:
             made = self._perturbed(draw)
             if made is not None:
                 perturbed.append(made)
+        perturbed += again
         if not perturbed and all(one.why == SAME for one in self._skipped):
             perturbed.append(captured)  # it reads nothing that could hold something else
         return Oracle(self._workload, captured, tuple(perturbed), exact, tuple(self._skipped), seed)
+
+    def _relaunched(self, seed: int, say: Callable[[str], None]) -> list[Reference]:
+        """The launch on what it left, where that is not what it found: always made."""
+        if not any(a.role == "inout" and a.before != a.after for a in self._workload.allocations):
+            return []
+        say("the author's kernel on what it left")
+        made = self._perturbed(Draw(RELAUNCHED, seed))
+        return [] if made is None else [made]
 
     def _draws(self, seed: int, exact: Reference, found: list[Reference]) -> Iterator[Draw]:
         """What to try, in order; `found` grows meanwhile and says where the baseline is at home."""
@@ -338,7 +349,12 @@ class OracleBuilder:
 
         Integers may be indices: with others than the captured ones every access is looked at.
         """
-        check: Check = "memory" if kind in INTEGER_KINDS and not self._floating else "none"
+        integers = kind in INTEGER_KINDS and not self._floating
+        if kind == RELAUNCHED:
+            integers = any(
+                a.role == "inout" and a.element not in FLOATING for a in self._workload.allocations
+            )
+        check: Check = "memory" if integers else "none"
         ran = self._executor.run(
             self._baseline.plain,
             self._workload,
