@@ -79,6 +79,9 @@ class Reference(NamedTuple):
     unwritten: bool = False
     """Some of an `out` buffer may not have been written: it holds what filled it before. Such a
     case is the same under another fill only where the candidate leaves the same places."""
+    is_zero: bool = False
+    """Every result is zero, where the captured ones are not: a candidate is compared on it, but it
+    shows little, and is not counted among the sets."""
 
 
 class SkippedInputs(NamedTuple):
@@ -238,7 +241,8 @@ class OracleBuilder:
         again = self._relaunched(seed, say)
         perturbed: list[Reference] = []
         for draw in self._draws(seed, exact, perturbed):
-            cases = 1 + (exact.kind != "captured") + len(perturbed)
+            cases = sum(not one.is_zero for one in (captured, *perturbed, *again))
+            cases += exact.kind != "captured"
             spent = time.monotonic() - started
             if cases >= ENOUGH_CASES and spent > EXTRA_CASES_S:
                 why = f"{cases} sets are there, and their references took {spent:.0f} s"
@@ -267,9 +271,9 @@ class OracleBuilder:
             yield from (Draw(kind, seed) for kind in INTEGER_KINDS)
             return
         remaining = list(DOMAIN_KINDS)
-        while remaining and not found:
+        while remaining and all(one.is_zero for one in found):
             yield Draw(remaining.pop(0), seed)
-        signed = bool(found) and found[0].kind == "signed"
+        signed = any(one.kind == "signed" for one in found)
         if exact.kind in EXACT_KINDS:
             yield Draw("exact_touched", seed, exact.kind == "exact", exact.inputs)
         else:
@@ -333,7 +337,16 @@ class OracleBuilder:
         own = self._own_error(made)
         if self._measurable and not own <= MAX_OWN_ERROR:
             return f"the baseline is {own:.1e} away from its own run in double"
-        return made
+        return made._replace(
+            is_zero=self._is_zero(outputs) and not self._is_zero(self._captured_outputs())
+        )
+
+    def _is_zero(self, outputs: dict[int, str]) -> bool:
+        return not any(
+            read_array(outputs[a.index], a.element).any()
+            for a in self._workload.allocations
+            if a.role != "in"
+        )
 
     def _is_new(self, kind: CaseKind, inputs: InputSet) -> bool:
         """Whether no earlier case has the same contents."""

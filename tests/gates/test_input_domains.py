@@ -90,3 +90,13 @@ def test_inputs_are_where_the_baseline_is_finite(
     honest = judged(bench, body)
     assert honest.outcome == "provisional", honest.reason
     assert judged(bench, wrong).outcome == "rejected"
+
+
+def test_sets_on_which_every_result_is_zero_do_not_count(tmp_path: Path) -> None:
+    bench = opened(tmp_path, "a[i] >= 1.0f && a[i] == rintf(a[i]) ? a[i] : 0.0f")
+    oracle = bench.oracle(bench.workloads[0])
+    zero = {one.kind for one in oracle.perturbed if one.is_zero}
+    assert {"signed", "positive", "tiny"} <= zero
+    others = {one.kind for one in oracle.perturbed} - zero
+    assert "exact_touched" in others
+    assert not oracle.captured.is_zero
