@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -48,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     PostgreSQL server gives up root for one of those. `cudaops-t` stays short for Unix sockets.
     """
     lanes.configure(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background job: what is started here would not hear Ctrl-C either.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     builds = load_settings(Path(tempfile.gettempdir())).builds_folder
     for name in [*_FOREIGN, *(n for n in os.environ if n.startswith(("CUDAOPS_", "POSTGRES_")))]:
         os.environ.pop(name, None)
