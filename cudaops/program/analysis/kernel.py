@@ -28,8 +28,8 @@ from cudaops.program.analysis.values import (
     is_in_memory,
 )
 
-_MOST_STATEMENTS = 40_000
-"""Statements followed, loops and calls counted as often as they are: a second at the most."""
+_MOST_STATEMENTS = 8_000
+"""Statements followed, loops and calls counted as often as they are: some seconds at the most."""
 
 
 def analyse(form: s.KernelForm, launched: Launched | None = None) -> KernelFacts:
