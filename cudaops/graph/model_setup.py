@@ -26,7 +26,6 @@ from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model
 from cudaops.models.prices import known_price, parse_price, require_price, summary
 from cudaops.models.scripted import read_script
-from cudaops.program.analysis.summary import summarise
 from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import catalogue, fired
@@ -163,7 +162,6 @@ def brief_with(
     kept = Path(options.out) / "state" / "exemplar.cu"
     memory_text = snapshot.memory_text(count=count_tokens)
     patterns_text = snapshot.patterns_text(count=count_tokens)
-    accesses = summarise(bench.program, bench.kernel, bench.workloads)
     includes = ALLOWED_INCLUDES
     if bench.executor.name == "cpu":
         includes -= NOT_ON_CPU
@@ -175,7 +173,7 @@ def brief_with(
             kernel=view.kernel,
             workloads=view.workloads,
             device=device(bench.executor.device),
-            accesses=accesses,
+            accesses=bench.accesses,
             notes_catalogue=catalogue(),
             exemplar=_exemplar(view, kept),
             memory_text=memory_text,

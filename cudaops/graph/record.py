@@ -27,7 +27,6 @@ from cudaops.domain.run import (
 )
 from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.graph.state import Json, State
-from cudaops.program.analysis.summary import summarise
 from cudaops.sandbox.workbench import Workbench
 
 PRINTED_TOLERANCE = 0.1
@@ -138,7 +137,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         kernel_share_pct=share,
         best_program_seconds=_best_program_seconds(incumbent),
         reported_kernel_ms=bench.authors_run().kernel_ms if measured else None,
-        accesses=summarise(bench.program, bench.kernel, bench.workloads),
+        accesses=bench.accesses,
         limits=bench.limits,
     )
 

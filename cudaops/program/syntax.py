@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 POINTER_BYTES = 8
+BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 
 
 class NotUnderstood(Exception):
@@ -361,6 +362,18 @@ def normal_type(canonical: str) -> str:
             kept.append(word)
     plain = " ".join(kept)
     return _NORMAL.get(plain, plain) + stars
+
+
+def integer_literal(text: str) -> tuple[int, str] | None:
+    """Value and suffix of an integer as written; None for a floating literal. Raises ValueError for
+    a text that is neither."""
+    plain = text.replace("'", "").lower()
+    is_hex = plain.startswith("0x")
+    if not is_hex and any(c in plain for c in ".ef"):
+        return None
+    digits = plain.rstrip("ul")
+    base = 16 if is_hex else 8 if len(digits) > 1 and digits[0] == "0" else 10
+    return int(digits, base), plain[len(digits) :]
 
 
 def children(node: object) -> Iterator[Any]:

@@ -19,7 +19,7 @@ from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.reading.expressions import BUILTINS, MATHEMATICS, Expressions
+from cudaops.recipes.reading.expressions import MATHEMATICS, Expressions
 from cudaops.recipes.reading.kernel import form_of
 from cudaops.recipes.reading.values import (
     INTEGERS,
@@ -132,7 +132,7 @@ class _Proof:
         match node:
             case s.Unmodelled(what):
                 raise NotUnderstood(what)
-            case s.Name(text) if text in self._env or text in BUILTINS | _TALKATIVE:
+            case s.Name(text) if text in self._env or text in s.BUILTINS | _TALKATIVE:
                 raise NotUnderstood(f"{text} on its own")
             case s.Assign(s.Name(text), _, _) | s.Step(s.Name(text), _) if text in self._env:
                 raise NotUnderstood(f"{text} changed")
@@ -202,7 +202,7 @@ def _tells_of_the_block(node: object) -> bool:
     """Whether it depends on how threads are grouped, or may."""
     match node:
         case s.Name(text):
-            return text in BUILTINS | _TALKATIVE
+            return text in s.BUILTINS | _TALKATIVE
         case s.Call(function):
             return function in _TALKATIVE or function.startswith(("__sync", "__shfl", "atomic"))
         case s.Declare(shared=True) | s.Opaque():

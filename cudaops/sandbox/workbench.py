@@ -6,6 +6,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +24,12 @@ from cudaops.domain.judgement import Comparison, Policy, Qualification
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
+from cudaops.domain.run import AccessSummary
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
 from cudaops.executors.untrusted_files import remove
+from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import is_dependent, splice
 from cudaops.sandbox.oracle import (
@@ -271,6 +274,11 @@ class Workbench:
             "for it, and no rewrite is accepted before the whole program was run; --timeout "
             "raises the limit"
         )
+
+    @cached_property
+    def accesses(self) -> tuple[AccessSummary, ...]:
+        """What the author's kernel does with memory, as its text says."""
+        return summarise(self.program, self.kernel, self.workloads)
 
     def _run_author(self) -> ProgramRan:
         captured = self.captured

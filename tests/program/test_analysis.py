@@ -71,6 +71,8 @@ ACCESSES: dict[str, list[str]] = {
     "const float* p = b; for (int k = 0; k < n; k++) { a[k] = *p++; }": [
         "read b float [k]", "write a float [k]"],
     "int k = 0; while (k < n) { a[k] = 0; k += 2; }": ["write a float [2 * k]"],
+    "int k = 0; while (k++ < n) a[k] = 0;": ["write a float [k + 1]"],
+    "if (n++ < 3) a[n] = 0;": ["write a float [n + 1]"],
     "for (int s = 16; s > 0; s /= 2) a[s] = 0;": ["write a float [s]"],
     "if (threadIdx.x / 4 == 1) a[threadIdx.x >> 2] = 0;": ["write a float [((threadIdx.x) / (4))]"],
     f"{PLACE} int r = i / w, c = i % w; a[r * w + c] = b[r + w * c];": [

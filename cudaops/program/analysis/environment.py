@@ -141,11 +141,11 @@ class Environment:
             return Data(NOTHING)
         return Structure(name)
 
-    def _fresh(self, hint: str, interval: Interval, depends: Depends) -> Whole:
-        """A new unknown, named for what it is."""
+    def _fresh(self, hint: str, interval: Interval, depends: Depends, array: str = "") -> Whole:
+        """A new unknown, named for what it is; `array`: what it was read from."""
         self._names += 1
-        name = f"{hint}#{self._names}"
-        self._unknowns[name] = Unknown(interval, depends)
+        name = f"{hint.partition('#')[0]}#{self._names}"
+        self._unknowns[name] = Unknown(interval, depends, array)
         return Whole(of(Symbol(name)), interval)
 
     def _of_symbol(self, unknown: Symbol) -> Interval:
@@ -215,11 +215,13 @@ class Environment:
     def _all_depends(self, values: Sequence[Value]) -> Depends:
         return frozenset().union(*(self._depends(v) for v in values))
 
-    def _as(self, kind: str, hint: str, depends: Depends, known: Interval | None = None) -> Value:
+    def _as(
+        self, kind: str, hint: str, depends: Depends, known: Interval | None = None, array: str = ""
+    ) -> Value:
         """An unknown of a type."""
         if kind in INTEGERS:
             interval = intervals.of_type(kind)
-            return self._fresh(hint, interval.meet(known) if known else interval, depends)
+            return self._fresh(hint, interval.meet(known) if known else interval, depends, array)
         if kind.endswith(("*", "]")):
             pointee = kind[:-1] if kind.endswith("*") else kind.partition("[")[0]
             return Address("", "unknown", pointee, None, Interval(), depends)
@@ -253,8 +255,7 @@ class Environment:
             return
         interval = value.interval if isinstance(value, Whole) else Interval()
         depends = self._depends(value)
-        for guard in self._guards:
-            depends |= guard.depends
+        depends |= self._guarded
         before = self._variables.get(name)
         if before is not None:
             interval = interval.join(before.interval)
@@ -277,7 +278,7 @@ class Environment:
             case Whole(a, i), Whole(b, j):
                 if a == b:
                     return Whole(a, i.join(j))
-                return self._fresh(name.partition("#")[0], i.join(j), both)
+                return self._fresh(name, i.join(j), both)
             case Address(), Address() if one.array == other.array and one.space == other.space:
                 if one.type == other.type:
                     moved = one.interval.join(other.interval)
@@ -287,6 +288,11 @@ class Environment:
             case Address(), Address():
                 return Address("", "unknown", one.type, None, Interval(), both)
         return Data(both)
+
+    @property
+    def _guarded(self) -> Depends:
+        """What it depends on whether this place is reached."""
+        return frozenset().union(*(guard.depends for guard in self._guards))
 
     def _note(self, what: str) -> None:
         if self._recording:
@@ -306,9 +312,8 @@ class Environment:
         """A value that depends on this is written; a thread's own array depends on it then."""
         self._record("write", place)
         if place.space == "local":
-            for guard in self._guards:
-                depends |= guard.depends
-            self._contents[place.array] = self._contents.get(place.array, NOTHING) | depends
+            before = self._contents.get(place.array, NOTHING)
+            self._contents[place.array] = before | depends | self._guarded
 
     @contextmanager
     def _unrecorded(self) -> Iterator[None]:
@@ -327,25 +332,14 @@ class Environment:
     def _held(self, name: str) -> Value | None:
         return self._frame.env.get(self._resolved(name))
 
-    def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> bool:
+    def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> None:
         """By `bound < 0`, in which the variable stands once with either sign."""
         for sign in (1, -1):
             rest = bound - held.value * number(sign)
-            if len(rest.terms) >= len(bound.terms) and bound.terms:
-                continue
             low = self._interval(rest).low
-            if low is None:
+            if (len(rest.terms) >= len(bound.terms) and bound.terms) or low is None:
                 continue
-            narrower = Interval(None, -low - 1) if sign == 1 else Interval(low + 1, None)
-            if not self._narrow(name, narrower):
-                return False
-        return True
-
-    def _narrow(self, name: str, by: Interval) -> bool:
-        held = self._held(name)
-        if not isinstance(held, Whole):
-            return True
-        met = held.interval.meet(by)
-        if not met.is_empty:
-            self._frame.env[self._resolved(name)] = Whole(held.value, met)
-        return True
+            by = Interval(None, -low - 1) if sign == 1 else Interval(low + 1, None)
+            now = self._held(name)
+            if isinstance(now, Whole) and not (met := now.interval.meet(by)).is_empty:
+                self._frame.env[self._resolved(name)] = Whole(now.value, met)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -48,7 +49,6 @@ from cudaops.program.analysis.values import (
 
 _DEEPEST_CALL = 12
 
-_BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 
 _LOADS = frozenset({"__ldg", "__ldca", "__ldcg", "__ldcs", "__ldcv", "__ldlu"})
 _STORES = frozenset({"__stwb", "__stcg", "__stcs", "__stwt"})
@@ -78,7 +78,7 @@ _PURE_STARTS = (
 )  # fmt: skip
 
 
-class Expressions(Environment):
+class Expressions(Environment, ABC):
     """Values of expressions; statements are left to who derives from it."""
 
     # Conditions
@@ -99,6 +99,8 @@ class Expressions(Environment):
     def _bounds(self, node: s.Expression, *, truth: bool) -> tuple[Polynomial, ...] | None:
         """Polynomials that are all below 0 where the condition has this value; None where it is
         more than that."""
+        if any(isinstance(n, s.Assign | s.Step) for n in s.below(node)):
+            return None  # its value is that of another moment
         match node:
             case s.Unary("!", operand):
                 return self._bounds(operand, truth=not truth)
@@ -115,12 +117,13 @@ class Expressions(Environment):
         return None
 
     def _quiet(self, node: s.Expression) -> Value:
-        """The value without recording its accesses a second time."""
+        """The value without what it does: no access is recorded, no variable changed."""
         recording, self._recording = self._recording, False
+        env, self._frame.env = self._frame.env, dict(self._frame.env)
         try:
             return self._value(node)
         finally:
-            self._recording = recording
+            self._recording, self._frame.env = recording, env
 
     def _refine(self, node: s.Expression, *, truth: bool) -> bool:
         """Narrow the intervals of variables by a condition that holds. False: it never does."""
@@ -140,13 +143,13 @@ class Expressions(Environment):
                 return False
             for name in {n.text for n in s.below(node) if isinstance(n, s.Name)}:
                 held = self._held(name)
-                if isinstance(held, Whole) and not self._narrow_by(name, held, bound):
-                    return False
+                if isinstance(held, Whole):
+                    self._narrow_by(name, held, bound)
         return True
 
+    @abstractmethod
     def _body(self, body: Sequence[s.Statement]) -> None:
         """Follow statements, until one leaves."""
-        raise NotImplementedError
 
     # Expressions
 
@@ -156,7 +159,7 @@ class Expressions(Environment):
                 return literal(text)
             case s.Name():
                 return self._name(node)
-            case s.Member(s.Name(base), axis) if base in _BUILTINS and axis in "xyz":
+            case s.Member(s.Name(base), axis) if base in s.BUILTINS and axis in "xyz":
                 return self._whole(of(Symbol(f"{base}.{axis}")))
             case s.Member():
                 return self._member(node)
@@ -324,9 +327,7 @@ class Expressions(Environment):
                 self._frame.env[name] = Reference(place)
                 self._contents[name] = self._contents.get(name, NOTHING) | self._depends(held)
                 return place
-            if isinstance(held, Address):
-                return held
-            if isinstance(held, Structure):
+            if isinstance(held, Address | Structure):
                 return held
         if isinstance(operand, s.Member) and not is_in_memory(operand):
             value = self._value(operand)
@@ -342,13 +343,7 @@ class Expressions(Environment):
         depends |= self._contents.get(place.array, NOTHING) if is_own else MEMORY
         hint = f"{place.array or '*'}{place.member}[..]"
         known = self._launched.contents.get(place.array) if not place.member else None
-        found = self._as(kind or place.type, hint, depends, known)
-        if isinstance(found, Whole):
-            (symbol,) = found.value.atoms()
-            assert isinstance(symbol, Symbol)
-            unknown = self._unknowns[symbol.name]
-            self._unknowns[symbol.name] = replace(unknown, array=place.array)
-        return found
+        return self._as(kind or place.type, hint, depends, known, place.array)
 
     def _assign(self, target: s.Expression, operator: str, value: Value) -> Value:
         if isinstance(target, s.Name):
@@ -357,7 +352,7 @@ class Expressions(Environment):
             if held is not None and not isinstance(held, Reference):
                 if operator:
                     value = self._binary(operator, held, value, target.type)
-                value = self._converted(value, target.type, name.partition("#")[0])
+                value = self._converted(value, target.type, name)
                 self._bind(name, value, target.type)
                 return value
             place = held.place if isinstance(held, Reference) else self._module_place(target)
@@ -507,8 +502,7 @@ class Expressions(Environment):
 
     def _outside(self, name: str, values: Sequence[Value]) -> None:
         """A function of a library: without effect where that is known of it."""
-        plain = name.rstrip("fl") if name.rstrip("fl") in _PURE else name
-        pure = plain in _PURE or name in _PURE or name.startswith(_PURE_STARTS)
+        pure = not _PURE.isdisjoint((name, name.rstrip("fl"))) or name.startswith(_PURE_STARTS)
         if self._recording and (name in _EFFECTS or not pure):
             self._calls[name] = None
         for value in values:

@@ -13,7 +13,8 @@ from typing import Literal
 
 from cudaops.program.analysis.intervals import Interval
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, divide, number
-from cudaops.program.syntax import Range, TypedParameter
+from cudaops.program.grammar import SIZES
+from cudaops.program.syntax import Range, TypedParameter, normal_type
 
 Space = Literal["global", "shared", "local", "module", "unknown"]
 """`module`: a `__device__` or `__constant__` variable. `unknown`: a pointer not followed."""
@@ -22,14 +23,10 @@ Depends = frozenset[str]
 """What a value depends on: `threadIdx.x`, `blockIdx.y`, `lane` (through a shuffle or a vote),
 `memory`, and loops by the name of their iteration number."""
 
-ELEMENT_BYTES = {
-    "bool": 1, "char": 1, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2,
-    "half": 2, "__nv_bfloat16": 2, "int": 4, "unsigned": 4, "float": 4, "long long": 8,
-    "unsigned long long": 8, "double": 8, "half2": 4, "__half2": 4, "__nv_bfloat162": 4,
-    "float2": 8, "int2": 8, "uint2": 8, "float3": 12, "int3": 12, "uint3": 12, "float4": 16,
-    "int4": 16, "uint4": 16, "double2": 16, "uchar4": 4, "char4": 4, "short2": 4, "ushort2": 4,
+ELEMENT_BYTES = {normal_type(name): size for name, size in SIZES.items()} | {
+    "float3": 12, "int3": 12, "uint3": 12, "uchar4": 4, "char4": 4, "short2": 4, "ushort2": 4,
 }  # fmt: skip
-"""sizeof on the device. Source: CUDA C++ Programming Guide, built-in vector types; LP64."""
+"""sizeof on the device, of what a program may touch without a pointer to it that clang sized."""
 
 
 @dataclass(frozen=True)
@@ -159,14 +156,6 @@ class KernelFacts:
     def touching(self, array: str) -> tuple[Access, ...]:
         """Accesses of one array."""
         return tuple(a for a in self.accesses if a.array == array)
-
-    def depends(self, value: Polynomial) -> Depends:
-        """What a polynomial depends on."""
-        found: set[str] = set()
-        for atom in value.atoms():
-            if isinstance(atom, Symbol) and atom.name in self.unknowns:
-                found |= self.unknowns[atom.name].depends
-        return frozenset(found)
 
 
 def varies_in_block(depends: Depends) -> bool:

@@ -94,9 +94,8 @@ class _Statements(Expressions):
 
     def _leave(self) -> None:
         """Out of the function; loops around may end before their count."""
-        why = frozenset().union(*(guard.depends for guard in self._guards))
         for state in self._states:
-            state.returned = why | (state.returned or NOTHING)
+            state.returned = self._guarded | (state.returned or NOTHING)
         self._dead = True
 
     def _jump(self, word: str) -> None:
@@ -284,7 +283,7 @@ class _Statements(Expressions):
             if name in moving:
                 env[name] = self._moved(value, moving[name], of(iteration))
             elif isinstance(value, Whole):
-                env[name] = self._fresh(name.partition("#")[0], Interval(), also)
+                env[name] = self._fresh(name, Interval(), also)
             elif isinstance(value, Address):
                 offset = self._fresh(name, Interval(), also).value
                 env[name] = replace(
@@ -378,6 +377,8 @@ class _Statements(Expressions):
         return arrays - {""} <= constant
 
     def _count_of(self, condition: s.Expression, iteration: Symbol) -> Polynomial | None:
+        if any(isinstance(n, s.Assign | s.Step) for n in s.below(condition)):
+            return None
         bounds = self._bounds(condition, truth=True)
         if isinstance(condition, s.Binary) and condition.operator == "!=":
             a, b = self._quiet(condition.left), self._quiet(condition.right)
@@ -405,25 +406,25 @@ class _Statements(Expressions):
         for broken in ended.broken:
             last = self._joined(last, broken, NOTHING)
         env = {name: value for name, value in last.items() if name in entry}
-        exact = loop.count is not None and not loop.ends_early and loop.trips.is_nonnegative
+        # Where it may be negative there is no iteration, and that is another number.
+        exact = None if loop.ends_early else loop.count
+        if exact is not None and not self._interval(exact).is_nonnegative:
+            exact = None
         for name in changed:
             before = entry[name]
-            if name in moving and exact and loop.count is not None and self._sure(loop.count):
-                env[name] = self._moved(before, moving[name], loop.count)
+            if name in moving and exact is not None:
+                env[name] = self._moved(before, moving[name], exact)
             else:
                 now = last.get(name, before)
                 env[name] = self._either(name, before, now, loop.depends)
             env[name] = self._without(env[name], name, loop.symbol)
         return env
 
-    def _sure(self, count: Polynomial) -> bool:
-        return self._interval(count).is_nonnegative
-
     def _without(self, value: Value, name: str, iteration: Symbol) -> Value:
         """The last iteration's number means nothing outside."""
         if isinstance(value, Whole) and value.value.has(iteration):
             depends = self._depends(value) - {iteration.name}
-            return self._fresh(name.partition("#")[0], value.interval, depends)
+            return self._fresh(name, value.interval, depends)
         return value
 
 

@@ -58,11 +58,16 @@ def _summary(access: Access, facts: KernelFacts, line: int | None) -> AccessSumm
     )
 
 
+def _plain(name: str) -> str:
+    """Without the number that tells symbols of one name apart."""
+    return name.partition("#")[0]
+
+
 def _index(access: Access) -> str:
     value = access.index if access.index is not None else access.offset_bytes
     if value is None:
         return "?"
-    text = _readable(value).text(lambda name: name.partition("#")[0])
+    text = _readable(value).text(_plain)
     return text if access.index is not None else f"({text}) bytes"
 
 
@@ -91,7 +96,7 @@ def _step(access: Access, facts: KernelFacts) -> str:
     if access.offset_bytes is None:
         return "not known"
     scattered = {
-        unknown.array or name.partition("#")[0]
+        unknown.array or _plain(name)
         for name, unknown in facts.unknowns.items()
         if "threadIdx.x" in unknown.depends and name != "threadIdx.x" and "lane" not in name
         if access.offset_bytes.has(Symbol(name))
@@ -106,7 +111,7 @@ def _step(access: Access, facts: KernelFacts) -> str:
         return "same"
     if apart.constant is not None and apart.constant == access.element_bytes:
         return "adjacent"
-    return f"{apart.text(lambda name: name.partition('#')[0])} B apart"
+    return f"{apart.text(_plain)} B apart"
 
 
 def _follows(access: Access, name: str, facts: KernelFacts) -> bool:
@@ -120,7 +125,7 @@ def _follows(access: Access, name: str, facts: KernelFacts) -> bool:
 
 def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
     """`k: 1024x, 4 B`: trips, and by how much the access moves."""
-    name = loop.variable.partition("#")[0] or "loop"
+    name = _plain(loop.variable) or "loop"
     trips = loop.trips
     if loop.count is not None:
         trips = of_polynomial(
@@ -130,7 +135,7 @@ def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
     if trips.constant is not None:
         times = f"{trips.constant}x"
     elif known is not None and len(known.text()) <= _LONGEST_COUNT:
-        times = f"{known.text(lambda name: name.partition('#')[0])} x"
+        times = f"{known.text(_plain)} x"
     elif trips.high is not None:
         times = f"{trips.text()}x"
     else:
@@ -139,4 +144,4 @@ def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
     if stride is None or _follows(access, loop.symbol.name, facts):
         return f"{name}: {times}"
     moved = _bound(stride, facts)
-    return f"{name}: {times}, {moved.text(lambda name: name.partition('#')[0])} B"
+    return f"{name}: {times}, {moved.text(_plain)} B"

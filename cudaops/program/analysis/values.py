@@ -146,14 +146,14 @@ def is_in_memory(node: s.Expression) -> bool:
 
 
 def literal(text: str) -> Value:
-    plain = text.replace("'", "").lower()
-    is_hex = plain.startswith("0x")
-    if not is_hex and any(c in plain for c in ".ef"):
+    """A number as written; one that is no integer is not followed."""
+    try:
+        found = s.integer_literal(text)
+    except ValueError:
+        found = None
+    if found is None:
         return Data(NOTHING)
-    digits = plain.rstrip("ul")
-    octal = len(digits) > 1 and digits[0] == "0" and not is_hex and not digits.startswith("0b")
-    value = int(digits, 8) if octal else int(digits, 0)
-    return Whole(number(value), Interval(value, value))
+    return Whole(number(found[0]), Interval(found[0], found[0]))
 
 
 def below_zero(

@@ -22,7 +22,6 @@ from cudaops.recipes.reading.values import (
     negated,
 )
 
-BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 FUSED = frozenset({"fmaf", "fma", "__fmaf_rn", "__fma_rn"})
 _FLOAT_FUNCTIONS = frozenset({
     "fmaxf", "fminf", "expf", "exp2f", "logf", "log2f", "tanhf", "sqrtf", "rsqrtf", "fabsf", "erff",
@@ -62,7 +61,7 @@ class Expressions:
                 return literal(text)
             case s.Name(text):
                 return self._name(text)
-            case s.Member(s.Name(base), axis) if base in BUILTINS and axis in ("x", "y", "z"):
+            case s.Member(s.Name(base), axis) if base in s.BUILTINS and axis in ("x", "y", "z"):
                 return Whole(symbol(f"{base}.{axis}"), "unsigned")
             case s.Index():
                 return self.load(self.place(node))
@@ -176,16 +175,14 @@ class Expressions:
 
 def literal(text: str) -> Value:
     """A number as written."""
-    plain = text.replace("'", "").lower()
-    if plain.startswith("0x") or not any(c in plain for c in ".ef"):
-        digits = plain.rstrip("ul")
-        base = 16 if plain.startswith("0x") else 8 if len(digits) > 1 and digits[0] == "0" else 10
-        suffix = plain[len(digits) :]
-        try:
-            return Whole(number(int(digits, base)), _SUFFIXES[suffix])
-        except (ValueError, KeyError):
-            raise NotUnderstood(f"the number {text}") from None
-    return Literal(text.replace("'", ""), "float" if plain.endswith("f") else "double")
+    try:
+        found = s.integer_literal(text)
+        if found is not None:
+            return Whole(number(found[0]), _SUFFIXES[found[1]])
+    except (ValueError, KeyError):
+        raise NotUnderstood(f"the number {text}") from None
+    plain = text.replace("'", "")
+    return Literal(plain, "float" if plain.lower().endswith("f") else "double")
 
 
 def _joint(arguments: tuple[Value, ...]) -> str:
