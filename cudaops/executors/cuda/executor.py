@@ -68,13 +68,17 @@ class CudaExecutor:
         sm_arch: str | None = None,
         program_folder: Path | None = None,
         clock_control: ClockControl = "none",
+        capture_bytes: int | None = None,
     ) -> None:
         """`device` and `sm_arch` None: those of the GPU that is there. `driver`: see `platform`.
+        `capture_bytes`: contents of one kernel's launches that are kept; None: twice what the GPU's
+        memory holds, before and after.
 
         Raises InputError where the driver's platform cannot be imported.
         """
         self.host = GpuHost(device, cache_folder.absolute(), driver, sm_arch, clock_control)
         self.program_folder = program_folder
+        self._capture_bytes = capture_bytes
         self._profiler = Profiler(self.host)
         self._modules: dict[str, Module] = {}
         self._lock = threading.Lock()
@@ -357,4 +361,5 @@ class CudaExecutor:
 
     def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> GpuProgram:
         where = self.program_folder or Path.cwd()
-        return GpuProgram(self.host.platform, program, argv, where, timeout_s)
+        most = self._capture_bytes or 2 * self.host.facts.memory_bytes
+        return GpuProgram(self.host.platform, program, argv, where, timeout_s, most)
