@@ -296,6 +296,7 @@ class CudaExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        every_metric: bool = False,
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
@@ -309,7 +310,9 @@ class CudaExecutor:
             timeout_s,
         )
         return self._profiler.profile(
-            launched, lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s)
+            launched,
+            lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s),
+            "full" if every_metric else "deciding",
         )
 
     def tools(self) -> Mapping[str, str]:
