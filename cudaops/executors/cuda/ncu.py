@@ -43,7 +43,9 @@ DECIDING: tuple[str, ...] = (
     "InstructionStats", "LaunchStats", "Occupancy", "SourceCounters",
 )  # fmt: skip
 """Sections of the full set, by ncu's identifiers (those of the report in tests/data/ncu)."""
-_COUNTED = ("Pipe utilisation", "DRAM", "L1", "Shared memory", "L2", "Memory instructions", "Cycles")
+_COUNTED = (
+    "Pipe utilisation", "DRAM", "L1", "Shared memory", "L2", "Memory instructions", "Cycles",
+)  # fmt: skip
 COUNTERS: tuple[str, ...] = (
     *(
         row.name

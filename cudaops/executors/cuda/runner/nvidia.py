@@ -7,11 +7,12 @@ NVIDIA's `nvidia-ml-py`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,6 +47,18 @@ NOT_THERE = frozenset({
 """What a GPU without persisting L2 lines answers (before compute capability 8.0, MIG, MPS)."""
 
 
+EMPTY = """.version {version}
+.target sm_{arch}
+.address_size 64
+.visible .entry cudaops_empty()
+{{
+    ret;
+}}
+\0"""
+"""PTX of a kernel that does nothing, which the driver compiles. Version 6.3 is the first that knows
+sm_75, 6.0 the first that knows sm_70 (PTX ISA, release notes)."""
+
+
 class NvidiaDriver:
     """One GPU's primary context and one stream that does not wait for the legacy stream."""
 
@@ -59,6 +72,7 @@ class NvidiaDriver:
             text = f"the package cuda-bindings is not installed ({problem})"
             raise DriverMissing(text, PACKAGE_REMEDY) from problem
         self._cuda: Any = driver
+        self._empty: Any = None
         self._packed: dict[tuple[bytes, ...], tuple[Any, list[Any]]] = {}
         try:
             self._open(device_index)
@@ -181,9 +195,48 @@ class NvidiaDriver:
             dynamic_smem_bytes, self._stream, self._pointers(tuple(parameters)), 0,
         )  # fmt: skip
 
+    def empty_kernel(self) -> Any:
+        """See `Driver.empty_kernel`. None where this driver has no compiler of PTX."""
+        if self._empty is None:
+            major, minor = min(self.facts.compute_capability, (7, 5))
+            version = "6.3" if (major, minor) == (7, 5) else "6.0"
+            text = EMPTY.format(version=version, arch=f"{major}{minor}")
+            try:
+                module = self._call("cuModuleLoadData", text.encode())
+                self._empty = self._call("cuModuleGetFunction", module, b"cudaops_empty")
+            except DriverError:
+                self._empty = False
+        return self._empty or None
+
+    def graph(self, work: Callable[[], None]) -> Any:
+        """See `Driver.graph`."""
+        mode = self._cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        try:
+            self._call("cuStreamBeginCapture", self._stream, mode)
+        except DriverError:
+            return None
+        try:
+            work()
+        except BaseException:
+            with contextlib.suppress(DriverError):  # what happened rules
+                self._cuda.cuGraphDestroy(self._call("cuStreamEndCapture", self._stream))
+            raise
+        try:
+            graph = self._call("cuStreamEndCapture", self._stream)
+            ready = _Handle(self._call("cuGraphInstantiate", graph, 0))
+        except DriverError:
+            return None
+        self._cuda.cuGraphDestroy(graph)
+        weakref.finalize(ready, self._cuda.cuGraphExecDestroy, ready.handle).atexit = False
+        return ready
+
+    def launch_graph(self, graph: Any) -> None:
+        """See `Driver.launch_graph`."""
+        self._call("cuGraphLaunch", graph.handle, self._stream)
+
     def event(self) -> Any:
         """See `Driver.event`."""
-        event = _Event(self._call("cuEventCreate", int(self._cuda.CUevent_flags.CU_EVENT_DEFAULT)))
+        event = _Handle(self._call("cuEventCreate", int(self._cuda.CUevent_flags.CU_EVENT_DEFAULT)))
         weakref.finalize(event, self._cuda.cuEventDestroy, event.handle).atexit = False
         return event
 
@@ -273,8 +326,8 @@ class NvidiaDriver:
         return "" if int(failed) != 0 else _text(text)
 
 
-class _Event:
-    """An event that is destroyed with its last reference."""
+class _Handle:
+    """An event or a graph, destroyed with its last reference."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
