@@ -51,6 +51,9 @@ more: less than the clocks gate lets the host's clock and the events differ (`ga
 GRAPH_SAMPLES = 5
 """How much longer a warm sample lasts where its launches are nodes of a graph: what the graph's own
 start takes, some microseconds, is then little a launch."""
+GAPS_A_BLOCK = 4
+"""Samples of a kernel that does nothing after each block: twenty beside forty pairs, on a GPU that
+is as busy as it was for these."""
 SHORT_SHARE = 0.05
 """A launch is short where what stands between two takes more than this share of its time: then the
 kernels' own durations are taken as often as the samples. Chosen: what events say beyond it is noise
@@ -200,8 +203,9 @@ class _Measurement:
                 break
             first = len(states) % len(self.sides)
             block, seen = self._block(regime, launches, first, apart, in_graph=in_graph)
-            gap = self.bench.gap_us(regime, launches, in_graph=in_graph)
-            gaps += [] if gap is None else [gap]
+            for _ in range(GAPS_A_BLOCK):
+                gap = self.bench.gap_us(regime, launches, in_graph=in_graph)
+                gaps += [] if gap is None else [gap]
             noise = max(noise_pct(samples) for samples in block)
             again = noise > self.policy.noise_pct and redone < self.policy.redone_blocks
             again = again and not late
