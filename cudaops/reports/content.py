@@ -359,11 +359,10 @@ def timing_sentences(record: RunRecord) -> list[str]:
         if found is not None
     ]
     if timing.launched is not None:
+        seen = Clock("host", record.device) if timing.regime == "warm" else events
         rows.append(
-            f"as the program launches them: {significant(1e3 * timing.launched.baseline_ms)} to "
-            f"{significant(1e3 * timing.launched.candidate_ms)} us a launch (measured on "
-            f"{record.device}, {'host clock' if timing.regime == 'warm' else 'CUDA events'}), "
-            f"{timing.launched.speedup:.2f}×"
+            f"as the program launches them: {milliseconds(timing.launched.baseline_ms, seen)} to "
+            f"{milliseconds(timing.launched.candidate_ms, seen)}, {timing.launched.speedup:.2f}×"
         )
     taken = f"{timing.samples} pairs of samples, {timing.blocks_redone} noisy blocks taken again"
     if timing.sm_clock_mhz is not None:

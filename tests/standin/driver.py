@@ -230,6 +230,10 @@ class StandInDriver:
     def empty_kernel(self) -> None:
         """There is none: launches take what their units report."""
 
+    def fill_shared(self, byte: int) -> bool:
+        """Every launch is a process of its own, which finds nothing of another's."""
+        return False
+
     def graph(self, work: Callable[[], None]) -> None:
         """There are no graphs."""
 

@@ -164,6 +164,8 @@ class RunTask(Record):
     guards: bool = True
     """Guard bands around every allocation, checked afterwards. Off under a memory checker, which
     must see the true ends."""
+    shared_fill: int | None = None
+    """Byte that all shared memory holds before each launch; None: whatever was left there."""
     dumps: dict[int, str]
     """Allocation index to the file that takes its contents."""
     global_dumps: dict[str, str] = Field(default_factory=dict)

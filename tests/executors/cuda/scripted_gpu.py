@@ -66,6 +66,9 @@ class ScriptedGpu:
         self.variables: dict[str, int] = {}
         self.room = FACTS.memory_bytes
         self.knows_sizes = True
+        self.fills_shared = True
+        self.shared_byte = 0x5A
+        """What every kernel finds in shared memory."""
         self.gap_us: float | None = None
         """Of each launch, beside its kernel's time; None: there are no graphs and no such gap."""
         self.node_gap_us = 0.0
@@ -172,6 +175,11 @@ class ScriptedGpu:
 
     def empty_kernel(self) -> str | None:
         return "empty" if self.gap_us is not None else None
+
+    def fill_shared(self, byte: int) -> bool:
+        self.log.append(("fill_shared", byte))
+        self.shared_byte = byte
+        return self.fills_shared
 
     def graph(self, work: Callable[[], None]) -> list[tuple[Any, ...]] | None:
         if self.gap_us is None:

@@ -91,6 +91,10 @@ class Driver(Protocol):
     def empty_kernel(self) -> Any:
         """Handle of a kernel without parameters that does nothing; None where there is none."""
 
+    def fill_shared(self, byte: int) -> bool:
+        """Leave this byte all over the shared memory of every SM, for the next kernel to find.
+        Whether that can be done here."""
+
     def graph(self, work: Callable[[], None]) -> Any:
         """Handle of a graph with the launches that `work` makes, one after the other, instead of
         starting them; None where there are no graphs. It may be launched until the module of its

@@ -47,16 +47,39 @@ NOT_THERE = frozenset({
 """What a GPU without persisting L2 lines answers (before compute capability 8.0, MIG, MPS)."""
 
 
-EMPTY = """.version {version}
+HELPERS = """.version {version}
 .target sm_{arch}
 .address_size 64
+.extern .shared .align 16 .b8 cudaops_shared[];
 .visible .entry cudaops_empty()
 {{
     ret;
 }}
+.visible .entry cudaops_fill_shared(.param .u32 words, .param .u32 word)
+{{
+    .reg .u32 %r<6>;
+    .reg .pred %p<2>;
+    ld.param.u32 %r1, [words];
+    ld.param.u32 %r2, [word];
+    mov.u32 %r3, %tid.x;
+    mov.u32 %r4, cudaops_shared;
+next:
+    setp.ge.u32 %p1, %r3, %r1;
+    @%p1 bra done;
+    shl.b32 %r5, %r3, 2;
+    add.u32 %r5, %r5, %r4;
+    st.volatile.shared.u32 [%r5], %r2;
+    add.u32 %r3, %r3, {threads};
+    bra next;
+done:
+    ret;
+}}
 \0"""
-"""PTX of a kernel that does nothing, which the driver compiles. Version 6.3 is the first that knows
-sm_75, 6.0 the first that knows sm_70 (PTX ISA, release notes)."""
+"""PTX of kernels of ours, which the driver compiles. Version 6.3 is the first that knows sm_75, 6.0
+the first that knows sm_70 (PTX ISA, release notes)."""
+FILL_THREADS = 1024
+FILLS_AN_SM = 2
+"""Blocks for each SM, of which it holds one at a time: all its shared memory is theirs."""
 
 
 class NvidiaDriver:
@@ -72,7 +95,8 @@ class NvidiaDriver:
             text = f"the package cuda-bindings is not installed ({problem})"
             raise DriverMissing(text, PACKAGE_REMEDY) from problem
         self._cuda: Any = driver
-        self._empty: Any = None
+        self._helpers: Any = None
+        self._helpers_tried = False
         self._packed: dict[tuple[bytes, ...], tuple[Any, list[Any]]] = {}
         try:
             self._open(device_index)
@@ -197,16 +221,34 @@ class NvidiaDriver:
 
     def empty_kernel(self) -> Any:
         """See `Driver.empty_kernel`. None where this driver has no compiler of PTX."""
-        if self._empty is None:
+        return self._helper("cudaops_empty")
+
+    def fill_shared(self, byte: int) -> bool:
+        """See `Driver.fill_shared`. Nothing clears shared memory between two kernels of a context:
+        what the last one left is what the next one finds (seen, not promised by NVIDIA)."""
+        function = self._helper("cudaops_fill_shared")
+        if function is None:
+            return False
+        size = self.facts.shared_bytes_per_block_optin
+        self.allow_dynamic_shared(function, size)
+        numbers = (size // 4, byte * 0x01010101)
+        parameters = tuple(number.to_bytes(4, "little") for number in numbers)
+        grid, block = Dim3(x=FILLS_AN_SM * self.facts.sm_count), Dim3(x=FILL_THREADS)
+        self.launch(function, grid, block, size, parameters)
+        return True
+
+    def _helper(self, name: str) -> Any:
+        """A kernel of ours; None where this driver has no compiler of PTX."""
+        if not self._helpers_tried:
+            self._helpers_tried = True
             major, minor = min(self.facts.compute_capability, (7, 5))
             version = "6.3" if (major, minor) == (7, 5) else "6.0"
-            text = EMPTY.format(version=version, arch=f"{major}{minor}")
-            try:
-                module = self._call("cuModuleLoadData", text.encode())
-                self._empty = self._call("cuModuleGetFunction", module, b"cudaops_empty")
-            except DriverError:
-                self._empty = False
-        return self._empty or None
+            text = HELPERS.format(version=version, arch=f"{major}{minor}", threads=FILL_THREADS)
+            with contextlib.suppress(DriverError):
+                self._helpers = self._call("cuModuleLoadData", text.encode())
+        if self._helpers is None:
+            return None
+        return self._call("cuModuleGetFunction", self._helpers, name.encode())
 
     def graph(self, work: Callable[[], None]) -> Any:
         """See `Driver.graph`."""

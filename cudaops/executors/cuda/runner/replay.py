@@ -45,9 +45,13 @@ class Stage(NamedTuple):
 def run(driver: Driver, task: RunTask) -> RunReply:
     """Launch the plan once, check the guards, write the dumps."""
     with staged(driver, task.side, task.buffers, guards=task.guards) as stage:
-        times = tuple(timed(driver, stage, n) for n in range(len(task.side.launches)))
+        times = []
+        for number in range(len(task.side.launches)):
+            if task.shared_fill is not None and not driver.fill_shared(task.shared_fill):
+                raise Refusal("this driver fills no shared memory", "report it")
+            times.append(timed(driver, stage, number))
         save(stage, task.dumps, task.global_dumps)
-    return RunReply(launch_us=times)
+    return RunReply(launch_us=tuple(times))
 
 
 def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
