@@ -40,6 +40,9 @@ CAPTURE_BYTES = 2 * 1024**3
 TARGET_BYTES = 24 * 1024**3
 """Contents of one kernel's launches, before and after, where nobody says how many; a child may
 write 32 GiB in all (`isolation/phases.py`)."""
+DISK_SHARE = 0.6
+"""Of the free disk, for contents: what is copied goes at once, and seldom is one of them more than
+half of all."""
 _KERNEL_MS = re.compile(r"^KERNEL_MS:\s*([0-9.eE+-]+)", re.MULTILINE)
 
 
@@ -57,9 +60,9 @@ long as they fit into so many bytes. A program that ended badly is no Child."""
 
 
 def room_for(most_bytes: int, folder: Path) -> int:
-    """Bytes of contents that a capture may keep: as many as asked for, or what half of the free
-    disk holds, since a copy is made of them."""
-    return min(most_bytes, shutil.disk_usage(folder).free // 2)
+    """Bytes of contents that a capture may keep: as many as asked for, or so much of the free disk
+    that each can be copied in turn."""
+    return min(most_bytes, int(DISK_SHARE * shutil.disk_usage(folder).free))
 
 
 def author_names(program: Program) -> Names:

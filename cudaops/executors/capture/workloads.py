@@ -31,7 +31,7 @@ from cudaops.executors.capture.report import (
 )
 from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
 from cudaops.executors.cpu.report import Report, function_names
-from cudaops.executors.untrusted_files import copy_untrusted, remove
+from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
 
@@ -255,6 +255,7 @@ class WorkloadReader:
                 most = f"{self.source.most_bytes / 1024**3:.3g} GiB"
                 raise Malformed(f"contents of more than {most}")
             copy_untrusted(self.source.blobs, blob, target, size_bytes, size_bytes)
+            discard(self.source.blobs / blob)  # there may be no room for all of them twice
             self._copies[blob] = target
             return
         try:

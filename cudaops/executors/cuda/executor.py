@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from cudaops.domain.execution import (
@@ -52,6 +53,9 @@ from cudaops.executors.cuda.tasks import (
 )
 from cudaops.executors.isolation.level import level_of, lowest
 from cudaops.program.plans import baseline_plan
+
+MOST_AHEAD = 4
+"""Kernels of a program that are built while it runs: each takes a core for some seconds."""
 
 
 class CudaExecutor:
@@ -124,10 +128,21 @@ class CudaExecutor:
         timeout_s: float,
     ) -> CaptureOutcome:
         """See `Executor.capture`."""
-        if self.host.facts.real:  # it is needed at the end, and now nothing is timed yet
+        if self.host.facts.real:  # all this is needed later, and now nothing is timed yet
+            in_background(lambda: settle_gpu_level(self.host.driver))
             self.prepare(program)
             self.host.start_ahead()
+            self._build_ahead(program, kernel)
         return self._program(program, argv, timeout_s).capture(kernel, folder)
+
+    def _build_ahead(self, program: Program, kernel: str | None) -> None:
+        """The author's kernels while the program is built and runs. Which instance of a template is
+        launched only the run tells, and so does which of many kernels takes the time."""
+        known = {k.name: k for k in program.kernels if not k.template_parameters}
+        wanted = [k for k in known.values() if kernel in (None, k.name, k.qualified_name)]
+        for one in wanted if len(wanted) <= MOST_AHEAD else ():
+            unit = Unit(program=program, kernel=one.name, callee=one.qualified_name)
+            in_background(partial(self.host.platform.unit, unit, draft=False))
 
     def run_program(
         self, program: Program, argv: tuple[str, ...], timeout_s: float

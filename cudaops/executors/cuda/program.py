@@ -33,7 +33,7 @@ RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
 OWN_BYTES = 8 * GIB
 """What a recorded program may write itself, beside its contents."""
-LARGER = ", or let CUDAOPS_CAPTURE_GIB be larger (half of the free disk is what there can be)"
+LARGER = ", or let CUDAOPS_CAPTURE_GIB be larger (60 % of the free disk at most)"
 
 
 class GpuProgram:

@@ -101,6 +101,9 @@ class Bench:
         """What launches may write: by allocation."""
         self._empty = driver.empty_kernel()
         self._graphs: dict[tuple[int | None, int], Any] = {}
+        if self._empty is not None:
+            self._launch_empty()  # loaded now: that is no work for a graph to hold
+            driver.synchronize()
         self.has_graphs = self._empty is not None and driver.graph(self._launch_empty) is not None
         """Whether repeated launches can be timed in a graph, and what stands between them."""
         self._fill_byte = 0
