@@ -19,7 +19,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.domain.options import ClockControl, ExecutorName
+from cudaops.domain.options import ClockControl, ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -126,14 +126,17 @@ class CudaExecutor:
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
+        *,
+        whole: bool = True,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Executor.capture`."""
+        """See `Executor.capture`. A program is always executed whole."""
         if self.host.facts.real:  # all this is needed later, and now nothing is timed yet
             in_background(lambda: settle_gpu_level(self.host.driver))
             self.prepare(program)
             self.host.start_ahead()
             self._build_ahead(program, kernel)
-        return self._program(program, argv, timeout_s).capture(kernel, folder)
+        return self._program(program, argv, timeout_s).capture(kernel, folder, warm_ups)
 
     def _build_ahead(self, program: Program, kernel: str | None) -> None:
         """The author's kernels while the program is built and runs. Which instance of a template is

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.capture.program import (
@@ -66,11 +67,13 @@ class GpuProgram:
             return ran
         return self._fault(ran) or program_ran(ran.done)
 
-    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
+    def capture(
+        self, kernel: str | None, folder: Path, warm_ups: WarmUps = "auto"
+    ) -> CaptureOutcome:
         """See `Recording.capture`. Times are the device's, by event pairs: around every launch of a
         configuration at first, then around some that stand for the others. A program that takes
         longer than its limit is stopped, and captured as far as it came."""
-        recording = Recording(self.program, self._recorded, self.capture_bytes, LARGER)
+        recording = Recording(self.program, self._recorded, warm_ups, self.capture_bytes, LARGER)
         return recording.capture(kernel, folder)
 
     def _recorded(
