@@ -173,7 +173,7 @@ class Evaluating:
                 return False
             decisive = self.fresh
             bench.executor.prepare(bench.spliced(self.rewrite))
-            profile = bench.profile(self.rewrite)
+            profile = bench.profile(self.rewrite, every_metric=True)
             self.profile = profile if isinstance(profile, Profile) else None
         return self._add(floor_gate(profile, decisive[0], bench.workloads[0]))
 

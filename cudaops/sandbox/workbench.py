@@ -246,14 +246,18 @@ class Workbench:
             write_judged(self.folder, before + 1)
             return before
 
-    def profile(self, rewrite: Rewrite | None) -> Profile | Misbehaved | CompileFailed:
-        """Metrics on the most expensive workload."""
+    def profile(
+        self, rewrite: Rewrite | None, *, every_metric: bool = False
+    ) -> Profile | Misbehaved | CompileFailed:
+        """Metrics on the most expensive workload; `every_metric`: see `Executor.profile`."""
         workload = self.workloads[0]
         compiled = self.executor.compile(self.unit(workload, rewrite))
         if isinstance(compiled, CompileFailed):
             return compiled
         plan = self.plan(workload, rewrite)
-        return self.executor.profile(compiled, workload, plan, timeout_s=self.timeout_s)
+        return self.executor.profile(
+            compiled, workload, plan, every_metric=every_metric, timeout_s=self.timeout_s
+        )
 
     def authors_run(self, run: CapturedRun) -> ProgramRan:
         """The author's program as it is, run once: its outputs and how long it takes.
