@@ -53,6 +53,14 @@ SLACK = 4.0
 Accuracy = Callable[[Allocation, str, Ran, Reference, Policy], BufferAccuracy]
 
 
+class _Spread(NamedTuple):
+    """How far results of one kernel on the same inputs are from each other."""
+
+    relative_l2: float = 0.0
+    max_scaled: float = 0.0
+    """Of one element: see `compare.Distance`."""
+
+
 class Subject(NamedTuple):
     """One candidate compiled and resolved for one workload."""
 
@@ -74,7 +82,7 @@ class Verifier:
         self._timeout_s = timeout_s
         self._misbehaved: Misbehaved | None = None
         self._changed: list[str] = []
-        self._own: dict[tuple[str, str], dict[int, float]] = {}
+        self._own: dict[tuple[str, str], dict[int, _Spread]] = {}
         """How far the author's kernel is from itself, by workload and inputs, then allocation."""
         self._input_checks = 0
         self._longest_s = 0.0
@@ -242,40 +250,50 @@ class Verifier:
     ) -> BufferAccuracy:
         """The same, unless the author's kernel is as far from itself: atomics in floating point and
         races give it another result each time, and no candidate can be held to one of them."""
-        own = self._own_spread(subject, reference).get(a.index, 0.0)
-        if own == 0.0:
+        own = self._own_spread(subject, reference).get(a.index, _Spread())
+        if own.relative_l2 == 0.0:
             return one
         gap = distance(
             stored(ran.outputs[a.index], a.element), stored(reference.outputs[a.index], a.element)
         )
         name = parameter_name(subject.oracle.workload, a)
-        itself = f"the author's kernel differs from itself by {own:.1e} (atomics or a race)"
-        within = gap.relative_l2 <= OWN_FACTOR * own and not gap.non_finite_mismatches
-        numbers = {**one.numbers, f"own_spread_{name}": own}
-        if own <= OWN_WIDEST and within:
+        itself = f"the author's kernel differs from itself by {own.relative_l2:.1e}"
+        itself += " (atomics or a race)"
+        within = (
+            gap.relative_l2 <= OWN_FACTOR * own.relative_l2
+            and gap.max_scaled <= OWN_FACTOR * own.max_scaled
+            and not gap.non_finite_mismatches
+        )
+        numbers = {**one.numbers, f"own_spread_{name}": own.relative_l2}
+        if own.relative_l2 <= OWN_WIDEST and within:
             text = f"{name}: relative L2 distance {gap.relative_l2:.1e}, where {itself}"
             return BufferAccuracy(True, text, numbers)
         return BufferAccuracy(False, f"{one.summary}; {itself}", numbers)
 
-    def _own_spread(self, subject: Subject, reference: Reference) -> dict[int, float]:
-        """Largest relative L2 distance of the author's kernel from the reference, which is a run of
-        it, by allocation."""
+    def _own_spread(self, subject: Subject, reference: Reference) -> dict[int, _Spread]:
+        """Largest distances of the author's kernel from the reference, which is a run of it, by
+        allocation."""
         workload = subject.oracle.workload
         key = workload.id, reference.kind
         if key in self._own or subject.author is None:
             return self._own.get(key, {})
-        found: dict[int, float] = {}
+        found: dict[int, _Spread] = {}
         for number in range(OWN_RERUNS):
             folder = self._folder / workload.id / f"author_{reference.kind}_{number}"
             again = subject.author(reference.inputs, folder)
-            for a in workload.allocations if isinstance(again, Ran) else ():
+            if isinstance(again, Misbehaved):
+                continue  # what it does wrong is no distance
+            for a in workload.allocations:
                 if a.role == "in" or a.element not in FLOATING:
                     continue
                 gap = distance(
                     stored(again.outputs[a.index], a.element),
                     stored(reference.outputs[a.index], a.element),
                 )
-                found[a.index] = max(gap.relative_l2, found.get(a.index, 0.0))
+                known = found.get(a.index, _Spread())
+                found[a.index] = _Spread(
+                    max(gap.relative_l2, known.relative_l2), max(gap.max_scaled, known.max_scaled)
+                )
             remove(folder)
         self._own[key] = found
         return found
