@@ -225,7 +225,7 @@ def test_no_recorded_text_acts_on_a_terminal(tmp_path: Path) -> None:
     folder = recordings.write(tmp_path / "run")
     keep = {"kind", "time", "stage", "agent", "outcome", "source", "time_source", "started", "role"}
     keep |= {"name", "bottleneck_class", "bound", "executor", "optimizer", "comparison", "unit"}
-    keep |= {"strategy", "ncu_clock_control", "correctness"}
+    keep |= {"strategy", "ncu_clock_control", "correctness", "warm_ups"}
 
     def poisoned(value: object, key: str = "") -> object:
         if isinstance(value, dict):
