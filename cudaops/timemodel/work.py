@@ -98,7 +98,9 @@ class Site:
     write: bool
     atomic: bool
     file: str
+    """Last part of its path; for local memory the array's name."""
     line: int
+    """0 for local memory."""
     bytes_per_thread: int
     instructions_per_block: float
     """Warp-level instructions after neighbouring accesses were joined."""
@@ -113,7 +115,8 @@ class Site:
     sectors: float = 0.0
     """32-byte sectors an instruction touches; 0 for shared memory."""
     l1_hit: float = 0.0
-    """Share of its sectors found in L1, 0-1."""
+    """Share of its sectors found in L1, 0-1; of local memory also of those written, which stay
+    there."""
     useful_bytes: float = 0.0
     """Distinct bytes of an access as written that some thread asks for; 0 for shared memory."""
     same_address: float = 1.0
@@ -138,6 +141,15 @@ class ThreadCounts(NamedTuple):
     convert: float = 0.0
     special: float = 0.0
     branches: float = 0.0
+
+    def __add__(self, other: object) -> ThreadCounts:
+        if not isinstance(other, ThreadCounts):
+            return NotImplemented
+        return ThreadCounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> ThreadCounts:
+        """Each count `factor` times."""
+        return ThreadCounts(*(factor * a for a in self))
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def _profile(executor: CpuExecutor, workload: Workload, models: list[LaunchModel
         device=executor.device,
         workload=workload.id,
         source="modelled",
-        duration_us=top.modelled.estimate.kernel_us,
+        duration_us=top.duration_us,
         metrics=modelled_metrics(top.modelled),
         hot_lines=hot_lines(top),
         notes=notes,
