@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -94,7 +96,8 @@ def model_launch(
     l1_bytes = _l1_of_a_block(device, held, smem, launch)
     sampled = Sampled(max(len(sample.trace.blocks), 1), threads)
     local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
-    sites = (*sites_of(sample.trace, l1_bytes), *local)
+    joins = _joins_atomics(function)
+    sites = (*(_joined(s) if joins else s for s in sites_of(sample.trace, l1_bytes)), *local)
     callees = _callees(sample.functions, function, sites)
     found = shape(function, sites, finder(sites), callees, sampled)
     moved = traffic(sample.trace, sites, launch.grid, sizes, device, held.blocks_per_sm)
@@ -103,7 +106,8 @@ def model_launch(
         static_smem_bytes=static, dynamic_smem_bytes=launch.dynamic_smem_bytes,
         phases=found.phases, sites=sites, counts=found.counts, traffic=moved,
         barriers_per_block=found.barriers_per_block,
-        hottest_atomic=_hottest(sample),
+        hottest_atomic=_hottest(sample, sites, joins), integer_atomics=joins,
+        heaviest_block=_heaviest(sample),
     )  # fmt: skip
     costs = Costs.of(work, device, microarchitecture(device.compute_capability), cold=cold)
     estimated = estimate(work, device, cold=cold)
@@ -197,9 +201,38 @@ def _l1_of_a_block(device: Device, held: Occupancy, smem: int, launch: ResolvedL
     return (device.l1_shared_bytes_per_sm - carveout) / resident
 
 
-def _hottest(sample: Sample) -> float:
+_INTEGER_ATOMIC = re.compile(r"__atomic_fetch_\w+_4 \(")
+_UPDATE_LOOP = re.compile(r"\.ATOMIC_COMPARE_EXCHANGE|__atomic_compare_exchange")
+
+
+def _joins_atomics(function: Function) -> bool:
+    """Whether all its atomics are sums or bit operations of 32-bit integers: nvcc adds up a warp's
+    first where all lanes have one address (REDUX), and sends one."""
+    values = [s.value for b in function.blocks.values() if b.count for s in b.statements]
+    integers = any(_INTEGER_ATOMIC.search(v) for v in values)
+    return integers and not any(_UPDATE_LOOP.search(v) for v in values)
+
+
+def _joined(site: Site) -> Site:
+    if not site.atomic or site.same_address < 0.98 * site.lanes:
+        return site
+    return replace(site, accesses_per_block=site.requests_per_block, same_address=1.0)
+
+
+def _hottest(sample: Sample, sites: tuple[Site, ...], joins: bool) -> float:
+    """Operations that reach the most used address in L2, a block."""
     most = [b.hottest_atomic for b in sample.trace.blocks]
-    return sum(most) / len(most) if most else 0.0
+    mean = sum(most) / len(most) if most else 0.0
+    atomics = [s for s in sites if s.atomic and s.space == "global"]
+    if joins and atomics and all(s.same_address == 1.0 and s.lanes == 1.0 for s in atomics):
+        return min(mean, max(s.requests_per_block for s in atomics))
+    return mean
+
+
+def _heaviest(sample: Sample) -> float:
+    """Accesses of the sampled block that makes most, over their mean."""
+    done = [b.accesses for b in sample.trace.blocks]
+    return max(done) * len(done) / sum(done) if sum(done) else 1.0
 
 
 def _line_mixes(

@@ -40,6 +40,10 @@ BUSY_PCT = 60.0
 """Below this nobody calls a part the limit. Judgement; NVIDIA's own guided analysis uses the
 same."""
 
+UNEVEN = 1.25
+"""Work of the heaviest block over the mean from which it is played by itself: the launch ends no
+earlier than it does."""
+
 ROUNDS = 4
 """Fillings of an SM that a kernel with short blocks is played for before it is extrapolated."""
 
@@ -103,6 +107,8 @@ def estimate(work: KernelWork, device: Device, *, cold: bool = False) -> Estimat
     rates = _rates(device, times)
     cycles, usage = _cycles(work, costs, rates, slots, busiest)
     cycles = max(cycles, _busy_cycles(work, device, costs, rates, busiest))
+    if work.heaviest_block > UNEVEN:
+        cycles = max(cycles, _cycles(work.heavier(work.heaviest_block), costs, rates, 1, 1)[0])
     floor = _atomic_floor(work, times)
     found = _report(work, device, costs, held, slots, busiest, max(cycles, floor), usage)
     return replace(found, limiter="atomics") if floor > cycles else found
@@ -222,7 +228,8 @@ def _partial(
 
 def _atomic_floor(work: KernelWork, times: Microarchitecture) -> float:
     """One address takes one operation at a time, whoever sends it."""
-    return work.hottest_atomic * work.grid_blocks * times.atomic_cycles
+    each = times.integer_atomic_cycles if work.integer_atomics else times.atomic_cycles
+    return work.hottest_atomic * work.grid_blocks * each
 
 
 def _report(
@@ -251,7 +258,8 @@ def _report(
     limiter = "launch" if own_us < device.launch_us else "latency" if latency_bound else top
     issued = max(usage.issued, 1.0)
     rounds = math.ceil(blocks / slots)
-    resident = slots * work.warps_per_block * min(mean_blocks / (rounds * slots), 1.0)
+    share = mean_blocks / (rounds * slots) if mean_blocks > 1.0 else 1.0
+    resident = slots * work.warps_per_block * min(share, 1.0)
     return Estimate(
         duration_us=duration_us,
         cycles=cycles,

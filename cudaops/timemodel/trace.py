@@ -17,7 +17,7 @@ from cudaops.timemodel.instructions import FindSite, SiteKey
 from cudaops.timemodel.work import Site, Traffic
 
 MOST_TRACE_BYTES = 64 << 20
-"""A site takes some 300 bytes, an overlap 20; a launch is sampled in five blocks."""
+"""A site takes some 300 bytes, an overlap 20; a launch is sampled in eight blocks at most."""
 Locate = Callable[[Sequence[int]], Mapping[int, SourceLocation]]
 _MOST_SITES = 20_000
 
@@ -39,6 +39,9 @@ class BlockFootprint(NamedTuple):
     read: dict[int, int]
     written: dict[int, int]
     hottest_atomic: int
+    """Operations on the most used address."""
+    accesses: int
+    """By threads."""
 
 
 class Overlap(NamedTuple):
@@ -76,15 +79,27 @@ class Trace:
     overlaps: tuple[Overlap, ...]
 
 
-def sampled_blocks(grid: Dim3, seed: int, random_blocks: int = 2) -> tuple[int, ...]:
-    """Linear indices: one in the middle, its neighbours in x and in y, and some at random.
+SMALL_GRID = 256
+"""Blocks up to which the first one is sampled: where a grid is larger than the data, only its first
+blocks work. In a larger grid the edge is too rare to count as much as the middle."""
 
-    The neighbours tell what adjacent blocks share. The first and the last block are left to chance:
-    in a large grid the edge is too rare to count as much as the middle.
+STRATA = 4
+
+
+def sampled_blocks(grid: Dim3, seed: int) -> tuple[int, ...]:
+    """Linear indices: one in the middle, its neighbours in x and in y, and one at random out of
+    each quarter of the grid; the first block of a small grid.
+
+    The neighbours tell what adjacent blocks share.
     """
     middle = (grid.z // 2 * grid.y + grid.y // 2) * grid.x + grid.x // 2
     wanted = [middle, middle + 1, middle + grid.x]
-    wanted += random.Random(seed).sample(range(grid.volume), min(random_blocks, grid.volume))
+    choose = random.Random(seed)
+    for n in range(STRATA):
+        low, high = n * grid.volume // STRATA, (n + 1) * grid.volume // STRATA
+        wanted += [choose.randrange(low, high)] if high > low else []
+    if grid.volume <= SMALL_GRID:
+        wanted.append(0)
     return tuple(dict.fromkeys(b for b in wanted if b < grid.volume))
 
 
@@ -136,6 +151,7 @@ def _trace(data: dict[str, Any], locate: Locate) -> Trace:
             {int(k): int(v[0]) for k, v in b["regions"].items()},
             {int(k): int(v[1]) for k, v in b["regions"].items()},
             int(b["hottest_atomic"]),
+            int(b["accesses"]),
         )
         for b in data["blocks"]
     )

@@ -6,7 +6,7 @@ its loads, waits for their data, then issues what depends on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 MemorySpace = Literal["global", "shared", "local"]
@@ -180,7 +180,23 @@ class KernelWork:
     barriers_per_block: float = 0.0
     hottest_atomic: float = 0.0
     """Operations a block sends to its most used address, all blocks assumed to share it."""
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    integer_atomics: bool = False
+    """Whether they are 32-bit integer operations, which L2 does at twice the rate."""
+    heaviest_block: float = 1.0
+    """Work of the block that does most over the mean of the sampled blocks."""
+
+    def heavier(self, factor: float) -> KernelWork:
+        """One block with `factor` times the work: more of its warps take part, then in more
+        turns."""
+
+        def stretch(s: Stretch) -> Stretch:
+            warps = min(s.warps * factor, 1.0)
+            return replace(s, warps=warps, repeats=s.repeats * factor * s.warps / warps)
+
+        phases = tuple(
+            replace(p, stretches=tuple(stretch(s) for s in p.stretches)) for p in self.phases
+        )
+        return replace(self, grid_blocks=1, phases=phases)
 
     @property
     def warps_per_block(self) -> int:

@@ -61,6 +61,7 @@ struct BlockRecord {
     std::uint32_t threads = 0, epochs = 0;
     std::map<int, Footprint> regions;
     std::uint64_t hottest_atomic = 0;  // operations on the most used address
+    std::uint64_t accesses = 0;        // by threads
 };
 
 struct Region {
@@ -91,6 +92,7 @@ class Recorder {
         }
         const std::uint32_t index = site(pc, space, size, write, atomic);
         ++sites_[index].accesses;
+        ++block_.accesses;
         auto& stored = threads_[thread];
         if (stored.size() < kMaxStored && (looked_at(epoch) || !sites_[index].kept)) {
             stored.push_back({address, index});
