@@ -94,7 +94,7 @@ def model_launch(
             f"bytes of shared memory does not fit on an SM of {device.name}",
         )
     l1_bytes = _l1_of_a_block(device, held, smem, launch)
-    sampled = Sampled(max(len(sample.trace.blocks), 1), threads)
+    sampled = Sampled(max(len(sample.trace.counted), 1), threads)
     local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     joins = _joins_atomics(function)
     sites = (*(_joined(s) if joins else s for s in sites_of(sample.trace, l1_bytes)), *local)
@@ -221,7 +221,7 @@ def _joined(site: Site) -> Site:
 
 def _hottest(sample: Sample, sites: tuple[Site, ...], joins: bool) -> float:
     """Operations that reach the most used address in L2, a block."""
-    most = [b.hottest_atomic for b in sample.trace.blocks]
+    most = [b.hottest_atomic for b in sample.trace.counted]
     mean = sum(most) / len(most) if most else 0.0
     atomics = [s for s in sites if s.atomic and s.space == "global"]
     if joins and atomics and all(s.same_address == 1.0 and s.lanes == 1.0 for s in atomics):
@@ -231,7 +231,7 @@ def _hottest(sample: Sample, sites: tuple[Site, ...], joins: bool) -> float:
 
 def _heaviest(sample: Sample) -> float:
     """Accesses of the sampled block that makes most, over their mean."""
-    done = [b.accesses for b in sample.trace.blocks]
+    done = [b.accesses for b in sample.trace.counted]
     return max(done) * len(done) / sum(done) if sum(done) else 1.0
 
 

@@ -227,7 +227,9 @@ def _traced(
     built = _built(executor.build_instrumented(unit, MODEL_FLAGS))
     last = len(plan.launches) - 1
     blocks = sampled_blocks(plan.launches[last].grid, SEED)
-    report = executor.run_instrumented(built, workload, plan, blocks, folder, timeout_s, last)
+    report = executor.run_instrumented(
+        built, workload, plan, blocks.counted, folder, timeout_s, last, blocks.neighbours
+    )
     if isinstance(report, Misbehaved):
         return report
     executable = Path(built.folder) / "unit"
@@ -246,7 +248,7 @@ def _counted(
     flags = (*MODEL_FLAGS, "-fprofile-arcs")
     built = _built(executor.build_counted(unit, flags, COUNTING))
     last = len(plan.launches) - 1
-    blocks = sampled_blocks(plan.launches[last].grid, SEED)
+    blocks = sampled_blocks(plan.launches[last].grid, SEED).counted
     counters = folder / "counters"
     ran = executor.run_counted(
         built, workload, plan, blocks, folder, timeout_s, {"GCOV_PREFIX": str(counters)}, last
