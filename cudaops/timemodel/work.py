@@ -160,8 +160,16 @@ class Traffic:
     """Distinct bytes the launch touches."""
     dram_read_bytes: float
     dram_write_bytes: float
+    """Of one launch in a row of many."""
     resident: bool
     """Whether all of it stays in L2 from one launch of a timing loop to the next."""
+    l2_room_bytes: float = 0.0
+    """What L2 keeps: so much of what a single launch writes is still there when it ends."""
+
+    @property
+    def first_write_bytes(self) -> float:
+        """What a single launch writes to DRAM before it ends."""
+        return max(self.dram_write_bytes - self.l2_room_bytes, 0.0)
 
 
 @dataclass(frozen=True)

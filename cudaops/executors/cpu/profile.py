@@ -59,7 +59,7 @@ def measure(
     executor: CpuExecutor, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *,
     samples: int = 1, timeout_s: float = 120.0,
 ) -> Measurement | Misbehaved:  # fmt: skip
-    """Modelled time of all launches of the plan together.
+    """Modelled time of all launches of the plan together, in the workload's L2 regime.
 
     One sample whatever `samples` says: the model is deterministic, repeating it adds nothing.
     """
@@ -126,6 +126,7 @@ def _all(
             device_named(executor.device),
             bounded=bounded,
             rewritten=unit.rewrite is not None and plan.applicable,
+            cold=workload.l2_regime == "cold" and position == 0,
         )
         if isinstance(model, Misbehaved):
             return model
