@@ -63,6 +63,17 @@ class Run(NamedTuple):
     arguments: str
     kernels: tuple[Kernel, ...]
 
+    def worth_modelling(self) -> list[str]:
+        """Kernels that take a twentieth of the recorded time or have metrics."""
+        total = sum(k.launches * k.duration_us for k in self.kernels)
+        return list(
+            dict.fromkeys(
+                k.kernel
+                for k in self.kernels
+                if k.metrics or k.launches * k.duration_us >= total / 20
+            )
+        )
+
     def of(self, kernel: str, callee: str, grid: Dim3, block: Dim3) -> Kernel | None:
         """The record of a captured launch; None where there is none, or several that cannot be told
         apart."""
@@ -114,7 +125,7 @@ def half(names: Iterable[str], seed: int) -> frozenset[str]:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """What `collect` wrote."""
+    """What `collect` wrote, small arguments first."""
     found = []
     for raw in json.loads(path.read_text("utf-8")):
         kernels = tuple(
@@ -122,7 +133,7 @@ def read_runs(path: Path) -> list[Run]:
             for k in raw["kernels"]
         )
         found.append(Run(**{**raw, "kernels": kernels}))
-    return found
+    return sorted(found, key=lambda run: (run.size == "large", run.program, run.version))
 
 
 _FILES = re.compile(r"(?P<program>.+?)\.(?:(?P<all>all-(?:base|hand))-)?(?P<size>small|large)\.csv")

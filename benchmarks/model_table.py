@@ -28,7 +28,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.model_records import KEPT, Modelled, Run, half, read_runs  # noqa: E402
+from benchmarks.model_records import KEPT, Modelled, Run, half, joined, read_runs  # noqa: E402
 from cudaops.cuda import metrics as ncu  # noqa: E402
 from cudaops.cuda.metrics import METRICS  # noqa: E402
 from cudaops.cuda.ncu_pages import parse_raw  # noqa: E402
@@ -207,13 +207,11 @@ def model_corpus(corpus: Corpus, executor: CpuExecutor, folder: Path) -> list[Mo
     """Every recorded kernel of these programs that ends within the limit, as the `cpu` executor
     models it with the same arguments."""
     found: list[Modelled] = []
-    for run in read_runs(corpus.records):
-        if run.program not in corpus.names:
-            continue
+    for run in joined(read_runs(corpus.records)):
         source = _source(corpus, run)
-        for kernel in dict.fromkeys(one.kernel for one in run.kernels):
-            if source is None:
-                continue
+        if run.program not in corpus.names or source is None:
+            continue
+        for kernel in run.worth_modelling():
             started = time.monotonic()
             try:
                 rows = _model_kernel(executor, run, source, kernel, folder, corpus.timeout_s)
@@ -250,7 +248,7 @@ def _model_kernel(
     where = folder / f"{run.program}.{run.size}.{run.version}.{kernel}"
     executor.program_folder = source.parent
     argv = tuple(run.arguments.split())
-    captured = executor.capture(program, kernel, argv, where, timeout_s)
+    captured = executor.capture(program, kernel, argv, where, timeout_s, whole=run.size == "small")
     if not isinstance(captured, Captured):
         raise NotModelled(captured.message)
     rows = []
@@ -392,8 +390,9 @@ def main() -> None:
 
 def _corpus(wanted: argparse.Namespace, where: Path) -> str:
     runs = read_runs(wanted.records)
-    fitted = half({run.program for run in runs}, wanted.seed)
-    names = {run.program for run in runs} - fitted if wanted.held_out else fitted
+    every = {folder.name for folder in wanted.programs.iterdir() if folder.is_dir()}
+    fitted = half(every, wanted.seed)
+    names = every - fitted if wanted.held_out else fitted
     corpus = Corpus(
         wanted.programs, wanted.rewrites, wanted.records, frozenset(names), wanted.limit
     )

@@ -204,7 +204,7 @@ ADD = """
 
 
 def test_vector_add_is_bound_by_dram(executor: CpuExecutor, case: Callable[..., Case]) -> None:
-    n = 1 << 23
+    n = 1 << 24
     own = profiled(executor, case(ADD, (n // 256,), (256,), n, {"n": n}))
     floor_us = 12 * n / (DEVICES["H200"].dram_bandwidth_gb_s * 1e3)
     assert floor_us < own.duration_us < 1.3 * floor_us
