@@ -28,7 +28,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.model_records import KEPT, Modelled, Run, half, joined, read_runs  # noqa: E402
+from benchmarks.model_records import KEPT, Modelled, Run, half, read_runs  # noqa: E402
 from cudaops.cuda import metrics as ncu  # noqa: E402
 from cudaops.cuda.metrics import METRICS  # noqa: E402
 from cudaops.cuda.ncu_pages import parse_raw  # noqa: E402
@@ -202,15 +202,17 @@ class Corpus(NamedTuple):
     """Of the half that is looked at."""
     timeout_s: float
 
+    def has(self, run: Run) -> bool:
+        """Whether it is looked at: with rewrites, whole programs; without, their hot kernels."""
+        return run.program in self.names and run.timed == (self.rewrites is not None)
+
 
 def model_corpus(corpus: Corpus, executor: CpuExecutor, folder: Path) -> list[Modelled]:
     """Every recorded kernel of these programs that ends within the limit, as the `cpu` executor
     models it with the same arguments."""
     found: list[Modelled] = []
-    for run in joined(read_runs(corpus.records)):
+    for run in filter(corpus.has, read_runs(corpus.records)):
         source = _source(corpus, run)
-        if run.program not in corpus.names or source is None:
-            continue
         for kernel in run.worth_modelling():
             started = time.monotonic()
             try:
@@ -232,10 +234,8 @@ class NotModelled(Exception):
     """A program that the executor could not run or model; says why."""
 
 
-def _source(corpus: Corpus, run: Run) -> Path | None:
-    folder = corpus.programs if run.version == "author" else corpus.rewrites
-    if folder is None:
-        return None
+def _source(corpus: Corpus, run: Run) -> Path:
+    folder = corpus.rewrites if corpus.rewrites and run.version == "rewrite" else corpus.programs
     sources = sorted((folder / run.program).glob("*.cu"))
     preferred = ("main.cu", f"{run.program}.cu")
     return next((s for name in preferred for s in sources if s.name == name), sources[0])
@@ -365,7 +365,9 @@ def main() -> None:
     )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/model.md")
     parser.add_argument("--programs", type=Path, help="folder of programs, one folder each")
-    parser.add_argument("--rewrites", type=Path, help="rewrites of some, in folders of their names")
+    parser.add_argument(
+        "--rewrites", type=Path, help="rewrites of some, likewise: their speedups instead"
+    )
     parser.add_argument("--records", type=Path, help="records.json of `model_records.py`")
     parser.add_argument("--seed", type=int, default=SEED, help="chooses the half that is fitted")
     parser.add_argument("--held-out", action="store_true", help="the other half; fit nothing then")
@@ -401,9 +403,8 @@ def _corpus(wanted: argparse.Namespace, where: Path) -> str:
         wanted.save.write_text(json.dumps([r.as_record() for r in rows], indent=1) + "\n")
     which = "Held out" if wanted.held_out else "Fitted"
     title = f"{which} half (seed {wanted.seed}), {datetime.date.today().isoformat()}."
-    return "\n".join(
-        [title, "", *corpus_table(rows), "", *speedups_table(rows, runs, corpus.names)]
-    )
+    table = speedups_table(rows, runs, corpus.names) if wanted.rewrites else corpus_table(rows)
+    return "\n".join([title, "", *table])
 
 
 if __name__ == "__main__":
