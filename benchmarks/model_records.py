@@ -110,6 +110,16 @@ class Modelled(NamedTuple):
         return self._asdict() | {"measured": measured, "metrics": known}
 
 
+def kernel_of(raw: dict[str, Any]) -> Kernel:
+    """From JSON."""
+    return Kernel(**{**raw, "grid": tuple(raw["grid"]), "block": tuple(raw["block"])})
+
+
+def modelled_of(raw: dict[str, Any]) -> Modelled:
+    """From JSON."""
+    return Modelled(**{**raw, "measured": kernel_of(raw["measured"])})
+
+
 def template_arguments(text: str) -> list[str]:
     """Of a kernel's name, written as nvcc's demangler or as the author does."""
     for theirs, ours in _BOOL.items():
@@ -128,10 +138,7 @@ def read_runs(path: Path) -> list[Run]:
     """What `collect` wrote, small arguments first."""
     found = []
     for raw in json.loads(path.read_text("utf-8")):
-        kernels = tuple(
-            Kernel(**{**k, "grid": tuple(k["grid"]), "block": tuple(k["block"])})
-            for k in raw["kernels"]
-        )
+        kernels = tuple(kernel_of(k) for k in raw["kernels"])
         found.append(Run(**{**raw, "kernels": kernels}))
     return sorted(found, key=lambda run: (run.size == "large", run.program, run.version))
 

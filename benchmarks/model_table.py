@@ -23,12 +23,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.model_records import KEPT, Modelled, Run, half, read_runs  # noqa: E402
+from benchmarks.model_records import KEPT, Modelled, Run, half, modelled_of, read_runs  # noqa: E402
 from cudaops.cuda import metrics as ncu  # noqa: E402
 from cudaops.cuda.metrics import METRICS  # noqa: E402
 from cudaops.cuda.ncu_pages import parse_raw  # noqa: E402
@@ -207,27 +207,32 @@ class Corpus(NamedTuple):
         return run.program in self.names and run.timed == (self.rewrites is not None)
 
 
-def model_corpus(corpus: Corpus, executor: CpuExecutor, folder: Path) -> list[Modelled]:
+def model_corpus(corpus: Corpus, executor: CpuExecutor, folder: Path, save: Path) -> list[Modelled]:
     """Every recorded kernel of these programs that ends within the limit, as the `cpu` executor
-    models it with the same arguments."""
-    found: list[Modelled] = []
+    models it with the same arguments. Each is written to `save` as it comes; what stands there from
+    a run before is not modelled again."""
+    saved: list[dict[str, Any]] = json.loads(save.read_text("utf-8")) if save.exists() else []
+    known = {tuple(one["of"]) for one in saved}
     for run in filter(corpus.has, read_runs(corpus.records)):
         source = _source(corpus, run)
         for kernel in run.worth_modelling():
+            of = (run.program, run.size, run.version, kernel)
+            if of in known:
+                continue
             started = time.monotonic()
             try:
                 rows = _model_kernel(executor, run, source, kernel, folder, corpus.timeout_s)
                 why = "" if rows else "no launch of the recorded geometry was captured"
             except (CudaOpsError, NotModelled) as problem:
-                rows, why = [], str(problem)
-            took_s = time.monotonic() - started
+                rows, why = [], str(problem).splitlines()[0][:200]
+            took_s = round(time.monotonic() - started)
             print(
-                f"{run.program} {run.size} {run.version} {kernel}: {len(rows)} rows, {took_s:.0f} s"
-                + (f": {why.splitlines()[0][:150]}" if why else ""),
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
-            found += rows
-    return found
+                f"{' '.join(of)}: {len(rows)} rows, {took_s} s {why}", file=sys.stderr, flush=True
+            )
+            records = [row.as_record() for row in rows]
+            saved.append({"of": of, "seconds": took_s, "why_not": why, "rows": records})
+            save.write_text("[\n" + ",\n".join(json.dumps(one) for one in saved) + "\n]\n", "utf-8")
+    return [modelled_of(row) for one in saved for row in one["rows"]]
 
 
 class NotModelled(Exception):
@@ -373,7 +378,7 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="the other half; fit nothing then")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a program may run")
     parser.add_argument("--work", type=Path, help="folder to keep builds in")
-    parser.add_argument("--save", type=Path, help="where to write what was modelled, as JSON")
+    parser.add_argument("--save", type=Path, help="what was modelled, as JSON; goes on there")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cudaops-model-") as folder:
         where = wanted.work or Path(folder)
@@ -398,9 +403,8 @@ def _corpus(wanted: argparse.Namespace, where: Path) -> str:
     corpus = Corpus(
         wanted.programs, wanted.rewrites, wanted.records, frozenset(names), wanted.limit
     )
-    rows = model_corpus(corpus, CpuExecutor("H200", where / "cache"), where)
-    if wanted.save:
-        wanted.save.write_text(json.dumps([r.as_record() for r in rows], indent=1) + "\n")
+    save = wanted.save or where / "modelled.json"
+    rows = model_corpus(corpus, CpuExecutor("H200", where / "cache"), where, save)
     which = "Held out" if wanted.held_out else "Fitted"
     title = f"{which} half (seed {wanted.seed}), {datetime.date.today().isoformat()}."
     table = speedups_table(rows, runs, corpus.names) if wanted.rewrites else corpus_table(rows)

@@ -16,7 +16,13 @@ from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.ncu_pages import parse_raw
 from cudaops.domain.base import Dim3
-from cudaops.domain.execution import Compiled, Measurement, Misbehaved, Unit
+from cudaops.domain.execution import (
+    Compiled,
+    KernelResources,
+    Measurement,
+    Misbehaved,
+    Unit,
+)
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Allocation, Argument, PointerArgument, ScalarArgument, Workload
@@ -24,6 +30,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.profile import sample
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
+from cudaops.timemodel.launch import LaunchModel, model_launch
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -473,6 +480,43 @@ def test_a_plan_of_two_launches_costs_both(
     assert "of 2 launches" in found.profile.notes[0]
     assert found.profile.hot_lines[0].location.file == "candidate.cu"
     assert found.profile.hot_lines[0].text in TWO_STEPS
+
+
+def test_what_nvcc_says_goes_before_the_estimate(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    n = 1 << 12
+    made = case(INDEXED.replace("INDEX", "k % 32"), (16,), (256,), n, {"n": 256}, None, ("a", "b"))
+    plan = baseline_plan(made.workload)
+    taken = sample(executor, made.unit, made.workload, plan, 60.0)
+    assert not isinstance(taken, Misbehaved)
+
+    def of(resources: KernelResources | None) -> LaunchModel:
+        sizes = {a.index: a.size_bytes for a in made.workload.allocations}
+        model = model_launch(
+            taken, made.unit, "table", plan.launches[0], sizes, DEVICES["H200"], bounded=False,
+            resources=resources,
+        )  # fmt: skip
+        assert isinstance(model, LaunchModel)
+        return model
+
+    def said(stack: int, spilled: int) -> KernelResources:
+        return KernelResources(
+            kernel="table", sm_arch="sm_90", registers=168, static_smem_bytes=4096,
+            stack_bytes=stack, spill_store_bytes=spilled, spill_load_bytes=spilled,
+            constant_bytes=0,
+        )  # fmt: skip
+
+    guessed, in_registers, local, spilling = (
+        of(None), of(said(0, 0)), of(said(128, 0)), of(said(192, 64)),
+    )  # fmt: skip
+    assert "an estimate" in guessed.notes[1]
+    assert in_registers.modelled.work.registers_per_thread == 168
+    assert in_registers.modelled.work.static_smem_bytes == 4096
+    assert "what nvcc says" in in_registers.notes[1]
+    spaces = [{s.space for s in m.modelled.work.sites} for m in (in_registers, local)]
+    assert ["local" in s for s in spaces] == [False, True]
+    assert in_registers.duration_us < local.duration_us < spilling.duration_us
 
 
 COUNT_THEN_WORK = """
