@@ -185,7 +185,9 @@ class Translator:
             loads = () if source is None else (source,)
         target = self._memory(s.place, s.target, size, write=True)
         stores = () if target is None else (target,)
-        return Op(s, cost.FREE, loads, stores, loaded_bytes=size if loads else 0)
+        call = CALL.match(s.value) if not loads and not s.value.startswith("(") else None
+        mix = self._call(call.group(1), "") if call else cost.FREE
+        return Op(s, mix, loads, stores, _latency(mix), loaded_bytes=size if loads else 0)
 
     def _load(self, s: Statement) -> Op:
         assert s.target_name is not None
@@ -334,13 +336,13 @@ class Translator:
     def thread_counts(self, op: Op) -> ThreadCounts:
         """What one thread executes in one pass over the statement."""
         s, mix = op.statement, op.mix
-        if op.loads or op.stores:
-            return ThreadCounts(integer=mix.issued)
         kind = self._function.type_of(s.target_name) if s.target_name else ""
         call = None if s.value.startswith("(") else CALL.match(s.value)
         name = _bare(call.group(1), kind) if call else ""
         if name in self._callees:
             return self._callees[name].counts
+        if op.loads or op.stores:
+            return ThreadCounts(integer=mix.issued)
         binary = BINARY.match(s.value)
         operator = binary.group(2) if binary else ""
         floating = kind in ("float", "double", "_Float16", "__bf16")

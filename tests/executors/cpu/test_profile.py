@@ -330,6 +330,24 @@ def test_multiply_adds_are_counted_exactly_however_they_are_written(
     assert instructions > 2.5 * n * threads / 32
 
 
+RETURNED = """
+    struct Two { float x, y, z, w, v; };
+    __device__ __noinline__ Two both(float a) { return {a * 2.0f + 1.0f, a * a + 1.0f, a, a, a}; }
+    __global__ void calls(const float* a, Two* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) b[i] = both(a[i]);
+    }
+"""
+
+
+def test_a_call_whose_result_goes_straight_to_memory_counts(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    n = 1024
+    own = profiled(executor, case(RETURNED, (4,), (256,), 5 * n, {"n": n}, None, ("a", "b")))
+    assert own.get(ncu.FFMA) == 2 * n
+
+
 UNEVEN = """
     __global__ void first_only(const float* a, float* b, int n) {
       int i = blockIdx.x * blockDim.x + threadIdx.x;
