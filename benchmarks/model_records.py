@@ -75,15 +75,14 @@ class Run(NamedTuple):
         )
 
     def of(self, kernel: str, callee: str, grid: Dim3, block: Dim3) -> Kernel | None:
-        """The record of a captured launch; None where there is none, or several that cannot be told
-        apart."""
+        """The record of a captured launch; None where there is none of this instance."""
         near = [
             k
             for k in self.kernels
             if (k.kernel, k.grid, k.block)
             == (kernel, (grid.x, grid.y, grid.z), (block.x, block.y, block.z))
         ]
-        if len(near) > 1:
+        if template_arguments(callee):
             near = [k for k in near if template_arguments(k.instance) == template_arguments(callee)]
         return near[0] if len(near) == 1 else None
 

@@ -256,11 +256,11 @@ def _model_kernel(
     captured = executor.capture(program, kernel, argv, where, timeout_s, whole=run.size == "small")
     if not isinstance(captured, Captured):
         raise NotModelled(captured.message)
-    rows = []
+    rows: list[Modelled] = []
     for workload in captured.workloads:
         measured = run.of(kernel, workload.callee, workload.grid, workload.block)
-        if measured is None:
-            continue
+        if measured is None or any(row.measured == measured for row in rows):
+            continue  # launches that differ in arguments only: the first, as ncu's are the first
         unit = Unit(program=program, kernel=captured.kernel, callee=workload.callee)
         compiled = executor.compile(unit)
         if not isinstance(compiled, Compiled):
