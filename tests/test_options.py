@@ -186,7 +186,8 @@ def test_no_exception_is_of_an_option_that_is_gone() -> None:
 def test_every_option_reaches_the_run_and_comes_back(arguments: dict[str, Any]) -> None:
     """What is asked for is in RunOptions under one name or another, and a service is told all."""
     values: dict[str, Any] = {
-        **arguments, "odd_sizes": True, "warm_ups": "count", "kernel": "k", "timeout_seconds": 9.0, "executor": "cpu", "arch": "sm_80",
+        **arguments, "odd_sizes": True, "warm_ups": "count", "kernel": "k",
+        "timeout_seconds": 9.0, "executor": "cpu", "arch": "sm_80",
         "device": "A100", "optimizer": "llm", "model": "scripted:answers.json", "strategy": "beam",
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,
         "max_tokens": 77, "max_trials": 6, "budget_minutes": 3.5, "min_speedup": 1.5, "seed": 5,
