@@ -31,7 +31,7 @@ KEPT = (
 """Metrics of the records, beside the duration."""
 
 _CAST = re.compile(r"\([a-z ]+\)(?=-?\d)")
-_BOOL = {"(bool)1": "true", "(bool)0": "false"}
+_BOOL = {"true": "1", "false": "0"}
 
 
 class Kernel(NamedTuple):
@@ -121,10 +121,9 @@ def modelled_of(raw: dict[str, Any]) -> Modelled:
 
 def template_arguments(text: str) -> list[str]:
     """Of a kernel's name, written as nvcc's demangler or as the author does."""
-    for theirs, ours in _BOOL.items():
-        text = text.replace(theirs, ours)
     inside = re.search(r"<(.*)>", _CAST.sub("", text))
-    return [a.strip() for a in inside.group(1).split(",")] if inside else []
+    arguments = inside.group(1).split(",") if inside else []
+    return [_BOOL.get(a.strip(), a.strip()) for a in arguments]
 
 
 def half(names: Iterable[str], seed: int) -> frozenset[str]:

@@ -364,6 +364,15 @@ class Translator:
         )  # fmt: skip
 
 
+def prologue(function: Function) -> Op:
+    """What a kernel does before its author's first statement, and its end: its place in the grid
+    and each parameter are fetched into a register."""
+    text = "\n".join(s.value for b in function.blocks.values() for s in b.statements)
+    coordinates = len(set(re.findall(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.\w", text)))
+    fetched = 1.0 + coordinates + len(function.parameters)
+    return Op(Statement("", None, None, ""), Mix(issued=fetched))
+
+
 def _is_barrier(name: str) -> bool:
     return name.removeprefix("::") in BARRIERS
 
