@@ -53,7 +53,7 @@ GRAPH_SAMPLES = 5
 start takes, some microseconds, is then little a launch."""
 GAPS_A_BLOCK = 4
 """Samples of a kernel that does nothing after each block: twenty beside forty pairs, on a GPU that
-is as busy as it was for these."""
+is as busy as it was for these. None beside launches of `LONG_US`."""
 SHORT_SHARE = 0.05
 """A launch is short where what stands between two takes more than this share of its time: then the
 kernels' own durations are taken as often as the samples. Chosen: what events say beyond it is noise
@@ -203,7 +203,8 @@ class _Measurement:
                 break
             first = len(states) % len(self.sides)
             block, seen = self._block(regime, launches, first, apart, in_graph=in_graph)
-            for _ in range(GAPS_A_BLOCK):
+            long = min(us for samples in block for us in samples) >= LONG_US
+            for _ in range(0 if long else GAPS_A_BLOCK):
                 gap = self.bench.gap_us(regime, launches, in_graph=in_graph)
                 gaps += [] if gap is None else [gap]
             noise = max(noise_pct(samples) for samples in block)
@@ -342,11 +343,10 @@ class _Measurement:
     def _host_gap_us(self) -> float | None:
         """What a kernel that does nothing takes by the host's clock, launched back to back."""
         _, most = SLOPE_LAUNCHES
-        ahead = self.bench.slope_ahead(0, 2 * most, restored=False)
         found: list[list[float]] = [[], []]
         for _ in range(SLOPE_REPEATS):
             for times, launches in zip(found, (most, 2 * most), strict=True):
-                us = self.bench.empty_host_us(launches, ahead)
+                us = self.bench.empty_host_us(launches, LEAST_FILLS_BEFORE_MANY)
                 if us is None:
                     return None
                 times.append(us)
