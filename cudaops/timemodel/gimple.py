@@ -17,6 +17,7 @@ Place = tuple[str, int]
 _LOCATION = re.compile(r"\[([^\[\]\s]+):(\d+):(\d+)(?: discrim \d+)?\] ?")
 _FUNCTION = re.compile(r"^;; Function (.+) \((\S+), funcdef_no=")
 _BLOCK = re.compile(r"^  <bb (\d+)> \[(?:count: |local count: )?(\d+)?")
+_HOW_CALLED = re.compile(r";? \[(?:return slot optimization|(?:must )?tail call)\]")
 _EDGE = re.compile(r"goto <bb (\d+)>;")
 _CASE = re.compile(r"<L\d+>|<bb (\d+)>")
 _SSA = re.compile(r"[A-Za-z_$][\w$.]*_\d+(?:\(D\))?|(?<![\w$])_\d+(?:\(D\))?")
@@ -209,7 +210,7 @@ def _statement(block: Block, text: str) -> None:
     block.successors += [e for e in edges if e not in block.successors]
     if bare.startswith(("goto", "else")) or "CLOBBER" in bare:
         return
-    bare = bare.rstrip(";")
+    bare = _HOW_CALLED.sub("", bare).rstrip(";")
     target, equals, value = bare.partition(" = ")
     if (
         not equals

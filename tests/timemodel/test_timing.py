@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cudaops.cuda.architectures import SMALLEST_LAUNCH_US, microarchitecture
+from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import DEVICES, Device
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.base import Dim3
@@ -74,19 +74,25 @@ def streaming(blocks: int) -> KernelWork:
 def test_streaming_kernel_runs_near_the_published_bandwidth(device: Device) -> None:
     found = estimate(streaming(65536), device)
     floor_us = 65536 * 3072 / (device.dram_bandwidth_gb_s * 1e3)
-    assert floor_us < found.kernel_us < 1.3 * floor_us
+    assert floor_us < found.duration_us < 1.3 * floor_us
     assert found.limiter == "dram"
 
 
 def test_time_grows_with_the_grid_once_the_device_is_full() -> None:
-    once, twice = (estimate(streaming(n), H200).kernel_us for n in (65536, 131072))
+    once, twice = (estimate(streaming(n), H200).duration_us for n in (65536, 131072))
     assert twice / once == pytest.approx(2.0, rel=0.05)
 
 
-def test_tiny_kernel_costs_a_launch() -> None:
-    found = estimate(streaming(4), H200)
-    assert found.duration_us == SMALLEST_LAUNCH_US
-    assert found.limiter == "launch"
+def test_tiny_kernel_costs_a_launch_and_its_own_time() -> None:
+    tiny, longer = (
+        estimate(kernel([loop(arithmetic(64.0, 64.0), repeats)], [], blocks=4), H200)
+        for repeats in (1.0, 2.0)
+    )
+    assert tiny.limiter == longer.limiter == "launch"
+    own_us = longer.duration_us - tiny.duration_us
+    assert own_us == pytest.approx(H200.cycles_to_us(longer.cycles - tiny.cycles))
+    assert own_us > 0.1
+    assert H200.launch_us < tiny.duration_us < H200.launch_us + 1.0
 
 
 def test_fp32_work_is_bound_by_the_lanes() -> None:
@@ -239,3 +245,65 @@ def test_a_ratio_of_nothing_stays_missing() -> None:
     )
     for absent in ("l1tex__t_sector_hit_rate.pct", "lts__t_sector_hit_rate.pct"):
         assert absent not in metrics
+
+
+def test_dependent_doubles_wait_longer_and_longest_where_the_lanes_are_few() -> None:
+    """One warp, 1,000 instructions of which each needs the one before."""
+    cycles = {}
+    for device in (H200, A10):
+        for kind in ("fp32", "fp64"):
+            step = Step(mix=Mix(10.0, **{kind: 10.0}), chain=10.0)
+            work = kernel([loop(step, 100.0)], [], blocks=1, threads=32)
+            cycles[device.name, kind] = estimate(work, device).cycles
+    assert cycles["H200", "fp64"] == pytest.approx(2.0 * cycles["H200", "fp32"], rel=0.15)
+    assert cycles["A10", "fp64"] > 10.0 * cycles["A10", "fp32"]
+
+
+def test_a_barrier_costs_more_the_more_warps_meet() -> None:
+    def cycles(threads: int) -> float:
+        work = kernel([loop(arithmetic(1.0), 1.0, barrier=True, times=100.0)], [], blocks=1,
+                      threads=threads)  # fmt: skip
+        return estimate(work, H200).cycles
+
+    times = microarchitecture(H200.compute_capability)
+    each = (cycles(1024) - cycles(128)) / 100
+    assert each >= 28 * times.barrier_cycles_per_warp
+    assert each < 2 * 28 * times.barrier_cycles_per_warp
+
+
+def test_no_time_is_below_what_the_busiest_part_needs() -> None:
+    """Loops so long, and so unequal, that only parts of them are played."""
+    phases = [
+        loop(arithmetic(64.0), 3.0), loop(Step(mix=Mix(40.0, alu=40.0)), 5000.0),
+        loop(arithmetic(7.0, 2.0), 40000.0),
+    ]  # fmt: skip
+    found = estimate(kernel(phases, [], blocks=132 * 3, threads=1024), H200)
+    warps = 3 * 32
+    alu = warps * 40.0 * 5000.0 * 2.0 / 4
+    fp32 = warps * (64.0 * 3.0 + 7.0 * 40000.0) / 4
+    assert found.cycles >= alu + fp32 * 0.99
+
+
+def test_the_heaviest_block_bounds_the_launch() -> None:
+    work = kernel([loop(arithmetic(64.0, 64.0), 100.0)], [], blocks=40)
+    even = estimate(work, H200)
+    uneven = estimate(replace(work, heaviest_block=8.0), H200)
+    assert uneven.cycles == pytest.approx(8.0 * even.cycles, rel=0.1)
+
+
+def test_a_cold_launch_fetches_what_a_warm_one_finds_in_l2() -> None:
+    moved = 1024 * 1024.0
+    step = Step((Use(0, 1.0),), Mix(1, fp32=1), needs=(1,))
+    work = kernel([loop(step, 1.0)], [GLOBAL_LOAD], blocks=1024,
+                  traffic=Traffic(moved, moved, 0.0, True))  # fmt: skip
+    warm, cold = estimate(work, H200), estimate(work, H200, cold=True)
+    times = microarchitecture(H200.compute_capability)
+    assert cold.cycles - warm.cycles >= times.dram_latency - times.l2_latency
+    assert (warm.busy_pct["dram"], cold.busy_pct["dram"] > 0) == (0.0, True)
+
+
+def test_sums_of_integers_at_one_address_take_less_than_of_floats() -> None:
+    work = kernel([loop(arithmetic(1.0), 1.0)], [], blocks=1000, hottest_atomic=8.0)
+    floats, integers = estimate(work, H200), estimate(replace(work, integer_atomics=True), H200)
+    assert floats.limiter == integers.limiter == "atomics"
+    assert floats.cycles == pytest.approx(2.0 * integers.cycles, rel=0.1)
