@@ -8,13 +8,16 @@ import subprocess
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from cudaops.executors.cpu.toolchain import INCLUDE, find_toolchain
+from cudaops.executors.cuda.build import GpuBuilder
+from cudaops.executors.cuda.platform import Module
+from tests.executors.cuda.gpu_builds import unit_of
 
 requires_nvcc = pytest.mark.skipif(
     shutil.which("nvcc") is None, reason="CUDA's own headers come with nvcc"
@@ -64,22 +67,37 @@ def compiled(folder: Path, source: str, *flags: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
-@requires_nvcc
-@pytest.mark.parametrize("widened", [False, True])
-def test_every_function_of_cudas_headers_is_there(tmp_path: Path, widened: bool) -> None:
+def asserted(folder: Path) -> str:
+    """A program that does not compile where a function lacks or gives another type."""
     lines = ["#include <cuda_fp16.h>", "#include <cuda_bf16.h>", "#include <utility>"]
     for header in HEADERS.values():
-        functions = declared(header, tmp_path)
+        functions = declared(header, folder)
         assert len({f.name for f in functions}) > 200
         lines += [
             f'static_assert(std::is_same<decltype({f.call}), {f.result}>::value, "{f.name}");'
             for f in functions
         ]
+    return "\n".join(lines)
+
+
+@requires_nvcc
+@pytest.mark.parametrize("widened", [False, True])
+def test_every_function_of_cudas_headers_is_there(tmp_path: Path, widened: bool) -> None:
     wide = ("-include", "cudaops/widen.h") if widened else ()
-    done = compiled(
-        tmp_path, "\n".join(lines), "-fsyntax-only", "-include", "cudaops/cuda.h", *wide
-    )
+    flags = ("-fsyntax-only", "-include", "cudaops/cuda.h", *wide)
+    done = compiled(tmp_path, asserted(tmp_path), *flags)
     assert done.returncode == 0, done.stderr[:4000]
+
+
+@requires_nvcc
+def test_the_gpus_yardstick_knows_every_function_too(tmp_path: Path) -> None:
+    text = asserted(tmp_path) + "\n__global__ void k(half* a, __nv_bfloat162* b) {}"
+    builder = GpuBuilder(tmp_path, "sm_90")
+    try:
+        built = builder.unit(unit_of(text, "k", widened=True), draft=False)
+    finally:
+        builder.close()
+    assert isinstance(built, Module), built.log[:4000]
 
 
 VALUES = {
@@ -172,7 +190,7 @@ class Format(NamedTuple):
             got = np.where(np.isfinite(x), to(x / unit) * unit, x)
             beyond = np.abs(got) > self.largest
             inward = np.copysign(self.largest, x)
-            kept = {np.rint: False, np.trunc: True, np.floor: x > 0, np.ceil: x < 0}[to]  # type: ignore[index]
+            kept = (to is np.trunc) | ((to is np.floor) & (x > 0)) | ((to is np.ceil) & (x < 0))
             return np.where(
                 beyond & np.isfinite(x) & kept, inward, np.where(beyond, got * np.inf, got)
             )
@@ -187,9 +205,13 @@ ALL = np.arange(65536, dtype=np.uint32).astype(np.uint16)
 
 
 def computed(
-    folder: Path, format: Format, functions: str, inputs: npt.NDArray[np.generic], kind: str
-) -> npt.NDArray[np.generic]:
-    """What `void f(const INPUT* in, OUTPUT* out)` of our headers writes, an output an input."""
+    folder: Path,
+    format: Format,
+    functions: str,
+    inputs: npt.NDArray[np.generic],
+    kind: npt.DTypeLike,
+) -> npt.NDArray[Any]:
+    """What `Out f(In)` gives for each of the inputs, compiled with our headers."""
     inputs.tofile(folder / "in.bin")
     source = f"""
 #include <cstdio>
@@ -306,23 +328,25 @@ def test_conversions_to_integers_round_as_their_suffix_says(tmp_path: Path, form
         "ull": "<u8",
     }
     modes = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
+    spelled = {
+        "ushort": "unsigned short",
+        "ll": "long long",
+        "ull": "unsigned long long",
+        "uint": "unsigned",
+    }
+    names = [f"{kind}_{mode}" for kind in kinds for mode in modes]
+    fields = " ".join(
+        f"{spelled.get(kind, kind)} {kind}_{mode};" for kind in kinds for mode in modes
+    )
+    calls = ", ".join(f"__{format.name}2{name}(x)" for name in names)
+    functions = f"typedef T In; struct Out {{ {fields} }}; Out f(T x) {{ return Out{{{calls}}}; }}"
+    record = np.dtype([(f"{k}_{m}", code) for k, code in kinds.items() for m in modes], align=True)
+    out = computed(tmp_path, format, functions, ALL, record)
     x = format.value(ALL)
     for kind, code in kinds.items():
-        calls = ", ".join(f"__{format.name}2{kind}_{mode}(x)" for mode in modes)
-        type_name = {
-            "ll": "long long",
-            "ull": "unsigned long long",
-            "uint": "unsigned",
-            "ushort": "unsigned short",
-        }
-        functions = (
-            f"typedef T In; struct Out {{ {type_name.get(kind, kind)} of[4]; }};"
-            f"Out f(T x) {{ return Out{{{{{calls}}}}}; }}"
-        )
-        out = computed(tmp_path, format, functions, ALL, code).reshape(-1, 4)
         limits = np.iinfo(code)
         none = 1 << 63 if limits.bits == 64 else 0  # PTX ISA, cvt: not-a-number
-        for at, rounding in enumerate(modes.values()):
+        for mode, rounding in modes.items():
             with np.errstate(invalid="ignore"):  # signalling NaNs
                 rounded = rounding(x)
             bounds = (float(limits.min), float(limits.max))
@@ -332,7 +356,7 @@ def test_conversions_to_integers_round_as_their_suffix_says(tmp_path: Path, form
             ]
             kept = [w % (1 << limits.bits) for w in whole]
             expected = np.array(kept, dtype=f"<u{limits.bits // 8}")
-            assert (out[:, at].view(expected.dtype) == expected).all(), (kind, at)
+            assert (out[f"{kind}_{mode}"].view(expected.dtype) == expected).all(), (kind, mode)
 
 
 @each_format

@@ -1,6 +1,6 @@
 // cuda_bf16.h: the upper half of a float, and pairs of it.
 #pragma once
-#include "cudaops/half.h"
+#include "half.h"
 
 #define __CUDA_BF16_H__
 #define __CUDA_BF16_TYPES_EXIST__
@@ -12,8 +12,8 @@
 #define CUDAOPS_FORMAT ::cudaops::Brain16
 #define CUDAOPS_NAME(before, after) before##bfloat16##after
 #define CUDAOPS_OTHER __half
-#include "cudaops/narrow_type.h"
-#include "cudaops/narrow_math.h"
+#include "narrow_type.h"
+#include "narrow_math.h"
 #undef CUDAOPS_T
 #undef CUDAOPS_P
 #undef CUDAOPS_RAW
@@ -46,10 +46,4 @@ CUDAOPS_API __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __nv_bfloat1
 #define CUDART_NEG_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x8000U)
 #define CUDART_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x0000U)
 #define CUDART_ONE_BF16 __ushort_as_bfloat16((unsigned short)0x3F80U)
-
-CUDAOPS_NARROW_ELEMENT(__nv_bfloat16, "bf16")
-CUDAOPS_NARROW_ELEMENT(__nv_bfloat162, "bf16")
-CUDAOPS_API __nv_bfloat16 atomicAdd(__nv_bfloat16* p, __nv_bfloat16 v) {
-  return cudaops::atomic_update(p, [v](__nv_bfloat16 o) { return o + v; });
-}
-CUDAOPS_API __nv_bfloat162 atomicAdd(__nv_bfloat162* p, __nv_bfloat162 v) { return cudaops::atomic_add_pair(p, v); }
+CUDAOPS_MACHINE(__nv_bfloat16, __nv_bfloat162, "bf16")

@@ -1,6 +1,8 @@
 // cuda_fp16.h: IEEE binary16 and pairs of it.
 #pragma once
-#include "cudaops/narrow_float.h"
+#ifndef CUDAOPS_MACHINE
+#include "narrow_float.h"
+#endif
 
 #define __CUDA_FP16_H__
 #define __CUDA_FP16_TYPES_EXIST__
@@ -11,8 +13,8 @@
 #define CUDAOPS_RAW_PAIR __half2_raw
 #define CUDAOPS_FORMAT ::cudaops::Binary16
 #define CUDAOPS_NAME(before, after) before##half##after
-#include "cudaops/narrow_type.h"
-#include "cudaops/narrow_math.h"
+#include "narrow_type.h"
+#include "narrow_math.h"
 #undef CUDAOPS_T
 #undef CUDAOPS_P
 #undef CUDAOPS_RAW
@@ -50,10 +52,4 @@ CUDAOPS_API __half2 __float22half2_rn(float2 v) { return __half2(__half(v.x), __
 #define CUDART_NEG_ZERO_FP16 __ushort_as_half((unsigned short)0x8000U)
 #define CUDART_ZERO_FP16 __ushort_as_half((unsigned short)0x0000U)
 #define CUDART_ONE_FP16 __ushort_as_half((unsigned short)0x3C00U)
-
-CUDAOPS_NARROW_ELEMENT(__half, "f16")
-CUDAOPS_NARROW_ELEMENT(__half2, "f16")
-CUDAOPS_API __half atomicAdd(__half* p, __half v) {
-  return cudaops::atomic_update(p, [v](__half o) { return o + v; });
-}
-CUDAOPS_API __half2 atomicAdd(__half2* p, __half2 v) { return cudaops::atomic_add_pair(p, v); }
+CUDAOPS_MACHINE(__half, __half2, "f16")

@@ -169,9 +169,17 @@ CUDAOPS_NARROW_FN P atomic_add_pair(P* address, P value) {
 }  // namespace cudaops
 
 #ifdef CUDAOPS_WIDENED
-#define CUDAOPS_NARROW_ELEMENT(T, text) CUDAOPS_ELEMENT_OF(T, "f64")
+#define CUDAOPS_STORED_AS(text) "f64"
 #else
-#define CUDAOPS_NARROW_ELEMENT(T, text) CUDAOPS_ELEMENT_OF(T, text)
+#define CUDAOPS_STORED_AS(text) text
 #endif
-#define CUDAOPS_ELEMENT_OF(T, text) \
-  namespace cudaops { template <> struct element<T, void> { static constexpr const char* name = text; }; }
+// What an executor adds to a type and its pairs: here how a buffer is recorded, and atomic operations.
+#define CUDAOPS_MACHINE(T, P, text)                                                                                 \
+  namespace cudaops {                                                                                               \
+  template <> struct element<T, void> { static constexpr const char* name = CUDAOPS_STORED_AS(text); };             \
+  template <> struct element<P, void> { static constexpr const char* name = CUDAOPS_STORED_AS(text); };             \
+  }                                                                                                                 \
+  static inline T atomicAdd(T* p, T v) {                                                                            \
+    return cudaops::atomic_update(p, [v](T o) { return o + v; });                                                   \
+  }                                                                                                                 \
+  static inline P atomicAdd(P* p, P v) { return cudaops::atomic_add_pair(p, v); }
