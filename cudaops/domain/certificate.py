@@ -20,7 +20,7 @@ from cudaops.domain.base import Dim3, Record
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.judge import MEASURABLE_SPEEDUP, judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy, Qualification
-from cudaops.domain.options import ExecutorName
+from cudaops.domain.options import ExecutorName, ProgramRun
 from cudaops.domain.workload import Element, Role
 
 CERTIFICATE_FORMAT = "cudaops-certificate/1"
@@ -96,6 +96,9 @@ class AuthorProgram(Record):
     kernel: str
     callee: str
     argv: tuple[str, ...]
+    """Of the run that says which kernel matters."""
+    runs: tuple[ProgramRun, ...] = ()
+    """All of them where there are several."""
     files: tuple[FileHash, ...]
     """Main file and quoted headers, over their text in UTF-8."""
 

@@ -164,6 +164,15 @@ class LaunchCount(Record):
     """Launches proven to be a fixed point of memory and therefore not repeated."""
     seconds: float
     """The capturing executor's own clock, skipped launches counted at the mean of the others."""
+    warm_ups: int = 0
+    """Launches that do not count: outside of what the program times, where it times some."""
+    warm_up_seconds: float = 0.0
+    """What they cost."""
+
+    @property
+    def counted_seconds(self) -> float:
+        """What the launches that count cost."""
+        return self.seconds - self.warm_up_seconds
 
 
 class RecordedMemory(Record):
@@ -214,6 +223,8 @@ class Captured(Record):
     """`KERNEL_MS: x` from stderr where the program prints it; never part of a verdict."""
     recorded: tuple[RecordedLaunch, ...] = ()
     """Configurations of every kernel that was recorded, in the order of their first launches."""
+    cut: tuple[str, ...] = ()
+    """Kernels of which not every block was executed, where only times were wanted."""
     stopped: bool = False
     """It took longer than it may and was ended: launches and times are those until then."""
 

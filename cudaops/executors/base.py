@@ -25,7 +25,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.domain.options import ExecutorName
+from cudaops.domain.options import ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -91,10 +91,16 @@ class Executor(Protocol):
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
+        *,
+        whole: bool = True,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """Run the whole program once and record the target's launches under `folder`.
 
         `kernel` None chooses the kernel with most time. `argv` excludes the program's name.
+        `whole` False: only times are wanted, so not every block of every launch need be executed,
+        nor the program run to its end (`Captured.cut`, `Captured.stopped`).
+        `warm_ups`: whether launches outside of what the program times count.
         Raises InputError where `kernel` is not launched or the program launches nothing.
         """
 

@@ -149,6 +149,7 @@ class Evaluating:
         return [
             Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload, self.say))
             for workload, one in zip(bench.workloads, compiled, strict=True)
+            if workload.is_judged
         ]
 
     def _verified(self, subjects: Sequence[Subject], gates: int | None = None) -> bool:
@@ -185,7 +186,7 @@ class Evaluating:
         if isinstance(fresh, Misbehaved | CompileFailed):
             return self._failed("timed_outputs", fresh, started)
         self.fresh = fresh
-        oracles = [self.bench.oracle(workload) for workload in self.bench.workloads]
+        oracles = [self.bench.oracle(workload) for workload in self.bench.judged]
         gate = timed_outputs_gate(oracles, fresh, self.bench.policy)
         self.bench.discard(folder.name)
         return self._add(gate) and self._add(clocks_gate(fresh))

@@ -120,11 +120,12 @@ def _reason(state: State, incumbent: Json | None) -> str:
 
 def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramSummary:
     """The author's program, what was captured of it, and what share of it the kernel is."""
-    captured = bench.captured
+    timed = bench.captured.timed
+    captured = timed.captured
     counts = next((c for c in captured.counts if c.kernel == captured.kernel), None)
     measured = bench.executor.time_source in MEASURED and not captured.stopped
     kernel_seconds = counts.seconds if measured and counts else None
-    program_seconds = bench.authors_run().seconds if measured else None
+    program_seconds = bench.authors_run(timed).seconds if measured else None
     share = 100 * kernel_seconds / program_seconds if kernel_seconds and program_seconds else None
     return ProgramSummary(
         source_sha256=bench.program.sha256,
@@ -136,7 +137,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         kernel_seconds=kernel_seconds,
         kernel_share_pct=share,
         best_program_seconds=_best_program_seconds(incumbent),
-        reported_kernel_ms=bench.authors_run().kernel_ms if measured else None,
+        reported_kernel_ms=bench.authors_run(timed).kernel_ms if measured else None,
         accesses=bench.accesses,
         limits=bench.limits,
     )

@@ -89,12 +89,14 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
     return open_workbench(
         program,
         options.kernel,
-        options.argv,
+        options.program_runs,
         executor,
         options.policy,
         Path(options.out),
         sm_arch=options.sm_arch,
         timeout_s=options.timeout_seconds,
+        odd_sizes=options.odd_sizes,
+        warm_ups=options.warm_ups,
     )
 
 

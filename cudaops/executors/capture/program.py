@@ -18,6 +18,7 @@ from cudaops.domain.execution import (
     ProgramRan,
     RecordedLaunch,
 )
+from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.executors.capture.report import (
@@ -65,9 +66,11 @@ def author_names(program: Program) -> Names:
 class Recording:
     """Captures one program."""
 
-    def __init__(self, program: Program, record: Record) -> None:
+    def __init__(self, program: Program, record: Record, warm_ups: WarmUps = "auto") -> None:
+        """`warm_ups`: whether launches outside of what the program times count."""
         self.program = program
         self.record = record
+        self.warm_ups = warm_ups
         self.names = author_names(program)
 
     def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
@@ -97,17 +100,17 @@ class Recording:
         ran = self.record(kernel, blobs, min(CAPTURE_BYTES, room) if kernel is None else room)
         if not isinstance(ran, Child):
             return ran
-        counts = launch_counts(ran.report)
+        counts = launch_counts(ran.report, self.warm_ups)
         target = self._target(kernel, counts, ran.report)
         if isinstance(target, Misbehaved):
             return target
-        found = recorded(ran.report, self.program, target)
+        found = recorded(ran.report, self.program, target, self.warm_ups)
         if not found and kernel is None:
             ran = self.record(target, blobs, room)
             if not isinstance(ran, Child):
                 return ran
-            found = recorded(ran.report, self.program, target)
-            counts = launch_counts(ran.report)
+            found = recorded(ran.report, self.program, target, self.warm_ups)
+            counts = launch_counts(ran.report, self.warm_ups)
         if not found and ran.report.all("full"):
             most = f"{room / 1024**3:.3g} GiB before and after a launch"
             raise InputError(f"the buffers of {target} exceed {most}; run a smaller problem")
@@ -115,7 +118,7 @@ class Recording:
             return fault
         known, source = self.program.kernel(target), Source(ran.executable, blobs)
         reader = WorkloadReader(self.program, known, ran.report, source, folder)
-        seconds = next((c.seconds for c in counts if c.kernel == target), 0.0)
+        seconds = next((c.counted_seconds for c in counts if c.kernel == target), 0.0)
         return Captured(
             kernel=target,
             workloads=reader.read(found, seconds),
@@ -126,6 +129,7 @@ class Recording:
             seconds=ran.done.seconds,
             kernel_ms=kernel_ms(ran.done.stderr),
             recorded=self._recorded_launches(ran.report, source, folder),
+            cut=tuple(names_of(ran.report, "cut")),
             stopped=bool(ran.report.all("stopped")),
         )
 

@@ -20,7 +20,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.domain.options import ExecutorName
+from cudaops.domain.options import ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -88,9 +88,14 @@ class CpuExecutor:
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
+        *,
+        whole: bool = True,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """See `Executor.capture`."""
-        return self._program(program, argv, timeout_s).capture(kernel, folder)
+        return self._program(program, argv, timeout_s).capture(
+            kernel, folder, whole=whole, warm_ups=warm_ups
+        )
 
     def run_program(
         self, program: Program, argv: tuple[str, ...], timeout_s: float

@@ -50,7 +50,13 @@ ALIGNMENT_FLAGS = ("-fsanitize=alignment",)
 """Of `checked` alone: g++ tests each address against the type that is accessed there, and what
 `cpu/src/alignment.cpp` defines is called where it does not fit. No sanitizer library is linked."""
 _CHECKED = ("-DCUDAOPS_INSTRUMENTED",)
-LINK_FLAGS = ("-no-pie", "-Wl,--wrap=printf", "-Wl,--wrap=__assert_fail", "-ldl", "-pthread")
+CLOCKS = (
+    "clock_gettime", "gettimeofday", "clock",
+    "_ZNSt6chrono3_V212steady_clock3nowEv", "_ZNSt6chrono3_V212system_clock3nowEv",
+)  # fmt: skip
+"""Whose readings say what a program times: those of `cudaops/clock_reads.h`."""
+_WRAPPED = ("printf", "__assert_fail", *CLOCKS)
+LINK_FLAGS = ("-no-pie", *(f"-Wl,--wrap={name}" for name in _WRAPPED), "-ldl", "-pthread")
 INSTRUMENTED_LINK_FLAGS = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memset", "-Wl,--wrap=memmove")
 
 

@@ -18,7 +18,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.domain.options import ClockControl, ExecutorName
+from cudaops.domain.options import ClockControl, ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -118,12 +118,15 @@ class CudaExecutor:
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
+        *,
+        whole: bool = True,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Executor.capture`."""
+        """See `Executor.capture`. A program is always executed whole."""
         if self.host.facts.real:  # it is needed at the end, and now nothing is timed yet
             self.prepare(program)
             self.host.start_ahead()
-        return self._program(program, argv, timeout_s).capture(kernel, folder)
+        return self._program(program, argv, timeout_s).capture(kernel, folder, warm_ups)
 
     def run_program(
         self, program: Program, argv: tuple[str, ...], timeout_s: float

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.capture.program import (
@@ -58,10 +59,12 @@ class GpuProgram:
             return ran
         return self._fault(ran) or program_ran(ran.done)
 
-    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
+    def capture(
+        self, kernel: str | None, folder: Path, warm_ups: WarmUps = "auto"
+    ) -> CaptureOutcome:
         """See `Recording.capture`. Times are the device's, by an event pair a launch. A program
         that takes longer than its limit is stopped, and captured as far as it came."""
-        return Recording(self.program, self._recorded).capture(kernel, folder)
+        return Recording(self.program, self._recorded, warm_ups).capture(kernel, folder)
 
     def _recorded(
         self, kernel: str | None, blobs: Path, room: int
