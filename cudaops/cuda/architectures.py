@@ -202,7 +202,10 @@ class Microarchitecture:
 
     alu_latency: float = 4.0
     """Dependent arithmetic, issue to issue. Source: arXiv:2208.11174 (Ampere), table of instruction
-    clock cycles: FFMA, FADD, IADD3 4; unchanged in published Hopper measurements."""
+    clock cycles: FFMA, FADD, IADD3 4; 4.5 with the loop around it on an H200 (`_H200`)."""
+    fp64_latency: float = 8.0
+    """Dependent DADD, DMUL, DFMA, issue to issue, where the chip has a full FP64 pipe. Measured:
+    H200, 8.3 (`_H200`); assumed elsewhere."""
     shared_latency: float
     """Load from shared memory without conflict."""
     l1_latency: float
@@ -228,18 +231,34 @@ class Microarchitecture:
     under_load: float = 1.3
     """What L2 and DRAM latency become with every SM asking. The published ones are of one thread,
     alone. Fitted to the H200 points of `docs/model.md`, assumed elsewhere."""
-    barrier_latency: float = 30.0
-    """Last warp's arrival to first issue after it. Fitted to the H200 points of `docs/model.md`."""
+    barrier_latency: float = 13.0
+    """A barrier of a block alone on its SM, without what `barrier_cycles_per_warp` adds. Measured:
+    H200, 14.9 of one warp, 77.0 of 32 (`_H200`); assumed elsewhere."""
+    barrier_cycles_per_warp: float = 2.0
+    """What each warp of the block adds to it. Same measurement."""
     first_use_penalty: float = 12.0
     """Cycles between data arriving and the waiting warp issuing again (scoreboard, dispatch).
     Fitted to the H200 points of `docs/model.md`."""
     block_launch: float = 500.0
     """Cycles from a block's end to useful work of the one that takes its place: scheduling, index
     set-up, first constant loads. Assumed."""
-    atomic_l2_cycles: float = 2.0
-    """L2 cycles between two operations on one address. Assumed."""
+    atomic_cycles: float = 3.5
+    """SM cycles between two operations on one address in L2. Measured: H200, 1.05 million additions
+    of floats to one address in 1842 us (`_H200`); assumed elsewhere."""
+    integer_atomic_cycles: float = 1.7
+    """The same for 32-bit integers. Measured: H200, 33 thousand additions, one a warp, to one
+    address in 28.9 us (`_H200`); assumed elsewhere."""
+    atomic_lanes_per_clk: float = 2.0
+    """Operations on distinct addresses an SM gets through L2 with all SMs asking. Measured: H200,
+    8.4 million additions to as many addresses as threads in 16.7 us (`_H200`); assumed
+    elsewhere."""
     source: str
 
+
+_H200 = "H200, driver 580.159.04, CUDA 13.0.88, 2026-11-23: chains of dependent instructions"
+_GEFORCE_FP64_LATENCY = 64.0
+"""Two FP64 lanes an SM take 16 cycles for a warp's instruction; a dependent one waits for four such
+passes. Assumed: no source that could be checked."""
 
 _LUO = (
     "arXiv:2402.13499 (Hopper dissected against Ada and Ampere), table of memory latencies; values "
@@ -255,10 +274,12 @@ SM_80_TIMES = Microarchitecture(
 )
 SM_86_TIMES = Microarchitecture(
     shared_latency=30.0, l1_latency=43.0, l2_latency=273.0, dram_latency=542.0,
+    fp64_latency=_GEFORCE_FP64_LATENCY,
     source=f"No source for GA102 itself: the RTX 4090 in {_LUO}, whose SM is its successor's",
 )  # fmt: skip
 SM_89_TIMES = Microarchitecture(
     shared_latency=30.0, l1_latency=43.0, l2_latency=273.0, dram_latency=542.0,
+    fp64_latency=_GEFORCE_FP64_LATENCY,
     source=f"RTX 4090 in {_LUO}",
 )  # fmt: skip
 SM_90_TIMES = Microarchitecture(
@@ -269,14 +290,6 @@ SM_90_TIMES = Microarchitecture(
 BY_CAPABILITY: Mapping[tuple[int, int], Microarchitecture] = MappingProxyType(
     {(8, 0): SM_80_TIMES, (8, 6): SM_86_TIMES, (8, 9): SM_89_TIMES, (9, 0): SM_90_TIMES}
 )
-
-KERNEL_GAP_US = 0.8
-"""Between one kernel's end and the next one's start in a stream. Measured: H200, 2026-11-20, naive
-product of tests/data: 416.1 us a launch by events, 415.3 us by ncu."""
-
-SMALLEST_LAUNCH_US = 2.2
-"""A launch that does nothing, by events around launches queued back to back; 2 to 2.5 us in
-published measurements on A100 and H100."""
 
 PREFETCH_REGISTERS = 8.0
 """Registers of loaded shared-memory data that nvcc keeps ahead of their use. Read off the SASS of

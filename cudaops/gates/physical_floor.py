@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import Device, device
 from cudaops.cuda.roofline import dram_bytes, least_us
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
 from cudaops.domain.judgement import Comparison, Gate
 from cudaops.domain.profile import Profile
 from cudaops.domain.workload import Workload
+from cudaops.errors import SandboxUnavailable
 
 TOLERANCE = 0.95
 """A time may undercut the physical floor by this factor before it is called impossible: boost
@@ -23,25 +25,51 @@ def floor_gate(
 ) -> Gate:
     """Operations over the peak, or bytes over the bandwidth, whichever takes longer.
 
-    Bytes that fit in L2 may stay there between two launches, so only what exceeds it counts. A
+    Where the time is of warm launches, bytes that fit in L2 may have stayed there from the launch
+    before, so only what exceeds it counts. Of cold ones all that is read comes from memory. A
     kernel whose work is not known fails.
+
+    Raises:
+        SandboxUnavailable: a modelled time below the floor. Both are the model's own, so that it
+            has contradicted itself, and the candidate is not at fault.
     """
     started = time.monotonic()
     if not isinstance(profile, Profile):
         why = "it was not profiled" if profile is None else profile.placed
         return _gate(started, False, f"no counts to compute the floor from: {why}", {})
     where = device(comparison.candidate.device)
-    moved = dram_bytes(profile)
-    buffers = sum(a.size_bytes for a in workload.allocations)
-    cold_bytes = max(0.0, min(moved or 0.0, buffers) - where.l2_bytes)
+    least_bytes = _least_bytes(profile, comparison.candidate, workload, where)
     boost = _boost(comparison.candidate, where)
-    floor_us = None if moved is None else least_us(profile, where, cold_bytes, boost)
+    floor_us = None if least_bytes is None else least_us(profile, where, least_bytes, boost)
     if floor_us is None:
         return _gate(started, False, "flops or bytes of the kernel are unknown", {})
     taken = comparison.candidate.median_us
     text = f"{taken:.1f} us against a floor of {floor_us:.1f} us{comparison.candidate.provenance}"
     numbers = {"candidate_us": taken, "floor_us": floor_us}
-    return _gate(started, taken >= floor_us * TOLERANCE, text, numbers)
+    passed = taken >= floor_us * TOLERANCE
+    if not passed and comparison.candidate.source == "modelled":
+        raise SandboxUnavailable(
+            f"the time model contradicts itself about {profile.kernel}: {text}",
+            "report this program, or measure on a GPU: `--executor cuda`",
+        )
+    return _gate(started, passed, text, numbers)
+
+
+def _least_bytes(
+    profile: Profile, measured: Measurement, workload: Workload, where: Device
+) -> float | None:
+    """Bytes that every launch timed had to move to or from memory; None where not known."""
+    moved = dram_bytes(profile)
+    if moved is None:
+        return None
+    buffers = sum(a.size_bytes for a in workload.allocations)
+    beyond_l2 = max(0.0, min(moved, buffers) - where.l2_bytes)
+    read = profile.get(ncu.DRAM_READ_BYTES)
+    timing = measured.timing
+    # Of several kernels, a later one may find in L2 what an earlier one left there.
+    if timing is None or timing.regime == "warm" or timing.launches_a_plan > 1 or read is None:
+        return beyond_l2
+    return max(beyond_l2, min(read, buffers))
 
 
 def _boost(measured: Measurement, where: Device) -> float:

@@ -62,6 +62,11 @@ FAST_CALLS: dict[str, Mix] = {
     "__powf": _mix(fp32=3, alu=1, sfu=2), "__tanf": _mix(fp32=2, sfu=3),
 }  # fmt: skip
 
+SFU_LATENCY = 5.0
+"""Instructions that one of the special function unit lasts longer than another. With it, chains of
+dependent divisions, roots, exponentials and reciprocal roots in single precision come out within a
+fifth of an H200's 58, 56, 42 and 39 cycles (driver 580.159.04, CUDA 13.0.88, 2026-11-23)."""
+
 UNKNOWN_CALL = _mix(alu=4)
 """A function the dump does not show: counted as a call and little else."""
 

@@ -56,6 +56,22 @@ class SiteKey(NamedTuple):
     """`shared`: a variable named directly, which is shared memory or no device memory we trace."""
 
 
+MULTIPLY_ADDS = ("fma", "fms", "fnma", "fnms")
+"""A call that is one instruction: GIMPLE's internal functions, and C's in single and double."""
+
+
+class Callee(NamedTuple):
+    """A device function that stayed a call, a call."""
+
+    mix: Mix
+    counts: ThreadCounts
+
+
+def local_key(array: str, *, write: bool) -> SiteKey:
+    """What an array of the function itself is found by: a site only if it is in local memory."""
+    return SiteKey(array, 0, 0, write, False, "any")
+
+
 FindSite = Callable[[SiteKey], int | None]
 """Index into the sites of the kernel; None where the trace saw no such access in device memory."""
 
@@ -77,7 +93,9 @@ class Op:
 class Translator:
     """Statements of one function to `Op`s."""
 
-    def __init__(self, function: Function, find_site: FindSite, callees: Mapping[str, Mix]) -> None:
+    def __init__(
+        self, function: Function, find_site: FindSite, callees: Mapping[str, Callee]
+    ) -> None:
         self._function = function
         self._find = find_site
         self._callees = callees
@@ -92,7 +110,6 @@ class Translator:
                     self._defined[s.target_name] = s
                 for name in s.uses:
                     self._users[name] = self._users.get(name, 0) + 1
-        self.counts: dict[int, ThreadCounts] = {}
 
     def op(self, s: Statement, *, address: bool = False) -> Op:
         """The instructions of one statement.
@@ -188,7 +205,9 @@ class Translator:
     def _memory(self, place: Place | None, reference: str, size: int, *, write: bool) -> int | None:
         base = array_base(reference)
         declared = base is not None and base in self._function.types
-        if (declared and base not in self._function.statics) or base in COORDINATES:
+        if base is not None and declared and base not in self._function.statics:
+            return self._find(local_key(base, write=write))
+        if base in COORDINATES:
             return None
         return self._site(place, size, write=write, atomic=False, reference=base or "")
 
@@ -214,13 +233,13 @@ class Translator:
         return 0
 
     def _call(self, name: str, kind: str) -> Mix:
-        bare = name.removeprefix("__builtin_").removeprefix("std::").removeprefix("::")
-        if bare.startswith("."):
-            bare = bare[1:].lower() + ("f" if kind == "float" else "")
-        for table in (cost.CALLS, cost.FAST_CALLS, self._callees):
+        bare = _bare(name, kind)
+        for table in (cost.CALLS, cost.FAST_CALLS):
             if bare in table:
                 return table[bare]
-        if bare.rstrip("f") in ("fma", "fms", "fnma", "fnms"):
+        if bare in self._callees:
+            return self._callees[bare].mix
+        if bare.rstrip("f") in MULTIPLY_ADDS:
             return cost.ONE_FP32 if kind == "float" else cost.ONE_FP64
         if bare.startswith(("popcount", "clz", "ctz", "ffs", "bswap", "expect")):
             return cost.ONE_ALU
@@ -314,39 +333,49 @@ class Translator:
             return cost.TWO_IMAD if wide else cost.ONE_IMAD
         return cost.TWO_ALU if wide else cost.ONE_ALU
 
+    def thread_counts(self, op: Op) -> ThreadCounts:
+        """What one thread executes in one pass over the statement."""
+        s, mix = op.statement, op.mix
+        if op.loads or op.stores:
+            return ThreadCounts(integer=mix.issued)
+        kind = self._function.type_of(s.target_name) if s.target_name else ""
+        call = None if s.value.startswith("(") else CALL.match(s.value)
+        name = _bare(call.group(1), kind) if call else ""
+        if name in self._callees:
+            return self._callees[name].counts
+        binary = BINARY.match(s.value)
+        operator = binary.group(2) if binary else ""
+        floating = kind in ("float", "double", "_Float16", "__bf16")
+        simple = binary is not None and mix.issued == 1 and operator in ("+", "-", "*")
+        if not floating:
+            return ThreadCounts(
+                integer=mix.alu + mix.fp32, convert=mix.convert, special=mix.sfu,
+                branches=mix.branch,
+            )  # fmt: skip
+        fma = name.rstrip("f") in MULTIPLY_ADDS or (simple and self.adds_product(s))
+        if mix == cost.ONE_FP32 and (simple or fma):
+            return ThreadCounts(ffma=fma, fadd=operator in "+-" and not fma, fmul=operator == "*")
+        if mix == cost.ONE_FP64 and (simple or fma):
+            return ThreadCounts(dfma=fma, dadd=operator in "+-" and not fma, dmul=operator == "*")
+        # What a library function is made of: mostly multiply-adds, the rest counted as products.
+        return ThreadCounts(
+            ffma=0.7 * mix.fp32, fmul=0.3 * mix.fp32, dfma=0.8 * mix.fp64, dmul=0.2 * mix.fp64,
+            integer=mix.alu, convert=mix.convert, special=mix.sfu, branches=mix.branch,
+        )  # fmt: skip
+
 
 def _is_barrier(name: str) -> bool:
     return name.removeprefix("::") in BARRIERS
 
 
 def _latency(mix: Mix) -> float:
-    """Instructions in a row that one statement stands for: a quarter of a long sequence
-    overlaps."""
-    return 0.0 if mix.issued == 0 else 1.0 if mix.issued <= 2 else 0.75 * mix.issued
+    """Instructions in a row that one statement stands for: a quarter of a long sequence overlaps,
+    and the special function unit answers late."""
+    in_a_row = 0.0 if mix.issued == 0 else 1.0 if mix.issued <= 2 else 0.75 * mix.issued
+    return in_a_row + cost.SFU_LATENCY * mix.sfu
 
 
-def thread_counts(op: Op, translator: Translator, function: Function) -> ThreadCounts:
-    """What one thread executes in one pass over the statement."""
-    s, mix = op.statement, op.mix
-    if op.loads or op.stores:
-        return ThreadCounts(integer=mix.issued)
-    kind = function.type_of(s.target_name) if s.target_name else ""
-    binary = BINARY.match(s.value)
-    operator = binary.group(2) if binary else ""
-    floating = kind in ("float", "double", "_Float16", "__bf16")
-    simple = binary is not None and mix.issued == 1 and operator in ("+", "-", "*")
-    if not floating:
-        return ThreadCounts(
-            integer=mix.alu + mix.fp32, convert=mix.convert, special=mix.sfu, branches=mix.branch
-        )
-    if simple and mix.fp32 == 1:
-        fma = translator.adds_product(s)
-        return ThreadCounts(ffma=fma, fadd=operator != "*" and not fma, fmul=operator == "*")
-    if simple and mix.fp64 == 1:
-        fma = translator.adds_product(s)
-        return ThreadCounts(dfma=fma, dadd=operator != "*" and not fma, dmul=operator == "*")
-    # What a library function is made of: mostly multiply-adds, the rest counted as products.
-    return ThreadCounts(
-        ffma=0.7 * mix.fp32, fmul=0.3 * mix.fp32, dfma=0.8 * mix.fp64, dmul=0.2 * mix.fp64,
-        integer=mix.alu, convert=mix.convert, special=mix.sfu, branches=mix.branch,
-    )  # fmt: skip
+def _bare(name: str, kind: str) -> str:
+    """A called function's name as the cost tables have it; `kind`: type of its result."""
+    bare = name.removeprefix("__builtin_").removeprefix("std::").removeprefix("::")
+    return bare[1:].lower() + ("f" if kind == "float" else "") if bare.startswith(".") else bare

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -12,19 +12,20 @@ from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import Device
 from cudaops.cuda.occupancy import Occupancy, occupancy
 from cudaops.domain.base import SourceLocation
-from cudaops.domain.execution import Misbehaved, Unit
+from cudaops.domain.execution import KernelResources, Misbehaved, Unit
 from cudaops.domain.profile import HotLine
 from cudaops.domain.rewrite import ResolvedLaunch
 from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
-from cudaops.timemodel.gimple import Block, Function, bytes_of, ssa_names
-from cudaops.timemodel.instructions import Translator
+from cudaops.timemodel.gimple import Function
+from cudaops.timemodel.instructions import Callee, Translator
 from cudaops.timemodel.phases import Sampled, operations, shape
+from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
 from cudaops.timemodel.sm_simulation import Costs
 from cudaops.timemodel.timing import Modelled, estimate
 from cudaops.timemodel.trace import Trace, finder, sites_of, traffic
-from cudaops.timemodel.work import KernelWork, Mix, Site, Use
+from cudaops.timemodel.work import KernelWork, Mix, Site, ThreadCounts, Use
 
 _OWN = ("cudaops::", "_GLOBAL__")
 """Functions of the runner and of our headers in a unit's dump."""
@@ -50,13 +51,14 @@ class LaunchModel(NamedTuple):
 
     @property
     def duration_us(self) -> float:
-        """Modelled time of the launch, as events would show it."""
+        """Modelled time of the launch: `Estimate.duration_us`."""
         return self.modelled.estimate.duration_us
 
 
 def model_launch(
     sample: Sample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
     device: Device, *, bounded: bool, rewritten: bool = False,
+    resources: KernelResources | None = None, cold: bool = False,
 ) -> LaunchModel | Misbehaved:  # fmt: skip
     """Model one launch.
 
@@ -69,37 +71,71 @@ def model_launch(
         device: What to model.
         bounded: Whether the kernel has `__launch_bounds__`, which caps its registers.
         rewritten: Whether the kernel is the rewrite's own, which may be named as the baseline is.
+        resources: What nvcc says the kernel takes; None: registers and shared memory are estimated.
+        cold: As in `estimate`.
+
+    Raises:
+        SandboxUnavailable: the counts contradict themselves.
     """
     function = _kernel_function(sample.functions, kernel, rewritten=rewritten)
     threads = launch.block.volume
-    registers = registers_per_thread(function, threads if bounded else None)
-    capped = min(registers, max(device.registers_per_sm // max(threads, 1) // 8 * 8, 16))
-    static = shared_bytes(function)
+    if resources is not None:
+        registers, static = resources.registers, resources.static_smem_bytes
+    else:
+        wanted = registers_per_thread(function, threads if bounded else None)
+        registers = min(wanted, max(device.registers_per_sm // max(threads, 1) // 8 * 8, 16))
+        static = shared_bytes(function)
     smem = static + launch.dynamic_smem_bytes
-    held = occupancy(device, threads, capped, smem)
+    held = occupancy(device, threads, registers, smem)
     if held.blocks_per_sm < 1:
         return Misbehaved(
             what="launch_refused",
-            message=f"a block of {threads} threads with {smem} bytes of shared memory does not fit "
-            f"on an SM of {device.name}",
+            message=f"a block of {threads} threads with {registers} registers each and {smem} "
+            f"bytes of shared memory does not fit on an SM of {device.name}",
         )
-    sites = sites_of(sample.trace, _l1_of_a_block(device, held, smem, launch))
-    sampled = Sampled(max(len(sample.trace.blocks), 1), threads)
+    l1_bytes = _l1_of_a_block(device, held, smem, launch)
+    sampled = Sampled(max(len(sample.trace.counted), 1), threads)
+    local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
+    joins = _joins_atomics(function)
+    sites = (*(_joined(s) if joins else s for s in sites_of(sample.trace, l1_bytes)), *local)
     callees = _callees(sample.functions, function, sites)
     found = shape(function, sites, finder(sites), callees, sampled)
     moved = traffic(sample.trace, sites, launch.grid, sizes, device, held.blocks_per_sm)
     work = KernelWork(
-        grid_blocks=launch.grid.volume, block_threads=threads, registers_per_thread=capped,
+        grid_blocks=launch.grid.volume, block_threads=threads, registers_per_thread=registers,
         static_smem_bytes=static, dynamic_smem_bytes=launch.dynamic_smem_bytes,
         phases=found.phases, sites=sites, counts=found.counts, traffic=moved,
         barriers_per_block=found.barriers_per_block,
-        hottest_atomic=_hottest(sample),
+        hottest_atomic=_hottest(sample, sites, joins), integer_atomics=joins,
+        heaviest_block=_heaviest(sample),
     )  # fmt: skip
-    costs = Costs.of(work, device, microarchitecture(device.compute_capability))
-    estimated = estimate(work, device)
+    costs = Costs.of(work, device, microarchitecture(device.compute_capability), cold=cold)
+    estimated = estimate(work, device, cold=cold)
     modelled = Modelled(work, estimated, costs, device, launch.grid, launch.block)
+    _check(modelled, kernel)
     mixes = _line_mixes(function, sites, callees, sampled)
-    return LaunchModel(modelled, kernel, unit, mixes, _notes(sample, modelled, sampled))
+    notes = _notes(modelled, sampled, resources)
+    return LaunchModel(modelled, kernel, unit, mixes, notes)
+
+
+def _check(m: Modelled, kernel: str) -> None:
+    """Arithmetic by threads was counted block by block of the code, instructions and time by
+    phases; where the two contradict each other, one of them is ours and wrong."""
+    counts, demand = m.work.counts, m.costs.demand(m.work)
+    for name, done, pipe in (
+        ("FP32", counts.ffma + counts.fadd + counts.fmul, "fp32"),
+        ("FP64", counts.dfma + counts.dadd + counts.dmul, "fp64"),
+    ):
+        if done / 32.0 > (1.0 + _SLACK) * demand[pipe] + 1.0:
+            raise SandboxUnavailable(
+                f"the time model contradicts itself about {kernel}: {done:.4g} {name} "
+                f"operations a block in {demand[pipe]:.4g} instructions of 32 threads",
+                "report this program, or measure on a GPU: `--executor cuda`",
+            )
+
+
+_SLACK = 0.05
+"""What rounding of repeats and shares of warps may lose."""
 
 
 def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten: bool) -> Function:
@@ -124,22 +160,35 @@ def _base(name: str) -> str:
 
 def _callees(
     functions: tuple[Function, ...], kernel: Function, sites: tuple[Site, ...]
-) -> dict[str, Mix]:
-    """Instructions a call of each device function that stayed a call."""
-    result: dict[str, Mix] = {}
-    for function in functions:
-        entry = next(iter(function.blocks.values())).count
-        if function is kernel or entry == 0 or function.name.startswith(_OWN):
-            continue
-        translator = Translator(function, finder(sites), {})
-        total = Mix()
-        for number, ops in operations(function, translator).items():
-            share = function.blocks[number].count / entry
-            for op in ops:
-                total += op.mix.times(share)
-                total += Mix(issued=share * (len(op.loads) + len(op.stores)))
-        result[function.name] = total
+) -> dict[str, Callee]:
+    """What a call of each device function that stayed a call takes, with the calls it makes."""
+    result: dict[str, Callee] = {}
+    theirs = [f for f in functions if f is not kernel and not f.name.startswith(_OWN)]
+    for _ in range(_CALL_DEPTH):
+        before = dict(result)
+        for function in theirs:
+            if next(iter(function.blocks.values())).count:
+                result[function.name] = _callee(function, sites, before)
+        if result == before:
+            break
     return result
+
+
+_CALL_DEPTH = 4
+"""Calls inside calls that are followed; a deeper recursion counts as a call and little else."""
+
+
+def _callee(function: Function, sites: tuple[Site, ...], inner: Mapping[str, Callee]) -> Callee:
+    entry = next(iter(function.blocks.values())).count
+    translator = Translator(function, finder(sites), inner)
+    mix, counts = Mix(), ThreadCounts()
+    for number, ops in operations(function, translator).items():
+        share = function.blocks[number].count / entry
+        for op in ops:
+            mix += op.mix.times(share)
+            mix += Mix(issued=share * (len(op.loads) + len(op.stores)))
+            counts += translator.thread_counts(op).times(share)
+    return Callee(mix, counts)
 
 
 def _l1_of_a_block(device: Device, held: Occupancy, smem: int, launch: ResolvedLaunch) -> float:
@@ -152,13 +201,42 @@ def _l1_of_a_block(device: Device, held: Occupancy, smem: int, launch: ResolvedL
     return (device.l1_shared_bytes_per_sm - carveout) / resident
 
 
-def _hottest(sample: Sample) -> float:
-    most = [b.hottest_atomic for b in sample.trace.blocks]
-    return sum(most) / len(most) if most else 0.0
+_INTEGER_ATOMIC = re.compile(r"__atomic_fetch_\w+_4 \(")
+_UPDATE_LOOP = re.compile(r"\.ATOMIC_COMPARE_EXCHANGE|__atomic_compare_exchange")
+
+
+def _joins_atomics(function: Function) -> bool:
+    """Whether all its atomics are sums or bit operations of 32-bit integers: nvcc adds up a warp's
+    first where all lanes have one address (REDUX), and sends one."""
+    values = [s.value for b in function.blocks.values() if b.count for s in b.statements]
+    integers = any(_INTEGER_ATOMIC.search(v) for v in values)
+    return integers and not any(_UPDATE_LOOP.search(v) for v in values)
+
+
+def _joined(site: Site) -> Site:
+    if not site.atomic or site.same_address < 0.98 * site.lanes:
+        return site
+    return replace(site, accesses_per_block=site.requests_per_block, same_address=1.0)
+
+
+def _hottest(sample: Sample, sites: tuple[Site, ...], joins: bool) -> float:
+    """Operations that reach the most used address in L2, a block."""
+    most = [b.hottest_atomic for b in sample.trace.counted]
+    mean = sum(most) / len(most) if most else 0.0
+    atomics = [s for s in sites if s.atomic and s.space == "global"]
+    if joins and atomics and all(s.same_address == 1.0 and s.lanes == 1.0 for s in atomics):
+        return min(mean, max(s.requests_per_block for s in atomics))
+    return mean
+
+
+def _heaviest(sample: Sample) -> float:
+    """Accesses of the sampled block that makes most, over their mean."""
+    done = [b.accesses for b in sample.trace.counted]
+    return max(done) * len(done) / sum(done) if sum(done) else 1.0
 
 
 def _line_mixes(
-    function: Function, sites: tuple[Site, ...], callees: Mapping[str, Mix], sampled: Sampled
+    function: Function, sites: tuple[Site, ...], callees: Mapping[str, Callee], sampled: Sampled
 ) -> dict[tuple[str, int], Mix]:
     translator = Translator(function, finder(sites), callees)
     result: dict[tuple[str, int], Mix] = {}
@@ -172,12 +250,23 @@ def _line_mixes(
     return result
 
 
-def _notes(sample: Sample, modelled: Modelled, sampled: Sampled) -> tuple[str, ...]:
+def _notes(
+    modelled: Modelled, sampled: Sampled, resources: KernelResources | None
+) -> tuple[str, ...]:
     work = modelled.work
     blocks = f"{sampled.blocks} of {work.grid_blocks} blocks"
+    registers = (
+        f"{work.registers_per_thread} registers a thread are an estimate, nvcc was not asked"
+    )
+    if resources is not None:
+        spilled = resources.spill_load_bytes + resources.spill_store_bytes
+        registers = (
+            f"{resources.registers} registers a thread and {spilled} bytes of spills are what nvcc "
+            f"says for {resources.sm_arch}"
+        )
     return (
         f"modelled for {modelled.device.full_name} from {blocks} run on this machine's processor",
-        f"{work.registers_per_thread} registers a thread are an estimate, nvcc was not asked",
+        registers,
         "DRAM bytes are those of a launch that finds nothing in L2",
         f"time is limited by: {modelled.estimate.limiter}",
     )
@@ -279,133 +368,3 @@ def _note(model: LaunchModel, line: Line) -> str:
             sectors = sum(s.instructions_per_block * s.sectors for s in same) / max(count, 1e-9)
             parts.append(f"global {what}, {sectors:.1f} sectors a request")
     return "; ".join(parts)
-
-
-OVERHEAD = 20.0
-GROWTH = 1.15
-"""Registers of an empty kernel with addresses and scheduling slack, and registers for each one that
-liveness demands. Fitted to `ptxas -v` (nvcc 13.0.88, sm_90, 2026-11-20) of the six calibration
-programs; docs/model.md shows the misses."""
-
-LARGEST = 255
-
-
-def registers_per_thread(function: Function, launch_bound_threads: int | None = None) -> int:
-    """Estimated registers, in the multiples of 8 that the hardware hands out.
-
-    Args:
-        function: The kernel.
-        launch_bound_threads: First argument of `__launch_bounds__`: the compiler then stays low
-            enough for such a block to fit on an SM.
-    """
-    wanted = OVERHEAD + GROWTH * _most_live(function)
-    rounded = 8 * math.ceil(max(wanted, 16.0) / 8)
-    if launch_bound_threads:
-        rounded = min(rounded, 65536 // launch_bound_threads // 8 * 8)
-    return max(16, min(rounded, LARGEST))
-
-
-def shared_bytes(function: Function) -> int:
-    """Bytes of the `__shared__` variables the kernel declares; those of unknown type are left
-    out."""
-    total = 0
-    for name in function.statics:
-        count = math.prod(function.arrays.get(name, (1,)))
-        total += count * bytes_of(function.types.get(name, ""))
-    return total
-
-
-def _most_live(function: Function) -> float:
-    weight = _weights(function)
-    before, after = _block_facts(function)
-    live_out = _flow(function, before, after)
-    arrays = _local_arrays(function)
-    most = 0.0
-    for number, block in function.blocks.items():
-        held = _held(block, arrays)
-        live = set(live_out[number])
-        size = held + sum(weight.get(n, 0.0) for n in live)
-        most = max(most, size)
-        for s in reversed(block.statements):
-            if s.target_name and s.target_name in live:
-                live.discard(s.target_name)
-                size -= weight.get(s.target_name, 0.0)
-            for name in s.uses:
-                if name not in live:
-                    live.add(name)
-                    size += weight.get(name, 0.0)
-            most = max(most, size)
-    return most
-
-
-def _weights(function: Function) -> Mapping[str, float]:
-    """Registers by SSA name: 64-bit values take two, parameters stay in constant memory, and of
-    integers only half survive the folding of addresses."""
-    names: dict[str, float] = {}
-    for block in function.blocks.values():
-        defined = [s.target_name for s in block.statements if s.target_name]
-        for name in (*defined, *(phi.target for phi in block.phis)):
-            kind = function.type_of(name)
-            size = max(bytes_of(kind), 4) / 4
-            floating = kind in ("float", "double") or kind.startswith("vector")
-            names[name] = size if floating else 0.5 * min(size, 2.0)
-    return names
-
-
-def _block_facts(function: Function) -> tuple[dict[int, set[str]], dict[int, set[str]]]:
-    used: dict[int, set[str]] = {}
-    made: dict[int, set[str]] = {}
-    for number, block in function.blocks.items():
-        made[number] = {phi.target for phi in block.phis}
-        used[number] = set()
-        for s in block.statements:
-            used[number].update(
-                n for n in s.uses if n not in made[number] and not n.endswith("(D)")
-            )
-            if s.target_name:
-                made[number].add(s.target_name)
-    return used, made
-
-
-def _flow(
-    function: Function, used: dict[int, set[str]], made: dict[int, set[str]]
-) -> dict[int, set[str]]:
-    live_in = {n: set(used[n]) for n in function.blocks}
-    live_out: dict[int, set[str]] = {n: set() for n in function.blocks}
-    edge_uses: dict[int, set[str]] = {n: set() for n in function.blocks}
-    for block in function.blocks.values():
-        for phi in block.phis:
-            for source, edge in phi.sources:
-                if edge in edge_uses and ssa_names(source):
-                    edge_uses[edge].add(source)
-    changed = True
-    while changed:
-        changed = False
-        for number in reversed(list(function.blocks)):
-            out = set(edge_uses[number])
-            for successor in function.blocks[number].successors:
-                out |= live_in.get(successor, set())
-            into = used[number] | (out - made[number])
-            if out != live_out[number] or into != live_in[number]:
-                live_out[number], live_in[number] = out, into
-                changed = True
-    return live_out
-
-
-def _local_arrays(function: Function) -> dict[str, float]:
-    """Registers of local arrays that are only indexed by constants; others live in local memory."""
-    sizes: dict[str, float] = {}
-    text = "\n".join(s.text for b in function.blocks.values() for s in b.statements)
-    for name, extents in function.arrays.items():
-        if name in function.statics:
-            continue
-        if re.search(rf"\b{re.escape(name)}(?:\[\d+\])*\[(?!\d+\])", text):
-            continue
-        sizes[name] = math.prod(extents) * max(bytes_of(function.types.get(name, "")), 4) / 4
-    return sizes
-
-
-def _held(block: Block, arrays: Mapping[str, float]) -> float:
-    """Registers of the arrays this block reads; elsewhere their elements are SSA values."""
-    words = {w for s in block.statements for w in re.findall(r"[A-Za-z_]\w*", s.value)}
-    return sum(size for name, size in arrays.items() if name in words)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
-from cudaops.timemodel.gimple import Function, Phi, ssa_names
-from cudaops.timemodel.instructions import FindSite, Op, Translator, thread_counts
+from cudaops.timemodel.gimple import Function, Phi, Place, ssa_names
+from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator
 from cudaops.timemodel.steps import (
     Loop,
     Scheduler,
@@ -50,7 +50,7 @@ def shape(
     function: Function,
     sites: Sequence[Site],
     find: FindSite,
-    callees: Mapping[str, Mix],
+    callees: Mapping[str, Callee],
     sampled: Sampled,
 ) -> KernelShape:
     """Phases, stretches and steps of the kernel, with thread-level operation counts.
@@ -60,8 +60,10 @@ def shape(
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
-    runs = runs_of(nodes)
-    times = {n.index: n.count / sampled.threads for n in nodes if n.barrier}
+    ends = _phase_ends(nodes, sampled)
+    runs = runs_of(nodes, ends)
+    passes = _passes(nodes, ends, sampled)
+    times = {end: max(n, 1.0) for end, n in passes.items()}
     borrowed = _borrowers(runs)
     stretches: dict[int, list[Stretch]] = {}
     once: list[Stretch] = []
@@ -78,9 +80,39 @@ def shape(
         if phase in stretches:
             phases.append(Phase(tuple(stretches[phase]), times.get(phase, 1.0), phase >= 0))
     phases = balanced(phases, sites, sampled.warps)
-    return KernelShape(
-        tuple(phases), _count(nodes, function, translator, sampled), sum(times.values())
-    )
+    counts = ThreadCounts()
+    for node in nodes:
+        for op in node.ops:
+            counts += translator.thread_counts(op).times(node.count / sampled.blocks)
+    return KernelShape(tuple(phases), counts, sum(passes.values()))
+
+
+def _phase_ends(nodes: list[Node], sampled: Sampled) -> dict[int, int]:
+    """By barrier node, the one that stands for it.
+
+    A block's threads pass a barrier together, whichever path led them there; but g++ copies one
+    into the arms of a branch (`if (threadIdx.x == 0)` on both sides of it) and counts each copy's
+    threads alone. Copies of one line that only together make whole blocks are one barrier.
+    """
+    copies: dict[Place | None, list[Node]] = {}
+    for node in nodes:
+        if node.barrier and node.count % sampled.threads_per_block:
+            copies.setdefault(node.ops[-1].statement.place, []).append(node)
+    ends = {n.index: n.index for n in nodes if n.barrier}
+    for place, found in copies.items():
+        whole = sum(n.count for n in found) % sampled.threads_per_block == 0
+        if place is not None and whole:
+            largest = max(found, key=lambda n: n.count)
+            ends |= {n.index: largest.index for n in found}
+    return ends
+
+
+def _passes(nodes: list[Node], ends: Mapping[int, int], sampled: Sampled) -> dict[int, float]:
+    """How often a sampled block goes through each barrier, mean."""
+    passes: dict[int, float] = {}
+    for index, end in ends.items():
+        passes[end] = passes.get(end, 0.0) + nodes[index].count / sampled.threads
+    return passes
 
 
 def _borrowers(runs: list[Run]) -> set[int]:
@@ -141,8 +173,10 @@ def _stretch(
     sampled: Sampled,
     turns: float,
 ) -> Stretch | None:
-    lanes = _lanes(run, sites, sampled)
+    threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
+    lanes = min(_lanes(run, sites, sampled), max(threads, 1.0))
     per_warp = run.head.count / lanes / sampled.blocks / sampled.warps / max(turns, 1e-9)
+    warps = min(threads / lanes / sampled.warps, per_warp, 1.0)
 
     def weight(site: int, share: float) -> float:
         seen = sites[site]
@@ -171,9 +205,16 @@ def _stretch(
         steps = unrolled(
             steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run))
         )
-    if per_warp >= 1:
-        return Stretch(tuple(steps), per_warp / factor)
-    return Stretch(tuple(steps), 1.0, per_warp / factor)
+    repeats = per_warp / warps / factor
+    return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0))
+
+
+def _threads_taking_part(head: Node, nodes: list[Node]) -> float:
+    """Threads of all sampled blocks, a turn counted for each time, that run this node at all: as
+    many as enter the loops around it that no barrier stands in."""
+    with_barrier = {header for n in nodes if n.barrier for header in n.loops}
+    entered = [_entered(nodes[h], nodes) for h in head.loops if h not in with_barrier]
+    return min([head.count, *(n for n in entered if n)])
 
 
 def _innermost(run: Run, nodes: list[Node]) -> bool:
@@ -202,8 +243,21 @@ def _lanes(run: Run, sites: Sequence[Site], sampled: Sampled) -> float:
 
 def _trips(header: Node, nodes: list[Node]) -> float:
     """How often the loop goes round each time it is entered."""
-    outside = sum(nodes[p].count for p in header.predecessors if nodes[p].loop != header.index)
-    return header.count / outside if outside else float(header.count)
+    entered = _entered(header, nodes)
+    return header.count / entered if entered else float(header.count)
+
+
+def _entered(header: Node, nodes: list[Node]) -> float:
+    """How often threads come to a loop from outside.
+
+    g++ counts the loop with its test on top. Where it then copies the test in front of the loop,
+    it takes the copy to fail as often as the loop's own test, once in `trips + 1`; that is undone.
+    """
+    outside = [nodes[p] for p in header.predecessors if header.index not in nodes[p].loops]
+    guessed = sum(n.count for n in outside)
+    if guessed >= header.count:
+        return float(header.count)
+    return min(guessed * header.count / (header.count - guessed), float(header.count))
 
 
 def _loop_overhead(run: Run) -> Mix:
@@ -262,17 +316,6 @@ def _address_roots(run: Run) -> set[str]:
     return roots
 
 
-def _count(
-    nodes: list[Node], function: Function, translator: Translator, sampled: Sampled
-) -> ThreadCounts:
-    total = [0.0] * len(ThreadCounts._fields)
-    for node in nodes:
-        for op in node.ops:
-            made = thread_counts(op, translator, function)
-            total = [a + b * node.count / sampled.blocks for a, b in zip(total, made, strict=True)]
-    return ThreadCounts(*total)
-
-
 SMALL_ARM = 12
 """Statements of a conditional arm that nvcc still turns into predicated instructions."""
 
@@ -291,8 +334,13 @@ class Node:
     predecessors: list[int] = field(default_factory=list)
     barrier: bool = False
     """Whether it ends at a barrier."""
-    loop: int | None = None
-    """Header of the innermost loop around it, itself included."""
+    loops: tuple[int, ...] = ()
+    """Headers of the loops around it, itself included, the innermost first."""
+
+    @property
+    def loop(self) -> int | None:
+        """Header of the innermost loop."""
+        return self.loops[0] if self.loops else None
 
 
 @dataclass
@@ -346,15 +394,17 @@ def nodes_of(function: Function, ops: dict[int, list[Op]]) -> list[Node]:
         for successor in node.successors:
             nodes[successor].predecessors.append(node.index)
     edges = {n.index: n.successors for n in nodes}
-    inner = _innermost_loops(list(edges), _natural_loops(list(edges), edges))
+    bodies = _natural_loops(list(edges), edges)
+    by_size = sorted(bodies, key=lambda header: len(bodies[header]))
     for node in nodes:
-        node.loop = inner.get(node.index)
+        node.loops = tuple(header for header in by_size if node.index in bodies[header])
     return nodes
 
 
-def runs_of(nodes: list[Node]) -> list[Run]:
-    """Straight runs in the order a thread meets them."""
-    phases = _next_barrier(nodes)
+def runs_of(nodes: list[Node], ends: Mapping[int, int]) -> list[Run]:
+    """Straight runs in the order a thread meets them. `ends`: the barrier node that stands for
+    each."""
+    phases = [ends.get(barrier, barrier) for barrier in _next_barrier(nodes)]
     runs: list[Run] = []
     for index in _reverse_postorder(
         [n.index for n in nodes], {n.index: n.successors for n in nodes}
@@ -379,6 +429,8 @@ def _continues(run: Run, node: Node) -> bool:
         return False
     members = {n.index for n in run.nodes}
     if not any(p in members for p in node.predecessors):
+        return False
+    if node.count > 1.02 * head.count:
         return False
     if node.count >= 0.98 * head.count:
         return True

@@ -52,7 +52,7 @@ class Action(NamedTuple):
     """`load`: the number its data is waited for by. `work`: the numbers it waits for."""
     load: Load | None = None
     mix: Mix = Mix()
-    chain: float = 0.0
+    chain_cycles: float = 0.0
     store_data_path: float = 0.0
     store_issue: float = 0.0
     store_l2: float = 0.0
@@ -66,8 +66,8 @@ class Rates:
     schedulers: int
     pipe_cycles: tuple[float, ...]
     """In the order of `PIPES`."""
-    alu_latency: float
     barrier_latency: float
+    barrier_cycles_per_warp: float
     first_use_penalty: float
     block_launch: float
 
@@ -177,7 +177,8 @@ class _Sm:
         here = self.arrived.get(block, [])
         if not here or len(here) < self.alive[block]:
             return
-        leave = max(t for t, _ in here) + self.rates.barrier_latency
+        cost = self.rates.barrier_latency + self.rates.barrier_cycles_per_warp * len(here)
+        leave = max(t for t, _ in here) + cost
         for arrived, index in here:
             self.usage.wait_barrier += leave - arrived
             heapq.heappush(queue, (leave, index))
@@ -245,7 +246,7 @@ class _Sm:
             servers[warp.scheduler] = max(servers[warp.scheduler], begun) + cycles
             self.usage.pipes[p] += cycles
             done = max(done, servers[warp.scheduler])
-        warp.pending = max(warp.pending, begun + action.chain * self.rates.alu_latency)
+        warp.pending = max(warp.pending, begun + action.chain_cycles)
         if action.store_data_path:
             self._through(done, action.store_data_path, action.store_l2, action.store_dram)
         return done
@@ -296,8 +297,10 @@ class Costs:
     times: Microarchitecture
 
     @staticmethod
-    def of(work: KernelWork, device: Device, times: Microarchitecture) -> Costs:
-        """Costs where all SMs that have work share L2 and DRAM evenly."""
+    def of(
+        work: KernelWork, device: Device, times: Microarchitecture, *, cold: bool = False
+    ) -> Costs:
+        """Costs where all SMs that have work share L2 and DRAM evenly; `cold` as in `estimate`."""
         active = min(device.sm_count, work.grid_blocks)
         if device.l2_read_bytes_per_clk is None:
             fabric = times.l2_fabric_bytes_per_clk * device.sm_count / active
@@ -309,17 +312,19 @@ class Costs:
         )
         missed = sum(_read_bytes(s) for s in work.sites) * work.grid_blocks
         written = sum(_written_bytes(s) for s in work.sites) * work.grid_blocks
-        cold = 0.0 if work.traffic.resident else 1.0
+        resident = work.traffic.resident
+        fetched = 0.0 if resident and not cold else 1.0
+        written_back = 0.0 if resident else 1.0
         return Costs(
             sites=work.sites,
             lsu_cycles=32.0 / device.lanes("lsu"),
             l2_cycles_per_byte=1.0 / min(times.l2_bytes_per_clk, fabric),
             dram_cycles_per_byte=1.0 / dram,
             store_cycles_per_byte=1.0 / min(times.store_bytes_per_clk, fabric),
-            dram_read_share=cold * min(work.traffic.dram_read_bytes / missed, 1.0)
+            dram_read_share=fetched * min(work.traffic.dram_read_bytes / missed, 1.0)
             if missed
             else 0.0,
-            dram_write_share=cold * min(work.traffic.dram_write_bytes / written, 1.0)
+            dram_write_share=written_back * min(work.traffic.dram_write_bytes / written, 1.0)
             if written
             else 0.0,
             times=times,
@@ -334,7 +339,7 @@ class Costs:
             site = self.sites[use.site]
             issue += use.instructions
             path += use.instructions * self.wavefronts(site)
-            if site.space != "global":
+            if site.space == "shared":
                 latency = max(latency, self.times.shared_latency)
                 continue
             missed = use.instructions * site.sectors * 32.0 * (1.0 - site.l1_hit)
@@ -360,11 +365,26 @@ class Costs:
             site = self.sites[use.site]
             issue += use.instructions
             path += use.instructions * self.wavefronts(site)
-            if site.space == "global":
-                sent = use.instructions * site.sectors * 32.0
-                l2 += sent * self.store_cycles_per_byte
+            if site.space != "shared":
+                sent = use.instructions * site.sectors * 32.0 * (1.0 - site.l1_hit)
+                l2 += self._sent(site, use.instructions, sent)
                 dram += sent * self.dram_write_share * self.dram_cycles_per_byte
         return issue, path, l2, dram
+
+    def _sent(self, site: Site, instructions: float, size_bytes: float) -> float:
+        """Cycles of this SM's port to L2 for stores or atomics of a site, one warp."""
+        moved = size_bytes * self.store_cycles_per_byte
+        if not site.atomic:
+            return moved
+        return max(moved, instructions * site.lanes / self.times.atomic_lanes_per_clk)
+
+    def chain_cycles(self, step: Step) -> float:
+        """How long the step's longest run of dependent instructions takes; of its floating-point
+        part as many are double as in the whole step."""
+        floating = step.mix.fp32 + step.mix.fp64
+        double = step.mix.fp64 / floating if floating else 0.0
+        plain = self.times.alu_latency
+        return step.chain * (plain + double * (self.times.fp64_latency - plain))
 
     def wavefronts(self, site: Site) -> float:
         """Cycles of the data path one instruction holds: its wavefronts, or the time its addresses
@@ -466,7 +486,8 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
             continue
         issue, path, l2, dram = costs.store(step.stores)
         waits = tuple(number + needed for needed in step.needs)
-        actions.append(Action("work", waits, None, step.mix, step.chain, path, issue, l2, dram))
+        chain = costs.chain_cycles(step)
+        actions.append(Action("work", waits, None, step.mix, chain, path, issue, l2, dram))
     if any(step.chain for step in steps):
         actions.append(Action("join"))
     return actions

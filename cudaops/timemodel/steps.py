@@ -170,7 +170,7 @@ class Scheduler:
         draft.stores[site] = draft.stores.get(site, 0.0) + self._weight(site, share)
         if self._sites[site].space == "shared":
             self._shared_at = max(self._shared_at, step + 1)
-        elif not self._restrict:
+        elif self._sites[site].space == "global" and not self._restrict:
             self._floor = max(self._floor, step + 1)
 
     def _draft(self, step: int) -> _Draft:

@@ -13,12 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from cudaops.cuda import metrics as ncu
-from cudaops.cuda.architectures import (
-    KERNEL_GAP_US,
-    SMALLEST_LAUNCH_US,
-    Microarchitecture,
-    microarchitecture,
-)
+from cudaops.cuda.architectures import Microarchitecture, microarchitecture
 from cudaops.cuda.devices import Device
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.occupancy import Occupancy, occupancy
@@ -45,6 +40,10 @@ BUSY_PCT = 60.0
 """Below this nobody calls a part the limit. Judgement; NVIDIA's own guided analysis uses the
 same."""
 
+UNEVEN = 1.25
+"""Work of the heaviest block over the mean from which it is played by itself: the launch ends no
+earlier than it does."""
+
 ROUNDS = 4
 """Fillings of an SM that a kernel with short blocks is played for before it is extrapolated."""
 
@@ -55,16 +54,17 @@ class Estimate:
     launch."""
 
     duration_us: float
-    """As events around back-to-back launches would show it."""
-    kernel_us: float
-    """The kernel alone, as a profiler would show it."""
+    """What is judged, and what a profiler would show: `Device.launch_us` and `cycles`."""
     cycles: float
-    """SM cycles of the busiest SM."""
+    """SM cycles of the busiest SM for its blocks."""
+    elapsed_cycles: float
+    """SM cycles of `duration_us`."""
     active_cycles: float
     """SM cycles with at least one warp, mean over all SMs."""
     limiter: str
     """The busiest part of `busy_pct`; `latency` where none is busy `BUSY_PCT` of the time;
-    `atomics` where one address has to take too many; `launch` where the launch itself is longer."""
+    `atomics` where one address has to take too many; `launch` where launching takes longer than the
+    work."""
     busy_pct: dict[str, float]
     """By part: `issue`, `fp32`, `fp64`, `alu`, `sfu`, `convert`, `data_path`, `lsu`, `l2`,
     `dram`."""
@@ -80,8 +80,11 @@ class Estimate:
     latency_bound: bool
 
 
-def estimate(work: KernelWork, device: Device) -> Estimate:
+def estimate(work: KernelWork, device: Device, *, cold: bool = False) -> Estimate:
     """Model one launch on a device.
+
+    `cold`: nothing of its data is in L2 beforehand, as in a profile by ncu; otherwise what fits
+    there is.
 
     Raises:
         InputError: a block of it does not fit on an SM of the device, or time is not modelled for
@@ -100,12 +103,32 @@ def estimate(work: KernelWork, device: Device) -> Estimate:
         )
     busiest = math.ceil(work.grid_blocks / device.sm_count)
     slots = min(held.blocks_per_sm, busiest)
-    costs = Costs.of(work, device, times)
+    costs = Costs.of(work, device, times, cold=cold)
     rates = _rates(device, times)
     cycles, usage = _cycles(work, costs, rates, slots, busiest)
+    cycles = max(cycles, _busy_cycles(work, device, costs, rates, busiest))
+    if work.heaviest_block > UNEVEN:
+        cycles = max(cycles, _cycles(work.heavier(work.heaviest_block), costs, rates, 1, 1)[0])
     floor = _atomic_floor(work, times)
     found = _report(work, device, costs, held, slots, busiest, max(cycles, floor), usage)
     return replace(found, limiter="atomics") if floor > cycles else found
+
+
+def _busy_cycles(
+    work: KernelWork, device: Device, costs: Costs, rates: Rates, busiest: int
+) -> float:
+    """Cycles the busiest part of an SM needs for its blocks, were it never idle.
+
+    A kernel that is played in parts and extrapolated never comes out below it. What all SMs share
+    does not wait for the one with most blocks.
+    """
+    per_pipe = dict(zip(PIPES, rates.pipe_cycles, strict=True))
+    mean = work.grid_blocks / min(device.sm_count, work.grid_blocks)
+    needed = {"issue": busiest / rates.schedulers, "data_path": busiest, "lsu": busiest}
+    needed |= {p: busiest * per_pipe[p] / rates.schedulers for p in PIPES}
+    needed |= {"l2": mean, "dram": mean}
+    demand = costs.demand(work)
+    return max(demand[part] * factor for part, factor in needed.items())
 
 
 def _rates(device: Device, times: Microarchitecture) -> Rates:
@@ -115,8 +138,9 @@ def _rates(device: Device, times: Microarchitecture) -> Rates:
         device.lanes("sfu"), times.convert_lanes,
     )  # fmt: skip
     return Rates(
-        schedulers, tuple(32.0 * schedulers / n for n in lanes), times.alu_latency,
-        times.barrier_latency, times.first_use_penalty, times.block_launch,
+        schedulers, tuple(32.0 * schedulers / n for n in lanes),
+        times.barrier_latency, times.barrier_cycles_per_warp, times.first_use_penalty,
+        times.block_launch,
     )  # fmt: skip
 
 
@@ -204,36 +228,42 @@ def _partial(
 
 def _atomic_floor(work: KernelWork, times: Microarchitecture) -> float:
     """One address takes one operation at a time, whoever sends it."""
-    return work.hottest_atomic * work.grid_blocks * times.atomic_l2_cycles
+    each = times.integer_atomic_cycles if work.integer_atomics else times.atomic_cycles
+    return work.hottest_atomic * work.grid_blocks * each
 
 
 def _report(
     work: KernelWork, device: Device, costs: Costs, held: Occupancy, slots: int, blocks: int,
     cycles: float, usage: Usage,
 ) -> Estimate:  # fmt: skip
-    kernel_us = device.cycles_to_us(cycles)
+    own_us = device.cycles_to_us(cycles)
+    duration_us = device.launch_us + own_us
+    elapsed = duration_us * device.sm_clock_mhz
     mean_blocks = work.grid_blocks / device.sm_count
     active = cycles * min(1.0, mean_blocks / blocks + 0.02) if blocks > 1 else cycles * mean_blocks
     width = dict.fromkeys(("issue", *PIPES), float(device.schedulers_per_sm))
     per_pipe = dict(zip(PIPES, _rates(device, costs.times).pipe_cycles, strict=True))
     busy = {
-        part: 100.0 * demand * per_pipe.get(part, 1.0) / width.get(part, 1.0) * mean_blocks / cycles
+        part: 100.0
+        * demand
+        * per_pipe.get(part, 1.0)
+        / width.get(part, 1.0)
+        * mean_blocks
+        / elapsed
         for part, demand in costs.demand(work).items()
         if part != "branch"
     }
     top = max((p for p in busy if p != "lsu"), key=lambda p: busy[p])
-    duration = max(kernel_us + KERNEL_GAP_US, SMALLEST_LAUNCH_US)
-    latency_bound = busy[top] < BUSY_PCT
-    limiter = (
-        "launch" if kernel_us < SMALLEST_LAUNCH_US / 2 else "latency" if latency_bound else top
-    )
+    latency_bound = busy[top] * elapsed / cycles < BUSY_PCT
+    limiter = "launch" if own_us < device.launch_us else "latency" if latency_bound else top
     issued = max(usage.issued, 1.0)
     rounds = math.ceil(blocks / slots)
-    resident = slots * work.warps_per_block * min(mean_blocks / (rounds * slots), 1.0)
+    share = mean_blocks / (rounds * slots) if mean_blocks > 1.0 else 1.0
+    resident = slots * work.warps_per_block * min(share, 1.0)
     return Estimate(
-        duration_us=duration,
-        kernel_us=kernel_us,
+        duration_us=duration_us,
         cycles=cycles,
+        elapsed_cycles=elapsed,
         active_cycles=min(active, cycles),
         limiter=limiter,
         busy_pct=busy,
@@ -321,13 +351,13 @@ def _resource_metrics(m: Modelled) -> list[tuple[str, float]]:
 def _throughput_metrics(m: Modelled) -> list[tuple[str, float]]:
     e = m.estimate
     busy = e.busy_pct
-    active = e.cycles / max(e.active_cycles, 1e-9)
+    active = e.elapsed_cycles / max(e.active_cycles, 1e-9)
     memory = max(busy["data_path"], busy["l2"], busy["dram"])
     instructions = max(busy[p] for p in ("issue", "fp32", "fp64", "alu", "sfu", "convert"))
     return [
-        (ncu.DURATION, e.kernel_us), (ncu.SM_FREQUENCY, 1e6 * m.device.sm_clock_mhz),
-        (ncu.ELAPSED_CYCLES, e.cycles), (ncu.SM_ACTIVE_CYCLES, e.active_cycles),
-        (ncu.SMSP_CYCLES_ELAPSED, e.cycles), (ncu.L1_ACTIVE_CYCLES, e.active_cycles),
+        (ncu.DURATION, e.duration_us), (ncu.SM_FREQUENCY, 1e6 * m.device.sm_clock_mhz),
+        (ncu.ELAPSED_CYCLES, e.elapsed_cycles), (ncu.SM_ACTIVE_CYCLES, e.active_cycles),
+        (ncu.SMSP_CYCLES_ELAPSED, e.elapsed_cycles), (ncu.L1_ACTIVE_CYCLES, e.active_cycles),
         (ncu.L1_THROUGHPUT, min(100.0, busy["data_path"] * active)),
         (ncu.L2_THROUGHPUT, busy["l2"]),
         (ncu.DRAM_THROUGHPUT, _dram_pct(m)), (ncu.MEMORY_THROUGHPUT, memory),
@@ -340,7 +370,7 @@ def _throughput_metrics(m: Modelled) -> list[tuple[str, float]]:
 
 def _dram_pct(m: Modelled) -> float:
     moved = m.work.traffic.dram_read_bytes + m.work.traffic.dram_write_bytes
-    return min(100.0, moved / (m.estimate.kernel_us * m.device.dram_bandwidth_gb_s * 10.0))
+    return min(100.0, moved / (m.estimate.duration_us * m.device.dram_bandwidth_gb_s * 10.0))
 
 
 def _instruction_metrics(m: Modelled) -> list[tuple[str, float]]:
@@ -348,8 +378,8 @@ def _instruction_metrics(m: Modelled) -> list[tuple[str, float]]:
     demand = m.costs.demand(m.work)
     issued = demand["issue"] * blocks
     schedulers = m.device.sm_count * m.device.schedulers_per_sm
-    per_cycle = issued / m.device.sm_count / e.cycles
-    active = e.cycles / max(e.active_cycles, 1e-9)
+    per_cycle = issued / m.device.sm_count / e.elapsed_cycles
+    active = e.elapsed_cycles / max(e.active_cycles, 1e-9)
     share = min(100.0, e.busy_pct["issue"] * active)
     return [
         (ncu.INST_EXECUTED, issued), (ncu.INST_EXECUTED_AVG, issued / schedulers),
@@ -378,7 +408,7 @@ def _operation_metrics(m: Modelled) -> list[tuple[str, float]]:
     )  # fmt: skip
     result: list[tuple[str, float]] = []
     for total, per_cycle, count in pairs:
-        result += [(total, count * blocks), (per_cycle, count * blocks / m.estimate.cycles)]
+        result += [(total, count * blocks), (per_cycle, count * blocks / m.estimate.elapsed_cycles)]
     return result
 
 
@@ -426,7 +456,7 @@ def _shared_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
         return m.total(_shared(write), lambda s: s.instructions_per_block)
 
     reads, writes = waves(False), waves(True)
-    whole = m.device.sm_count * m.estimate.cycles
+    whole = m.device.sm_count * m.estimate.elapsed_cycles
     held = m.total(
         lambda s: s.space == "shared", lambda s: s.instructions_per_block * m.costs.wavefronts(s)
     )
@@ -447,7 +477,7 @@ def _beyond_l1_metrics(m: Modelled) -> list[tuple[str, float]]:
     missed = m.total(_global_load, lambda s: _sectors(s) * (1.0 - s.l1_hit))
     stored = m.total(_global_store, _sectors)
     t = m.work.traffic
-    seconds = m.estimate.kernel_us * 1e-6
+    seconds = m.estimate.duration_us * 1e-6
     result = [
         (ncu.L2_READ_SECTORS, missed), (ncu.L2_WRITE_SECTORS, stored),
         (ncu.L2_SECTORS, missed + stored),

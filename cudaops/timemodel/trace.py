@@ -3,6 +3,7 @@ a whole launch then moves between DRAM, L2 and L1."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -17,7 +18,7 @@ from cudaops.timemodel.instructions import FindSite, SiteKey
 from cudaops.timemodel.work import Site, Traffic
 
 MOST_TRACE_BYTES = 64 << 20
-"""A site takes some 300 bytes, an overlap 20; a launch is sampled in five blocks."""
+"""A site takes some 300 bytes, an overlap 20; a launch is sampled in eight blocks."""
 Locate = Callable[[Sequence[int]], Mapping[int, SourceLocation]]
 _MOST_SITES = 20_000
 
@@ -39,6 +40,11 @@ class BlockFootprint(NamedTuple):
     read: dict[int, int]
     written: dict[int, int]
     hottest_atomic: int
+    """Operations on the most used address."""
+    accesses: int
+    """By threads."""
+    counted: bool
+    """False: a neighbour, of which only the sectors are known."""
 
 
 class Overlap(NamedTuple):
@@ -75,17 +81,44 @@ class Trace:
     blocks: tuple[BlockFootprint, ...]
     overlaps: tuple[Overlap, ...]
 
+    @property
+    def counted(self) -> tuple[BlockFootprint, ...]:
+        """The blocks that the rows are made of."""
+        return tuple(b for b in self.blocks if b.counted)
 
-def sampled_blocks(grid: Dim3, seed: int, random_blocks: int = 2) -> tuple[int, ...]:
-    """Linear indices: one in the middle, its neighbours in x and in y, and some at random.
 
-    The neighbours tell what adjacent blocks share. The first and the last block are left to chance:
-    in a large grid the edge is too rare to count as much as the middle.
-    """
-    middle = (grid.z // 2 * grid.y + grid.y // 2) * grid.x + grid.x // 2
-    wanted = [middle, middle + 1, middle + grid.x]
-    wanted += random.Random(seed).sample(range(grid.volume), min(random_blocks, grid.volume))
-    return tuple(dict.fromkeys(b for b in wanted if b < grid.volume))
+SMALL_GRID = 256
+"""Blocks up to which the first one is sampled: where a grid is larger than the data, only its first
+blocks work. In a larger grid the edge is too rare to count as much as the middle."""
+
+STRATA = 5
+
+
+class SampledBlocks(NamedTuple):
+    """Linear indices of the blocks of a grid that run for the model."""
+
+    counted: tuple[int, ...]
+    neighbours: tuple[int, ...]
+    """Of one of the others in x and in y: only what they touch is kept, to tell what adjacent
+    blocks share. Were they counted, that one place of the grid would weigh three times."""
+
+
+def sampled_blocks(grid: Dim3, seed: int) -> SampledBlocks:
+    """One block at random out of each fifth of the grid; the first block of a small grid."""
+    choose = random.Random(seed)
+    parts = min(STRATA, grid.volume)
+    bounds = [n * grid.volume // parts for n in range(parts + 1)]
+    chosen = [choose.randrange(low, high) for low, high in itertools.pairwise(bounds)]
+    middle = chosen[parts // 2]
+    if grid.volume <= SMALL_GRID:
+        chosen.insert(0, 0)
+    beside = [
+        middle + step if middle + step < grid.volume else middle - step for step in (1, grid.x)
+    ]
+    counted = tuple(dict.fromkeys(chosen))
+    return SampledBlocks(
+        counted, tuple(dict.fromkeys(b for b in beside if b >= 0 and b not in counted))
+    )
 
 
 def read_trace(report: bytes, locate: Locate) -> Trace:
@@ -136,6 +169,8 @@ def _trace(data: dict[str, Any], locate: Locate) -> Trace:
             {int(k): int(v[0]) for k, v in b["regions"].items()},
             {int(k): int(v[1]) for k, v in b["regions"].items()},
             int(b["hottest_atomic"]),
+            int(b["accesses"]),
+            bool(b["counted"]),
         )
         for b in data["blocks"]
     )
@@ -164,7 +199,7 @@ def sites_of(trace: Trace, l1_bytes: float) -> tuple[Site, ...]:
         trace: What was traced.
         l1_bytes: L1 that a block has to itself: the cache over the blocks that share an SM.
     """
-    blocks = max(len(trace.blocks), 1)
+    blocks = max(len(trace.counted), 1)
     return tuple(_site(row, trace, blocks, l1_bytes) for row in trace.rows)
 
 

@@ -6,7 +6,7 @@ its loads, waits for their data, then issues what depends on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 MemorySpace = Literal["global", "shared", "local"]
@@ -98,7 +98,9 @@ class Site:
     write: bool
     atomic: bool
     file: str
+    """Last part of its path; for local memory the array's name."""
     line: int
+    """0 for local memory."""
     bytes_per_thread: int
     instructions_per_block: float
     """Warp-level instructions after neighbouring accesses were joined."""
@@ -113,7 +115,8 @@ class Site:
     sectors: float = 0.0
     """32-byte sectors an instruction touches; 0 for shared memory."""
     l1_hit: float = 0.0
-    """Share of its sectors found in L1, 0-1."""
+    """Share of its sectors found in L1, 0-1; of local memory also of those written, which stay
+    there."""
     useful_bytes: float = 0.0
     """Distinct bytes of an access as written that some thread asks for; 0 for shared memory."""
     same_address: float = 1.0
@@ -138,6 +141,15 @@ class ThreadCounts(NamedTuple):
     convert: float = 0.0
     special: float = 0.0
     branches: float = 0.0
+
+    def __add__(self, other: object) -> ThreadCounts:
+        if not isinstance(other, ThreadCounts):
+            return NotImplemented
+        return ThreadCounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> ThreadCounts:
+        """Each count `factor` times."""
+        return ThreadCounts(*(factor * a for a in self))
 
 
 @dataclass(frozen=True)
@@ -168,7 +180,23 @@ class KernelWork:
     barriers_per_block: float = 0.0
     hottest_atomic: float = 0.0
     """Operations a block sends to its most used address, all blocks assumed to share it."""
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    integer_atomics: bool = False
+    """Whether they are 32-bit integer operations, which L2 does at twice the rate."""
+    heaviest_block: float = 1.0
+    """Work of the block that does most over the mean of the sampled blocks."""
+
+    def heavier(self, factor: float) -> KernelWork:
+        """One block with `factor` times the work: more of its warps take part, then in more
+        turns."""
+
+        def stretch(s: Stretch) -> Stretch:
+            warps = min(s.warps * factor, 1.0)
+            return replace(s, warps=warps, repeats=s.repeats * factor * s.warps / warps)
+
+        phases = tuple(
+            replace(p, stretches=tuple(stretch(s) for s in p.stretches)) for p in self.phases
+        )
+        return replace(self, grid_blocks=1, phases=phases)
 
     @property
     def warps_per_block(self) -> int:

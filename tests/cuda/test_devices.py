@@ -217,10 +217,10 @@ def arithmetic(blocks: int) -> KernelWork:
 def test_modelled_times_follow_each_devices_bandwidth_and_lanes(row: Device) -> None:
     blocks = 65536
     floor_us = blocks * 3072 / (row.dram_bandwidth_gb_s * 1e3)
-    assert floor_us < estimate(streaming(blocks), row).kernel_us < 1.3 * floor_us
+    assert floor_us < estimate(streaming(blocks), row).duration_us < 1.3 * floor_us
     full = row.sm_count * row.max_warps_per_sm // 8
     floor_us = full * 8 * 32 * 6400 * 2 / (row.peak_fp32_gflops * 1e3)
-    assert floor_us * 0.99 < estimate(arithmetic(full), row).kernel_us < 1.2 * floor_us
+    assert floor_us * 0.99 < estimate(arithmetic(full), row).duration_us < 1.2 * floor_us
 
 
 @pytest.mark.parametrize("row", OTHERS, ids=lambda d: d.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -13,6 +14,7 @@ from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Tim
 from cudaops.domain.judgement import Comparison
 from cudaops.domain.profile import Profile
 from cudaops.domain.workload import Allocation, Workload
+from cudaops.errors import SandboxUnavailable
 from cudaops.gates.physical_floor import floor_gate
 
 CAPTURE = Path(__file__).parents[1] / "data" / "ncu" / "h200_naive_matmul_1024.raw.csv"
@@ -35,10 +37,14 @@ def workload(buffer_bytes: int = 4 << 20) -> Workload:
     )  # fmt: skip
 
 
-def comparison(candidate_us: float, sm_clock_mhz: float | None = None) -> Comparison:
+def comparison(
+    candidate_us: float,
+    sm_clock_mhz: float | None = None,
+    regime: Literal["cold", "warm"] = "warm",
+) -> Comparison:
     def side(time_us: float) -> Measurement:
         clocks = () if sm_clock_mhz is None else (sm_clock_mhz,)
-        timing = Timing(regime="warm", sm_clock_mhz=clocks)
+        timing = Timing(regime=regime, sm_clock_mhz=clocks)
         samples = (time_us,) * 10
         return Measurement(
             source="cuda_event", device="H200", samples_us=samples, workload="w0", timing=timing
@@ -74,6 +80,29 @@ def test_bytes_beyond_the_l2_must_come_from_memory() -> None:
     least_us = 3 * 1024**3 / (DEVICES["H200"].dram_bandwidth_gb_s * 1e3)
     assert not floor_gate(profile, comparison(0.8 * least_us), workload(1 << 30)).passed
     assert floor_gate(profile, comparison(1.1 * least_us), workload(1 << 30)).passed
+
+
+def test_a_cold_launch_reads_everything_from_memory() -> None:
+    """40 MB read, which fit in L2: a warm launch may find them there, a cold one cannot."""
+    metrics = dict(NAIVE.metrics)
+    for name, value in {"dram__bytes_read.sum": 40e6, "dram__bytes_write.sum": 0.0}.items():
+        metrics[name] = NAIVE.metrics[name].model_copy(update={"value": value})
+    few = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed"
+    metrics[few] = NAIVE.metrics[few].model_copy(update={"value": 1.0})
+    profile = NAIVE.model_copy(update={"metrics": metrics})
+    least_us = 40e6 / (DEVICES["H200"].dram_bandwidth_gb_s * 1e3)
+    time_us = 0.8 * least_us
+    assert floor_gate(profile, comparison(time_us), workload(20 << 20)).passed
+    assert not floor_gate(profile, comparison(time_us, regime="cold"), workload(20 << 20)).passed
+    assert floor_gate(profile, comparison(least_us, regime="cold"), workload(20 << 20)).passed
+
+
+def test_a_model_that_contradicts_itself_fails_the_measurement() -> None:
+    """Time and counts are both ours then: the candidate has done nothing."""
+    wrong = comparison(0.5 * FLOOR_US)
+    modelled = wrong.candidate.model_copy(update={"source": "modelled", "timing": None})
+    with pytest.raises(SandboxUnavailable, match="contradicts itself about"):
+        floor_gate(NAIVE, wrong.model_copy(update={"candidate": modelled}), workload())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cudaops.cuda.architectures import SMALLEST_LAUNCH_US, microarchitecture
+from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import DEVICES, Device
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.base import Dim3
@@ -74,19 +74,25 @@ def streaming(blocks: int) -> KernelWork:
 def test_streaming_kernel_runs_near_the_published_bandwidth(device: Device) -> None:
     found = estimate(streaming(65536), device)
     floor_us = 65536 * 3072 / (device.dram_bandwidth_gb_s * 1e3)
-    assert floor_us < found.kernel_us < 1.3 * floor_us
+    assert floor_us < found.duration_us < 1.3 * floor_us
     assert found.limiter == "dram"
 
 
 def test_time_grows_with_the_grid_once_the_device_is_full() -> None:
-    once, twice = (estimate(streaming(n), H200).kernel_us for n in (65536, 131072))
+    once, twice = (estimate(streaming(n), H200).duration_us for n in (65536, 131072))
     assert twice / once == pytest.approx(2.0, rel=0.05)
 
 
-def test_tiny_kernel_costs_a_launch() -> None:
-    found = estimate(streaming(4), H200)
-    assert found.duration_us == SMALLEST_LAUNCH_US
-    assert found.limiter == "launch"
+def test_tiny_kernel_costs_a_launch_and_its_own_time() -> None:
+    tiny, longer = (
+        estimate(kernel([loop(arithmetic(64.0, 64.0), repeats)], [], blocks=4), H200)
+        for repeats in (1.0, 2.0)
+    )
+    assert tiny.limiter == longer.limiter == "launch"
+    own_us = longer.duration_us - tiny.duration_us
+    assert own_us == pytest.approx(H200.cycles_to_us(longer.cycles - tiny.cycles))
+    assert own_us > 0.1
+    assert H200.launch_us < tiny.duration_us < H200.launch_us + 1.0
 
 
 def test_fp32_work_is_bound_by_the_lanes() -> None:

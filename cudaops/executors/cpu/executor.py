@@ -224,14 +224,20 @@ class CpuExecutor:
         folder: Path,
         timeout_s: float,
         launch: int = 0,
+        neighbours: Sequence[int] = (),
     ) -> Path | Misbehaved:
         """Trace these blocks of one launch of the plan on the captured inputs; the report's path.
 
-        Launches before it run whole and untraced, launches after it not at all.
+        Launches before it run whole and untraced, launches after it not at all. `neighbours` are
+        further blocks of which only what they touch is kept.
         """
         target = folder.absolute() / TRACE_REPORT
-        env = {"CUDAOPS_TRACE_REPORT": str(target)}
-        outcome = self.run_counted(compiled, workload, plan, blocks, folder, timeout_s, env, launch)
+        env = {
+            "CUDAOPS_TRACE_REPORT": str(target),
+            "CUDAOPS_TRACE_UNCOUNTED": " ".join(str(b) for b in neighbours),
+        }
+        traced = (*blocks, *neighbours)
+        outcome = self.run_counted(compiled, workload, plan, traced, folder, timeout_s, env, launch)
         return outcome if isinstance(outcome, Misbehaved) else target
 
     def build_counted(

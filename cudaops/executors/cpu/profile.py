@@ -10,7 +10,6 @@ import re
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -99,7 +98,7 @@ def _profile(executor: CpuExecutor, workload: Workload, models: list[LaunchModel
         device=executor.device,
         workload=workload.id,
         source="modelled",
-        duration_us=top.modelled.estimate.kernel_us,
+        duration_us=top.duration_us,
         metrics=modelled_metrics(top.modelled),
         hot_lines=hot_lines(top),
         notes=notes,
@@ -110,8 +109,8 @@ def _all(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
 ) -> list[LaunchModel] | Misbehaved:
     models: list[LaunchModel] = []
-    for launch in plan.launches:
-        taken = _sampled(executor, unit, workload, plan, launch, timeout_s)
+    for position, launch in enumerate(plan.launches):
+        taken = _sampled(executor, unit, workload, plan, position, timeout_s)
         if isinstance(taken, Misbehaved):
             return taken
         sizes = {a.index: a.size_bytes for a in workload.allocations}
@@ -135,22 +134,22 @@ def _all(
 
 
 def _sampled(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
-    launch: ResolvedLaunch, timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, position: int,
+    timeout_s: float,
 ) -> Sample | Misbehaved:  # fmt: skip
-    """The sample of one launch, kept by everything it depends on."""
+    """The sample of one launch, kept by everything it depends on: what the launches before it
+    leave in memory decides what it does."""
     rewrite = unit.rewrite.id if unit.rewrite else ""
+    before = plan.model_copy(update={"launches": plan.launches[: position + 1]})
     key = (
         unit.program.sha256, unit.callee, rewrite, workload.folder, workload.id,
-        launch.model_dump_json(), plan.applicable,
+        before.model_dump_json(),
     )  # fmt: skip
     with _lock:
         if key in _kept:
             _kept.move_to_end(key)
             return _kept[key]
-    alone = plan.model_copy(update={"launches": (launch,)})
-    blocks = sampled_blocks(launch.grid, SEED)
-    taken = sample(executor, unit, workload, alone, blocks, timeout_s)
+    taken = sample(executor, unit, workload, before, timeout_s)
     if not isinstance(taken, Misbehaved):
         with _lock:
             _kept[key] = taken
@@ -180,16 +179,18 @@ MODEL_FLAGS = (
     "-fno-schedule-insns2", "-fno-gcse",
 )  # fmt: skip
 """The last two lines only save compile time behind the IL that is read."""
+COUNTING = ("-lgcov", "--coverage", "-Wl,-u,__gcov_reset")
+"""The runner resets the counters before the launch that is sampled."""
 _BASE = "counted"
 _MOST_COUNTERS = 64 << 20
 """Bytes; a unit of 2,000 functions has 1 MB of them."""
 
 
 def sample(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
-    blocks: Sequence[int], timeout_s: float,
-) -> Sample | Misbehaved:  # fmt: skip
-    """Run `blocks` (linear indices) of a one-launch plan twice: for memory and for counts.
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
+) -> Sample | Misbehaved:
+    """Run some blocks of the plan's last launch twice, each time after all of the launches before
+    it: for memory and for counts.
 
     Raises:
         SandboxUnavailable: g++ takes the unit for one of the two purposes and not for the other.
@@ -202,11 +203,11 @@ def sample(
         ):
             traced = pool.submit(
                 copy_context().run, _traced,
-                executor, unit, workload, plan, blocks, folder / "t", timeout_s,
+                executor, unit, workload, plan, folder / "t", timeout_s,
             )  # fmt: skip
             counted = pool.submit(
                 copy_context().run, _counted,
-                executor, unit, workload, plan, blocks, folder / "c", timeout_s,
+                executor, unit, workload, plan, folder / "c", timeout_s,
             )  # fmt: skip
             trace, functions = traced.result(), counted.result()
     except OSError as problem:
@@ -220,11 +221,15 @@ def sample(
 
 
 def _traced(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
-    blocks: Sequence[int], folder: Path, timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, folder: Path,
+    timeout_s: float,
 ) -> Trace | Misbehaved:  # fmt: skip
     built = _built(executor.build_instrumented(unit, MODEL_FLAGS))
-    report = executor.run_instrumented(built, workload, plan, blocks, folder, timeout_s)
+    last = len(plan.launches) - 1
+    blocks = sampled_blocks(plan.launches[last].grid, SEED)
+    report = executor.run_instrumented(
+        built, workload, plan, blocks.counted, folder, timeout_s, last, blocks.neighbours
+    )
     if isinstance(report, Misbehaved):
         return report
     executable = Path(built.folder) / "unit"
@@ -237,14 +242,16 @@ def _traced(
 
 
 def _counted(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
-    blocks: Sequence[int], folder: Path, timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, folder: Path,
+    timeout_s: float,
 ) -> tuple[Function, ...] | Misbehaved:  # fmt: skip
     flags = (*MODEL_FLAGS, "-fprofile-arcs")
-    built = _built(executor.build_counted(unit, flags, ("-lgcov", "--coverage")))
+    built = _built(executor.build_counted(unit, flags, COUNTING))
+    last = len(plan.launches) - 1
+    blocks = sampled_blocks(plan.launches[last].grid, SEED).counted
     counters = folder / "counters"
     ran = executor.run_counted(
-        built, workload, plan, blocks, folder, timeout_s, {"GCOV_PREFIX": str(counters)}
+        built, workload, plan, blocks, folder, timeout_s, {"GCOV_PREFIX": str(counters)}, last
     )
     if isinstance(ran, Misbehaved):
         return ran

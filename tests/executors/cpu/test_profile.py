@@ -21,6 +21,7 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.workload import Allocation, Argument, PointerArgument, ScalarArgument, Workload
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.profile import sample
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
 
@@ -213,8 +214,156 @@ def test_vector_add_is_bound_by_dram(executor: CpuExecutor, case: Callable[..., 
 
 def test_small_kernel_is_a_launch(executor: CpuExecutor, case: Callable[..., Case]) -> None:
     found = measured(executor, case(ADD, (4,), (256,), 1024, {"n": 1000}))
-    assert 2.0 <= found.median_us <= 4.0
+    launch_us = DEVICES["H200"].launch_us
+    assert launch_us + 0.3 <= found.median_us <= launch_us + 2.5
     assert found.source == "modelled"
+
+
+SERIAL_SUM = """
+    __global__ void total(const float* a, float* b, int n) {
+      if (threadIdx.x == 0) {
+        float sum = 0.0f;
+        for (int i = 0; i < n; ++i) sum += a[i];
+        b[0] = sum;
+      }
+    }
+"""
+
+WARP_SUM = """
+// @launch total grid=(1) block=(32) smem=0 args=(a, b, n)
+__global__ void total(const float* a, float* b, int n) {
+  float sum = 0.0f;
+  for (int i = threadIdx.x; i < n; i += 32) sum += a[i];
+  for (int k = 16; k > 0; k >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, k);
+  if (threadIdx.x == 0) b[0] = sum;
+}
+"""
+
+
+def test_a_rewrite_of_a_tiny_kernel_is_told_apart(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """Both take less than a launch does; nothing hides that one takes less than the other."""
+    made = case(SERIAL_SUM, (1,), (32,), 64, {"n": 64}, None, ("a", "b"))
+    theirs = measured(executor, made)
+    ours = measured(executor, made, make_rewrite(WARP_SUM, "user", "a warp", "test"))
+    launch_us = DEVICES["H200"].launch_us
+    assert launch_us < ours.median_us < theirs.median_us - 0.2
+    assert theirs.median_us < 4 * launch_us
+
+
+ACROSS_BARRIERS = """
+    __global__ void rounds(const float* a, float* b, int n) {
+      __shared__ float part[1024];
+      __shared__ float total;
+      int t = threadIdx.x;
+      if (t == 0) total = 0.0f;
+      __syncthreads();
+      float sum = 0.0f;
+      for (int r = 0; r < 8; ++r) {
+        for (int i = t; i < n; i += blockDim.x) sum += a[r * n + i] * 2.0f;
+        part[t] = sum;
+        __syncthreads();
+        if (t == 0) {
+          float first = 0.0f;
+          for (int i = 0; i < 32; ++i) first += part[i];
+          total += first;
+        }
+        __syncthreads();
+        if (t == 0) b[r] = total;
+        sum += total;
+      }
+      b[8 + t] = sum;
+    }
+"""
+
+
+def test_constant_work_between_barriers_does_not_grow_with_the_block(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """g++ copies a barrier into both arms of `if (t == 0)` and counts each copy's threads alone;
+    the phases before such a copy were taken for as many as there are threads."""
+
+    def of(threads: int) -> Profile:
+        return profiled(
+            executor,
+            case(ACROSS_BARRIERS, (4,), (threads,), 8 * 2048, {"n": 2048}, None, ("a", "b")),
+        )
+
+    small, large = of(256), of(1024)
+    assert large.duration_us < 1.5 * small.duration_us
+    assert small.get(ncu.FFMA) == large.get(ncu.FFMA) == 4 * 8 * 2048
+
+
+PAIRS = """
+    __device__ __noinline__ float one(float x, float y) { return x * y + 0.5f; }
+    __global__ void pairs(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      float x = a[i], sum = 0.0f;
+      for (int k = 0; k < n; ++k) {
+        sum = fmaf(x, a[k], sum);
+        sum += x * a[k + 1];
+        if (k % 2 == 0) sum = one(sum, x);
+      }
+      b[i] = sum;
+    }
+"""
+
+
+def test_multiply_adds_are_counted_exactly_however_they_are_written(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """By `fmaf`, by a product and a sum, and in a function that stays a call."""
+    n, threads = 256, 16 * 128
+    own = profiled(executor, case(PAIRS, (16,), (128,), 4096, {"n": n}, None, ("a", "b")))
+    assert own.get(ncu.FFMA) == pytest.approx(2.5 * n * threads, rel=0.001)
+    instructions = own.get(ncu.INST_EXECUTED)
+    assert instructions is not None
+    assert instructions > 2.5 * n * threads / 32
+
+
+UNEVEN = """
+    __global__ void first_only(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i >= n) return;
+      float sum = 0.0f;
+      for (int k = 0; k < 1000; ++k) sum = sum * a[k] + a[i];
+      b[i] = sum;
+    }
+"""
+
+
+def test_the_only_block_with_work_is_found(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    def of(blocks: int) -> float:
+        made = case(UNEVEN, (blocks,), (128,), 4096, {"n": 128}, None, ("a", "b"))
+        return profiled(executor, made).duration_us
+
+    assert of(48) == pytest.approx(of(1), rel=0.2)
+
+
+INDEXED = """
+    __global__ void table(const float* a, float* b, int n) {
+      float held[32];
+      for (int i = 0; i < 32; ++i) held[i] = a[i + threadIdx.x];
+      float sum = 0.0f;
+      for (int k = 0; k < n; ++k) sum += held[INDEX];
+      b[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+    }
+"""
+
+
+def test_a_private_array_indexed_by_a_value_is_in_local_memory(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    def of(index: str) -> float:
+        source = INDEXED.replace("INDEX", index)
+        made = case(source, (1024,), (256,), 1024 * 256, {"n": 256}, None, ("a", "b"))
+        return profiled(executor, made).duration_us
+
+    fixed, by_loop, by_lane = of("5"), of("k % 32"), of("(int)(a[k] * 31.0f + threadIdx.x) % 32")
+    assert fixed < by_loop < by_lane
 
 
 def transpose(pad: int) -> str:
@@ -323,6 +472,63 @@ def test_a_plan_of_two_launches_costs_both(
     assert "of 2 launches" in found.profile.notes[0]
     assert found.profile.hot_lines[0].location.file == "candidate.cu"
     assert found.profile.hot_lines[0].text in TWO_STEPS
+
+
+COUNT_THEN_WORK = """
+// @launch fill grid=(ceil_div(n, 256)) block=(256) smem=0 args=(turns, n)
+// @launch work grid=(ceil_div(n, 256)) block=(256) smem=0 args=(a, turns, c, n)
+// @scratch turns bytes=4*n
+__global__ void fill(int* turns, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) turns[i] = 100;
+}
+__global__ void work(const float* a, const int* turns, float* c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float sum = 0.0f;
+  for (int k = 0; k < turns[i]; ++k) sum = fmaf(sum, 0.5f, a[i]);
+  c[i] = sum;
+}
+"""
+
+
+def test_a_launch_that_reads_scratch_is_counted_on_what_the_first_wrote(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    n = 1 << 12
+    made = case(ADD, (n // 256,), (256,), n, {"n": n})
+    rewrite = make_rewrite(COUNT_THEN_WORK, "user", "two launches", "test")
+    own = measured(executor, made, rewrite).profile
+    assert own is not None
+    assert own.kernel == "work"
+    assert own.get(ncu.FFMA) == 100 * n
+
+
+SAME_TWICE = """
+// @launch twice grid=(ceil_div(n, 256)) block=(256) smem=0 args=(a, part, n)
+// @launch twice grid=(1) block=(256) smem=0 args=(part, c, 256)
+// @scratch part bytes=4*n
+__global__ void twice(const float* a, float* c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] * 2.0f;
+}
+"""
+
+
+def test_a_launch_is_counted_without_those_before_it(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """The same kernel ran before, on the whole grid; its counters start again."""
+    n = 1 << 16
+    made = case(ADD, (n // 256,), (256,), n, {"n": n})
+    rewrite = make_rewrite(SAME_TWICE, "user", "two launches", "test")
+    unit = made.unit.model_copy(update={"rewrite": rewrite})
+    assert isinstance(executor.compile(unit), Compiled)
+    plan = plan_of(made, rewrite)
+    second = sample(executor, unit, made.workload, plan, 60.0)
+    assert not isinstance(second, Misbehaved)
+    kernel = next(f for f in second.functions if "twice" in f.name)
+    assert next(iter(kernel.blocks.values())).count == 256
 
 
 def test_a_kernel_that_leaves_its_buffer_is_a_value(

@@ -272,6 +272,11 @@ void checker_warp(Worker&, Warp& warp, unsigned members) {
 void trace_regions() {
 #ifdef CUDAOPS_TRACE
   for (auto& a : allocations) trace::region(a.number, (const void*)a.begin, a.size);
+  if (const char* text = option("CUDAOPS_TRACE_UNCOUNTED"))
+    for (char* end; *text; text = end) {
+      trace::uncounted(strtoull(text, &end, 10));
+      if (end == text) break;
+    }
 #endif
 }
 

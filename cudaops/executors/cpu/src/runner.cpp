@@ -16,6 +16,9 @@
 #include "cudaops/entry.h"
 #include "machine.h"
 
+// Of gcov's library, in a build that counts; null in any other.
+extern "C" void __gcov_reset() __attribute__((weak));
+
 namespace cudaops {
 
 extern bool poison_shared_memory, only_selected_blocks, launches_must_be_valid;
@@ -88,6 +91,7 @@ class Runner {
 #ifdef CUDAOPS_INSTRUMENTED
       trace_on = only_selected_blocks;
 #endif
+      if (only_selected_blocks && restricted_ == number && __gcov_reset) __gcov_reset();
       Entry* entry = find(step.entry);
       if ((int)step.values.size() != entry->count)
         stop("launch_refused", nullptr, "%s takes %d arguments, the launch gives %zu", entry->kernel, entry->count,

@@ -61,6 +61,8 @@ struct BlockRecord {
     std::uint32_t threads = 0, epochs = 0;
     std::map<int, Footprint> regions;
     std::uint64_t hottest_atomic = 0;  // operations on the most used address
+    std::uint64_t accesses = 0;        // by threads
+    bool counted = true;               // false: only its footprint is kept, to lay it over another's
 };
 
 struct Region {
@@ -78,6 +80,7 @@ class Recorder {
         block_ = BlockRecord{};
         block_.block = block;
         block_.threads = threads;
+        block_.counted = std::find(uncounted.begin(), uncounted.end(), block) == uncounted.end();
         epoch_ = 0;
         cache_.clear();
         atomics_.clear();
@@ -85,12 +88,18 @@ class Recorder {
 
     void access(std::uint32_t thread, std::uint32_t epoch, Space space, std::uintptr_t address,
                 std::uint32_t size, bool write, bool atomic, const void* pc) {
+        if (!block_.counted) {
+            for (auto s = address / kSectorBytes; space == Space::global && s <= (address + size - 1) / kSectorBytes; ++s)
+                touch(s, write || atomic);
+            return;
+        }
         if (epoch != epoch_) {
             flush();
             epoch_ = epoch;
         }
         const std::uint32_t index = site(pc, space, size, write, atomic);
         ++sites_[index].accesses;
+        ++block_.accesses;
         auto& stored = threads_[thread];
         if (stored.size() < kMaxStored && (looked_at(epoch) || !sites_[index].kept)) {
             stored.push_back({address, index});
@@ -112,6 +121,7 @@ class Recorder {
     }
 
     std::vector<Region> regions;
+    std::vector<std::uint64_t> uncounted;
     const std::vector<Site>& sites() const { return sites_; }
     const std::vector<BlockRecord>& blocks() const { return blocks_; }
 
@@ -279,6 +289,7 @@ struct Registry {
     std::mutex lock;
     std::vector<std::unique_ptr<Recorder>> recorders;
     std::vector<Region> regions;
+    std::vector<std::uint64_t> uncounted;
 };
 
 inline Registry& registry() {
@@ -293,6 +304,7 @@ inline Recorder& recorder() {
         registry().recorders.push_back(std::make_unique<Recorder>());
         mine = registry().recorders.back().get();
         mine->regions = registry().regions;
+        mine->uncounted = registry().uncounted;
     }
     return *mine;
 }
@@ -301,6 +313,9 @@ inline Recorder& recorder() {
 inline void region(int index, const void* base, std::size_t bytes) {
     registry().regions.push_back({reinterpret_cast<std::uintptr_t>(base), bytes, index});
 }
+
+// Of this block only the footprint is kept; before the first block.
+inline void uncounted(std::uint64_t block) { registry().uncounted.push_back(block); }
 
 // A sampled block starts on this worker; `block` is its linear index in the grid.
 inline void begin_block(std::uint64_t block, std::uint32_t threads) {

@@ -52,7 +52,8 @@ inline void write_site(std::FILE* out, const Site& s, const char* comma) {
 
 inline void write_block(std::FILE* out, const BlockRecord& b, const char* comma) {
     std::fprintf(out, "%s\n{\"block\":%" PRIu64 ",\"threads\":%u,\"epochs\":%u,\"hottest_atomic\":%" PRIu64
-                      ",\"regions\":{", comma, b.block, b.threads, b.epochs, b.hottest_atomic);
+                      ",\"accesses\":%" PRIu64 ",\"counted\":%s,\"regions\":{",
+                 comma, b.block, b.threads, b.epochs, b.hottest_atomic, b.accesses, b.counted ? "true" : "false");
     const char* between = "";
     for (const auto& [index, f] : b.regions) {
         std::fprintf(out, "%s\"%d\":[%zu,%zu]", between, index, f.read.size(), f.written.size());
