@@ -285,6 +285,8 @@ def _workload(workload: Workload) -> WorkloadIdentity:
         dynamic_smem_bytes=workload.dynamic_smem_bytes,
         launches=workload.launches,
         time_share=workload.time_share,
+        run=workload.run,
+        role=workload.role,
         buffers=tuple(
             BufferHash(
                 index=a.index,

@@ -223,6 +223,7 @@ class ProgramCapture:
 
     def _placed(self, workload: Workload, name: str) -> Workload:
         target = self.folder / name
+        remove(target)  # of the program that was open here before
         Path(workload.folder).rename(target)
         return workload.model_copy(update={"id": name, "folder": str(target)})
 

@@ -164,8 +164,8 @@ class TestRealSize:
 
 
 def test_what_no_processor_executes_whole(tmp_path: Path, kernels: Path) -> None:
-    """1.7 * 10^12 steps a launch. What the program then says of its results, by its exit code too, comes
-    of what was left out."""
+    """1.7 * 10^12 steps a launch. What the program then says of its results, by its exit code too,
+    comes of what was left out."""
     bench = opened(
         tmp_path, kernels, "judged: 1000 10", "timed: 16777216 100000",
         program="logistic.cu", timeout_s=8,
