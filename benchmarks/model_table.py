@@ -2,28 +2,39 @@
 
     python benchmarks/model_table.py            print the tables
     python benchmarks/model_table.py --write    put them into docs/model.md
- Needs g++ and the captures under tests/data; no GPU. The measured numbers come from tests/data:
+
+Needs g++ and the captures under tests/data; no GPU. The measured numbers come from tests/data:
 times by CUDA events and ncu captures of an H200 (driver 580.159.04, CUDA 13.0.88, 2026-11-20), and
-two times of an A10 from the source write-up.
+two times of an A10 from the source write-up. Programs of others against their records, which
+`benchmarks/model_records.py` describes, half of them never looked at while constants are fitted:
+
+    python benchmarks/model_table.py --programs FOLDER --records FOLDER
+    python benchmarks/model_table.py --programs FOLDER --records FOLDER --held-out
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
+import shutil
+import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.model_records import KEPT, Modelled, Run, half, joined, read_runs  # noqa: E402
 from cudaops.cuda import metrics as ncu  # noqa: E402
 from cudaops.cuda.metrics import METRICS  # noqa: E402
 from cudaops.cuda.ncu_pages import parse_raw  # noqa: E402
 from cudaops.domain.execution import Captured, Compiled, Measurement, Unit  # noqa: E402
 from cudaops.domain.profile import Profile  # noqa: E402
+from cudaops.errors import CudaOpsError  # noqa: E402
 from cudaops.executors.cpu.executor import CpuExecutor  # noqa: E402
 from cudaops.program.parse import load_program  # noqa: E402
 from cudaops.program.plans import baseline_plan  # noqa: E402
@@ -47,6 +58,7 @@ COMPARED = (
     ncu.DRAM_READ_BYTES,
     ncu.STALL_LONG, ncu.STALL_LG, ncu.STALL_SHORT, ncu.STALL_BARRIER, ncu.STALL_WAIT, ncu.BRANCHES,
 )  # fmt: skip
+SEED = 20261123
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
@@ -77,14 +89,6 @@ def model(folder: Path, name: str, devices: tuple[str, ...]) -> dict[str, Result
             raise SystemExit(f"{name} on {device}: {measured}")
         results[device] = Result(measured.median_us, measured.profile)
     return results
-
-
-def spearman(left: list[float], right: list[float]) -> float:
-    """Rank correlation of two lists without ties."""
-    first, second = ([sorted(v).index(x) for x in v] for v in (left, right))
-    n = len(left)
-    squares = sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
-    return 1.0 - 6.0 * float(squares) / (n * (n * n - 1))
 
 
 def times_table(results: dict[str, dict[str, Result]]) -> list[str]:
@@ -178,15 +182,203 @@ def tables(folder: Path) -> str:
     return text
 
 
+def spearman(left: list[float], right: list[float]) -> float:
+    """Rank correlation; equal values share the mean of their ranks."""
+
+    def ranks(values: list[float]) -> list[float]:
+        ordered = sorted(values)
+        return [ordered.index(v) + (ordered.count(v) - 1) / 2 for v in values]
+
+    return statistics.correlation(ranks(left), ranks(right))
+
+
+class Corpus(NamedTuple):
+    """What others' programs are modelled from and compared with."""
+
+    programs: Path
+    rewrites: Path | None
+    records: Path
+    names: frozenset[str]
+    """Of the half that is looked at."""
+    timeout_s: float
+
+
+def model_corpus(corpus: Corpus, executor: CpuExecutor, folder: Path) -> list[Modelled]:
+    """Every recorded kernel of these programs that ends within the limit, as the `cpu` executor
+    models it with the same arguments."""
+    found: list[Modelled] = []
+    for run in joined(read_runs(corpus.records)):
+        source = _source(corpus, run)
+        if run.program not in corpus.names or source is None:
+            continue
+        for kernel in run.worth_modelling():
+            started = time.monotonic()
+            try:
+                rows = _model_kernel(executor, run, source, kernel, folder, corpus.timeout_s)
+                why = "" if rows else "no launch of the recorded geometry was captured"
+            except (CudaOpsError, NotModelled) as problem:
+                rows, why = [], str(problem)
+            took_s = time.monotonic() - started
+            print(
+                f"{run.program} {run.size} {run.version} {kernel}: {len(rows)} rows, {took_s:.0f} s"
+                + (f": {why.splitlines()[0][:150]}" if why else ""),
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+            found += rows
+    return found
+
+
+class NotModelled(Exception):
+    """A program that the executor could not run or model; says why."""
+
+
+def _source(corpus: Corpus, run: Run) -> Path | None:
+    folder = corpus.programs if run.version == "author" else corpus.rewrites
+    if folder is None:
+        return None
+    sources = sorted((folder / run.program).glob("*.cu"))
+    preferred = ("main.cu", f"{run.program}.cu")
+    return next((s for name in preferred for s in sources if s.name == name), sources[0])
+
+
+def _model_kernel(
+    executor: CpuExecutor, run: Run, source: Path, kernel: str, folder: Path, timeout_s: float
+) -> list[Modelled]:
+    program = load_program(source)
+    where = folder / f"{run.program}.{run.size}.{run.version}.{kernel}"
+    executor.program_folder = source.parent
+    argv = tuple(run.arguments.split())
+    captured = executor.capture(program, kernel, argv, where, timeout_s, whole=run.size == "small")
+    if not isinstance(captured, Captured):
+        raise NotModelled(captured.message)
+    rows = []
+    for workload in captured.workloads:
+        measured = run.of(kernel, workload.callee, workload.grid, workload.block)
+        if measured is None:
+            continue
+        unit = Unit(program=program, kernel=captured.kernel, callee=workload.callee)
+        compiled = executor.compile(unit)
+        if not isinstance(compiled, Compiled):
+            raise NotModelled(compiled.message)
+        cold = workload.model_copy(update={"l2_regime": "cold"})
+        outcome = executor.measure(compiled, cold, baseline_plan(workload))
+        if not isinstance(outcome, Measurement) or outcome.profile is None:
+            raise NotModelled(str(getattr(outcome, "message", outcome)))
+        rows.append(
+            Modelled(
+                run.program, run.size, run.version, measured, outcome.median_us,
+                {m: outcome.profile.get(m) for m in KEPT},
+            )
+        )  # fmt: skip
+    shutil.rmtree(where, ignore_errors=True)
+    return rows
+
+
+def corpus_table(rows: list[Modelled]) -> list[str]:
+    """Measured and modelled, the shortest first, and what they come to."""
+    head = "| program | arguments | kernel | H200 us | modelled us | ratio | registers | "
+    lines = [
+        head + "occupancy % | load sectors | instructions | FFMA |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    authors = [r for r in rows if r.version == "author"]
+    for r in sorted(authors, key=lambda r: r.measured.duration_us):
+        cells = [_pair(r, m) for m in (ncu.REGISTERS, ncu.ACHIEVED_OCCUPANCY)]
+        cells += [_quotient(r, m) for m in (ncu.GLOBAL_LD_SECTORS, ncu.INST_EXECUTED, ncu.FFMA)]
+        lines.append(
+            f"| {r.program} | {r.size} | {r.measured.kernel} | {r.measured.duration_us:.2f} | "
+            f"{r.modelled_us:.2f} | {r.ratio:.2f} | {' | '.join(cells)} |"
+        )
+    errors = [abs(r.ratio - 1.0) for r in authors]
+    if len(authors) > 2:
+        rank = spearman([r.measured.duration_us for r in authors], [r.modelled_us for r in authors])
+        summary = (
+            f"{len(authors)} launches of {len({r.program for r in authors})} programs: Spearman "
+            f"rank correlation of durations {rank:.3f}, median error "
+            f"{100 * statistics.median(errors):.0f} %, {sum(e <= 0.3 for e in errors)} within 30 %."
+        )
+        lines += ["", summary]
+    return lines
+
+
+def _pair(row: Modelled, metric: str) -> str:
+    measured, own = row.measured.metrics.get(metric), row.metrics.get(metric)
+    return " / ".join("-" if v is None else f"{v:.0f}" for v in (measured, own))
+
+
+def _quotient(row: Modelled, metric: str) -> str:
+    """Modelled over measured."""
+    measured, own = row.measured.metrics.get(metric), row.metrics.get(metric)
+    return f"{own / measured:.2f}" if measured and own is not None else "-"
+
+
+def speedups_table(rows: list[Modelled], runs: list[Run], names: frozenset[str]) -> list[str]:
+    """Rewrites by hand of whole programs: time of all recorded launches of kernels that both the
+    record and the model know, the author's over the rewrite's."""
+    lines = [
+        "| program | arguments | H200 | modelled | same side of 1 |",
+        "|---|---|---|---|---|",
+    ]
+    right = compared = 0
+    for program, size in sorted({(r.program, r.size) for r in runs if r.version == "rewrite"}):
+        sides = [_total(rows, runs, program, size, version) for version in ("author", "rewrite")]
+        if program not in names or None in sides:
+            continue
+        (theirs, their_model), (ours, our_model) = (s for s in sides if s is not None)
+        measured, modelled = theirs / ours, their_model / our_model
+        same = (measured > 1.0) == (modelled > 1.0)
+        right, compared = right + same, compared + 1
+        lines.append(
+            f"| {program} | {size} | {measured:.2f} | {modelled:.2f} | {'yes' if same else 'no'} |"
+        )
+    return [*lines, "", f"{right} of {compared} on the right side of 1."] if compared else []
+
+
+def _total(
+    rows: list[Modelled], runs: list[Run], program: str, size: str, version: str
+) -> tuple[float, float] | None:
+    """Microseconds measured and modelled of all recorded launches that were modelled; None where
+    less than nine tenths of the recorded time was."""
+    here = [r for r in rows if (r.program, r.size, r.version) == (program, size, version)]
+    every = [
+        k
+        for run in runs
+        if (run.program, run.size, run.version) == (program, size, version) and run.timed
+        for k in run.kernels
+        if k.launches
+    ]
+    known = {(r.measured.instance, r.measured.grid, r.measured.block): r for r in here}
+    measured = modelled = 0.0
+    for k in every:
+        found = known.get((k.instance, k.grid, k.block))
+        if found is not None:
+            measured += k.launches * k.duration_us
+            modelled += k.launches * found.modelled_us
+    whole = sum(k.launches * k.duration_us for k in every)
+    return (measured, modelled) if whole and measured >= 0.9 * whole else None
+
+
 def main() -> None:
     """Print the tables, or write them into the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/model.md")
+    parser.add_argument("--programs", type=Path, help="folder of programs, one folder each")
+    parser.add_argument("--rewrites", type=Path, help="rewrites of some, in folders of their names")
+    parser.add_argument("--records", type=Path, help="records.json of `model_records.py`")
+    parser.add_argument("--seed", type=int, default=SEED, help="chooses the half that is fitted")
+    parser.add_argument("--held-out", action="store_true", help="the other half; fit nothing then")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds a program may run")
+    parser.add_argument("--work", type=Path, help="folder to keep builds in")
+    parser.add_argument("--save", type=Path, help="where to write what was modelled, as JSON")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cudaops-model-") as folder:
-        text = tables(Path(folder))
+        where = wanted.work or Path(folder)
+        if wanted.programs:
+            print(_corpus(wanted, where))
+            return
+        text = tables(where)
     if not wanted.write:
         print(text)
         return
@@ -194,6 +386,24 @@ def main() -> None:
     before, _, rest = page.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+def _corpus(wanted: argparse.Namespace, where: Path) -> str:
+    runs = read_runs(wanted.records)
+    every = {folder.name for folder in wanted.programs.iterdir() if folder.is_dir()}
+    fitted = half(every, wanted.seed)
+    names = every - fitted if wanted.held_out else fitted
+    corpus = Corpus(
+        wanted.programs, wanted.rewrites, wanted.records, frozenset(names), wanted.limit
+    )
+    rows = model_corpus(corpus, CpuExecutor("H200", where / "cache"), where)
+    if wanted.save:
+        wanted.save.write_text(json.dumps([r.as_record() for r in rows], indent=1) + "\n")
+    which = "Held out" if wanted.held_out else "Fitted"
+    title = f"{which} half (seed {wanted.seed}), {datetime.date.today().isoformat()}."
+    return "\n".join(
+        [title, "", *corpus_table(rows), "", *speedups_table(rows, runs, corpus.names)]
+    )
 
 
 if __name__ == "__main__":

@@ -229,8 +229,8 @@ class Microarchitecture:
     """Conversions between 32-bit types. Source: CUDA C++ Programming Guide, table of native
     arithmetic throughput."""
     under_load: float = 1.3
-    """What L2 and DRAM latency become with every SM asking. The published ones are of one thread,
-    alone. Fitted to the H200 points of `docs/model.md`, assumed elsewhere."""
+    """What L2 and DRAM latency become with every SM asking; the others are of one thread, alone.
+    Fitted to the six products of `docs/model.md`, assumed elsewhere."""
     barrier_latency: float = 13.0
     """A barrier of a block alone on its SM, without what `barrier_cycles_per_warp` adds. Measured:
     H200, 14.9 of one warp, 77.0 of 32 (`_H200`); assumed elsewhere."""
@@ -255,7 +255,7 @@ class Microarchitecture:
     source: str
 
 
-_H200 = "H200, driver 580.159.04, CUDA 13.0.88, 2026-11-23: chains of dependent instructions"
+_H200 = "H200, driver 580.159.04, CUDA 13.0.88, 2026-11-23"
 _GEFORCE_FP64_LATENCY = 64.0
 """Two FP64 lanes an SM take 16 cycles for a warp's instruction; a dependent one waits for four such
 passes. Assumed: no source that could be checked."""
@@ -283,8 +283,10 @@ SM_89_TIMES = Microarchitecture(
     source=f"RTX 4090 in {_LUO}",
 )  # fmt: skip
 SM_90_TIMES = Microarchitecture(
-    shared_latency=29.0, l1_latency=41.0, l2_latency=263.0, dram_latency=479.0,
-    source=f"H100 PCIe in {_LUO}",
+    shared_latency=29.0, l1_latency=41.0, l2_latency=287.0, dram_latency=600.0, under_load=1.2,
+    source="shared memory, L1, L2: pointer chases of one thread on an H200 (29.3, 41.3, 287.4; "
+    f"{_H200}), where the H100 PCIe in {_LUO}, has 29, 41, 263; DRAM: fitted with the kernels of "
+    "docs/model.md",
 )  # fmt: skip
 
 BY_CAPABILITY: Mapping[tuple[int, int], Microarchitecture] = MappingProxyType(

@@ -52,11 +52,11 @@ class Device(Architecture):
     """All slices together, L2 to SMs, in L2 clocks."""
     l2_clock_mhz: float | None = None
     """None: no source; L2 clocks differ from SM clocks."""
-    launch_us: float = 1.5
-    """What a launch takes beyond the kernel's own work. Measured: H200, 2026-11-23, driver
-    580.159.04, ncu 2025.3.1: `gpu__time_duration.sum` of an empty kernel, median of 12 launches
-    (1.34 to 1.60). Of the same kernel launched 1,000 times from one CUDA graph, an event pair shows
-    0.7 to 0.8 a launch. Assumed elsewhere."""
+    launch_us: float = 1.75
+    """What a launch takes beyond the kernel's own work, as ncu's `gpu__time_duration.sum` shows it.
+    Measured: H200, driver 580.159.04, ncu 2025.3.1, 2026-11-23: an empty kernel takes 1.34 to 1.60
+    in 12 launches. The rest, instructions and constants that are not in the SM's caches yet, is
+    fitted to the smallest kernels of `docs/model.md`. Assumed elsewhere."""
     source: str
 
     @property

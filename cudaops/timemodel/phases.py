@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
-from cudaops.timemodel.gimple import Function, Phi, Place, ssa_names
+from cudaops.timemodel.gimple import Function, Phi, Place, Statement, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator
 from cudaops.timemodel.steps import (
     Loop,
@@ -60,6 +61,7 @@ def shape(
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
+    nodes[0].ops.insert(0, _prologue(function))
     ends = _phase_ends(nodes, sampled)
     runs = runs_of(nodes, ends)
     passes = _passes(nodes, ends, sampled)
@@ -85,6 +87,15 @@ def shape(
         for op in node.ops:
             counts += translator.thread_counts(op).times(node.count / sampled.blocks)
     return KernelShape(tuple(phases), counts, sum(passes.values()))
+
+
+def _prologue(function: Function) -> Op:
+    """What a kernel does before its author's first statement, and its end: its place in the grid
+    and each parameter are fetched into a register."""
+    text = "\n".join(s.value for b in function.blocks.values() for s in b.statements)
+    coordinates = len(set(re.findall(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.\w", text)))
+    fetched = 1.0 + coordinates + len(function.parameters)
+    return Op(Statement("", None, None, ""), Mix(issued=fetched))
 
 
 def _phase_ends(nodes: list[Node], sampled: Sampled) -> dict[int, int]:

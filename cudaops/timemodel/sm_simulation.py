@@ -314,7 +314,9 @@ class Costs:
         written = sum(_written_bytes(s) for s in work.sites) * work.grid_blocks
         resident = work.traffic.resident
         fetched = 0.0 if resident and not cold else 1.0
-        written_back = 0.0 if resident else 1.0
+        written_back = 0.0 if resident else work.traffic.dram_write_bytes
+        if cold:
+            written_back = work.traffic.first_write_bytes
         return Costs(
             sites=work.sites,
             lsu_cycles=32.0 / device.lanes("lsu"),
@@ -324,9 +326,7 @@ class Costs:
             dram_read_share=fetched * min(work.traffic.dram_read_bytes / missed, 1.0)
             if missed
             else 0.0,
-            dram_write_share=written_back * min(work.traffic.dram_write_bytes / written, 1.0)
-            if written
-            else 0.0,
+            dram_write_share=min(written_back / written, 1.0) if written else 0.0,
             times=times,
         )
 

@@ -369,7 +369,7 @@ def _throughput_metrics(m: Modelled) -> list[tuple[str, float]]:
 
 
 def _dram_pct(m: Modelled) -> float:
-    moved = m.work.traffic.dram_read_bytes + m.work.traffic.dram_write_bytes
+    moved = m.work.traffic.dram_read_bytes + m.work.traffic.first_write_bytes
     return min(100.0, moved / (m.estimate.duration_us * m.device.dram_bandwidth_gb_s * 10.0))
 
 
@@ -481,8 +481,8 @@ def _beyond_l1_metrics(m: Modelled) -> list[tuple[str, float]]:
     result = [
         (ncu.L2_READ_SECTORS, missed), (ncu.L2_WRITE_SECTORS, stored),
         (ncu.L2_SECTORS, missed + stored),
-        (ncu.DRAM_READ_BYTES, t.dram_read_bytes), (ncu.DRAM_WRITE_BYTES, t.dram_write_bytes),
-        (ncu.DRAM_BYTES_PER_SECOND, (t.dram_read_bytes + t.dram_write_bytes) / seconds),
+        (ncu.DRAM_READ_BYTES, t.dram_read_bytes), (ncu.DRAM_WRITE_BYTES, t.first_write_bytes),
+        (ncu.DRAM_BYTES_PER_SECOND, (t.dram_read_bytes + t.first_write_bytes) / seconds),
     ]  # fmt: skip
     if missed + stored:
         fetched = min(t.dram_read_bytes / 32.0, missed)

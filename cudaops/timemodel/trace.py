@@ -330,6 +330,7 @@ def traffic(
         dram_read_bytes=read,
         dram_write_bytes=0.0 if resident else SECTOR * sum(whole_written),
         resident=resident,
+        l2_room_bytes=room,
     )
 
 

@@ -160,8 +160,18 @@ class Traffic:
     """Distinct bytes the launch touches."""
     dram_read_bytes: float
     dram_write_bytes: float
+    """Of one launch in a row of many."""
     resident: bool
     """Whether all of it stays in L2 from one launch of a timing loop to the next."""
+    l2_room_bytes: float = 0.0
+    """What L2 keeps: of the last so many bytes of a single launch, those written are still there
+    when it ends."""
+
+    @property
+    def first_write_bytes(self) -> float:
+        """What a single launch writes to DRAM before it ends."""
+        kept = min(self.l2_room_bytes / max(self.footprint_bytes, 1.0), 1.0)
+        return self.dram_write_bytes * (1.0 - kept)
 
 
 @dataclass(frozen=True)

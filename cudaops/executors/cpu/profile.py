@@ -61,7 +61,7 @@ def measure(
     executor: CpuExecutor, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *,
     samples: int = 1, timeout_s: float = 120.0,
 ) -> Measurement | Misbehaved:  # fmt: skip
-    """Modelled time of all launches of the plan together.
+    """Modelled time of all launches of the plan together, in the workload's L2 regime.
 
     One sample whatever `samples` says: the model is deterministic, repeating it adds nothing.
     """
@@ -136,6 +136,7 @@ def _all(
                 rewritten=rewritten,
                 resources=answer.by_entry.get(launch.step if rewritten else BASELINE_ENTRY),
                 asked=answer.who,
+                cold=workload.l2_regime == "cold" and position == 0,
             )
             if isinstance(model, Misbehaved):
                 return model
