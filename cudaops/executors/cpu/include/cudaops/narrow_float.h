@@ -30,11 +30,15 @@ CUDAOPS_NARROW_FN To same_bits(From v) {
 
 constexpr unsigned short narrow_nan = 0x7fff;  // of both formats, whatever NaN went in (PTX ISA, cvt)
 
+// Without a branch, as all that is done to every result: a loop of straight code stays one.
+CUDAOPS_NARROW_FN unsigned short or_narrow_nan(unsigned bits, unsigned is_nan) {
+  return (unsigned short)((bits | 0u - is_nan) & 0xffffu >> is_nan);
+}
+
 struct Binary16 {
-  static constexpr unsigned short infinity = 0x7c00;
 #ifdef __FLT16_MAX__
   CUDAOPS_NARROW_FN unsigned short bits(single x) {
-    return x != x ? narrow_nan : same_bits<unsigned short>((_Float16)x);
+    return or_narrow_nan(same_bits<unsigned short>((_Float16)x), x != x);
   }
   CUDAOPS_NARROW_FN single value(unsigned short bits) { return (single)same_bits<_Float16>(bits); }
 #else  // g++ 11: no _Float16 in C++
@@ -57,11 +61,9 @@ struct Binary16 {
 };
 
 struct Brain16 {
-  static constexpr unsigned short infinity = 0x7f80;
   CUDAOPS_NARROW_FN unsigned short bits(single x) {
     unsigned bits = same_bits<unsigned>(x);
-    if (x != x) return narrow_nan;
-    return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);  // to nearest, ties to even
+    return or_narrow_nan((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, x != x);  // to nearest, ties to even
   }
   CUDAOPS_NARROW_FN single value(unsigned short bits) { return same_bits<single>((unsigned)bits << 16); }
 };
@@ -69,12 +71,9 @@ struct Brain16 {
 // Rounding to odd on the way keeps what a second rounding must know: that something was cut off.
 // Source: Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", IEEE TC 57(4), 2008.
 CUDAOPS_NARROW_FN single rounded_to_odd(single nearest, double beyond) {
-  unsigned bits = same_bits<unsigned>(nearest);
-  if (!(bits & 1u) && (beyond > 0 || beyond < 0)) {
-    if (nearest == 0) return same_bits<single>(beyond < 0 ? 0x80000001u : 1u);
-    bits += (beyond > 0) == (nearest > 0) ? 1u : -1u;
-  }
-  return same_bits<single>(bits);
+  unsigned bits = same_bits<unsigned>(nearest), up = beyond > 0, cut_off = up | (unsigned)(beyond < 0);
+  unsigned step = cut_off & ~bits & 1u, away = up ^ bits >> 31;  // sign and magnitude; a zero has its sign
+  return same_bits<single>(bits + (step & away) - (step & ~away));
 }
 CUDAOPS_NARROW_FN single rounded_to_odd(double x) {
   single nearest = (single)x;
@@ -84,7 +83,7 @@ CUDAOPS_NARROW_FN single rounded_to_odd(double x) {
 CUDAOPS_NARROW_FN single sum_rounded_to_odd(single nearest, single a, single b, single c) {
   double product = (double)a * (double)b, sum = product + (double)c, other = sum - product;
   double cut_off = (product - (sum - other)) + ((double)c - other), beyond = sum - (double)nearest;
-  return rounded_to_odd(nearest, beyond != 0 ? beyond : cut_off);
+  return rounded_to_odd(nearest, beyond + cut_off);  // the first, if any, is at least twice the second
 }
 template <class N>
 CUDAOPS_NARROW_FN double exact_or_odd(N x) {
@@ -179,7 +178,7 @@ CUDAOPS_NARROW_FN P atomic_add_pair(P* address, P value) {
   template <> struct element<T, void> { static constexpr const char* name = CUDAOPS_STORED_AS(text); };             \
   template <> struct element<P, void> { static constexpr const char* name = CUDAOPS_STORED_AS(text); };             \
   }                                                                                                                 \
-  static inline T atomicAdd(T* p, T v) {                                                                            \
+  CUDAOPS_ATOMIC inline T atomicAdd(T* p, T v) {                                                                    \
     return cudaops::atomic_update(p, [v](T o) { return o + v; });                                                   \
   }                                                                                                                 \
-  static inline P atomicAdd(P* p, P v) { return cudaops::atomic_add_pair(p, v); }
+  CUDAOPS_ATOMIC inline P atomicAdd(P* p, P v) { return cudaops::atomic_add_pair(p, v); }
