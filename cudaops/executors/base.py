@@ -195,9 +195,11 @@ class Executor(Protocol):
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        every_metric: bool = False,
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
-        """Metrics of the plan's dominant launch on the workload's captured inputs."""
+        """Metrics of the plan's dominant launch on the workload's captured inputs: those that a
+        verdict is drawn from, or every one that can be had, which may take longer."""
 
     def tools(self) -> Mapping[str, str]:
         """Name and version of every tool used, for certificates."""

@@ -10,7 +10,7 @@ from cudaops import __version__
 from cudaops.cuda import devices
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.execution import MEASURED
+from cudaops.domain.execution import MEASURED, Measurement
 from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement, Qualification
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -228,12 +228,21 @@ def timing_summary(comparisons: Sequence[Comparison]) -> TimingSummary | None:
         cold=_regime(theirs.cold_us, ours.cold_us),
         warm=_regime(theirs.warm_us, ours.warm_us),
         cupti=_regime(theirs.cupti_us, ours.cupti_us),
+        launched=_launched(baseline, candidate),
         samples=min(len(baseline.samples_us), len(candidate.samples_us)),
         blocks_redone=ours.blocks_redone,
         sm_clock_mhz=_range(ours.sm_clock_mhz),
         temperature_c=_range(ours.temperature_c),
         notices=ours.notices,
     )
+
+
+def _launched(baseline: Measurement, candidate: Measurement) -> RegimeSummary | None:
+    """As the program launches them, where something else decides."""
+    before, after = baseline.back_to_back_us, candidate.back_to_back_us
+    if before is None or after is None or not (candidate.timing and candidate.timing.launched_us):
+        return None
+    return _regime((before,), (after,))
 
 
 def _regime(baseline_us: Sequence[float], candidate_us: Sequence[float]) -> RegimeSummary | None:

@@ -54,6 +54,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             sm_arch=options.sm_arch or None,
             program_folder=where,
             clock_control=options.ncu_clock_control,
+            capture_bytes=settings.capture_bytes,
         )
     executor.check_available()
     sweep(cache, settings.builds_bytes)

@@ -31,8 +31,8 @@ FORMATS: dict[str, str] = {
     "f32": "<f", "f64": "<d", "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i",
     "u32": "<I", "i64": "<q", "u64": "<Q", "bool": "<?", "f16": "<e",
 }  # fmt: skip
-MOST_BYTES = 12 * 1024**3
-"""Of one allocation or variable: half of what a recorder is given room for (`TARGET_BYTES`)."""
+MOST_BYTES = 1 << 40
+"""Of one allocation or variable: more than any GPU has memory for."""
 MOST_ARGUMENTS = 32_764
 """A byte each. Source: CUDA C++ Programming Guide, function parameters."""
 _GRID = (2**31 - 1, 65_535, 65_535)

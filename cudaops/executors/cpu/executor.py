@@ -198,6 +198,7 @@ class CpuExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        every_metric: bool = False,
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """Modelled metrics of the plan's dominant launch: see `profile.profile`."""
