@@ -166,7 +166,7 @@ def fallback_profile(
     metrics, kept = dict(modelled.metrics), modelled.notes
     found = next((r for r in resources if _bare(r.kernel) == _bare(modelled.kernel)), None)
     if found is not None:
-        metrics |= _compiled(found, metrics, device)
+        metrics |= compiled_metrics(found, metrics, device)
         kept = tuple(note for note in kept if _ESTIMATED not in note)
     notes = [f"ncu could not read the counters: {why}"]
     duration_us, source = modelled.duration_us, modelled.source
@@ -186,9 +186,10 @@ def fallback_profile(
     )
 
 
-def _compiled(
+def compiled_metrics(
     found: KernelResources, known: Mapping[str, Metric], device: Device
 ) -> dict[str, Metric]:
+    """What ptxas says of a kernel, and the occupancy that follows for the launch in `known`."""
     values = {
         ncu.REGISTERS: float(found.registers),
         ncu.SHARED_STATIC: float(found.static_smem_bytes),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.execution import Ran
@@ -15,6 +14,7 @@ from cudaops.sandbox.compare import (
     distance,
     integer_mismatches,
     is_small_integers,
+    same_contents,
     share_beyond,
     special_mismatches,
 )
@@ -275,7 +275,7 @@ def changed_inputs(workload: Workload, ran: Ran, reference: Reference) -> tuple[
     for allocation in workload.allocations:
         if allocation.role != "in":
             continue
-        before = Path(reference.inputs.contents[allocation.index]).read_bytes()
-        if Path(ran.outputs[allocation.index]).read_bytes() != before:
+        before = reference.inputs.contents[allocation.index]
+        if not same_contents(ran.outputs[allocation.index], before):
             changed.append(parameter_name(workload, allocation))
     return tuple(changed)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.execution import MEASURED, Measurement, Ran, TimedOutput, Timing
 from cudaops.domain.judgement import Comparison, Gate, Policy
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, parameter_name
 from cudaops.gates.clocks import LAUNCH_GAP_US
+from cudaops.sandbox.compare import same_contents
 from cudaops.sandbox.oracle import Oracle, Reference, timed_references
 
 LEAST_SEEN = 2
@@ -125,7 +125,7 @@ def _wrong(
             buffer_accuracy(a, parameter_name(workload, a), ran, reference, side.policy)
             for a in written
             # The reference itself, bit for bit, is exactly as right as the reference.
-            if not _equal(output.files[a.index], reference.outputs[a.index])
+            if not same_contents(output.files[a.index], reference.outputs[a.index])
         ]
     except OSError as problem:
         return f"{side.shown}: a timed result cannot be read: {problem}"
@@ -145,10 +145,6 @@ def _wrong(
     times += [f"{output.apart} launches between them"] if output.apart else []
     where = " and ".join(times)
     return f"{side.shown} was wrong while it was timed ({where}, {inputs} inputs): {bad.summary}"
-
-
-def _equal(one: str, other: str) -> bool:
-    return Path(one).read_bytes() == Path(other).read_bytes()
 
 
 def _replay(comparison: Comparison, numbers: dict[str, float]) -> str | None:

@@ -1,11 +1,18 @@
-"""Buffers on disk as numpy arrays, by element type: whole, or a chunk at a time, so that memory
-does not grow with their size."""
+"""Buffers on disk as numpy arrays, by element type: whole, or a chunk at a time by all processors,
+so that memory does not grow with their size.
+
+Files are read and never mapped: who wrote them may still cut them short, and a mapped page that is
+gone would end this process instead of raising.
+"""
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +20,7 @@ import numpy.typing as npt
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
 
 Array = npt.NDArray[Any]
+Seen = TypeVar("Seen")
 
 _DTYPES: dict[Element, str] = {
     "f16": "<f2", "f32": "<f4", "f64": "<f8", "i8": "<i1", "u8": "<u1", "i16": "<i2",
@@ -37,6 +45,12 @@ EXACT_LIMIT: dict[Element, float] = {
 CHUNK = 1 << 18
 """Elements looked at together: 2 MB as doubles, so that what is computed on them stays in a
 processor's cache."""
+
+PIECE = 16
+"""Chunks that one thread looks at before it asks for more: 16 MiB of float32."""
+
+MOST_THREADS = 16
+"""Chosen: a few processors take all that memory gives, and each thread holds chunks of its own."""
 
 BLOCK = 1 << 12
 """Elements that stand together in a sample."""
@@ -93,6 +107,39 @@ class Values(NamedTuple):
         """First element and length of each chunk, in order."""
         for start in range(0, self.size, CHUNK):
             yield start, min(CHUNK, self.size - start)
+
+
+def over_chunks(look: Callable[..., Seen], *sides: Values) -> Iterator[Seen]:
+    """What `look` finds in each chunk of equally long buffers, in their order.
+
+    Threads look at later chunks meanwhile (numpy computes without the interpreter's lock); what is
+    summed up in this order is the same on every machine. Raises ValueError where sizes differ.
+    """
+    if any(side.size != sides[0].size for side in sides):
+        raise ValueError(" and ".join(f"{s.size}" for s in sides) + " elements do not pair up")
+    chunks = list(sides[0].chunks())
+
+    def piece(first: int) -> list[Seen]:
+        spans = chunks[first : first + PIECE]
+        return [look(*(side.read(start, count) for side in sides)) for start, count in spans]
+
+    if len(chunks) <= PIECE:
+        for start, count in chunks:
+            yield look(*(side.read(start, count) for side in sides))
+        return
+    threads = min(len(os.sched_getaffinity(0)), MOST_THREADS)
+    waiting: deque[Future[list[Seen]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for first in range(0, len(chunks), PIECE):
+                waiting.append(pool.submit(piece, first))
+                if len(waiting) > 2 * threads:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            for one in waiting:
+                one.cancel()
 
 
 def in_memory(values: Array) -> Values:

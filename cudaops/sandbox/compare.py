@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.sandbox.arrays import Array, Values, in_memory
+from cudaops.sandbox.arrays import (
+    Array,
+    Values,
+    filled,
+    in_memory,
+    over_chunks,
+    read_array,
+    stored,
+)
 
 SAFE_SQUARES = (1e-280, 1e300)
 """Between these a sum of squares of doubles has lost nothing that counts to underflow or overflow:
 terms below 2.2e-308 are 28 decimal digits smaller."""
+
+PROBE = 1024
+"""Elements of a chunk that are compared before all of it is."""
 
 
 class Distance(NamedTuple):
@@ -37,82 +48,130 @@ class Distance(NamedTuple):
         return self.max_abs == 0.0 and self.non_finite_mismatches == 0
 
 
+class _Gap(NamedTuple):
+    """One chunk of a comparison; the first three are of the elements finite on both sides."""
+
+    difference: float
+    """L2 norm."""
+    reference: float
+    """L2 norm."""
+    worst: float
+    finite: int
+    special: int
+    """Elements where one side is not finite and the other not the very same."""
+
+
 def _norm(values: Array) -> float:
-    """Root of the sum of squares, also where the squares overflow or vanish."""
-    squares = float(np.dot(values, values))
+    """Root of the sum of squares, also where the squares overflow or vanish.
+
+    Not by `np.dot`: its sum depends on how many threads a library of linear algebra takes.
+    """
+    squares = float(np.einsum("i,i->", values, values))
     if SAFE_SQUARES[0] < squares < SAFE_SQUARES[1]:
         return math.sqrt(squares)
     top = float(np.abs(values).max(initial=0.0))
     if top == 0.0 or math.isinf(top):
         return top
     over = values / top
-    return top * math.sqrt(float(np.dot(over, over)))
+    return top * math.sqrt(float(np.einsum("i,i->", over, over)))
 
 
 def distance(result: Array | Values, reference: Array | Values) -> Distance:
     """Compare floating values; infinities must match in sign and NaN must meet NaN."""
     a, b = _values(result), _values(reference)
-    norm, gap, worst, finite = 0.0, 0.0, 0.0, 0
-    with np.errstate(over="ignore"):
-        for x, y in _finite_pairs(a, b):
-            difference = x - y
-            finite += x.size
-            worst = max(worst, float(np.abs(difference).max(initial=0.0)))
-            gap, norm = math.hypot(gap, _norm(difference)), math.hypot(norm, _norm(y))
+    norm, gap, worst, finite, special = 0.0, 0.0, 0.0, 0, 0
+    for part in over_chunks(_gap, a, b):
+        gap, norm = math.hypot(gap, part.difference), math.hypot(norm, part.reference)
+        worst, finite = max(worst, part.worst), finite + part.finite
+        special += part.special
     scale = norm / math.sqrt(finite) if finite else 0.0
+    scaled = worst
+    if worst > 0.0 and scale > 0.0:
+        scaled = max(over_chunks(lambda x, y: _scaled(x, y, scale), a, b))
     return Distance(
         relative_l2=gap / norm if norm > 0.0 else gap,
         max_abs=worst,
-        max_scaled=_max_scaled(a, b, scale) if worst > 0.0 and scale > 0.0 else worst,
+        max_scaled=scaled,
         scale=scale,
-        non_finite_mismatches=special_mismatches(a, b),
+        non_finite_mismatches=special,
         compared=finite,
     )
 
 
-def _max_scaled(a: Values, b: Values, scale: float) -> float:
-    worst = 0.0
+def _gap(result: Array, reference: Array) -> _Gap:
+    special = _specials(result, reference)
+    x, y = _finite(result, reference)
+    wide = y.astype(np.float64, copy=False)
     with np.errstate(over="ignore"):
-        for x, y in _finite_pairs(a, b):
-            gap = np.abs(x - y)
-            gap /= np.abs(y) + scale
-            worst = max(worst, float(gap.max(initial=0.0)))
-    return worst
+        norm = _norm(wide)
+        if _same(x, y):
+            return _Gap(0.0, norm, 0.0, x.size, special)
+        difference = np.abs(x.astype(np.float64, copy=False) - wide)
+        worst = float(difference.max(initial=0.0))
+        return _Gap(_norm(difference), norm, worst, x.size, special)
+
+
+def _scaled(result: Array, reference: Array, scale: float) -> float:
+    """Largest difference over the element's own size plus `scale`."""
+    x, y = _finite(result, reference)
+    if _same(x, y):
+        return 0.0
+    wide = y.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        gap = np.abs(x.astype(np.float64, copy=False) - wide)
+        gap /= np.abs(wide) + scale
+    return float(gap.max(initial=0.0))
 
 
 def share_beyond(result: Array | Values, reference: Array | Values, relative: float) -> float:
     """Share of elements, of those finite on both sides, that are off by more than this share of
     their own size, 0-1: what a few large elements cannot hide."""
-    beyond, counted = 0, 0
-    for x, y in _finite_pairs(_values(result), _values(reference)):
-        beyond += int(np.count_nonzero(np.abs(x - y) > relative * np.abs(y)))
-        counted += x.size
-    return beyond / counted if counted else 0.0
+
+    def beyond(result: Array, reference: Array) -> tuple[int, int]:
+        x, y = (side.astype(np.float64, copy=False) for side in _finite(result, reference))
+        with np.errstate(over="ignore"):
+            return int(np.count_nonzero(np.abs(x - y) > relative * np.abs(y))), x.size
+
+    found, counted = 0, 0
+    for part, size in over_chunks(beyond, _values(result), _values(reference)):
+        found, counted = found + part, counted + size
+    return found / counted if counted else 0.0
 
 
-def _finite_pairs(a: Values, b: Values) -> Iterator[tuple[Array, Array]]:
-    """Chunks of both as doubles, without the elements where either is not finite."""
-    for x, y in _pairs(a, b):
-        wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
-        both = np.isfinite(wide_x) & np.isfinite(wide_y)
-        yield (wide_x, wide_y) if both.all() else (wide_x[both], wide_y[both])
+def _finite(x: Array, y: Array) -> tuple[Array, Array]:
+    """Both without the elements where either is not finite."""
+    both = np.isfinite(x) & np.isfinite(y)
+    return (x, y) if both.all() else (x[both], y[both])
+
+
+def _same(x: Array, y: Array) -> bool:
+    """Whether two chunks are equal byte by byte; most that are not show it soon."""
+    if x.dtype != y.dtype:
+        return False
+    x, y = (np.ascontiguousarray(side).view(f"u{x.itemsize}") for side in (x, y))
+    return np.array_equal(x[:PROBE], y[:PROBE]) and np.array_equal(x, y)
 
 
 def special_mismatches(result: Array | Values, reference: Array | Values) -> int:
     """Elements where one side is NaN or infinite and the other is not the very same."""
-    wrong = 0
-    for x, y in _pairs(_values(result), _values(reference)):
-        finite = np.isfinite(x) & np.isfinite(y)
-        if not finite.all():
-            same = (x == y) | (np.isnan(x) & np.isnan(y))
-            wrong += int(np.count_nonzero(~finite & ~same))
-    return wrong
+    return sum(over_chunks(_specials, _values(result), _values(reference)))
+
+
+def _specials(x: Array, y: Array) -> int:
+    finite = np.isfinite(x) & np.isfinite(y)
+    if finite.all():
+        return 0
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    return int(np.count_nonzero(~finite & ~same))
 
 
 def integer_mismatches(result: Array | Values, reference: Array | Values) -> int:
     """Elements that differ, for what is compared exactly."""
-    pairs = _pairs(_values(result), _values(reference))
-    return sum(int(np.count_nonzero(x != y)) for x, y in pairs)
+
+    def different(x: Array, y: Array) -> int:
+        return int(np.count_nonzero(x != y))
+
+    return sum(over_chunks(different, _values(result), _values(reference)))
 
 
 def beyond_one_rounding(
@@ -123,37 +182,65 @@ def beyond_one_rounding(
     That type holds every integer up to `exact_limit`, where the two must be equal; beyond, they may
     differ by `roundoff` times the element.
     """
-    wrong = 0
-    for x, y in _pairs(_values(result), _values(reference)):
-        wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
-        allowed = np.where(np.abs(wide_y) > exact_limit, roundoff * np.abs(wide_y), 0.0)
-        wrong += int(np.count_nonzero(~(np.abs(wide_x - wide_y) <= allowed)))
-    return wrong
+
+    def wrong(result: Array, reference: Array) -> int:
+        x, y = result.astype(np.float64), reference.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            allowed = np.where(np.abs(y) > exact_limit, roundoff * np.abs(y), 0.0)
+            return int(np.count_nonzero(~(np.abs(x - y) <= allowed)))
+
+    return sum(over_chunks(wrong, _values(result), _values(reference)))
 
 
-def non_finite(values: Array) -> int:
+def non_finite(values: Array | Values) -> int:
     """Elements of a floating buffer that are NaN or infinite."""
-    return int(np.count_nonzero(~np.isfinite(values)))
+
+    def count(part: Array) -> int:
+        return int(np.count_nonzero(~np.isfinite(part)))
+
+    return sum(over_chunks(count, _values(values)))
+
+
+def is_zero(values: Array | Values) -> bool:
+    """Whether every element is 0."""
+    return not any(over_chunks(lambda part: bool(part.any()), _values(values)))
 
 
 def is_small_integers(values: Array | Values, limit: float) -> bool:
     """Whether every value is an integer no larger than `limit`: arithmetic on it was exact."""
-    held = _values(values)
-    for start, count in held.chunks():
-        part = held.read(start, count)
+
+    def exact(part: Array) -> bool:
         if not np.isfinite(part).all() or (np.abs(part) > limit).any():
             return False
-        if (part != np.rint(part)).any():
-            return False
-    return True
+        return bool((part == np.rint(part)).all())
+
+    return all(over_chunks(exact, _values(values)))
+
+
+def same_contents(one: Path | str, other: Path | str) -> bool:
+    """Whether two files hold the same bytes."""
+    if Path(one).stat().st_size != Path(other).stat().st_size:
+        return False
+    if not all(over_chunks(_same, stored(one, "u64"), stored(other, "u64"))):
+        return False
+    return _same(_tail(one), _tail(other))
+
+
+def holds_only(path: Path | str, byte: int, size_bytes: int) -> bool:
+    """Whether a file is this many times this byte."""
+    if Path(path).stat().st_size != size_bytes:
+        return False
+    words = stored(path, "u64")
+    if not all(over_chunks(_same, words, filled(byte, words.size, "u64"))):
+        return False
+    return bool((_tail(path) == byte).all())
+
+
+def _tail(path: Path | str) -> Array:
+    """The bytes after the last whole word."""
+    size = Path(path).stat().st_size
+    return read_array(path, "u8", size - size % 8)
 
 
 def _values(values: Array | Values) -> Values:
     return values if isinstance(values, Values) else in_memory(values)
-
-
-def _pairs(a: Values, b: Values) -> Iterator[tuple[Array, Array]]:
-    if a.size != b.size:
-        raise ValueError(f"{a.size} elements cannot be held against {b.size}")
-    for start, count in a.chunks():
-        yield a.read(start, count), b.read(start, count)

@@ -88,7 +88,8 @@ FREE = Mix()
 HEADER = "device_math.h"
 """Its functions are inlined into the author's kernel, so the IL shows their bodies. A body computes
 the value on this machine; what it costs on a GPU is looked up under the function's name."""
-HALF_HEADER = "half.h"
+HALF_HEADERS = frozenset({"half.h", "bfloat16.h", "narrow_type.h", "narrow_math.h"})
+"""Their casts are part of the instruction that they surround."""
 _DEFINITION = re.compile(r"^CUDAOPS_FN \w+ (?:fast)?(\w+)\(")
 _FAST = re.compile(r"^CUDAOPS_FAST\((\w+), (\w+)\)")
 _CALL = re.compile(r"\b[a-z]\w*f?\(")

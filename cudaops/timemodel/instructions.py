@@ -31,7 +31,9 @@ from cudaops.timemodel.gimple import (
 )
 from cudaops.timemodel.work import Mix, ThreadCounts
 
-OWN_HEADERS = frozenset({"context.h", "warp.h", "atomics.h", "vector_types.h", "keywords.h"})
+OWN_HEADERS = frozenset(
+    {"context.h", "warp.h", "atomics.h", "vector_types.h", "keywords.h", "narrow_float.h"}
+)
 """Files of our header whose statements stand for one instruction of the GPU, or for none."""
 
 COORDINATES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"})
@@ -122,7 +124,7 @@ class Translator:
             mix = cost.of_header_line(s.place[1], s.value)
             if mix is not None:
                 return Op(s, mix, latency=_latency(mix))
-        if header == cost.HALF_HEADER and s.value.startswith("("):
+        if header in cost.HALF_HEADERS and s.value.startswith("("):
             return Op(s, cost.FREE)
         if s.target is None:
             return self._effect(s)

@@ -48,6 +48,8 @@ class LaunchModel(NamedTuple):
     line_mixes: Mapping[tuple[str, int], Mix]
     """Warp instructions a block by source line, memory instructions left out."""
     notes: tuple[str, ...]
+    resources: KernelResources | None = None
+    """What the compiler said it takes; None where that was estimated."""
 
     @property
     def duration_us(self) -> float:
@@ -58,7 +60,8 @@ class LaunchModel(NamedTuple):
 def model_launch(
     sample: Sample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
     device: Device, *, bounded: bool, rewritten: bool = False,
-    resources: KernelResources | None = None, cold: bool = False,
+    resources: KernelResources | None = None, asked: str = "nvcc was not asked",
+    cold: bool = False,
 ) -> LaunchModel | Misbehaved:  # fmt: skip
     """Model one launch.
 
@@ -72,6 +75,7 @@ def model_launch(
         bounded: Whether the kernel has `__launch_bounds__`, which caps its registers.
         rewritten: Whether the kernel is the rewrite's own, which may be named as the baseline is.
         resources: What nvcc says the kernel takes; None: registers and shared memory are estimated.
+        asked: Which compiler says so, or why none does.
         cold: As in `estimate`.
 
     Raises:
@@ -114,8 +118,8 @@ def model_launch(
     modelled = Modelled(work, estimated, costs, device, launch.grid, launch.block)
     _check(modelled, kernel)
     mixes = _line_mixes(function, sites, callees, sampled)
-    notes = _notes(modelled, sampled, resources)
-    return LaunchModel(modelled, kernel, unit, mixes, notes)
+    notes = _notes(modelled, sampled, resources, asked)
+    return LaunchModel(modelled, kernel, unit, mixes, notes, resources)
 
 
 def _check(m: Modelled, kernel: str) -> None:
@@ -251,18 +255,16 @@ def _line_mixes(
 
 
 def _notes(
-    modelled: Modelled, sampled: Sampled, resources: KernelResources | None
+    modelled: Modelled, sampled: Sampled, resources: KernelResources | None, asked: str
 ) -> tuple[str, ...]:
     work = modelled.work
     blocks = f"{sampled.blocks} of {work.grid_blocks} blocks"
-    registers = (
-        f"{work.registers_per_thread} registers a thread are an estimate, nvcc was not asked"
-    )
+    registers = f"{work.registers_per_thread} registers a thread are an estimate ({asked})"
     if resources is not None:
         spilled = resources.spill_load_bytes + resources.spill_store_bytes
         registers = (
-            f"{resources.registers} registers a thread and {spilled} bytes of spills are what nvcc "
-            f"says for {resources.sm_arch}"
+            f"{resources.registers} registers a thread and {spilled} bytes of spills by ptxas "
+            f"({asked}, {resources.sm_arch})"
         )
     return (
         f"modelled for {modelled.device.full_name} from {blocks} run on this machine's processor",

@@ -231,7 +231,7 @@ def unit_source(unit: Unit) -> Source:
         lines.append("}")
     lines.append(_entry(BASELINE_ENTRY, unit.callee))
     main = "\n".join(lines) + "\n" + _globals(unit.program)
-    return Source({**files, MAIN: main}, precompilable(unit.program))
+    return Source({**files, MAIN: main}, precompilable(unit.program, widened=unit.widened))
 
 
 def _entry(index: int, callee: str) -> str:
@@ -246,9 +246,15 @@ def _globals(program: Program) -> str:
     )
 
 
-def precompilable(program: Program) -> tuple[str, ...]:
-    """System includes of the program that are not ours."""
-    return tuple(i for i in program.system_includes if not (INCLUDE / i).is_file())
+HALVES = frozenset({"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"})
+"""Headers of ours that are precompiled for those who include them."""
+
+
+def precompilable(program: Program, *, widened: bool = False) -> tuple[str, ...]:
+    """System includes of the program that are not ours, and our half and bfloat16: their text is
+    another where `float` says double."""
+    kept = frozenset() if widened else HALVES
+    return tuple(i for i in program.system_includes if i in kept or not (INCLUDE / i).is_file())
 
 
 MAX_LOG = 16 * 1024

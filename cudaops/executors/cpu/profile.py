@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cudaops.cuda.devices import device as device_named
+from cudaops.cuda.ncu_problem import compiled_metrics
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Unit
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.cpu.build import MAIN, unit_source
+from cudaops.executors.cpu.build import BASELINE_ENTRY, MAIN, unit_source
 from cudaops.executors.cpu.report import bad_report, locate
+from cudaops.executors.cpu.resources import ask_nvcc
 from cudaops.executors.cpu.toolchain import (
     COMPILE_TIMEOUT_S,
     compile_command,
@@ -93,13 +95,16 @@ def _profile(executor: CpuExecutor, workload: Workload, models: list[LaunchModel
             f"the longest of {len(models)} launches, which take {total:.1f} us together",
             *notes,
         )
+    metrics = modelled_metrics(top.modelled)
+    if top.resources is not None:
+        metrics |= compiled_metrics(top.resources, metrics, device_named(executor.device))
     return Profile(
         kernel=top.kernel,
         device=executor.device,
         workload=workload.id,
         source="modelled",
         duration_us=top.duration_us,
-        metrics=modelled_metrics(top.modelled),
+        metrics=metrics,
         hot_lines=hot_lines(top),
         notes=notes,
     )
@@ -109,28 +114,35 @@ def _all(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
 ) -> list[LaunchModel] | Misbehaved:
     models: list[LaunchModel] = []
-    for position, launch in enumerate(plan.launches):
-        taken = _sampled(executor, unit, workload, plan, position, timeout_s)
-        if isinstance(taken, Misbehaved):
-            return taken
-        sizes = {a.index: a.size_bytes for a in workload.allocations}
-        sizes |= {-2 - n: size for n, size in enumerate(plan.scratch_bytes.values())}
-        kernel = _kernel(unit, plan, launch)
-        bounded = _has_launch_bounds(unit, plan)
-        model = model_launch(
-            taken,
-            unit,
-            kernel,
-            launch,
-            sizes,
-            device_named(executor.device),
-            bounded=bounded,
-            rewritten=unit.rewrite is not None and plan.applicable,
-            cold=workload.l2_regime == "cold" and position == 0,
-        )
-        if isinstance(model, Misbehaved):
-            return model
-        models.append(model)
+    rewritten = unit.rewrite is not None and plan.applicable
+    asking = ThreadPoolExecutor(max_workers=1)
+    try:
+        asked = asking.submit(copy_context().run, ask_nvcc, executor.cache, executor.device, unit)
+        for position, launch in enumerate(plan.launches):
+            taken = _sampled(executor, unit, workload, plan, position, timeout_s)
+            if isinstance(taken, Misbehaved):
+                return taken
+            sizes = {a.index: a.size_bytes for a in workload.allocations}
+            sizes |= {-2 - n: size for n, size in enumerate(plan.scratch_bytes.values())}
+            answer = asked.result()
+            model = model_launch(
+                taken,
+                unit,
+                _kernel(unit, plan, launch),
+                launch,
+                sizes,
+                device_named(executor.device),
+                bounded=_has_launch_bounds(unit, plan),
+                rewritten=rewritten,
+                resources=answer.by_entry.get(launch.step if rewritten else BASELINE_ENTRY),
+                asked=answer.who,
+                cold=workload.l2_regime == "cold" and position == 0,
+            )
+            if isinstance(model, Misbehaved):
+                return model
+            models.append(model)
+    finally:
+        asking.shutdown(wait=False, cancel_futures=True)
     return models
 
 

@@ -38,6 +38,9 @@ _WIDENED = {
     "cudaops_widened.h": INCLUDE / "widened" / "cudaops_widened.h",
     "cudaops_widened_half.h": INCLUDE / "widened" / "cudaops_widened_half.h",
     "cudaops_widened_names.h": CPU_INCLUDE / "cudaops" / "widened_names.h",
+} | {
+    f"cudaops/{name}": CPU_INCLUDE / "cudaops" / name
+    for name in ("half.h", "bfloat16.h", "narrow_type.h", "narrow_math.h")
 }
 
 _ARCH_SPECIFIC = re.compile(r"\b(?:wgmma|setmaxnreg|tcgen05)\b")

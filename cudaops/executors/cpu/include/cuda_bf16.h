@@ -1,2 +1,2 @@
 #pragma once
-#include "cudaops/half.h"
+#include "cudaops/bfloat16.h"

@@ -91,12 +91,13 @@ CUDAOPS_FN double __dsqrt_rn(double x) { return sqrt(x); }
 CUDAOPS_FN float __frcp_rn(float x) { return 1.0f / x; }
 CUDAOPS_FN double __drcp_rn(double x) { return 1.0 / x; }
 
-// Conversions: the suffix names the rounding. Out of range saturates, not-a-number gives 0 (PTX `cvt`).
+// Conversions: the suffix names the rounding. Out of range saturates; not-a-number gives 0, but where
+// double precision or 64 bits are involved the highest bit alone (PTX ISA, `cvt`).
 namespace cudaops {
 template <class To, class From>
 CUDAOPS_FN To saturating(From x) {
   constexpr To low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
-  if (x != x) return 0;
+  if (x != x) return sizeof(To) == 8 || (sizeof(To) == 4 && sizeof(From) == 8) ? (To)(1ull << (8 * sizeof(To) - 1)) : (To)0;
   if (x <= (From)low) return low;
   if (x >= (From)high) return high;
   return (To)x;

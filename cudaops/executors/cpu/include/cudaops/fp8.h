@@ -5,7 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "cudaops/half.h"
+#include "cudaops/bfloat16.h"
 
 typedef unsigned char __nv_fp8_storage_t;
 typedef unsigned short __nv_fp8x2_storage_t;

@@ -3,7 +3,6 @@
 #pragma once
 
 #define CUDAOPS_WIDENED 1
-#include "cudaops/half.h"
 
 #define float double
 #define float1 double1

@@ -84,22 +84,6 @@ CUDAOPS_WIDE_STORE(__stwt)
 #define __fsqrt_rd __dsqrt_rd
 #define __fsqrt_ru __dsqrt_ru
 #define __fsqrt_rz __dsqrt_rz
-#define __float2int_rn __double2int_rn
-#define __float2int_rz __double2int_rz
-#define __float2int_rd __double2int_rd
-#define __float2int_ru __double2int_ru
-#define __float2uint_rn __double2uint_rn
-#define __float2uint_rz __double2uint_rz
-#define __float2uint_rd __double2uint_rd
-#define __float2uint_ru __double2uint_ru
-#define __float2ll_rn __double2ll_rn
-#define __float2ll_rz __double2ll_rz
-#define __float2ll_rd __double2ll_rd
-#define __float2ll_ru __double2ll_ru
-#define __float2ull_rn __double2ull_rn
-#define __float2ull_rz __double2ull_rz
-#define __float2ull_rd __double2ull_rd
-#define __float2ull_ru __double2ull_ru
 #define __saturatef ::cudaops::saturate_wide
 #define __double2float_rn ::cudaops::keep_wide
 

@@ -1,156 +1,168 @@
-// Half and bfloat16 as double, for the accuracy yardstick. Both stay types of their own, so that an
-// author's overloads for half and float do not become one.
+// Half and bfloat16 as double, for the accuracy yardstick: the declarations of the `cpu` executor's headers,
+// in a namespace beside CUDA's own. Both stay types of their own, so that an author's overloads for half
+// and float do not become one.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <type_traits>
 
-#define CUDAOPS_BOTH __host__ __device__ inline
-#define CUDAOPS_WIDE __device__ inline
+#define CUDAOPS_API __host__ __device__ inline
+#define CUDAOPS_MEMBER __host__ __device__ inline
+#define CUDAOPS_IF_ARITHMETIC(N) std::enable_if_t<std::is_arithmetic<N>::value>
+#define CUDAOPS_IF_INTEGRAL(N) std::enable_if_t<std::is_integral<N>::value>
 
 namespace cudaops {
-template <int Kind>
-struct wide_narrow {
-  double value;
-  wide_narrow() = default;
-  template <typename N>
-  CUDAOPS_BOTH wide_narrow(N x) : value((double)x) {}
-  CUDAOPS_BOTH operator double() const { return value; }
-  CUDAOPS_BOTH wide_narrow& operator+=(wide_narrow o) { value += o.value; return *this; }
-  CUDAOPS_BOTH wide_narrow& operator-=(wide_narrow o) { value -= o.value; return *this; }
-  CUDAOPS_BOTH wide_narrow& operator*=(wide_narrow o) { value *= o.value; return *this; }
-  CUDAOPS_BOTH wide_narrow& operator/=(wide_narrow o) { value /= o.value; return *this; }
+enum class Rounding { Nearest, Zero, Down, Up };
+struct Binary16 {
+  CUDAOPS_MEMBER static unsigned short bits(double x) { return ::__half_as_ushort(::__double2half(x)); }
+  CUDAOPS_MEMBER static double value(unsigned short bits) { return ::__half2float(::__ushort_as_half(bits)); }
 };
-template <int Kind>
-struct alignas(16) wide_narrow2 {
-  wide_narrow<Kind> x, y;
-  wide_narrow2() = default;
-  CUDAOPS_BOTH wide_narrow2(wide_narrow<Kind> a, wide_narrow<Kind> b) : x(a), y(b) {}
+struct Brain16 {
+  CUDAOPS_MEMBER static unsigned short bits(double x) { return ::__bfloat16_as_ushort(::__double2bfloat16(x)); }
+  CUDAOPS_MEMBER static double value(unsigned short bits) { return ::__bfloat162float(::__ushort_as_bfloat16(bits)); }
 };
-typedef wide_narrow<0> wide_half;
-typedef wide_narrow2<0> wide_half2;
-typedef wide_narrow<1> wide_bfloat16;
-typedef wide_narrow2<1> wide_bfloat162;
-
-#define CUDAOPS_PAIR template <int K> CUDAOPS_BOTH wide_narrow2<K>
-CUDAOPS_PAIR operator+(wide_narrow2<K> a, wide_narrow2<K> b) { return {a.x.value + b.x.value, a.y.value + b.y.value}; }
-CUDAOPS_PAIR operator-(wide_narrow2<K> a, wide_narrow2<K> b) { return {a.x.value - b.x.value, a.y.value - b.y.value}; }
-CUDAOPS_PAIR operator*(wide_narrow2<K> a, wide_narrow2<K> b) { return {a.x.value * b.x.value, a.y.value * b.y.value}; }
-CUDAOPS_PAIR operator/(wide_narrow2<K> a, wide_narrow2<K> b) { return {a.x.value / b.x.value, a.y.value / b.y.value}; }
-CUDAOPS_PAIR operator-(wide_narrow2<K> a) { return {-a.x.value, -a.y.value}; }
-CUDAOPS_PAIR& operator+=(wide_narrow2<K>& a, wide_narrow2<K> b) { return a = a + b; }
-CUDAOPS_PAIR& operator-=(wide_narrow2<K>& a, wide_narrow2<K> b) { return a = a - b; }
-CUDAOPS_PAIR& operator*=(wide_narrow2<K>& a, wide_narrow2<K> b) { return a = a * b; }
-#undef CUDAOPS_PAIR
-template <int K>
-CUDAOPS_BOTH double2 to_wide2(wide_narrow2<K> a) { return make_double2(a.x.value, a.y.value); }
-template <typename P>
-CUDAOPS_BOTH P pair_of(double x) { return {x, x}; }
-template <typename P>
-CUDAOPS_BOTH P pair_of(double x, double y) { return {x, y}; }
-template <typename P>
-CUDAOPS_BOTH P pair_of(double2 v) { return {v.x, v.y}; }
+template <class Format> using narrow_storage = double;
+template <class Format> CUDAOPS_API double pack(double x) { return x; }
+template <class Format> CUDAOPS_API double unpack(double x) { return x; }
+template <class Format, Rounding mode, class N> CUDAOPS_API double pack_rounded(N x) { return (double)x; }
+template <class Format> CUDAOPS_API unsigned short narrow_bits(double x) { return Format::bits(x); }
+template <class Format> CUDAOPS_API double from_narrow_bits(unsigned short bits) { return Format::value(bits); }
+CUDAOPS_API double fused_once(double sum, double, double, double) { return sum; }
+CUDAOPS_API double larger_number(double a, double b, double larger) { return a == 0 && b == 0 ? a + b : larger; }
+CUDAOPS_API double smaller_number(double a, double b, double smaller) { return a == 0 && b == 0 ? -(-a + -b) : smaller; }
+// Toward zero; where that does not fit, the nearest number that does. `bool` asks whether it is not zero.
+template <class N>
+CUDAOPS_API N to_integer(double x) {
+  if (std::is_same<N, bool>::value) return (N)(x != 0);
+  const double past = (double)(1ull << (8 * sizeof(N) - 1)) * (std::is_signed<N>::value ? 1 : 2);
+  const N least = std::is_signed<N>::value ? (N)(1ull << (8 * sizeof(N) - 1)) : (N)0;
+  if (x != x) return sizeof(N) == 8 ? (N)(1ull << 63) : (N)0;
+  return x <= (double)least ? least : x >= past ? (N)~least : (N)x;
+}
 }  // namespace cudaops
 
-#define CUDAOPS_ONE template <int K> CUDAOPS_WIDE cudaops::wide_narrow<K>
-#define CUDAOPS_TWO template <int K> CUDAOPS_WIDE cudaops::wide_narrow2<K>
-#define CUDAOPS_ONE_OF(name, expression) \
-  CUDAOPS_ONE name(cudaops::wide_narrow<K> h) { double a = h.value; return expression; }
-#define CUDAOPS_TWO_OF(name, expression) \
-  CUDAOPS_ONE name(cudaops::wide_narrow<K> g, cudaops::wide_narrow<K> h) { double a = g.value, b = h.value; return expression; }
-#define CUDAOPS_PAIR_OF(name, expression) \
-  CUDAOPS_TWO name(cudaops::wide_narrow2<K> a, cudaops::wide_narrow2<K> b) { return expression; }
-CUDAOPS_ONE_OF(__hneg, -a)
-CUDAOPS_ONE_OF(__habs, fabs(a))
-CUDAOPS_ONE_OF(hexp, exp(a))
-CUDAOPS_ONE_OF(hexp2, exp2(a))
-CUDAOPS_ONE_OF(hlog, log(a))
-CUDAOPS_ONE_OF(hlog2, log2(a))
-CUDAOPS_ONE_OF(hsqrt, sqrt(a))
-CUDAOPS_ONE_OF(hrsqrt, rsqrt(a))
-CUDAOPS_ONE_OF(hrcp, 1.0 / a)
-CUDAOPS_ONE_OF(hsin, sin(a))
-CUDAOPS_ONE_OF(hcos, cos(a))
-CUDAOPS_ONE_OF(htanh, tanh(a))
-CUDAOPS_ONE_OF(hfloor, floor(a))
-CUDAOPS_ONE_OF(hceil, ceil(a))
-CUDAOPS_ONE_OF(hrint, rint(a))
-CUDAOPS_ONE_OF(htrunc, trunc(a))
-CUDAOPS_TWO_OF(__hadd, a + b)
-CUDAOPS_TWO_OF(__hsub, a - b)
-CUDAOPS_TWO_OF(__hmul, a * b)
-CUDAOPS_TWO_OF(__hdiv, a / b)
-CUDAOPS_TWO_OF(__hmax, fmax(a, b))
-CUDAOPS_TWO_OF(__hmin, fmin(a, b))
-CUDAOPS_PAIR_OF(__hadd2, a + b)
-CUDAOPS_PAIR_OF(__hsub2, a - b)
-CUDAOPS_PAIR_OF(__hmul2, a * b)
-CUDAOPS_PAIR_OF(__h2div, a / b)
-CUDAOPS_ONE __hfma(cudaops::wide_narrow<K> a, cudaops::wide_narrow<K> b, cudaops::wide_narrow<K> c) { return fma(a.value, b.value, c.value); }
-CUDAOPS_TWO __hfma2(cudaops::wide_narrow2<K> a, cudaops::wide_narrow2<K> b, cudaops::wide_narrow2<K> c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
-CUDAOPS_ONE __ldg(const cudaops::wide_narrow<K>* p) { return *p; }
-CUDAOPS_TWO __ldg(const cudaops::wide_narrow2<K>* p) { return *p; }
-CUDAOPS_ONE atomicAdd(cudaops::wide_narrow<K>* p, cudaops::wide_narrow<K> v) { return atomicAdd(&p->value, v.value); }
-#define CUDAOPS_SHUFFLE(name, T) \
-  CUDAOPS_ONE name(unsigned m, cudaops::wide_narrow<K> v, T from, int width = 32) { return name(m, v.value, from, width); }
-CUDAOPS_SHUFFLE(__shfl_sync, int)
-CUDAOPS_SHUFFLE(__shfl_up_sync, unsigned)
-CUDAOPS_SHUFFLE(__shfl_down_sync, unsigned)
-CUDAOPS_SHUFFLE(__shfl_xor_sync, int)
-#define CUDAOPS_COMPARE(name, op) \
-  template <int K> CUDAOPS_WIDE bool name(cudaops::wide_narrow<K> a, cudaops::wide_narrow<K> b) { return a.value op b.value; }
-CUDAOPS_COMPARE(__heq, ==)
-CUDAOPS_COMPARE(__hne, !=)
-CUDAOPS_COMPARE(__hlt, <)
-CUDAOPS_COMPARE(__hle, <=)
-CUDAOPS_COMPARE(__hgt, >)
-CUDAOPS_COMPARE(__hge, >=)
-#undef CUDAOPS_ONE
-#undef CUDAOPS_TWO
-#undef CUDAOPS_ONE_OF
-#undef CUDAOPS_TWO_OF
-#undef CUDAOPS_PAIR_OF
-#undef CUDAOPS_SHUFFLE
-#undef CUDAOPS_COMPARE
-#undef CUDAOPS_BOTH
-#undef CUDAOPS_WIDE
+#define CUDAOPS_NARROW_LOAD(name, T) __device__ inline T name(const T* p) { return *p; }
+#define CUDAOPS_NARROW_STORE(name, T) __device__ inline void name(T* p, T v) { *p = v; }
+#define CUDAOPS_NARROW_SHUFFLE(name, T, P, N)                                                                         \
+  __device__ inline T name(unsigned mask, T v, N from, int width = 32) {                                            \
+    v.bits = ::name(mask, v.bits, from, width);                                                                     \
+    return v;                                                                                                       \
+  }                                                                                                                 \
+  __device__ inline P name(unsigned mask, P v, N from, int width = 32) {                                            \
+    return P(name(mask, v.x, from, width), name(mask, v.y, from, width));                                           \
+  }
+#define CUDAOPS_NARROW_MEMORY(T)                                                                                      \
+  CUDAOPS_NARROW_LOAD(__ldg, T) CUDAOPS_NARROW_LOAD(__ldca, T) CUDAOPS_NARROW_LOAD(__ldcg, T)                             \
+  CUDAOPS_NARROW_LOAD(__ldcs, T) CUDAOPS_NARROW_LOAD(__ldcv, T) CUDAOPS_NARROW_LOAD(__ldlu, T)                            \
+  CUDAOPS_NARROW_STORE(__stwb, T) CUDAOPS_NARROW_STORE(__stcg, T)                                                       \
+  CUDAOPS_NARROW_STORE(__stcs, T) CUDAOPS_NARROW_STORE(__stwt, T)
+#define CUDAOPS_MACHINE(T, P, text)                                                                                 \
+  CUDAOPS_NARROW_MEMORY(T)                                                                                            \
+  CUDAOPS_NARROW_MEMORY(P)                                                                                            \
+  CUDAOPS_NARROW_SHUFFLE(__shfl_sync, T, P, int)                                                                      \
+  CUDAOPS_NARROW_SHUFFLE(__shfl_up_sync, T, P, unsigned)                                                              \
+  CUDAOPS_NARROW_SHUFFLE(__shfl_down_sync, T, P, unsigned)                                                            \
+  CUDAOPS_NARROW_SHUFFLE(__shfl_xor_sync, T, P, int)                                                                  \
+  __device__ inline T atomicAdd(T* p, T v) { return T(::atomicAdd(&p->bits, v.bits)); }                             \
+  __device__ inline P atomicAdd(P* p, P v) { return P(atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y)); }
 
 #include "cudaops_widened.h"
 
-#define __half ::cudaops::wide_half
-#define half ::cudaops::wide_half
-#define __half2 ::cudaops::wide_half2
-#define half2 ::cudaops::wide_half2
-#define __nv_bfloat16 ::cudaops::wide_bfloat16
-#define nv_bfloat16 ::cudaops::wide_bfloat16
-#define __nv_bfloat162 ::cudaops::wide_bfloat162
-#define nv_bfloat162 ::cudaops::wide_bfloat162
+namespace cudaops {
+namespace wide {
+#include "cudaops/half.h"
+#include "cudaops/bfloat16.h"
+}  // namespace wide
+}  // namespace cudaops
 
-#define __half2float (double)
-#define __bfloat162float (double)
-#define __float2half ::cudaops::wide_half
-#define __float2half_rn ::cudaops::wide_half
-#define __double2half ::cudaops::wide_half
-#define __int2half_rn ::cudaops::wide_half
-#define __float2bfloat16 ::cudaops::wide_bfloat16
-#define __float2bfloat16_rn ::cudaops::wide_bfloat16
-#define __double2bfloat16 ::cudaops::wide_bfloat16
-#define __float2half2_rn ::cudaops::pair_of<::cudaops::wide_half2>
-#define __half2half2 ::cudaops::pair_of<::cudaops::wide_half2>
-#define __floats2half2_rn ::cudaops::pair_of<::cudaops::wide_half2>
-#define __halves2half2 ::cudaops::pair_of<::cudaops::wide_half2>
-#define make_half2 ::cudaops::pair_of<::cudaops::wide_half2>
-#define __float22half2_rn ::cudaops::pair_of<::cudaops::wide_half2>
-#define __float2bfloat162_rn ::cudaops::pair_of<::cudaops::wide_bfloat162>
-#define __bfloat162bfloat162 ::cudaops::pair_of<::cudaops::wide_bfloat162>
-#define __floats2bfloat162_rn ::cudaops::pair_of<::cudaops::wide_bfloat162>
-#define __halves2bfloat162 ::cudaops::pair_of<::cudaops::wide_bfloat162>
-#define make_bfloat162 ::cudaops::pair_of<::cudaops::wide_bfloat162>
-#define __float22bfloat162_rn ::cudaops::pair_of<::cudaops::wide_bfloat162>
-#define __half22float2 ::cudaops::to_wide2
-#define __bfloat1622float2 ::cudaops::to_wide2
-#define __low2half(v) ((v).x)
-#define __high2half(v) ((v).y)
-#define __low2float(v) ((double)(v).x)
-#define __high2float(v) ((double)(v).y)
-#define __low2bfloat16(v) ((v).x)
-#define __high2bfloat16(v) ((v).y)
+#define __half ::cudaops::wide::__half
+#define half ::cudaops::wide::half
+#define __half2 ::cudaops::wide::__half2
+#define half2 ::cudaops::wide::half2
+#define nv_half ::cudaops::wide::nv_half
+#define nv_half2 ::cudaops::wide::nv_half2
+#define __half_raw ::cudaops::wide::__half_raw
+#define __half2_raw ::cudaops::wide::__half2_raw
+#define __nv_bfloat16 ::cudaops::wide::__nv_bfloat16
+#define nv_bfloat16 ::cudaops::wide::nv_bfloat16
+#define __nv_bfloat162 ::cudaops::wide::__nv_bfloat162
+#define nv_bfloat162 ::cudaops::wide::nv_bfloat162
+#define __nv_bfloat16_raw ::cudaops::wide::__nv_bfloat16_raw
+#define __nv_bfloat162_raw ::cudaops::wide::__nv_bfloat162_raw
+// What has an argument of these types is found beside them; what only makes one is not.
+#define __float2half ::cudaops::wide::__float2half
+#define __double2half ::cudaops::wide::__double2half
+#define __float2half_rn ::cudaops::wide::__float2half_rn
+#define __float2half_rz ::cudaops::wide::__float2half_rz
+#define __float2half_rd ::cudaops::wide::__float2half_rd
+#define __float2half_ru ::cudaops::wide::__float2half_ru
+#define __short2half_rn ::cudaops::wide::__short2half_rn
+#define __short2half_rz ::cudaops::wide::__short2half_rz
+#define __short2half_rd ::cudaops::wide::__short2half_rd
+#define __short2half_ru ::cudaops::wide::__short2half_ru
+#define __ushort2half_rn ::cudaops::wide::__ushort2half_rn
+#define __ushort2half_rz ::cudaops::wide::__ushort2half_rz
+#define __ushort2half_rd ::cudaops::wide::__ushort2half_rd
+#define __ushort2half_ru ::cudaops::wide::__ushort2half_ru
+#define __int2half_rn ::cudaops::wide::__int2half_rn
+#define __int2half_rz ::cudaops::wide::__int2half_rz
+#define __int2half_rd ::cudaops::wide::__int2half_rd
+#define __int2half_ru ::cudaops::wide::__int2half_ru
+#define __uint2half_rn ::cudaops::wide::__uint2half_rn
+#define __uint2half_rz ::cudaops::wide::__uint2half_rz
+#define __uint2half_rd ::cudaops::wide::__uint2half_rd
+#define __uint2half_ru ::cudaops::wide::__uint2half_ru
+#define __ll2half_rn ::cudaops::wide::__ll2half_rn
+#define __ll2half_rz ::cudaops::wide::__ll2half_rz
+#define __ll2half_rd ::cudaops::wide::__ll2half_rd
+#define __ll2half_ru ::cudaops::wide::__ll2half_ru
+#define __ull2half_rn ::cudaops::wide::__ull2half_rn
+#define __ull2half_rz ::cudaops::wide::__ull2half_rz
+#define __ull2half_rd ::cudaops::wide::__ull2half_rd
+#define __ull2half_ru ::cudaops::wide::__ull2half_ru
+#define __float2half2_rn ::cudaops::wide::__float2half2_rn
+#define __floats2half2_rn ::cudaops::wide::__floats2half2_rn
+#define __float22half2_rn ::cudaops::wide::__float22half2_rn
+#define __ushort_as_half ::cudaops::wide::__ushort_as_half
+#define __short_as_half ::cudaops::wide::__short_as_half
+#define __halves2half2 ::cudaops::wide::__halves2half2
+#define make_half2 ::cudaops::wide::make_half2
+#define __half2half2 ::cudaops::wide::__half2half2
+#define __float2bfloat16 ::cudaops::wide::__float2bfloat16
+#define __double2bfloat16 ::cudaops::wide::__double2bfloat16
+#define __float2bfloat16_rn ::cudaops::wide::__float2bfloat16_rn
+#define __float2bfloat16_rz ::cudaops::wide::__float2bfloat16_rz
+#define __float2bfloat16_rd ::cudaops::wide::__float2bfloat16_rd
+#define __float2bfloat16_ru ::cudaops::wide::__float2bfloat16_ru
+#define __short2bfloat16_rn ::cudaops::wide::__short2bfloat16_rn
+#define __short2bfloat16_rz ::cudaops::wide::__short2bfloat16_rz
+#define __short2bfloat16_rd ::cudaops::wide::__short2bfloat16_rd
+#define __short2bfloat16_ru ::cudaops::wide::__short2bfloat16_ru
+#define __ushort2bfloat16_rn ::cudaops::wide::__ushort2bfloat16_rn
+#define __ushort2bfloat16_rz ::cudaops::wide::__ushort2bfloat16_rz
+#define __ushort2bfloat16_rd ::cudaops::wide::__ushort2bfloat16_rd
+#define __ushort2bfloat16_ru ::cudaops::wide::__ushort2bfloat16_ru
+#define __int2bfloat16_rn ::cudaops::wide::__int2bfloat16_rn
+#define __int2bfloat16_rz ::cudaops::wide::__int2bfloat16_rz
+#define __int2bfloat16_rd ::cudaops::wide::__int2bfloat16_rd
+#define __int2bfloat16_ru ::cudaops::wide::__int2bfloat16_ru
+#define __uint2bfloat16_rn ::cudaops::wide::__uint2bfloat16_rn
+#define __uint2bfloat16_rz ::cudaops::wide::__uint2bfloat16_rz
+#define __uint2bfloat16_rd ::cudaops::wide::__uint2bfloat16_rd
+#define __uint2bfloat16_ru ::cudaops::wide::__uint2bfloat16_ru
+#define __ll2bfloat16_rn ::cudaops::wide::__ll2bfloat16_rn
+#define __ll2bfloat16_rz ::cudaops::wide::__ll2bfloat16_rz
+#define __ll2bfloat16_rd ::cudaops::wide::__ll2bfloat16_rd
+#define __ll2bfloat16_ru ::cudaops::wide::__ll2bfloat16_ru
+#define __ull2bfloat16_rn ::cudaops::wide::__ull2bfloat16_rn
+#define __ull2bfloat16_rz ::cudaops::wide::__ull2bfloat16_rz
+#define __ull2bfloat16_rd ::cudaops::wide::__ull2bfloat16_rd
+#define __ull2bfloat16_ru ::cudaops::wide::__ull2bfloat16_ru
+#define __float2bfloat162_rn ::cudaops::wide::__float2bfloat162_rn
+#define __floats2bfloat162_rn ::cudaops::wide::__floats2bfloat162_rn
+#define __float22bfloat162_rn ::cudaops::wide::__float22bfloat162_rn
+#define __ushort_as_bfloat16 ::cudaops::wide::__ushort_as_bfloat16
+#define __short_as_bfloat16 ::cudaops::wide::__short_as_bfloat16
+#define __halves2bfloat162 ::cudaops::wide::__halves2bfloat162
+#define make_bfloat162 ::cudaops::wide::make_bfloat162
+#define __bfloat162bfloat162 ::cudaops::wide::__bfloat162bfloat162
