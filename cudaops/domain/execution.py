@@ -107,11 +107,14 @@ class CompileFailed(Fault):
 MisbehaviourKind = Literal[
     "crash", "timeout", "out_of_bounds", "shared_race", "divergent_barrier", "guard_overwritten",
     "launch_refused", "uninitialised_read", "exit_code", "output_flood", "deadlock",
+    "not_measured",
 ]  # fmt: skip
+"""`not_measured` alone is our own: the time model contradicted itself. The code is not to blame,
+and cannot be judged by this measurement."""
 
 
 class Misbehaved(Fault):
-    """A program or kernel that did what it must not. Not a failure of ours."""
+    """A program or kernel that did what it must not. Not a failure of ours, but `not_measured`."""
 
     kind: Literal["misbehaved"] = "misbehaved"
     what: MisbehaviourKind

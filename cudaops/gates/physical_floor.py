@@ -11,7 +11,7 @@ from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
 from cudaops.domain.judgement import Comparison, Gate
 from cudaops.domain.profile import Profile
 from cudaops.domain.workload import Workload
-from cudaops.errors import SandboxUnavailable
+from cudaops.timemodel.launch import REMEDY
 
 TOLERANCE = 0.95
 """A time may undercut the physical floor by this factor before it is called impossible: boost
@@ -29,9 +29,8 @@ def floor_gate(
     before, so only what exceeds it counts. Of cold ones all that is read comes from memory. A
     kernel whose work is not known fails.
 
-    Raises:
-        SandboxUnavailable: a modelled time below the floor. Both are the model's own, so that it
-            has contradicted itself, and the candidate is not at fault.
+    A modelled time below the floor is a failed measurement: both are the model's own, so that it
+    has contradicted itself. The gate fails and says so.
     """
     started = time.monotonic()
     if not isinstance(profile, Profile):
@@ -48,10 +47,8 @@ def floor_gate(
     numbers = {"candidate_us": taken, "floor_us": floor_us}
     passed = taken >= floor_us * TOLERANCE
     if not passed and comparison.candidate.source == "modelled":
-        raise SandboxUnavailable(
-            f"the time model contradicts itself about {profile.kernel}: {text}",
-            "report this program, or measure on a GPU: `--executor cuda`",
-        )
+        text = f"not measured: the time model contradicts itself about {profile.kernel}: {text}"
+        text += f"; {REMEDY}"
     return _gate(started, passed, text, numbers)
 
 

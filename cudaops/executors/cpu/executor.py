@@ -261,6 +261,8 @@ class CpuExecutor:
         launch: int = 0,
     ) -> Ran | Misbehaved:
         """Run only these blocks of one launch, on one worker, on the captured inputs."""
+        # What comes before is run whole, as far as its results are wanted.
+        limited = {} if workload.is_judged else {"CUDAOPS_EARLIER_SECONDS": f"{timeout_s / 4:g}"}
         outcome = run_task(
             Task(
                 compiled.unit,
@@ -271,7 +273,7 @@ class CpuExecutor:
                 folder,
                 timeout_s,
                 1,
-                dict(env or {}),
+                {**(env or {}), **limited},
                 self.shared_optin,
                 tuple(blocks),
                 launch,

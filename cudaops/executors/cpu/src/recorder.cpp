@@ -38,6 +38,8 @@ struct Configuration {
   std::string kernel;
   unsigned long long threads = 0;
   unsigned long launches = 0, ran = 0;
+  unsigned long first = 0;     // recorded: position among the kernel's launches
+  unsigned long followed = 0;  // launches right after one of the same on the same allocations
   double seconds = 0;  // of launches that ran, scaled to all of their blocks
   double spent = 0;    // really
   bool recorded = false;
@@ -127,8 +129,7 @@ class ProgramRecorder : public Recorder {
     bool cut = !fixed && c.spent >= share_of_time() / 3;  // a first launch may take all of it
     if (!fixed && !cut) return false;
     double mean = c.ran ? c.seconds / (double)c.ran : 0;
-    ++c.launches;
-    c.timed.launched();
+    count(call, c);
     Totals& t = totals_[call.kernel];
     ++t.launches, ++t.skipped;
     t.seconds += mean;
@@ -168,10 +169,11 @@ class ProgramRecorder : public Recorder {
     }
     if (proving_) digest_ = then, digest_at_ = generation();
     if (recording_) store_after(call, *current_);
-    ++current_->launches, ++current_->ran;
+    if (recording_) current_->first = totals_[call.kernel].launches;
+    count(call, *current_);
+    ++current_->ran;
     current_->seconds += seconds;
     current_->spent += spent;
-    current_->timed.launched();
     Totals& t = totals_[call.kernel];
     ++t.launches;
     t.seconds += seconds;
@@ -191,8 +193,8 @@ class ProgramRecorder : public Recorder {
 
   void finish() {
     for (auto& [key, c] : configurations_)
-      report("usage\t%d\t%lu\t%.9g\t%d", c.id, c.launches, c.ran ? c.seconds / (double)c.ran * (double)c.launches : 0.0,
-             (int)c.recorded);
+      report("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches,
+             c.ran ? c.seconds / (double)c.ran * (double)c.launches : 0.0, (int)c.recorded, c.first, c.followed);
     for (auto& [key, c] : configurations_) {
       unsigned long timed = c.timed.count();
       if (c.recorded) report("timed\t%d\t%lu", c.id, timed);
@@ -225,6 +227,17 @@ class ProgramRecorder : public Recorder {
       double last = last_end_;
       if (now() - begun > timed_s_ || (any_recorded_ && now() - last > share_of_time())) end_between_launches();
     }
+  }
+
+  void count(const Call& call, Configuration& c) {
+    std::vector<const Allocation*> reached = reach(call);
+    std::vector<uintptr_t> set;
+    for (auto* a : reached) set.push_back(a->begin);
+    if (previous_ == &c && previous_set_ == set) ++c.followed;
+    previous_ = &c;
+    previous_set_ = std::move(set);
+    ++c.launches;
+    c.timed.launched();
   }
 
   bool host_visible() const {
@@ -380,7 +393,8 @@ class ProgramRecorder : public Recorder {
   std::map<std::string, Totals> totals_;
   std::map<std::string, double> last_seconds_;
   std::string folder_, target_, exact_;
-  Configuration* current_ = nullptr;
+  Configuration *current_ = nullptr, *previous_ = nullptr;
+  std::vector<uintptr_t> previous_set_;
   bool recording_ = false, proving_ = false;
   double timed_s_ = 0;               // of a run of which only times are wanted; 0: of another
   std::atomic<double> last_end_{never};  // when the last launch ended
