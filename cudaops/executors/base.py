@@ -17,6 +17,7 @@ from cudaops.domain.execution import (
     CaptureOutcome,
     Compiled,
     CompileFailed,
+    InLockstep,
     Measurement,
     Misbehaved,
     ProgramOutcome,
@@ -99,9 +100,17 @@ class Executor(Protocol):
         """
 
     def run_program(
-        self, program: Program, argv: tuple[str, ...], timeout_s: float
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        timeout_s: float,
+        *,
+        lockstep: InLockstep | None = None,
     ) -> ProgramOutcome:
-        """Run the whole program as its author would, for its outputs."""
+        """Run the whole program as its author would, for its outputs.
+
+        `lockstep`: what its capture found (`Captured.lockstep`).
+        """
 
     def prepare(self, program: Program) -> None:
         """Begin to build a whole program that will be run soon, where that saves time."""

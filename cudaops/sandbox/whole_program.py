@@ -40,7 +40,9 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
 
 def _run_gate(bench: Workbench, spliced: Program) -> Gate:
     started = time.monotonic()
-    ran = bench.executor.run_program(spliced, bench.argv, bench.timeout_s)
+    ran = bench.executor.run_program(
+        spliced, bench.argv, bench.timeout_s, lockstep=bench.captured.lockstep
+    )
     seconds = time.monotonic() - started
     if not isinstance(ran, ProgramRan):
         return Gate(name="whole_program", passed=False, summary=ran.placed, seconds=seconds)

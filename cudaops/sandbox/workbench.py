@@ -41,6 +41,11 @@ from cudaops.sandbox.oracle import (
     timed_references,
 )
 
+MOST_LINES = 8
+"""Places that one line of a report names."""
+
+_REMEDY = "Put a barrier between the two, or ask a GPU, whose order counts: --executor cuda"
+
 
 class Workbench:
     """Everything a candidate is compiled, run, timed and compared with.
@@ -144,6 +149,7 @@ class Workbench:
             callee=workload.callee,
             rewrite=rewrite,
             widened=widened,
+            lockstep=self.captured.lockstep,
         )
 
     def compile(self, rewrite: Rewrite | None) -> Compiled | CompileFailed:
@@ -262,7 +268,8 @@ class Workbench:
     @property
     def limits(self) -> tuple[str, ...]:
         """What is not seen of the program, a line each: in its text, and of its run."""
-        return (*self.program.limits, *([self.stopped] if self.stopped else []))
+        said = (*self.program.limits, self.stopped, self.order)
+        return tuple(limit for limit in said if limit)
 
     @property
     def stopped(self) -> str:
@@ -273,6 +280,22 @@ class Workbench:
             f"the program was stopped after {self.timeout_s:g} s: its launches until then stand "
             "for it, and no rewrite is accepted before the whole program was run; --timeout "
             "raises the limit"
+        )
+
+    @property
+    def order(self) -> str:
+        """What it means that the order of threads decides the author's results; empty where it does
+        not."""
+        captured = self.captured
+        if captured.undecided:
+            return f"no rewrite of {captured.kernel} can be judged here: {captured.undecided}"
+        if captured.lockstep is None:
+            return ""
+        reads = list(dict.fromkeys(str(one.read) for one in captured.unordered if one.read))
+        shown = ", ".join(reads[:MOST_LINES]) + (", ..." if len(reads) > MOST_LINES else "")
+        return (
+            f"lanes of a warp read what others wrote without __syncwarp ({shown}): "
+            "the references were made with the lanes in lockstep"
         )
 
     @cached_property
@@ -309,6 +332,8 @@ class Workbench:
             return self._oracles[workload.id]
 
     def _build_oracle(self, workload: Workload, say: Callable[[str], None]) -> Oracle:
+        if self.captured.undecided:
+            raise InputError(f"{self.order}. {_REMEDY}")
         folder = self.folder / "work" / "oracle" / workload.id
         plain = self.compiled_baseline(workload)
         workload = refine_roles(self.executor, plain, workload, folder, self.timeout_s)

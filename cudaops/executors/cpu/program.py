@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    CompileFailed,
+    InLockstep,
+    Misbehaved,
+    ProgramOutcome,
+)
 from cudaops.domain.program import Program
 from cudaops.executors.capture.program import (
     Child,
@@ -22,6 +28,11 @@ from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 
 
+def lockstep_env(lockstep: InLockstep) -> dict[str, str]:
+    """What tells the runtime of a `lockstep` build which accesses wait."""
+    return {"CUDAOPS_LOCKSTEP": lockstep.memory}
+
+
 class ProgramRunner:
     """Builds and runs one program."""
 
@@ -34,8 +45,10 @@ class ProgramRunner:
         shared_optin: int,
         cwd: Path,
         timeout_s: float,
+        lockstep: InLockstep | None = None,
     ) -> None:
         self.program = program
+        self.lockstep = lockstep
         self.argv = argv
         self.cache = cache
         self.workers = workers
@@ -76,6 +89,9 @@ class ProgramRunner:
     def _child(
         self, folder: Path, env: dict[str, str], build: Build = "plain"
     ) -> Child | CompileFailed | Misbehaved:
+        if build == "plain" and self.lockstep is not None:
+            build, env = "lockstep", {**env, **lockstep_env(self.lockstep)}
+            env["CUDAOPS_LOCKSTEP_KERNEL"] = self.lockstep.kernel
         built = build_program(self.cache, self.program, build)
         if isinstance(built, CompileFailed):
             return built

@@ -10,6 +10,7 @@ from cudaops.domain.execution import (
     CaptureOutcome,
     Compiled,
     CompileFailed,
+    InLockstep,
     Measurement,
     Misbehaved,
     ProgramOutcome,
@@ -126,9 +127,14 @@ class CudaExecutor:
         return self._program(program, argv, timeout_s).capture(kernel, folder)
 
     def run_program(
-        self, program: Program, argv: tuple[str, ...], timeout_s: float
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        timeout_s: float,
+        *,
+        lockstep: InLockstep | None = None,
     ) -> ProgramOutcome:
-        """See `Executor.run_program`."""
+        """See `Executor.run_program`. The hardware's order is that of the lanes."""
         return self._program(program, argv, timeout_s).run()
 
     def prepare(self, program: Program) -> None:

@@ -73,7 +73,9 @@ static void take_blocks(Worker& w) {
     unsigned long long i = pool->next.fetch_add(pool->run, std::memory_order_relaxed);
     if (i >= pool->blocks) return;
     for (unsigned long long end = std::min(i + pool->run, pool->blocks); i < end; ++i)
-      run_block(w, *pool->call, only_selected_blocks ? selected_blocks[i] : i, poison_shared_memory);
+      run_block(w, *pool->call,
+                only_selected_blocks ? selected_blocks[i] : reversed_blocks ? pool->blocks - 1 - i : i,
+                poison_shared_memory);
   }
 }
 
