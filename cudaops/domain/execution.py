@@ -71,6 +71,8 @@ class Unit(Record):
     """None: the baseline itself."""
     widened: bool = False
     """True: `float` (and narrower) compiled as `double`, the accuracy yardstick."""
+    wide_doubles: bool = False
+    """True where `widened`: and `double` as `long double`, on this machine's processor."""
     lockstep: InLockstep | None = None
     """How the baseline, and never a rewrite, must run where lanes run one after another."""
 

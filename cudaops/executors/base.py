@@ -41,8 +41,9 @@ class InputSet(Record):
     """What stands in memory before a run."""
 
     contents: dict[int, str]
-    """Allocation index to the absolute path of a file of exactly its size (twice for f32 and four
-    times for f16/bf16 under `widened`, where contents are doubles)."""
+    """Allocation index to the absolute path of a file of exactly its size. Under `widened` contents
+    are doubles: twice the size for f32, four times for f16 and bf16. Under `wide_doubles` those of
+    f64 are `long double`, of 16 bytes each."""
     poison: dict[int, int] = Field(default_factory=dict)
     """Allocation index to the byte (0-255) that fills it instead; wins over `contents`."""
     scratch_poison: int = 0xA5

@@ -109,11 +109,11 @@ def exact_accuracy(
 
 def _sides(allocation: Allocation, ran: Ran, reference: Reference) -> Sides:
     index, element = allocation.index, allocation.element
-    wide = reference.wide_outputs
+    wide = (reference.wide_outputs or {}).get(index)
     return Sides(
         stored(ran.outputs[index], element),
         stored(reference.outputs[index], element),
-        None if wide is None else stored_widened(wide[index], element),
+        None if wide is None else stored_widened(wide, element),
         reference.wide_problem,
     )
 

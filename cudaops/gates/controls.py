@@ -300,9 +300,8 @@ def _sampled_output(case: Case, allocation: Allocation, limit: int) -> SampledOu
         replayed=sample(stored(folder / allocation.after, element), limit),
         inputs=_inputs(case, allocation, limit),
     )
-    wide = None
-    if reference.wide_outputs is not None and element in FLOATING:
-        wide = sample(stored_widened(reference.wide_outputs[index], element), limit)
+    path = (reference.wide_outputs or {}).get(index)
+    wide = None if path is None else sample(stored_widened(path, element), limit)
     return SampledOutput(case, allocation, samples, wide, limit)
 
 

@@ -189,7 +189,7 @@ def _yardstick_problem(cases: Sequence[Case]) -> str | None:
     for oracle in {id(case.oracle): case.oracle for case in cases}.values():
         references = [case.reference for case in cases if case.oracle is oracle]
         floating = any(a.element in FLOATING for a in oracle.workload.allocations if a.role != "in")
-        if floating and all(reference.wide_outputs is None for reference in references):
+        if floating and not any(reference.wide_outputs for reference in references):
             return f"{oracle.workload.id}: {oracle.captured.wide_problem}"
     return None
 

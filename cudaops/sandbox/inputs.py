@@ -80,6 +80,11 @@ def has_floating_input(workload: Workload) -> bool:
     return any(a.element in FLOATING and a.role != "out" for a in workload.allocations)
 
 
+def holds_doubles(workload: Workload) -> bool:
+    """Whether any buffer holds doubles."""
+    return any(a.element == "f64" for a in workload.allocations)
+
+
 class Draw(NamedTuple):
     """How the values of one case are drawn."""
 
@@ -194,13 +199,17 @@ def pad_tail(path: Path, captured: Path, size_bytes: int) -> None:
             target.write(source.read(missing))
 
 
-def widen(workload: Workload, inputs: InputSet, folder: Path) -> InputSet:
-    """The same values as doubles, for the widened baseline."""
+def widen(
+    workload: Workload, inputs: InputSet, folder: Path, *, wide_doubles: bool = False
+) -> InputSet:
+    """The same values as doubles, for the widened baseline; doubles as `long double` where those
+    are widened too."""
     folder.mkdir(parents=True, exist_ok=True)
     contents: dict[int, str] = {}
     for allocation in workload.allocations:
         source = Path(inputs.contents[allocation.index])
-        if allocation.element not in FLOATING or allocation.element == "f64":
+        kept = allocation.element == "f64" and not wide_doubles
+        if allocation.element not in FLOATING or kept:
             contents[allocation.index] = str(source)
             continue
         target = folder / f"wide_{allocation.index}.bin"

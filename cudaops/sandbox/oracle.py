@@ -16,7 +16,14 @@ from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workloa
 from cudaops.errors import InputError
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.arrays import EXACT_LIMIT, filled, read_array, stored, stored_widened
+from cudaops.sandbox.arrays import (
+    EXACT_LIMIT,
+    filled,
+    read_array,
+    round_wide_doubles,
+    stored,
+    stored_widened,
+)
 from cudaops.sandbox.compare import distance, is_small_integers, non_finite
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
@@ -63,6 +70,7 @@ PERTURBED_POISON = 0x3C
 leaves a place alone, a norm over the buffer still is one of the results."""
 
 SAME = "the same as another set"
+NOT_WIDER = "nothing here is wider than double"
 NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
 
@@ -74,7 +82,9 @@ class Reference(NamedTuple):
     outputs: dict[int, str]
     """Baseline results: allocation index to file."""
     wide_outputs: dict[int, str] | None
-    """Results of the widened baseline; None where it could not run, and `wide_problem` says why."""
+    """Results of the widened baseline, as doubles: allocation index to file, for those that hold
+    floating values. Without those whose type could not be widened, None where it could not run at
+    all; `wide_problem` says why."""
     wide_problem: str | None = None
     unwritten: bool = False
     """Some of an `out` buffer may not have been written: it holds what filled it before. Such a
@@ -132,7 +142,7 @@ class Baseline(NamedTuple):
     plain: Compiled
     widened: Compiled | None
     wide_problem: str | None
-    """Why there is no widened build; None where there is one."""
+    """Why there is no widened build, or none that widens doubles; None where nothing is missing."""
 
 
 def refine_roles(
@@ -428,6 +438,7 @@ class OracleBuilder:
                     stored_widened(made.wide_outputs[a.index], a.element),
                 ).relative_l2
                 for a in self._written()
+                if a.index in made.wide_outputs
             ),
             default=0.0,
         )
@@ -440,7 +451,11 @@ class OracleBuilder:
         if not can_widen(self._workload):
             problem = "a buffer or argument is a structure, whose widened layout is unknown"
             return made._replace(wide_problem=problem)
-        wide_inputs = widen(self._workload, inputs, self._folder / kind)
+        doubles = self._baseline.widened.unit.wide_doubles
+        kept = [a for a in self._written() if doubles or a.element != "f64"]
+        if not kept:
+            return made._replace(wide_problem=self._baseline.wide_problem or NOT_WIDER)
+        wide_inputs = widen(self._workload, inputs, self._folder / kind, wide_doubles=doubles)
         ran = self._executor.run(
             self._baseline.widened,
             self._workload,
@@ -453,17 +468,25 @@ class OracleBuilder:
             if path != inputs.contents[index]:
                 Path(path).unlink(missing_ok=True)
         if isinstance(ran, Misbehaved):
-            return made._replace(wide_problem=f"the widened baseline failed: {ran.message}")
-        wide = self._kept(ran.outputs)
+            problem = f"the widened baseline failed: {ran.message}"
+            if ran.what == "timeout":  # nor will it on other inputs
+                self._baseline = self._baseline._replace(widened=None, wide_problem=problem)
+            return made._replace(wide_problem=problem)
+        wide = {a.index: ran.outputs[a.index] for a in kept}
+        for index in ran.outputs.keys() - wide.keys():
+            Path(ran.outputs[index]).unlink(missing_ok=True)
+        for allocation in kept:
+            if allocation.element == "f64":
+                round_wide_doubles(Path(wide[allocation.index]))
         if unwritten:
             self._as_left(inputs, outputs, wide)
-        return made._replace(wide_outputs=wide, wide_problem=None)
+        return made._replace(wide_outputs=wide, wide_problem=self._baseline.wide_problem)
 
     def _as_left(self, inputs: InputSet, outputs: dict[int, str], wide: dict[int, str]) -> None:
         """Places that nobody wrote hold other numbers as doubles: let them be those of the
         baseline, as it left them."""
         for allocation in self._written():
-            if allocation.index not in inputs.poison or allocation.element == "f64":
+            if allocation.index not in inputs.poison or allocation.index not in wide:
                 continue
             plain = read_array(outputs[allocation.index], allocation.element)
             if plain.size == 0:

@@ -32,6 +32,8 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import is_dependent, splice
+from cudaops.sandbox.arrays import HAS_WIDE_DOUBLE
+from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (
     Baseline,
     Oracle,
@@ -149,6 +151,7 @@ class Workbench:
             callee=workload.callee,
             rewrite=rewrite,
             widened=widened,
+            wide_doubles=widened and HAS_WIDE_DOUBLE and holds_doubles(workload),
             lockstep=self.captured.lockstep,
         )
 
@@ -339,16 +342,21 @@ class Workbench:
         workload = refine_roles(self.executor, plain, workload, folder, self.timeout_s)
         if all(a.role != "out" for a in workload.allocations):
             confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
-        widened = self.executor.compile(self.unit(workload, None, widened=True))
-        problem = (
-            f"the widened baseline does not compile: {widened.message}"
-            if isinstance(widened, CompileFailed)
-            else None
-        )
-        baseline = Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
+        baseline = self._widened(workload, plain)
         return OracleBuilder(
             self.executor, baseline, workload, self.policy, folder, self.timeout_s
         ).build(self.seed, say)
+
+    def _widened(self, workload: Workload, plain: Compiled) -> Baseline:
+        """With the widest build that compiles: without `long double` floats have one at least."""
+        unit = self.unit(workload, None, widened=True)
+        widened = self.executor.compile(unit)
+        if isinstance(widened, Compiled):
+            return Baseline(plain, widened, None)
+        problem = f"the widened baseline does not compile: {widened.message}"
+        if unit.wide_doubles:
+            widened = self.executor.compile(unit.model_copy(update={"wide_doubles": False}))
+        return Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
 
     def compiled_baseline(self, workload: Workload) -> Compiled:
         """The author's kernel. Raises InputError where it does not compile on its own."""

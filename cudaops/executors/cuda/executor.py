@@ -142,7 +142,10 @@ class CudaExecutor:
         in_background(lambda: self.host.platform.program(program, recorded=False))
 
     def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
-        """See `Executor.compile`. NVRTC for a draft, nvcc for all else."""
+        """See `Executor.compile`. NVRTC for a draft, nvcc for all else; `long double` is the
+        processor's, and so is what runs of it."""
+        if unit.wide_doubles:
+            return self.host.processor.compile(unit)
         module = self.host.platform.unit(unit, draft=draft)
         if isinstance(module, CompileFailed):
             return module
@@ -173,6 +176,10 @@ class CudaExecutor:
         timeout_s: float = 60.0,
     ) -> Ran | Misbehaved:
         """See `Executor.run`. A fault is looked at again with a checker, which names its line."""
+        if compiled.unit.wide_doubles:
+            return self.host.processor.run(
+                compiled, workload, plan, inputs, folder, check=check, timeout_s=timeout_s
+            )
         side = self._side(compiled, workload, plan, folder, inputs.scratch_poison)
         target = dumps_of(workload, side, folder)
         task = RunTask(
