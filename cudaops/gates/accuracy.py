@@ -126,15 +126,17 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
     as FLOOR_ROUNDOFFS at least), and most elements are right by their own size too (MOST). Without
     a yardstick, or with one that the baseline itself is nowhere near, within FALLBACK_ROUNDOFFS of
     the baseline. `policy.allow_precision` raises the bound to what that precision does when used
-    well (`precision.WELL_USED_ROUNDOFFS`). Zero everywhere must stay zero everywhere, and what is
-    not finite must be the very same.
+    well (`precision.WELL_USED_ROUNDOFFS`). Zero everywhere must stay zero everywhere. What is not
+    finite must be the very same, but where the widened baseline is finite: that is an overflow on
+    the way, and a candidate that has none is held against the widened result there.
     """
     if element not in FLOATING:
         return _equality(name, sides, "mismatches")
     own, problem = _yardstick(sides)
     measured_by = sides.wide if own is not None and sides.wide is not None else sides.baseline
     gap = distance(sides.result, measured_by)
-    special = special_mismatches(sides.result, sides.baseline)
+    wide = sides.wide if own is not None else None
+    special = special_mismatches(sides.result, sides.baseline, wide)
     bounds = _bounds(gap, own, element, policy)
     near = gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled
     numbers = {

@@ -98,13 +98,22 @@ def _finite_pairs(a: Values, b: Values) -> Iterator[tuple[Array, Array]]:
         yield (wide_x, wide_y) if both.all() else (wide_x[both], wide_y[both])
 
 
-def special_mismatches(result: Array | Values, reference: Array | Values) -> int:
-    """Elements where one side is NaN or infinite and the other is not the very same."""
+def special_mismatches(
+    result: Array | Values, reference: Array | Values, wide: Array | Values | None = None
+) -> int:
+    """Elements where one side is NaN or infinite and the other is not the very same.
+
+    Not those where `wide`, the reference computed in a wider type, is finite and the reference is
+    not: that overflowed on the way, which another order of the same operations need not do.
+    """
     wrong = 0
-    for x, y in _pairs(_values(result), _values(reference)):
+    a, b, beyond = _values(result), _values(reference), None if wide is None else _values(wide)
+    for (x, y), (start, count) in zip(_pairs(a, b), a.chunks(), strict=True):
         finite = np.isfinite(x) & np.isfinite(y)
         if not finite.all():
             same = (x == y) | (np.isnan(x) & np.isnan(y))
+            if beyond is not None:
+                same |= ~np.isfinite(y) & np.isfinite(beyond.read(start, count))
             wrong += int(np.count_nonzero(~finite & ~same))
     return wrong
 
@@ -131,9 +140,11 @@ def beyond_one_rounding(
     return wrong
 
 
-def non_finite(values: Array) -> int:
-    """Elements of a floating buffer that are NaN or infinite."""
-    return int(np.count_nonzero(~np.isfinite(values)))
+def non_finite_share(values: Array | Values) -> float:
+    """Share of the elements of a floating buffer that are NaN or infinite, 0-1."""
+    held = _values(values)
+    wrong = sum(int(np.count_nonzero(~np.isfinite(held.read(*chunk)))) for chunk in held.chunks())
+    return wrong / held.size if held.size else 0.0
 
 
 def is_small_integers(values: Array | Values, limit: float) -> bool:

@@ -20,7 +20,7 @@ from cudaops.sandbox.arrays import (
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
     "touched", "large", "structured", "tiny", "permuted", "resampled", "reversed", "permuted_again",
-    "spread", "relaunched",
+    "spread", "relaunched", "infinite",
 ]  # fmt: skip
 """What the contents of one case are drawn from: see `drawn`."""
 
@@ -30,8 +30,11 @@ EXACT_KINDS: tuple[CaseKind, ...] = ("exact", "exact_positive")
 DOMAIN_KINDS: tuple[CaseKind, ...] = ("signed", "positive", "scaled")
 """Likewise; the first on which the baseline stays finite says where the baseline is at home."""
 
-FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "structured", "tiny")
-"""Further sets for floating inputs, in order of what they show."""
+FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "infinite", "structured", "tiny")
+"""Further sets for floating inputs, in order of what they show. `infinite` has infinities at a few
+places, of which the kernel's own arithmetic makes NaN (inf - inf, 0 * inf). NaN itself is put into
+no input: what `fmaxf` or a comparison makes of one depends on the order of its operands, so two
+honest reductions differ there, while infinities come out of every order alike."""
 
 INTEGER_KINDS: tuple[CaseKind, ...] = (
     "permuted", "spread", "touched", "resampled", "reversed", "permuted_again",
@@ -64,6 +67,10 @@ FEW = 16
 """One in so many elements of `structured` stands out."""
 OUTSTANDING = (16.0, 64.0)
 """Magnitudes of those: far beyond where a truncated series is good, and e**64 is finite in f32."""
+
+INFINITIES = (2, 16)
+"""Least and most infinities in one buffer of `infinite`; between these one in a hundred elements.
+One makes a row or a column of a product of matrices NaN: more would leave nothing finite."""
 
 TOUCHED = 256
 """One in so many elements of `touched` is another; one that reads only some of its inputs to know
@@ -145,6 +152,8 @@ def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gene
         values = generator.standard_normal(count)
         power = {"signed": 0, "large": 1, "tiny": -1}[kind] * EXPONENT.get(element, 0)
         return np.ldexp(values if draw.signed else np.abs(values), power)
+    if kind == "infinite":
+        return _infinite(count, draw.signed, generator)
     if kind == "positive":
         return generator.uniform(0.1, 1.0, count)
     if kind == "scaled":
@@ -178,6 +187,15 @@ def _structured(count: int, signed: bool, generator: np.random.Generator) -> Arr
         large = generator.uniform(*OUTSTANDING, places.size)
         values[places] = large * generator.choice([-1.0, 1.0], places.size) if signed else large
     return values
+
+
+def _infinite(count: int, signed: bool, generator: np.random.Generator) -> Array:
+    values = generator.standard_normal(count)
+    least, most = INFINITIES
+    places = generator.permutation(count)[: min(most, max(least, count // 100))]
+    values[places] = np.inf
+    values[places[1::2]] = -np.inf
+    return values if signed else np.abs(values)
 
 
 def _touched(

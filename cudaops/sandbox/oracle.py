@@ -24,7 +24,12 @@ from cudaops.sandbox.arrays import (
     stored,
     stored_widened,
 )
-from cudaops.sandbox.compare import distance, is_small_integers, non_finite
+from cudaops.sandbox.compare import (
+    distance,
+    is_small_integers,
+    non_finite_share,
+    special_mismatches,
+)
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
     EXACT_KINDS,
@@ -69,6 +74,10 @@ PERTURBED_POISON = 0x3C
 """Fill of the outputs. As f32 and bf16 0.046 and 0.011, as f16 1.3 and 1.1: where the baseline
 leaves a place alone, a norm over the buffer still is one of the results."""
 
+LEAST_LIMIT_S = 5.0
+SLACK = 10.0
+"""Limit of a run on infinities: so many seconds, and so many times the longest of the others."""
+
 SAME = "the same as another set"
 NOT_WIDER = "nothing here is wider than double"
 NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
@@ -92,6 +101,8 @@ class Reference(NamedTuple):
     is_zero: bool = False
     """Every result is zero, where the captured ones are not: a candidate is compared on it, but it
     shows little, and is not counted among the sets."""
+    non_finite: bool = False
+    """The baseline gives NaN or infinity in places, and not in so many on the captured inputs."""
 
 
 class SkippedInputs(NamedTuple):
@@ -133,6 +144,7 @@ def timed_references(oracle: Oracle) -> tuple[Reference, ...]:
     written = sum(a.size_bytes for a in oracle.workload.allocations if a.role != "in")
     alternatives = MOST_ALTERNATIVES if written <= LARGE_BYTES else 1
     whole = [one for one in oracle.perturbed if not one.unwritten]
+    whole.sort(key=lambda one: one.non_finite)
     return (oracle.captured, *whole[:alternatives])
 
 
@@ -237,6 +249,8 @@ class OracleBuilder:
         self._skipped: list[SkippedInputs] = []
         self._seen: dict[str, CaseKind] = {}
         self._measurable = True
+        self._longest_s = 0.0
+        self._beside_exact: list[Reference] = []
 
     def build(self, seed: int, say: Callable[[str], None] = lambda line: None) -> Oracle:
         """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
@@ -249,7 +263,7 @@ class OracleBuilder:
         captured = self._captured()
         exact = self._exact(seed, captured)
         again = self._relaunched(seed, say)
-        perturbed: list[Reference] = []
+        perturbed: list[Reference] = list(self._beside_exact)
         for draw in self._draws(seed, exact, perturbed):
             cases = sum(not one.is_zero for one in (captured, *perturbed, *again))
             cases += exact.kind != "captured"
@@ -281,9 +295,9 @@ class OracleBuilder:
             yield from (Draw(kind, seed) for kind in INTEGER_KINDS)
             return
         remaining = list(DOMAIN_KINDS)
-        while remaining and all(one.is_zero for one in found):
+        while remaining and all(one.is_zero or one.non_finite for one in found):
             yield Draw(remaining.pop(0), seed)
-        signed = any(one.kind == "signed" for one in found)
+        signed = any(one.kind == "signed" and not one.non_finite for one in found)
         if exact.kind in EXACT_KINDS:
             yield Draw("exact_touched", seed, exact.kind == "exact", exact.inputs)
         else:
@@ -303,10 +317,17 @@ class OracleBuilder:
         for kind in EXACT_KINDS if self._floating else ():
             inputs = build_case(self._workload, Draw(kind, seed), self._folder / kind, EXACT_POISON)
             outputs = self._run_baseline(kind, inputs)
-            if not isinstance(outputs, str):
-                self._is_new(kind, inputs)
+            if isinstance(outputs, str):
+                self._skipped.append(SkippedInputs(kind, outputs))
+                continue
+            self._is_new(kind, inputs)
+            if self._finite(outputs):
                 return self._exactly(kind, inputs, outputs)
-            self._skipped.append(SkippedInputs(kind, outputs))
+            made = self._in_places(self._with_wide(kind, inputs, outputs))
+            if isinstance(made, Reference):
+                self._beside_exact.append(made)
+            else:
+                self._skipped.append(SkippedInputs(kind, made))
         poisoned = dict.fromkeys(captured.inputs.poison, EXACT_POISON)
         update = {"poison": poisoned, "scratch_poison": EXACT_POISON}
         return captured._replace(inputs=captured.inputs.model_copy(update=update))
@@ -341,15 +362,41 @@ class OracleBuilder:
         outputs = self._run_baseline(draw.kind, inputs)
         if isinstance(outputs, str):
             return outputs
-        if draw.kind == "exact_touched":
+        finite = self._finite(outputs)
+        if draw.kind == "exact_touched" and finite:
             return self._exactly(draw.kind, inputs, outputs)
         made = self._with_wide(draw.kind, inputs, outputs)
         own = self._own_error(made)
         if self._measurable and not own <= MAX_OWN_ERROR:
             return f"the baseline is {own:.1e} away from its own run in double"
+        if not finite:
+            return self._in_places(made)
         return made._replace(
             is_zero=self._is_zero(outputs) and not self._is_zero(self._captured_outputs())
         )
+
+    def _in_places(self, made: Reference) -> Reference | str:
+        """A case on which the baseline is not finite in places; why it proves nothing where it is
+        finite nowhere, or not finite elsewhere when it runs again."""
+        kind, outputs = made.kind, made.outputs
+        written = list(self._written())
+        if not any(non_finite_share(stored(outputs[a.index], a.element)) < 1.0 for a in written):
+            return "the baseline is finite nowhere on it"
+        if kind == "large" and made.wide_outputs is None:
+            return "the baseline is not finite on it, and no wider run says where it overflowed"
+        again = self._run_baseline(kind, made.inputs, "again")
+        if isinstance(again, str):
+            return again
+        for a in written:
+            wide = (made.wide_outputs or {}).get(a.index)
+            moved = special_mismatches(
+                stored(again[a.index], a.element),
+                stored(outputs[a.index], a.element),
+                None if wide is None else stored_widened(wide, a.element),
+            )
+            if moved:
+                return "the baseline is not finite in other places when it runs again"
+        return made._replace(non_finite=True)
 
     def _is_zero(self, outputs: dict[int, str]) -> bool:
         return not any(
@@ -367,7 +414,9 @@ class OracleBuilder:
                     digest.update(hashlib.file_digest(file, "blake2b").digest())
         return self._seen.setdefault(digest.hexdigest(), kind) == kind
 
-    def _run_baseline(self, kind: CaseKind, inputs: InputSet) -> dict[int, str] | str:
+    def _run_baseline(
+        self, kind: CaseKind, inputs: InputSet, name: str = "baseline"
+    ) -> dict[int, str] | str:
         """Results by allocation; or why the baseline is not well-behaved on these inputs.
 
         Integers may be indices: with others than the captured ones every access is looked at.
@@ -383,24 +432,30 @@ class OracleBuilder:
             self._workload,
             self._plan,
             inputs,
-            self._folder / kind / "baseline",
+            self._folder / kind / name,
             check=check,
-            timeout_s=self._timeout_s,
+            timeout_s=self._limit_s(kind),
         )
         if isinstance(ran, Misbehaved):
             return f"the baseline fails on it: {ran.placed}"
         if ran.unchecked:
             return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
-        outputs = self._kept(ran.outputs)
-        return outputs if self._finite(outputs) else "the baseline is not finite on it"
+        self._longest_s = max(self._longest_s, ran.seconds)
+        return self._kept(ran.outputs)
+
+    def _limit_s(self, kind: CaseKind) -> float:
+        """A loop that goes on until something is small enough may never end on infinities."""
+        if kind != "infinite" or self._longest_s == 0.0:
+            return self._timeout_s
+        return min(self._timeout_s, LEAST_LIMIT_S + SLACK * self._longest_s)
 
     def _finite(self, outputs: dict[int, str]) -> bool:
         """Whether the baseline is not finite in no more places than on the captured inputs, where
         infinities may be meant (a mask)."""
         captured = self._captured_outputs()
         return all(
-            non_finite(read_array(outputs[a.index], a.element))
-            <= non_finite(read_array(captured[a.index], a.element))
+            non_finite_share(stored(outputs[a.index], a.element))
+            <= non_finite_share(stored(captured[a.index], a.element))
             for a in self._written()
         )
 
