@@ -118,8 +118,8 @@ class Oracle(NamedTuple):
     workload: Workload
     captured: Reference
     perturbed: tuple[Reference, ...]
-    """Empty where the baseline bears no other inputs; the captured case once more where it reads
-    nothing that could hold something else."""
+    """Those on which the baseline is finite first. Empty where it bears no other inputs; the
+    captured case once more where it reads nothing that could hold something else."""
     exact: Reference
     """The captured case once more where no exact inputs suit."""
     skipped: tuple[SkippedInputs, ...] = ()
@@ -144,7 +144,6 @@ def timed_references(oracle: Oracle) -> tuple[Reference, ...]:
     written = sum(a.size_bytes for a in oracle.workload.allocations if a.role != "in")
     alternatives = MOST_ALTERNATIVES if written <= LARGE_BYTES else 1
     whole = [one for one in oracle.perturbed if not one.unwritten]
-    whole.sort(key=lambda one: one.non_finite)
     return (oracle.captured, *whole[:alternatives])
 
 
@@ -277,6 +276,7 @@ class OracleBuilder:
             if made is not None:
                 perturbed.append(made)
         perturbed += again
+        perturbed.sort(key=lambda one: one.non_finite)
         if not perturbed and all(one.why == SAME for one in self._skipped):
             perturbed.append(captured)  # it reads nothing that could hold something else
         return Oracle(self._workload, captured, tuple(perturbed), exact, tuple(self._skipped), seed)
