@@ -222,7 +222,7 @@ def _describe(
         allowed += f", with {policy.allow_precision} allowed by the user"
     if own is None:
         text = f"{name}: relative L2 distance {gap.relative_l2:.1e} from the baseline"
-        text += f" ({allowed}; no run in double as yardstick: {wide_problem})"
+        text += f" ({allowed}; no wider run as yardstick: {wide_problem})"
     else:
         text = f"{name}: relative L2 error {gap.relative_l2:.1e}"
         text += f" (baseline's own {own.relative_l2:.1e}, {allowed})"

@@ -483,7 +483,7 @@ class OracleBuilder:
         )
 
     def _own_error(self, made: Reference) -> float:
-        """The largest relative L2 error of the baseline against its run in double; 0 without."""
+        """The largest relative L2 error of the baseline against its wider run; 0 without."""
         if made.wide_outputs is None:
             return 0.0
         return max(

