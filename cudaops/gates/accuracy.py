@@ -15,6 +15,7 @@ from cudaops.sandbox.compare import (
     distance,
     integer_mismatches,
     is_small_integers,
+    misplaced_specials,
     share_beyond,
     special_mismatches,
 )
@@ -82,6 +83,8 @@ class Sides(NamedTuple):
     wide: Values | None
     """The widened baseline's doubles; None where there are none, and `wide_problem` says why."""
     wide_problem: str | None
+    in_places: bool = False
+    """The inputs are such that the baseline is not finite in places (`Reference.non_finite`)."""
 
 
 class _Bounds(NamedTuple):
@@ -115,6 +118,7 @@ def _sides(allocation: Allocation, ran: Ran, reference: Reference) -> Sides:
         stored(reference.outputs[index], element),
         None if wide is None else stored_widened(wide, element),
         reference.wide_problem,
+        reference.non_finite,
     )
 
 
@@ -127,16 +131,20 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
     a yardstick, or with one that the baseline itself is nowhere near, within FALLBACK_ROUNDOFFS of
     the baseline. `policy.allow_precision` raises the bound to what that precision does when used
     well (`precision.WELL_USED_ROUNDOFFS`). Zero everywhere must stay zero everywhere. What is not
-    finite must be the very same, but where the widened baseline is finite: that is an overflow on
-    the way, and a candidate that has none is held against the widened result there.
+    finite must be the very same; on inputs that make it so in places, what is finite must be the
+    same (`misplaced_specials`), and a candidate that does not overflow where the baseline does is
+    held against the widened result there.
     """
     if element not in FLOATING:
         return _equality(name, sides, "mismatches")
     own, problem = _yardstick(sides)
     measured_by = sides.wide if own is not None and sides.wide is not None else sides.baseline
     gap = distance(sides.result, measured_by)
-    wide = sides.wide if own is not None else None
-    special = special_mismatches(sides.result, sides.baseline, wide)
+    if sides.in_places:
+        wide = sides.wide if own is not None else None
+        special = misplaced_specials(sides.result, sides.baseline, wide)
+    else:
+        special = special_mismatches(sides.result, sides.baseline)
     bounds = _bounds(gap, own, element, policy)
     near = gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled
     numbers = {

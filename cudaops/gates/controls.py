@@ -269,7 +269,8 @@ class SampledOutput(NamedTuple):
         made = in_memory(as_stored(result, self.allocation.element))
         wide = None if self.wide is None else in_memory(self.wide)
         problem = self.case.reference.wide_problem
-        sides = Sides(made, in_memory(self.samples.right), wide, problem)
+        in_places = self.case.reference.non_finite
+        sides = Sides(made, in_memory(self.samples.right), wide, problem, in_places)
         name = parameter_name(self.case.oracle.workload, self.allocation)
         held = compare_sides_exactly if self.case.exact else compare_sides
         return held(sides, self.allocation.element, name, policy)

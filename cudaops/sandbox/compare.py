@@ -98,23 +98,34 @@ def _finite_pairs(a: Values, b: Values) -> Iterator[tuple[Array, Array]]:
         yield (wide_x, wide_y) if both.all() else (wide_x[both], wide_y[both])
 
 
-def special_mismatches(
-    result: Array | Values, reference: Array | Values, wide: Array | Values | None = None
-) -> int:
-    """Elements where one side is NaN or infinite and the other is not the very same.
+def special_mismatches(result: Array | Values, reference: Array | Values) -> int:
+    """Elements where one side is NaN or infinite and the other is not the very same."""
+    wrong = 0
+    for x, y in _pairs(_values(result), _values(reference)):
+        finite = np.isfinite(x) & np.isfinite(y)
+        if not finite.all():
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            wrong += int(np.count_nonzero(~finite & ~same))
+    return wrong
 
-    Not those where `wide`, the reference computed in a wider type, is finite and the reference is
-    not: that overflowed on the way, which another order of the same operations need not do.
+
+def misplaced_specials(
+    result: Array | Values, reference: Array | Values, wide: Array | Values | None
+) -> int:
+    """Elements where one side is finite and the other is not, or the two are opposite infinities.
+
+    NaN and infinity may stand for each other: what is left over of an infinity in a compensated sum
+    is inf - inf. Nothing is asked where `wide`, the reference computed in a wider type, is finite
+    and the reference is not: it overflowed on the way, which another order need not do.
     """
     wrong = 0
     a, b, beyond = _values(result), _values(reference), None if wide is None else _values(wide)
     for (x, y), (start, count) in zip(_pairs(a, b), a.chunks(), strict=True):
-        finite = np.isfinite(x) & np.isfinite(y)
-        if not finite.all():
-            same = (x == y) | (np.isnan(x) & np.isnan(y))
-            if beyond is not None:
-                same |= ~np.isfinite(y) & np.isfinite(beyond.read(start, count))
-            wrong += int(np.count_nonzero(~finite & ~same))
+        moved = np.isfinite(x) != np.isfinite(y)
+        if beyond is not None and moved.any():
+            moved &= np.isfinite(y) | ~np.isfinite(beyond.read(start, count))
+        opposite = np.isinf(x) & np.isinf(y) & (x != y)
+        wrong += int(np.count_nonzero(moved | opposite))
     return wrong
 
 

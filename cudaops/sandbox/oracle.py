@@ -27,8 +27,8 @@ from cudaops.sandbox.arrays import (
 from cudaops.sandbox.compare import (
     distance,
     is_small_integers,
+    misplaced_specials,
     non_finite_share,
-    special_mismatches,
 )
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
@@ -389,7 +389,7 @@ class OracleBuilder:
             return again
         for a in written:
             wide = (made.wide_outputs or {}).get(a.index)
-            moved = special_mismatches(
+            moved = misplaced_specials(
                 stored(again[a.index], a.element),
                 stored(outputs[a.index], a.element),
                 None if wide is None else stored_widened(wide, a.element),
