@@ -44,6 +44,10 @@ class Settings(BaseSettings):
     builds_gib: float = Field(default=4.0, gt=0, validation_alias="CUDAOPS_BUILDS_GIB")
     """Size in GiB that this folder keeps to; what was unused for longest goes first."""
 
+    capture_gib: float | None = Field(default=None, gt=0, validation_alias="CUDAOPS_CAPTURE_GIB")
+    """Contents of one kernel's launches, before and after, that a capture on a GPU may keep, in
+    GiB. Not set: twice what the GPU's memory holds. Never more than 60 % of the free disk."""
+
     runs: Path = Field(default=Path("runs"), validation_alias="CUDAOPS_RUNS")
     """Folder under which every run gets a folder of its own, relative to the working folder."""
 
@@ -128,6 +132,11 @@ class Settings(BaseSettings):
     def builds_bytes(self) -> int:
         """The size it keeps to."""
         return int(self.builds_gib * 1024**3)
+
+    @property
+    def capture_bytes(self) -> int | None:
+        """Contents that a capture may keep; None where nobody says."""
+        return None if self.capture_gib is None else int(self.capture_gib * 1024**3)
 
     @property
     def memory_folder(self) -> Path | None:

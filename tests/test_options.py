@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
@@ -53,7 +53,7 @@ class NewOptions(KernelOptions):
 
 def new_command(*, options: NewOptions) -> str:
     """A command, a tool and a function alike."""
-    text = options.model_dump_json(exclude={"argv"})
+    text = options.model_dump_json(exclude={*KernelOptions.model_fields} - {"kernel"})
     typer.echo(text)
     return text
 
@@ -135,10 +135,13 @@ def test_it_is_a_flag(name: str) -> None:
     assert [*flag.opts, *flag.secondary_opts] == (
         names[0].split("/") if names else [f"--{name.replace('_', '-')}"]
     )
-    assert flag.default == field.get_default()
+    several = get_origin(plain_type(field.annotation)) is tuple
+    assert flag.default == (None if several else field.get_default())
     bounds = bounds_of(field.rebuild_annotation())
     assert (flag.min, flag.max) == (bounds.get("ge"), bounds.get("le"))
-    assert flag.type_descriptor.annotation | None == plain_type(field.annotation) | None
+    kind = plain_type(field.annotation)
+    kind = list[get_args(kind)[0]] if several else kind  # type: ignore[misc]
+    assert flag.type_descriptor.annotation | None == kind | None
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -173,10 +176,18 @@ def test_no_exception_is_of_an_option_that_is_gone() -> None:
     assert {name for _, name in EXCEPTIONS} <= OPTIONS.keys()
 
 
-def test_every_option_reaches_the_run_and_comes_back() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"argv": ("1",), "argument_lines": ()},
+        {"argv": (), "argument_lines": ("judged: 5", "timed*2: 6 'a b'")},
+    ],
+)
+def test_every_option_reaches_the_run_and_comes_back(arguments: dict[str, Any]) -> None:
     """What is asked for is in RunOptions under one name or another, and a service is told all."""
     values: dict[str, Any] = {
-        "argv": ("1",), "kernel": "k", "timeout_seconds": 9.0, "executor": "cpu", "arch": "sm_80",
+        **arguments, "odd_sizes": True, "warm_ups": "count", "kernel": "k",
+        "timeout_seconds": 9.0, "executor": "cpu", "arch": "sm_80",
         "device": "A100", "optimizer": "llm", "model": "scripted:answers.json", "strategy": "beam",
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,
         "max_tokens": 77, "max_trials": 6, "budget_minutes": 3.5, "min_speedup": 1.5, "seed": 5,

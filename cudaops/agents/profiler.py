@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.rewrite import Rewrite
 from cudaops.mcp_servers.profiler import Diagnosis
 
 
-async def profile(toolbox: Toolbox, incumbent: Rewrite | None) -> Diagnosis:
+async def profile(
+    toolbox: Toolbox, incumbent: Rewrite | None, *, every_metric: bool = False
+) -> Diagnosis:
     """Profile the author's kernel, or the best rewrite so far, through the `profiler` server."""
+    asked: dict[str, Any] = {"every_metric": every_metric}
     if incumbent is None:
-        return await toolbox.call("profiler", "profile_kernel", Diagnosis, {"every_metric": True})
-    arguments = {
-        "source": incumbent.source,
-        "tuned": incumbent.values(),
-        "every_metric": True,
-    }
+        return await toolbox.call("profiler", "profile_kernel", Diagnosis, asked)
+    arguments = {"source": incumbent.source, "tuned": incumbent.values(), **asked}
     return await toolbox.call("profiler", "profile_rewrite", Diagnosis, arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -20,6 +20,7 @@ from cudaops.domain.options import (
     flattened,
     plain_type,
 )
+from cudaops.errors import InputError
 
 R = TypeVar("R")
 
@@ -44,9 +45,26 @@ def with_options(command: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(flat)
     def given(*args: Any, **values: Any) -> R:
-        return flat(*args, **{name: value for name, value in values.items() if value is not None})
+        asked = {name: value for name, value in values.items() if value is not None}
+        if asked.get("argument_lines"):
+            asked["argument_lines"] = list(_lines(asked["argument_lines"]))
+        return flat(*args, **asked)
 
     return given
+
+
+def _lines(given: Iterable[str]) -> Iterator[str]:
+    """The lines, those of a file in the place of `@FILE`; there, empty ones and those that begin
+    with # say nothing. Raises InputError where it cannot be read."""
+    for one in given:
+        if not one.startswith("@"):
+            yield one
+            continue
+        try:
+            text = Path(one[1:]).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"args {one}: the file cannot be read: {error}") from error
+        yield from (line for line in text.splitlines() if line.strip() and line[0] != "#")
 
 
 def flag_of(name: str, field: FieldInfo) -> inspect.Parameter:

@@ -20,8 +20,8 @@ from cudaops.domain.base import Dim3, Record
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.judge import MEASURABLE_SPEEDUP, judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy, Qualification
-from cudaops.domain.options import ExecutorName
-from cudaops.domain.workload import Element, Role
+from cudaops.domain.options import ExecutorName, ProgramRun
+from cudaops.domain.workload import Element, Role, RunRole
 
 CERTIFICATE_FORMAT = "cudaops-certificate/1"
 """Name and version of the file's format; another version is another format."""
@@ -78,6 +78,9 @@ class WorkloadIdentity(Record):
     dynamic_smem_bytes: int
     launches: int
     time_share: float
+    run: int = 0
+    """Index into the runs of the program."""
+    role: RunRole = "both"
     buffers: tuple[BufferHash, ...]
     globals: tuple[GlobalHash, ...] = ()
 
@@ -96,6 +99,9 @@ class AuthorProgram(Record):
     kernel: str
     callee: str
     argv: tuple[str, ...]
+    """Of the run that says which kernel matters."""
+    runs: tuple[ProgramRun, ...] = ()
+    """All of them where there are several."""
     files: tuple[FileHash, ...]
     """Main file and quoted headers, over their text in UTF-8."""
 
@@ -273,11 +279,24 @@ def _statements(certificate: Certificate) -> Iterator[str]:
     known = {w.id for w in certificate.workloads}
     for comparison in (*certificate.comparisons, *certificate.fresh):
         yield from _measured_things(certificate, comparison, known)
+    yield from _roles(certificate)
     if certificate.program.main != certificate.program.files[0].path:
         yield "the main file is not the first of the author's files"
     if stray := {a.workload for a in certificate.anchors} - known:
         yield f"anchors of workloads that are not there: {', '.join(sorted(stray))}"
     yield from _released(certificate)
+
+
+def _roles(certificate: Certificate) -> Iterator[str]:
+    """What is timed and what is judged: on a GPU nothing is timed that is not judged as well."""
+    roles = {w.id: w.role for w in certificate.workloads}
+    if not set(roles.values()) & {"judged", "both"}:
+        yield "no workload is one on which the candidate was judged"
+    if certificate.time_source != "modelled" and "timed" in roles.values():
+        yield "a workload was timed on a device and not judged"
+    timed = {c.workload for c in (*certificate.comparisons, *certificate.fresh)}
+    if untimed := sorted(w for w in timed if roles.get(w) == "judged"):
+        yield f"times of {', '.join(untimed)}, on which nothing was to be timed"
 
 
 def _measured_things(

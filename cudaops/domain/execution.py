@@ -200,6 +200,15 @@ class LaunchCount(Record):
     """Launches proven to be a fixed point of memory and therefore not repeated."""
     seconds: float
     """The capturing executor's own clock, skipped launches counted at the mean of the others."""
+    warm_ups: int = 0
+    """Launches that do not count: outside of what the program times, where it times some."""
+    warm_up_seconds: float = 0.0
+    """What they cost."""
+
+    @property
+    def counted_seconds(self) -> float:
+        """What the launches that count cost."""
+        return self.seconds - self.warm_up_seconds
 
 
 class RecordedMemory(Record):
@@ -250,6 +259,8 @@ class Captured(Record):
     """`KERNEL_MS: x` from stderr where the program prints it; never part of a verdict."""
     recorded: tuple[RecordedLaunch, ...] = ()
     """Configurations of every kernel that was recorded, in the order of their first launches."""
+    cut: tuple[str, ...] = ()
+    """Kernels of which not every block was executed, where only times were wanted."""
     stopped: bool = False
     """It took longer than it may and was ended: launches and times are those until then."""
     lockstep: InLockstep | None = None
@@ -308,6 +319,18 @@ class Timing(Record):
     cupti_problem: str = ""
     """Why CUPTI gave none for this side although it recorded: other kernels than planned."""
     event_overhead_us: float | None = None
+    launched_us: tuple[float, ...] = ()
+    """Of short launches, whose samples are their kernels' own durations by CUPTI: the samples by
+    events, which hold what a launch takes as well. Empty where the samples are by events."""
+    in_graph: bool = False
+    """Warm samples that repeat their launch do so in one CUDA graph."""
+    gap_us: float | None = None
+    """What a kernel that does nothing takes, launched in the same way, in `regime`; None: not
+    known."""
+    warm_gap_us: float | None = None
+    """The same in warm samples."""
+    host_gap_us: float | None = None
+    """The same by the host's clock, launched back to back as in `host_slope_us`."""
     sm_clock_mhz: tuple[float, ...] = ()
     """One a block of samples."""
     temperature_c: tuple[float, ...] = ()
@@ -346,6 +369,22 @@ class Measurement(Record):
     def median_us(self) -> float:
         """Median of the samples."""
         return statistics.median(self.samples_us)
+
+    @property
+    def events_us(self) -> float:
+        """Median by CUDA events, also where the samples are the kernels' own durations."""
+        launched = self.timing.launched_us if self.timing is not None else ()
+        return statistics.median(launched or self.samples_us)
+
+    @property
+    def back_to_back_us(self) -> float | None:
+        """As a program takes it that launches it again and again: by the host's clock where the
+        program finds the L2 warm, else by events. None where only the kernel's time is known."""
+        if self.timing is None:
+            return None
+        if self.timing.regime == "warm":
+            return self.timing.host_slope_us
+        return self.events_us
 
     @property
     def provenance(self) -> str:

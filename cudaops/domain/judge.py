@@ -152,11 +152,14 @@ def judge(
     if not comparisons:
         missing = _missing_gate(gates, REQUIRED_GATES) or "no time was taken"
         return _rejected(missing, gates, isolation)
-    sources = {m.source for c in (*comparisons, *fresh) for m in (c.baseline, c.candidate)}
-    if len(sources) > 1:
+    pairs = [(c.baseline.source, c.candidate.source) for c in (*comparisons, *fresh)]
+    sources = {source for pair in pairs for source in pair}
+    measured = sources <= MEASURED
+    # Of one comparison: short launches of one workload may be timed by CUPTI, long ones by events.
+    mixed = any(one != other for one, other in pairs) or (not measured and len(sources) > 1)
+    if mixed:
         text = f"baseline and candidate were timed by different clocks: {sorted(sources)}"
         return _rejected(text, gates, isolation)
-    measured = sources <= MEASURED
     speedup = _speedup(comparisons, policy, measured, judged_before)
     decided = [_speedup_gate("speedup", speedup, comparisons, policy, measured)]
     # A candidate that is too slow needs no further gate; one that is fast needs every one.

@@ -13,16 +13,25 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import shlex
 import typing
 from collections.abc import Callable, Mapping
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from cudaops.domain.base import Record
+from cudaops.domain.workload import RunRole
 from cudaops.errors import InputError
 
 ExecutorName = Literal["cpu", "cuda"]
@@ -43,6 +52,13 @@ one without ncu. `base`: locked to base while it looks, so that two profiles are
 Precision = Literal["tf32", "fp16", "bf16"]
 """Arithmetic less exact than the baseline's that a user may allow."""
 
+WarmUps = Literal["auto", "count"]
+"""auto: launches outside of what the program times do not count, where it times some."""
+
+MOST_RUNS = 8
+"""Of one program behind one job. Chosen: each is captured, and judged on by itself."""
+MOST_WEIGHT = 1e6
+_RUN = re.compile(r"\s*(?P<role>judged|timed|both)(?:\*(?P<weight>[0-9]+(?:\.[0-9]+)?))?:")
 _NO_NUL = r"^[^\x00]*$"
 _ARCH = r"sm_[0-9]{2,3}[af]?"
 
@@ -54,10 +70,44 @@ def arch_problem(sm_arch: str) -> str | None:
     return None
 
 
+def _wrong(problem: str) -> PydanticCustomError:
+    return PydanticCustomError("option", "{problem}", {"problem": problem})
+
+
 def _checked_arch(sm_arch: str) -> str:
     if (problem := arch_problem(sm_arch)) is not None:
-        raise PydanticCustomError("option", "{problem}", {"problem": problem})
+        raise _wrong(problem)
     return sm_arch
+
+
+class ProgramRun(Record):
+    """One way to run the author's program, and what it is for."""
+
+    argv: tuple[str, ...] = ()
+    """Without the program's name."""
+    role: RunRole = "both"
+    weight: float = 1.0
+    """Of its time among the timed runs; 0 of one that is judged only."""
+
+
+def program_run(line: str) -> ProgramRun:
+    """What a line of arguments says. Raises ValueError where it cannot be read."""
+    found = _RUN.match(line)
+    role, weight = (found["role"], float(found["weight"] or 1)) if found else ("both", 1.0)
+    if not 0 < weight <= MOST_WEIGHT:
+        raise ValueError(f"a weight lies above 0 and goes up to {MOST_WEIGHT:g}")
+    if role == "judged":
+        weight = 0.0
+    argv = shlex.split(line[found.end() :] if found else line)
+    return ProgramRun(argv=tuple(argv), role=cast(RunRole, role), weight=weight)
+
+
+def _checked_line(line: str) -> str:
+    try:
+        program_run(line)
+    except ValueError as problem:
+        raise _wrong(f"args {line!r}: {problem}") from None
+    return line
 
 
 class Flag(NamedTuple):
@@ -75,6 +125,9 @@ class Positional(NamedTuple):
 WHOLE = BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)
 """JSON Schema takes 3.0 for an integer (2020-12, validation, section 6.1.1); so do we."""
 Argument = Annotated[str, StringConstraints(max_length=4096, pattern=_NO_NUL)]
+ArgumentLine = Annotated[
+    str, StringConstraints(max_length=16_384, pattern=_NO_NUL), AfterValidator(_checked_line)
+]
 KernelName = Annotated[
     str, StringConstraints(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
@@ -99,8 +152,40 @@ class KernelOptions(Record):
 
     argv: Annotated[tuple[Argument, ...], Field(max_length=256), Positional("-- PROGRAM ARGS")] = ()
     """Arguments for the program itself."""
+    argument_lines: Annotated[
+        tuple[ArgumentLine, ...], Field(max_length=MOST_RUNS), Flag("--args")
+    ] = ()
+    """A line of arguments for one run of the program, in place of PROGRAM ARGS; several for several
+    runs. `judged: 37 1` is for correctness alone, `timed: 4096 100` for time alone, `timed*3:`
+    counts threefold; without such a word it is for both. On the command line @FILE: its lines."""
+    odd_sizes: Annotated[bool, Flag("--odd-sizes")] = False
+    """Judge on further runs as well, with primes in place of the sizes among the arguments."""
+    warm_ups: Annotated[WarmUps, Flag("--warm-ups")] = "auto"
+    """Launches outside of what the program times: left out where it times some (auto), or
+    counted."""
     kernel: KernelName | None = None
     """Kernel to work on (default: the one with most time)."""
+
+    @property
+    def program_runs(self) -> tuple[ProgramRun, ...]:
+        """The runs of the program that stand behind the job, as they were given."""
+        lines = tuple(program_run(line) for line in self.argument_lines)
+        return lines or (ProgramRun(argv=self.argv),)
+
+    @property
+    def program_words(self) -> tuple[str, ...]:
+        """Every argument of every run."""
+        return tuple(word for run in self.program_runs for word in run.argv)
+
+    @model_validator(mode="after")
+    def _runs(self) -> KernelOptions:
+        if self.argv and self.argument_lines:
+            raise _wrong("args: give the program's arguments as lines or one by one, not both")
+        if not any(run.role != "judged" for run in self.program_runs):
+            raise _wrong("args: every run is judged only; let one be timed, or both")
+        if not any(run.role != "timed" for run in self.program_runs):
+            raise _wrong("args: every run is timed only; let one be judged, or both")
+        return self
 
 
 class ProgramOptions(KernelOptions, TimeoutOptions):

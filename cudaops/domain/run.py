@@ -137,6 +137,9 @@ class TimingSummary(Record):
     warm: RegimeSummary | None
     cupti: RegimeSummary | None
     """By CUPTI's activity records, where CUPTI is there."""
+    launched: RegimeSummary | None = None
+    """Where the kernels' own time by CUPTI decides: what a launch takes as the program makes it,
+    by the host's clock where it finds the L2 warm, else by CUDA events."""
     samples: int
     """Pairs of samples in the deciding regime."""
     blocks_redone: int

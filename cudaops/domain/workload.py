@@ -29,6 +29,10 @@ Element = Literal[
 
 Role = Literal["in", "out", "inout"]
 
+RunRole = Literal["judged", "timed", "both"]
+"""What a run of the author's program is for. `judged`: a rewrite must compute the same on its
+launches. `timed`: it is timed on them. `both`: both."""
+
 ELEMENT_BYTES: dict[Element, int] = {
     "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "u8": 1, "i16": 2, "u16": 2,
     "i32": 4, "u32": 4, "i64": 8, "u64": 8, "bool": 1, "opaque": 1,
@@ -147,9 +151,14 @@ class Workload(Record):
     allocations: tuple[Allocation, ...]
     globals: tuple[GlobalState, ...] = ()
     launches: int = 1
-    """How often the program launched this configuration."""
+    """How often the program launched this configuration, warm-ups left out."""
     time_share: float = 1.0
-    """Share of the kernel's whole time in the program, 0-1, by the capturing executor's clock."""
+    """Weight of its time. Share of the kernel's whole time in the program, 0-1, by the capturing
+    executor's clock; of several timed runs the share in all of them, as the user weighs them, and 0
+    of what is judged only."""
+    run: int = 0
+    """Which of the program's runs it comes from, in the order in which they were given."""
+    role: RunRole = "both"
     first_launch: int = 0
     """Position of the captured launch among all launches of this kernel, from 0: what a profiler
     skips to reach it in the author's program."""
@@ -158,6 +167,16 @@ class Workload(Record):
     buffers; `cold`: other work stands between them, or it is launched once."""
     folder: str
     """Folder that holds the contents, absolute or relative to the run folder."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a rewrite is held against the author's kernel on it."""
+        return self.role != "timed"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a rewrite is timed on it."""
+        return self.role != "judged"
 
     def pointers(self) -> Iterator[Pointer]:
         """Every pointer into an allocation, in order: parameters and fields of structures."""

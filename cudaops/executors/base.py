@@ -26,7 +26,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.domain.options import ExecutorName
+from cudaops.domain.options import ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -93,10 +93,16 @@ class Executor(Protocol):
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
+        *,
+        whole: bool = True,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """Run the whole program once and record the target's launches under `folder`.
 
         `kernel` None chooses the kernel with most time. `argv` excludes the program's name.
+        `whole` False: only times are wanted, so not every block of every launch need be executed,
+        nor the program run to its end (`Captured.cut`, `Captured.stopped`).
+        `warm_ups`: whether launches outside of what the program times count.
         Raises InputError where `kernel` is not launched or the program launches nothing.
         """
 
@@ -199,9 +205,11 @@ class Executor(Protocol):
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        every_metric: bool = False,
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
-        """Metrics of the plan's dominant launch on the workload's captured inputs."""
+        """Metrics of the plan's dominant launch on the workload's captured inputs: those that a
+        verdict is drawn from, or every one that can be had, which may take longer."""
 
     def tools(self) -> Mapping[str, str]:
         """Name and version of every tool used, for certificates."""

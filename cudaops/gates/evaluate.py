@@ -149,6 +149,7 @@ class Evaluating:
         return [
             Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload, self.say))
             for workload, one in zip(bench.workloads, compiled, strict=True)
+            if workload.is_judged
         ]
 
     def _verified(self, subjects: Sequence[Subject], gates: int | None = None) -> bool:
@@ -172,7 +173,7 @@ class Evaluating:
                 return False
             decisive = self.fresh
             bench.executor.prepare(bench.spliced(self.rewrite))
-            profile = bench.profile(self.rewrite)
+            profile = bench.profile(self.rewrite, every_metric=True)
             self.profile = profile if isinstance(profile, Profile) else None
         return self._add(floor_gate(profile, decisive[0], bench.workloads[0]))
 
@@ -185,7 +186,7 @@ class Evaluating:
         if isinstance(fresh, Misbehaved | CompileFailed):
             return self._failed("timed_outputs", fresh, started)
         self.fresh = fresh
-        oracles = [self.bench.oracle(workload) for workload in self.bench.workloads]
+        oracles = [self.bench.oracle(workload) for workload in self.bench.judged]
         gate = timed_outputs_gate(oracles, fresh, self.bench.policy)
         self.bench.discard(folder.name)
         return self._add(gate) and self._add(clocks_gate(fresh))

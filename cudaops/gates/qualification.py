@@ -63,9 +63,9 @@ def qualification_of(bench: Workbench) -> Qualification:
     Raises InputError where the author's kernel does not run.
     """
     if bench.qualification is None:
-        oracles = [bench.oracle(workload) for workload in bench.workloads]
+        oracles = [bench.oracle(workload) for workload in bench.judged]
         folder = bench.folder / "work" / "qualification"
-        threads = min(w.grid.volume * w.block.volume for w in bench.workloads)
+        threads = min(w.grid.volume * w.block.volume for w in bench.judged)
         # A processor gives the same result every time; a GPU's atomics may not.
         on_gpu = not bench.models_time
         rerun: Rerun | None = Rerun(folder, lambda *asked: _again(bench, *asked), again=on_gpu)

@@ -159,15 +159,15 @@ def _replay(comparison: Comparison, numbers: dict[str, float]) -> str | None:
     if not (baseline.timing.apart_us and candidate.timing.apart_us):
         return None
     there = statistics.median(candidate.timing.apart_us)
-    slower = statistics.median(baseline.timing.apart_us) / baseline.median_us
-    most = REPLAY_FACTOR * max(1.0, slower) * candidate.median_us + LAUNCH_GAP_US
+    slower = statistics.median(baseline.timing.apart_us) / baseline.events_us
+    most = REPLAY_FACTOR * max(1.0, slower) * candidate.events_us + LAUNCH_GAP_US
     most += candidate.timing.event_overhead_us or 0.0  # a launch apart is alone in its sample
     numbers[f"apart_us_candidate_{comparison.workload}"] = there
     numbers[f"apart_us_bound_{comparison.workload}"] = most
     if there <= most:
         return None
     return (
-        f"the candidate on {comparison.workload} takes {candidate.median_us:.1f} us on the "
+        f"the candidate on {comparison.workload} takes {candidate.events_us:.1f} us on the "
         f"captured inputs and {there:.1f} us on others, where at most {most:.1f} us were expected: "
         "its time may hold for these inputs only"
     )

@@ -178,7 +178,7 @@ def run_anchors(bench: Workbench) -> tuple[Anchor, ...]:
     folder = bench.folder / "work" / "anchors"
     found = [
         anchor
-        for workload in bench.workloads
+        for workload in bench.judged
         for anchor in anchors_of(
             bench.executor, baseline, bench.oracle(workload).workload, folder, bench.timeout_s
         )
@@ -226,7 +226,8 @@ def _program(bench: Workbench) -> AuthorProgram:
         main=bench.program.main_path,
         kernel=bench.kernel.qualified_name,
         callee=bench.callee,
-        argv=bench.argv,
+        argv=bench.captured.timed.run.argv,
+        runs=runs if len(runs := tuple(one.run for one in bench.captured.runs)) > 1 else (),
         files=tuple(
             FileHash(path=f.path, sha256=_text_digest(f.text)) for f in bench.program.files
         ),
@@ -284,6 +285,8 @@ def _workload(workload: Workload) -> WorkloadIdentity:
         dynamic_smem_bytes=workload.dynamic_smem_bytes,
         launches=workload.launches,
         time_share=workload.time_share,
+        run=workload.run,
+        role=workload.role,
         buffers=tuple(
             BufferHash(
                 index=a.index,

@@ -125,17 +125,17 @@ def _bench(
     """
     certificate = certified.certificate
     program, captured, _ = read_state(certified.folder)
-    workloads = tuple(
-        w.model_copy(update={"folder": str(certified.folder / "workloads" / Path(w.folder).name)})
-        for w in captured.workloads
+    captured = captured.with_workloads(
+        lambda w: w.model_copy(
+            update={"folder": str(certified.folder / "workloads" / Path(w.folder).name)}
+        )
     )
     return Workbench(
         program,
-        captured.model_copy(update={"workloads": workloads}),
+        captured,
         executor,
         certificate.policy.model_copy(update={"seed": None}),
         folder,
-        argv=certificate.program.argv,
         sm_arch=options.sm_arch,
         timeout_s=certificate.timeout_seconds,
     )

@@ -134,11 +134,10 @@ class Hosting:
 
     def _opener(
         self, runs: Path, programs: _OpenPrograms
-    ) -> Callable[[Path, str | None, tuple[str, ...]], Workbench]:
-        def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
+    ) -> Callable[[Path, KernelOptions], Workbench]:
+        def open_program(path: Path, asked: KernelOptions) -> Workbench:
             from cudaops.graph.run import begin
 
-            asked = KernelOptions(kernel=kernel, argv=argv)
             options = self._options(path, runs, asked, where=self.where, policy=self.policy)
             open_run = begin(options, lambda _: None, self.settings)
             self._open_runs[open_run.bench] = _but_its_bench(open_run)
@@ -164,7 +163,7 @@ class Hosting:
                 f"here it is {level}: use a server on another machine"
             )
         if self.strangers:
-            check_arguments(asked.argv)
+            check_arguments(asked.program_words)
             fixed["working_folder"] = str(path.resolve().parent)
         path = path.resolve()
         return resolve(

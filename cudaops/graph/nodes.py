@@ -224,9 +224,15 @@ async def report(state: State, context: Context) -> tuple[State, str]:
     incumbent = state.get("incumbent")
     if not incumbent:
         return {}, f"nothing beat the bar: {state.get('reason', 'no attempt was made')}"
+    update: State = {}
+    if not context.bench.models_time and not context.out_of_time():
+        # What was not needed to decide is worth its time once something was found.
+        whole = await profiler.profile(context.toolbox, None, every_metric=True)
+        update["baseline_profile"] = whole.profile.model_dump(mode="json")
+        update["baseline_verdict"] = whole.verdict.model_dump(mode="json")
     speedup = incumbent["judgement"]["speedup"]
     return (
-        {},
+        update,
         f"{incumbent['rewrite']['title']}, {speedup:.2f}x {incumbent['judgement']['time_source']}",
     )
 

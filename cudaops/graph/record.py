@@ -10,7 +10,7 @@ from cudaops import __version__
 from cudaops.cuda import devices
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.execution import MEASURED
+from cudaops.domain.execution import MEASURED, Measurement
 from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement, Qualification
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -120,11 +120,12 @@ def _reason(state: State, incumbent: Json | None) -> str:
 
 def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramSummary:
     """The author's program, what was captured of it, and what share of it the kernel is."""
-    captured = bench.captured
+    timed = bench.captured.timed
+    captured = timed.captured
     counts = next((c for c in captured.counts if c.kernel == captured.kernel), None)
     measured = bench.executor.time_source in MEASURED and not captured.stopped
     kernel_seconds = counts.seconds if measured and counts else None
-    program_seconds = bench.authors_run().seconds if measured else None
+    program_seconds = bench.authors_run(timed).seconds if measured else None
     share = 100 * kernel_seconds / program_seconds if kernel_seconds and program_seconds else None
     return ProgramSummary(
         source_sha256=bench.program.sha256,
@@ -136,7 +137,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         kernel_seconds=kernel_seconds,
         kernel_share_pct=share,
         best_program_seconds=_best_program_seconds(incumbent),
-        reported_kernel_ms=bench.authors_run().kernel_ms if measured else None,
+        reported_kernel_ms=bench.authors_run(timed).kernel_ms if measured else None,
         accesses=bench.accesses,
         limits=bench.limits,
     )
@@ -227,12 +228,21 @@ def timing_summary(comparisons: Sequence[Comparison]) -> TimingSummary | None:
         cold=_regime(theirs.cold_us, ours.cold_us),
         warm=_regime(theirs.warm_us, ours.warm_us),
         cupti=_regime(theirs.cupti_us, ours.cupti_us),
+        launched=_launched(baseline, candidate),
         samples=min(len(baseline.samples_us), len(candidate.samples_us)),
         blocks_redone=ours.blocks_redone,
         sm_clock_mhz=_range(ours.sm_clock_mhz),
         temperature_c=_range(ours.temperature_c),
         notices=ours.notices,
     )
+
+
+def _launched(baseline: Measurement, candidate: Measurement) -> RegimeSummary | None:
+    """As the program launches them, where something else decides."""
+    before, after = baseline.back_to_back_us, candidate.back_to_back_us
+    if before is None or after is None or not (candidate.timing and candidate.timing.launched_us):
+        return None
+    return _regime((before,), (after,))
 
 
 def _regime(baseline_us: Sequence[float], candidate_us: Sequence[float]) -> RegimeSummary | None:

@@ -152,7 +152,6 @@ def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> OpenRun:
             folder,
             executor,
             options.policy,
-            argv=options.argv,
             sm_arch=options.sm_arch,
             timeout_s=options.timeout_seconds,
         )
@@ -201,9 +200,10 @@ def _intake(
 ) -> tuple[Workbench, RunOptions, float]:
     """The open program, the options with the device that is there, and the seconds it took."""
     started = time.monotonic()
-    events.emit(
-        "intake", "intake", "started", f"reading {Path(options.source).name} and running it once"
-    )
+    runs = len(options.program_runs)
+    often = "once" if runs == 1 else f"{runs} times"
+    words = f"reading {Path(options.source).name} and running it {often}"
+    events.emit("intake", "intake", "started", words)
     executor = make_executor(options, settings)
     with _closed_where_it_fails(executor):
         options = settled(options, executor)
@@ -216,10 +216,11 @@ def _intake(
 def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: EventLog) -> None:
     workload = bench.workloads[0]
     launches = sum(w.launches for w in bench.workloads)
-    count = len(bench.workloads)
+    count, runs = len(bench.workloads), len(bench.captured.runs)
+    of = f" of {runs} runs" if runs > 1 else ""
     found = (
         f"{workload.callee} on grid {workload.grid} block {workload.block}, "
-        f"launched {launches} times, {count} workload{'s' if count > 1 else ''} captured"
+        f"launched {launches} times, {count} workload{'s' if count > 1 else ''}{of} captured"
     )
     data = {
         "seconds": round(seconds, 3),

@@ -54,6 +54,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             sm_arch=options.sm_arch or None,
             program_folder=where,
             clock_control=options.ncu_clock_control,
+            capture_bytes=settings.capture_bytes,
         )
     executor.check_available()
     sweep(cache, settings.builds_bytes)
@@ -89,12 +90,14 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
     return open_workbench(
         program,
         options.kernel,
-        options.argv,
+        options.program_runs,
         executor,
         options.policy,
         Path(options.out),
         sm_arch=options.sm_arch,
         timeout_s=options.timeout_seconds,
+        odd_sizes=options.odd_sizes,
+        warm_ups=options.warm_ups,
     )
 
 

@@ -151,7 +151,7 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
         The baseline becomes the open program."""
         session = sessions.current()
         texts = ProgramTexts(baseline, "baseline.cu", files)
-        program = session.open_text(texts, options.kernel, options.argv)
+        program = session.open_text(texts, options)
         rewrite = _candidate(program.bench, candidate)
         say, note = progress(context), log(context)
         return _judge(program, rewrite, options.min_speedup, say, note, everything=everything)

@@ -70,10 +70,10 @@ def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
         if source is not None:
             require_one("open_program", path, source)
             texts = ProgramTexts(source, filename, files)
-            bench = session.open_text(texts, options.kernel, options.argv).bench
+            bench = session.open_text(texts, options).bench
         else:
             file = required_path("open_program", session, path)
-            bench = session.open(file, options.kernel, options.argv).bench
+            bench = session.open(file, options).bench
         note = log(context)
         for limit in bench.limits:
             note("warning", limit)

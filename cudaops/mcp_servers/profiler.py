@@ -25,8 +25,8 @@ from cudaops.sandbox.workbench import Workbench
 EveryMetric = Annotated[
     bool,
     Field(
-        description="Also what only ncu's raw page has, some 2,000 metrics; else those with a "
-        "known meaning."
+        description="Every metric that ncu can collect, some 2,000, which takes it longer; else "
+        "those that a verdict is drawn from."
     ),
 ]
 
@@ -52,7 +52,7 @@ def build_server(sessions: SessionProvider) -> FastMCP:
     @in_thread
     def profile_kernel(every_metric: EveryMetric = False) -> Diagnosis:
         """Profile the author's kernel on its most expensive workload and say what limits it."""
-        return _shown(_diagnose(sessions.current().bench, None, {}), every_metric)
+        return _shown(_diagnose(sessions.current().bench, None, {}, every_metric), every_metric)
 
     @server.tool(annotations=works("Profile a rewrite"))
     @in_thread
@@ -62,7 +62,9 @@ def build_server(sessions: SessionProvider) -> FastMCP:
         every_metric: EveryMetric = False,
     ) -> Diagnosis:
         """Profile a rewrite (device source with @launch directives) on the same workload."""
-        return _shown(_diagnose(sessions.current().bench, source, tuned), every_metric)
+        return _shown(
+            _diagnose(sessions.current().bench, source, tuned, every_metric), every_metric
+        )
 
     @server.tool(annotations=reads("Explain a metric"))
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
@@ -87,11 +89,13 @@ def _shown(diagnosis: Diagnosis, every_metric: bool) -> Diagnosis:
     return diagnosis.model_copy(update={"profile": profile})
 
 
-def _diagnose(bench: Workbench, source: str | None, tuned: dict[str, int]) -> Diagnosis:
+def _diagnose(
+    bench: Workbench, source: str | None, tuned: dict[str, int], every_metric: bool
+) -> Diagnosis:
     rewrite = None
     if source is not None:
         rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
-    profile = bench.profile(rewrite)
+    profile = bench.profile(rewrite, every_metric=every_metric)
     if not isinstance(profile, Profile):
         raise InputError(profile.placed)
     return Diagnosis(profile=profile, verdict=diagnose(profile, device(profile.device)))

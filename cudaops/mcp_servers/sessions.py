@@ -25,11 +25,12 @@ from pydantic import Field
 
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Judgement
+from cudaops.domain.options import KernelOptions
 from cudaops.errors import InputError
 from cudaops.program.given import check_includes
 from cudaops.sandbox.workbench import Workbench
 
-OpenProgram = Callable[[Path, str | None, tuple[str, ...]], Workbench]
+OpenProgram = Callable[[Path, KernelOptions], Workbench]
 """Path of a `.cu`, name of the kernel or None, arguments for the program."""
 
 NOTHING_OPEN = (
@@ -117,7 +118,7 @@ class Session:
         """Its workbench. Raises as `open_bench` does."""
         return self.open_bench.bench
 
-    def open(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> OpenBench:
+    def open(self, path: Path, options: KernelOptions) -> OpenBench:
         """Open a program in place of the present one, which nothing here holds any more then: its
         bench lives as long as calls that began on it.
 
@@ -126,13 +127,11 @@ class Session:
         """
         if not self.paths:
             raise InputError(NO_PATHS)
-        return self._open_at(path, kernel, argv)
+        return self._open_at(path, options)
 
-    def open_text(
-        self, texts: ProgramTexts, kernel: str | None, argv: tuple[str, ...]
-    ) -> OpenBench:
+    def open_text(self, texts: ProgramTexts, options: KernelOptions) -> OpenBench:
         """The same for a program that comes as texts; nothing else of this machine is read."""
-        return self._open_at(self.written(texts), kernel, argv)
+        return self._open_at(self.written(texts), options)
 
     def written(self, texts: ProgramTexts) -> Path:
         """The main file of the texts, in a folder of their own below the session's.
@@ -152,11 +151,11 @@ class Session:
         if self._on_close is not None:
             self._on_close()
 
-    def _open_at(self, path: Path, kernel: str | None, argv: tuple[str, ...]) -> OpenBench:
+    def _open_at(self, path: Path, options: KernelOptions) -> OpenBench:
         if self._open_program is None:
             raise InputError("this server was started for one program and cannot open another")
         with self._lock:
-            self._open = OpenBench(self._open_program(path, kernel, argv), {})
+            self._open = OpenBench(self._open_program(path, options), {})
             return self._open
 
 

@@ -86,10 +86,16 @@ def workload_lines(workload: Workload) -> tuple[str, ...]:
     head = (
         f"{workload.id}: {workload.callee}, grid {workload.grid}, block {workload.block}, "
         f"{workload.dynamic_smem_bytes} bytes of dynamic shared memory, launched "
-        f"{workload.launches}x, {workload.time_share:.0%} of the kernel's time, L2 "
-        f"{workload.l2_regime}"
+        f"{workload.launches}x, {_part(workload)}, L2 {workload.l2_regime}"
     )
     return (head, *(f"  {_argument(workload, each)}" for each in workload.arguments))
+
+
+def _part(workload: Workload) -> str:
+    if not workload.is_timed:
+        return "for correctness alone, not timed"
+    alone = "" if workload.is_judged else ", timed only"
+    return f"{workload.time_share:.0%} of the kernel's time{alone}"
 
 
 def _argument(workload: Workload, argument: Argument) -> str:

@@ -344,20 +344,25 @@ def timing_sentences(record: RunRecord) -> list[str]:
     timing, clock = record.verify.timing, clock_of(record)
     if timing is None:
         return []
+    own = timing.launched is not None
+    events, cupti = Clock("cuda_event", record.device), Clock("cupti", record.device)
+    by_events = events if own else clock
     rows = [
-        f"{name}: {milliseconds(found.baseline_ms, clock)} to "
-        f"{milliseconds(found.candidate_ms, clock)}, {found.speedup:.2f}×{decides}"
-        for name, found, decides in (
-            ("L2 cold", timing.cold, " (decides)" if timing.regime == "cold" else ""),
-            ("L2 warm", timing.warm, " (decides)" if timing.regime == "warm" else ""),
+        f"{name}: {milliseconds(found.baseline_ms, seen)} to "
+        f"{milliseconds(found.candidate_ms, seen)}, {found.speedup:.2f}×"
+        + (" (decides)" if decides else "")
+        for name, found, seen, decides in (
+            ("L2 cold", timing.cold, by_events, timing.regime == "cold" and not own),
+            ("L2 warm", timing.warm, by_events, timing.regime == "warm" and not own),
+            ("the kernels' own time" if own else "CUPTI", timing.cupti, cupti, own),
         )
         if found is not None
     ]
-    if timing.cupti is not None:
-        seen = Clock("cupti", record.device)
+    if timing.launched is not None:
+        seen = Clock("host", record.device) if timing.regime == "warm" else events
         rows.append(
-            f"CUPTI: {milliseconds(timing.cupti.baseline_ms, seen)} to "
-            f"{milliseconds(timing.cupti.candidate_ms, seen)}, {timing.cupti.speedup:.2f}×"
+            f"as the program launches them: {milliseconds(timing.launched.baseline_ms, seen)} to "
+            f"{milliseconds(timing.launched.candidate_ms, seen)}, {timing.launched.speedup:.2f}×"
         )
     taken = f"{timing.samples} pairs of samples, {timing.blocks_redone} noisy blocks taken again"
     if timing.sm_clock_mhz is not None:

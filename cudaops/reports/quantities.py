@@ -11,6 +11,7 @@ _SOURCE_WORDS: dict[str, str] = {
     "cuda_event": "measured on {device}, CUDA events",
     "cupti": "measured on {device}, CUPTI",
     "ncu": "measured on {device}, ncu",
+    "host": "measured on {device}, host clock",
     "ptxas": "from ptxas",
     "launch": "of the launch",
     "measured": "measured on {device}",

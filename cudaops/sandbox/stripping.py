@@ -97,7 +97,7 @@ def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:
         captured = executor.capture(
             program,
             None,
-            () if strangers else bench.argv,
+            () if strangers else bench.captured.judged.run.argv,
             folder / "capture",
             bench.timeout_s,
         )
@@ -113,10 +113,12 @@ def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:
 
 
 def _taken(bench: Workbench, side: Side, *, same_inputs: bool) -> Rewrite:
+    author = bench.captured.judged
+    ours = tuple(w for w in bench.judged if w.run == bench.captured.runs.index(author))
     return rewrite_from_program(
-        Side(bench.program, bench.captured),
+        Side(bench.program, author.captured),
         bench.kernel,
-        bench.workloads,
+        ours or bench.judged,
         side,
         allow_libraries=bench.policy.allow_libraries,
         same_inputs=same_inputs,
@@ -127,13 +129,14 @@ def _finds_the_same_again(bench: Workbench) -> bool:
     """Whether the author's kernel is given the same bytes in another run: where he draws its inputs
     anew, or hands over memory that nobody set, contents match nobody's."""
     folder = bench.folder / "work" / "again"
+    author = bench.captured.judged
     try:
         again = bench.executor.capture(
-            bench.program, bench.kernel.name, bench.argv, folder, bench.timeout_s
+            bench.program, bench.kernel.name, author.run.argv, folder, bench.timeout_s
         )
     finally:
         bench.discard(folder.name)
-    return isinstance(again, Captured) and _read(again) == _read(bench.captured)
+    return isinstance(again, Captured) and _read(again) == _read(author.captured)
 
 
 def _read(captured: Captured) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate, GateName
@@ -13,6 +14,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command, nvcc_version
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
+from cudaops.sandbox.captures import CapturedRun
 from cudaops.sandbox.printed import compare_printed
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
@@ -38,19 +40,50 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
         yield _nvcc_gate(bench, spliced, nvcc)
 
 
+class _Printed(NamedTuple):
+    """What both programs say in one run."""
+
+    matches: bool
+    summary: str
+    numbers: dict[str, float]
+
+
 def _run_gate(bench: Workbench, spliced: Program) -> Gate:
+    """Both programs in every judged run; the numbers are those of the first, which is timed where
+    one is, or of the one that fails."""
     started = time.monotonic()
-    ran = bench.executor.run_program(
-        spliced, bench.argv, bench.timeout_s, lockstep=bench.captured.lockstep
+    runs = [one for one in bench.captured.runs if one.is_judged]
+    runs.sort(key=lambda one: not one.is_timed)
+    found: list[_Printed] = []
+    for run in runs:
+        found.append(_printed(bench, spliced, run))
+        if not found[-1].matches:
+            break
+    told = found[0] if found[-1].matches else found[-1]
+    which = ""
+    if len(runs) > 1:
+        shown = " ".join(runs[len(found) - 1].run.argv)
+        which = f"{len(runs)} runs: " if told.matches else f"run with {shown!r}: "
+    return Gate(
+        name="whole_program",
+        passed=told.matches,
+        summary=which + told.summary,
+        numbers=told.numbers,
+        seconds=time.monotonic() - started,
     )
-    seconds = time.monotonic() - started
+
+
+def _printed(bench: Workbench, spliced: Program, run: CapturedRun) -> _Printed:
+    ran = bench.executor.run_program(
+        spliced, run.run.argv, bench.timeout_s, lockstep=run.captured.lockstep
+    )
     if not isinstance(ran, ProgramRan):
-        return Gate(name="whole_program", passed=False, summary=ran.placed, seconds=seconds)
-    author = bench.authors_run()
+        return _Printed(False, ran.placed, {})
+    author = bench.authors_run(run)
     wanted = author.exit_code
     if ran.exit_code != wanted:
         text = f"exits with {ran.exit_code} where the author's program exits with {wanted}"
-        return Gate(name="whole_program", passed=False, summary=text, seconds=seconds)
+        return _Printed(False, text, {})
     printed = compare_printed(author.stdout, ran.stdout, bench.policy.rtol_program)
     numbers = {
         "numbers_compared": float(printed.numbers_compared),
@@ -59,13 +92,7 @@ def _run_gate(bench: Workbench, spliced: Program) -> Gate:
     }
     if not bench.models_time:
         numbers |= _program_times(author, ran)
-    return Gate(
-        name="whole_program",
-        passed=printed.matches,
-        summary=printed.summary,
-        numbers=numbers,
-        seconds=seconds,
-    )
+    return _Printed(printed.matches, printed.summary, numbers)
 
 
 def _program_times(author: ProgramRan, ran: ProgramRan) -> dict[str, float]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import (
-    Captured,
     Compiled,
     CompileFailed,
     Measurement,
@@ -21,6 +20,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import Comparison, Policy, Qualification
+from cudaops.domain.options import ProgramRun, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
@@ -33,6 +33,7 @@ from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import is_dependent, splice
 from cudaops.sandbox.arrays import HAS_WIDE_DOUBLE
+from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (
     Baseline,
@@ -58,12 +59,11 @@ class Workbench:
     def __init__(
         self,
         program: Program,
-        captured: Captured,
+        captured: CapturedRuns,
         executor: Executor,
         policy: Policy,
         folder: Path,
         *,
-        argv: tuple[str, ...] = (),
         sm_arch: str,
         timeout_s: float,
     ) -> None:
@@ -72,15 +72,14 @@ class Workbench:
         self.executor = executor
         self.policy = policy
         self.folder = folder
-        self.argv = argv
         self.sm_arch = sm_arch
         self.timeout_s = timeout_s
-        self.kernel: Kernel = program.kernel(captured.kernel)
+        self.kernel: Kernel = program.kernel(captured.timed.captured.kernel)
         self.seed = policy.seed if policy.seed is not None else secrets.randbits(62)
         """Seed of the perturbed inputs; secret until the run is over."""
         self._oracles: dict[str, Oracle] = {}
         self._baseline_times: dict[str, Measurement] = {}
-        self._authors_run: ProgramRan | None = None
+        self._authors_runs: dict[tuple[str, ...], ProgramRan] = {}
         self._lock = threading.RLock()
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
@@ -89,8 +88,18 @@ class Workbench:
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """Those of the instance that is rewritten, most expensive first."""
+        """Those of the instance that is rewritten: first what is timed, most expensive first."""
         return tuple(w for w in self.captured.workloads if w.callee == self.callee)
+
+    @property
+    def judged(self) -> tuple[Workload, ...]:
+        """Those on which a rewrite is held against the author's kernel."""
+        return tuple(w for w in self.workloads if w.is_judged)
+
+    @property
+    def timed(self) -> tuple[Workload, ...]:
+        """Those on which a rewrite is timed, most expensive first."""
+        return tuple(w for w in self.workloads if w.is_timed)
 
     @property
     def callee(self) -> str:
@@ -125,7 +134,6 @@ class Workbench:
         executor: Executor,
         policy: Policy,
         *,
-        argv: tuple[str, ...] = (),
         sm_arch: str,
         timeout_s: float,
     ) -> Workbench:
@@ -138,7 +146,6 @@ class Workbench:
             executor,
             policy,
             folder,
-            argv=argv,
             sm_arch=sm_arch,
             timeout_s=timeout_s,
         )
@@ -194,12 +201,12 @@ class Workbench:
     def compare(
         self, rewrite: Rewrite, *, watched: Path | None = None
     ) -> tuple[Comparison, ...] | Misbehaved | CompileFailed:
-        """Baseline and rewrite timed on every workload, side by side where time is measured.
+        """Baseline and rewrite timed on every timed workload, side by side where time is measured.
 
         `watched`: a folder for what the timed launches write, a folder a workload in it.
         """
         comparisons = []
-        for workload in self.workloads:
+        for workload in self.timed:
             pair = self._pair(rewrite, workload, watched)
             if isinstance(pair, Misbehaved | CompileFailed):
                 return pair
@@ -248,36 +255,41 @@ class Workbench:
             write_judged(self.folder, before + 1)
             return before
 
-    def profile(self, rewrite: Rewrite | None) -> Profile | Misbehaved | CompileFailed:
-        """Metrics on the most expensive workload."""
+    def profile(
+        self, rewrite: Rewrite | None, *, every_metric: bool = False
+    ) -> Profile | Misbehaved | CompileFailed:
+        """Metrics on the most expensive workload; `every_metric`: see `Executor.profile`."""
         workload = self.workloads[0]
         compiled = self.executor.compile(self.unit(workload, rewrite))
         if isinstance(compiled, CompileFailed):
             return compiled
         plan = self.plan(workload, rewrite)
-        return self.executor.profile(compiled, workload, plan, timeout_s=self.timeout_s)
+        return self.executor.profile(
+            compiled, workload, plan, every_metric=every_metric, timeout_s=self.timeout_s
+        )
 
-    def authors_run(self) -> ProgramRan:
+    def authors_run(self, run: CapturedRun) -> ProgramRan:
         """The author's program as it is, run once: its outputs and how long it takes.
 
         On an executor that models time the captured run says the same, and is taken.
         Raises InputError where it does not run to its end.
         """
         with self._lock:
-            if self._authors_run is None:
-                self._authors_run = self._run_author()
-            return self._authors_run
+            argv = run.run.argv
+            if argv not in self._authors_runs:
+                self._authors_runs[argv] = self._run_author(run)
+            return self._authors_runs[argv]
 
     @property
     def limits(self) -> tuple[str, ...]:
         """What is not seen of the program, a line each: in its text, and of its run."""
-        said = (*self.program.limits, self.stopped, self.order)
+        said = (*self.program.limits, self.stopped, self.order, self.cut, *self.captured.notices)
         return tuple(limit for limit in said if limit)
 
     @property
     def stopped(self) -> str:
-        """What it means that the program was not captured to its end; empty where it was."""
-        if not self.captured.stopped:
+        """What it means that a judged run was not captured to its end; empty where all were."""
+        if not any(one.captured.stopped for one in self.captured.runs if one.is_judged):
             return ""
         return (
             f"the program was stopped after {self.timeout_s:g} s: its launches until then stand "
@@ -291,7 +303,7 @@ class Workbench:
         not."""
         captured = self.captured
         if captured.undecided:
-            return f"no rewrite of {captured.kernel} can be judged here: {captured.undecided}"
+            return f"no rewrite of {self.kernel.name} can be judged here: {captured.undecided}"
         if captured.lockstep is None:
             return ""
         reads = list(dict.fromkeys(str(one.read) for one in captured.unordered if one.read))
@@ -301,13 +313,24 @@ class Workbench:
             "the references were made with the lanes in lockstep"
         )
 
+    @property
+    def cut(self) -> str:
+        """What it means that timed runs were not executed whole; empty where they were."""
+        kernels = {k for one in self.captured.runs for k in one.captured.cut}
+        if not kernels:
+            return ""
+        return (
+            f"of a timed run not all of {', '.join(sorted(kernels))} was executed: its times are "
+            "modelled from sampled blocks, and what depends on results may differ"
+        )
+
     @cached_property
     def accesses(self) -> tuple[AccessSummary, ...]:
         """What the author's kernel does with memory, as its text says."""
         return summarise(self.program, self.kernel, self.workloads)
 
-    def _run_author(self) -> ProgramRan:
-        captured = self.captured
+    def _run_author(self, run: CapturedRun) -> ProgramRan:
+        captured = run.captured
         if self.models_time:
             return ProgramRan(
                 stdout=captured.stdout,
@@ -316,19 +339,19 @@ class Workbench:
                 seconds=captured.seconds,
                 kernel_ms=captured.kernel_ms,
             )
-        ran = self.executor.run_program(self.program, self.argv, self.timeout_s)
+        ran = self.executor.run_program(self.program, run.run.argv, self.timeout_s)
         if not isinstance(ran, ProgramRan):
             raise InputError(f"the author's program does not run as it is: {ran.placed}")
         return ran
 
     @property
     def has_oracles(self) -> bool:
-        """Whether the references of every workload were made already."""
-        return all(w.id in self._oracles for w in self.workloads)
+        """Whether the references of every judged workload were made already."""
+        return all(w.id in self._oracles for w in self.judged)
 
     def oracle(self, workload: Workload, say: Callable[[str], None] = lambda line: None) -> Oracle:
-        """References of one workload, made on first use and kept for every candidate. `say` hears
-        what is being made."""
+        """References of one judged workload, made on first use and kept for every candidate. `say`
+        hears what is being made."""
         with self._lock:
             if workload.id not in self._oracles:
                 self._oracles[workload.id] = self._build_oracle(workload, say)
@@ -377,29 +400,24 @@ class Workbench:
 def open_workbench(
     program: Program,
     kernel: str | None,
-    argv: tuple[str, ...],
+    runs: tuple[ProgramRun, ...],
     executor: Executor,
     policy: Policy,
     folder: Path,
     *,
     sm_arch: str,
     timeout_s: float,
+    odd_sizes: bool = False,
+    warm_ups: WarmUps = "auto",
 ) -> Workbench:
-    """Capture the program's launches and make a workbench of them.
+    """Capture the program's launches and make a workbench of them: see `ProgramCapture.capture`.
 
-    Raises InputError where the program does not compile, misbehaves or launches nothing that can
-    be captured: then there is nothing to optimise, and the message says what to do.
+    `runs` empty: one, without arguments. Raises InputError where there is nothing to optimise.
     """
-    outcome = executor.capture(program, kernel, argv, folder / "workloads", timeout_s)
-    if isinstance(outcome, CompileFailed):
-        raise InputError(f"{outcome.placed}; the program must compile before it can be optimised")
-    if isinstance(outcome, Misbehaved):
-        hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
-        raise InputError(f"{outcome.placed}{hint}")
-    if not outcome.workloads:
-        raise InputError(f"no launch of {outcome.kernel} could be captured")
+    capturing = ProgramCapture(executor, program, folder / "workloads", timeout_s, warm_ups)
+    captured = capturing.capture(kernel, runs or (ProgramRun(),), odd_sizes=odd_sizes)
     bench = Workbench(
-        program, outcome, executor, policy, folder, argv=argv, sm_arch=sm_arch, timeout_s=timeout_s
+        program, captured, executor, policy, folder, sm_arch=sm_arch, timeout_s=timeout_s
     )
     bench.save()
     return bench
@@ -409,7 +427,7 @@ class BenchState(NamedTuple):
     """All that intake found out and drew."""
 
     program: Program
-    captured: Captured
+    captured: CapturedRuns
     seed: int
     """Of the perturbed inputs."""
 
@@ -428,7 +446,7 @@ def read_state(folder: Path) -> BenchState:
     state = folder / "state"
     try:
         program = Program.model_validate_json((state / "program.json").read_text("utf-8"))
-        captured = Captured.model_validate_json((state / "captured.json").read_text("utf-8"))
+        captured = read_captured(state)
         seed = int(json.loads((state / "seed.json").read_text("utf-8")))
     except FileNotFoundError as error:
         raise InputError(
@@ -452,12 +470,13 @@ def write_judged(folder: Path, count: int) -> None:
     part.replace(path)
 
 
-def _relocated(captured: Captured, folder: Path) -> Captured:
+def _relocated(captured: CapturedRuns, folder: Path) -> CapturedRuns:
     """The same capture after its run folder was moved."""
-    workloads = tuple(
-        w
-        if Path(w.folder).is_dir()
-        else w.model_copy(update={"folder": str(folder / "workloads" / Path(w.folder).name)})
-        for w in captured.workloads
-    )
-    return captured.model_copy(update={"workloads": workloads})
+
+    def moved(workload: Workload) -> Workload:
+        if Path(workload.folder).is_dir():
+            return workload
+        where = folder / "workloads" / Path(workload.folder).name
+        return workload.model_copy(update={"folder": str(where)})
+
+    return captured.with_workloads(moved)

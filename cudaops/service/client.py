@@ -186,7 +186,7 @@ def _request(
 ) -> ProgramRequest:
     """The options as a request of this kind. Raises InputError for what a service cannot do."""
     _refuse(options)
-    check_arguments(options.argv)
+    check_arguments(options.program_words)
     texts = {file.path: file.text for file in program.files}
     fields = {
         **requested_options(options),

@@ -84,7 +84,7 @@ def _small(task: Task, options: RunOptions, events: EventLog) -> Record:
         events.emit("sandbox", "sandbox", "started", "compiling the program and running it once")
         executor = make_executor(options, task.settings)
         program = load_program(Path(options.source))
-        ran = executor.run_program(program, options.argv, options.timeout_seconds)
+        ran = executor.run_program(program, options.program_runs[0].argv, options.timeout_seconds)
         events.emit("sandbox", "sandbox", "finished", ran.kind.replace("_", " "))
         return RunResult(outcome=ran)
     if isinstance(request, CompileRequest):
@@ -120,7 +120,7 @@ def _options(task: Task, source: Path) -> RunOptions:
     """The options of the run. What a client may not choose is fixed here: paths, the model, trust
     and memory, which would carry one owner's kernels to another."""
     request = task.request
-    check_arguments(request.argv)
+    check_arguments(request.program_words)
     return resolve(
         request,
         source,
@@ -189,7 +189,7 @@ def _benchmark(task: Task, options: RunOptions, events: EventLog) -> BenchmarkRe
 
 def _alone(bench: Workbench) -> tuple[Comparison, ...]:
     """The author's kernel on both sides."""
-    times = [(workload, bench.baseline_time(workload)) for workload in bench.workloads]
+    times = [(workload, bench.baseline_time(workload)) for workload in bench.timed]
     return tuple(
         Comparison(workload=w.id, weight=w.time_share, baseline=time, candidate=time)
         for w, time in times

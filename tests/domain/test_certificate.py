@@ -11,6 +11,7 @@ from cudaops.domain.certificate import (
     Certificate,
     FileHash,
     Release,
+    WorkloadIdentity,
     compare_anchors,
     compare_speedups,
     contradictions,
@@ -18,11 +19,17 @@ from cudaops.domain.certificate import (
     leniencies,
 )
 from cudaops.domain.judgement import Gate, Policy
+from cudaops.domain.workload import RunRole
 from tests.certify.samples import HASH, anchor, certificate, comparison
 
 
 def bent(**changed: Any) -> Certificate:
     return certificate().model_copy(update=changed)
+
+
+def in_role(role: RunRole) -> tuple[WorkloadIdentity, ...]:
+    """The certificate's workloads, all of a run for this alone."""
+    return tuple(w.model_copy(update={"role": role}) for w in certificate().workloads)
 
 
 def with_gate(gate: Gate) -> Certificate:
@@ -55,6 +62,9 @@ def test_an_honest_certificate_holds_together() -> None:
         ({"judged_before": 0}, "speedup_low is"),
         ({"anchors": (anchor(workload="w9"),)}, "anchors of workloads that are not there: w9"),
         ({"workloads": ()}, "times of w0, which is no workload here"),
+        ({"workloads": in_role("timed")}, "no workload is one on which the candidate was judged"),
+        ({"workloads": in_role("timed")}, "timed on a device and not judged"),
+        ({"workloads": in_role("judged")}, "times of w0, on which nothing was to be timed"),
         ({"review": Release(gates=("object",), summary="")}, "released: object"),
     ],
 )

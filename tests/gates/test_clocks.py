@@ -135,6 +135,54 @@ class TestCupti:
         assert gate_of(side(100.0, 100.0), side(400.0, 400.0))[0]
 
 
+def short(own_us: float, events_us: float, host_us: float, **more: Any) -> Measurement:
+    """A side whose samples are its kernels' own durations; gaps of an H200 that is quiet."""
+    gaps = {"gap_us": 5.0, "warm_gap_us": 1.5, "host_gap_us": 2.5, **more}
+    measured = side(events_us, host_us, (own_us,), launched_us=(events_us,) * 10, **gaps)
+    warm = (own_us + 1.2,) * 10
+    timing = measured.timing.model_copy(update={"warm_us": warm})  # type: ignore[union-attr]
+    return measured.model_copy(
+        update={"source": "cupti", "samples_us": (own_us,) * 10, "timing": timing}
+    )
+
+
+class TestShortLaunches:
+    def test_events_may_hold_what_a_launch_takes(self) -> None:
+        """A pair of H200 times that constant gaps refused, 2026-11-22."""
+        passed, summary = gate_of(short(3.7, 10.4, 5.9), short(6.1, 12.4, 8.4))
+        assert passed, summary
+        assert "w0 is judged by its kernels' own time (6.1 to 3.7 us by CUPTI)" in summary
+        assert not gate_of(side(10.4, 10.4, (3.7,), event_overhead_us=1.5))[0]
+
+    def test_what_a_launch_takes_was_measured_as_less(self) -> None:
+        passed, summary = gate_of(short(3.7, 10.4, 5.9, gap_us=1.0), short(6.1, 12.4, 8.4))
+        assert not passed
+        assert summary == "candidate on w0: 10.4 us by events, only 3.7 us by CUPTI's records"
+
+    def test_work_that_no_kernel_of_the_plan_does(self) -> None:
+        passed, summary = gate_of(short(3.7, 10.4, 30.0), short(6.1, 12.4, 8.4))
+        assert not passed
+        assert summary == "candidate on w0: 4.9 us by events, 30.0 us by the host's clock"
+
+    def test_others_on_the_gpu_slow_both_sides_down(self) -> None:
+        """Time slices: 25 us by events for 6 us of kernel, and as much for no kernel at all."""
+        baseline = short(6.1, 25.1, 21.0, gap_us=19.0)
+        passed, summary = gate_of(short(3.7, 22.0, 15.0, gap_us=19.0), baseline)
+        assert passed, summary
+        assert "others use the GPU: both sides take 2.0 times as long by the host" in summary
+
+    def test_others_slow_down_no_side_alone(self) -> None:
+        busy = short(3.7, 22.0, 40.0, gap_us=19.0)
+        assert not gate_of(busy, short(6.1, 25.1, 21.0, gap_us=19.0))[0]
+        assert not gate_of(short(3.7, 10.4, 5.9), short(6.1, 25.1, 60.0, gap_us=19.0))[0]
+
+    def test_events_shorter_than_the_kernels(self) -> None:
+        found = short(20.0, 10.0, 22.0, cold_us=())
+        passed, summary = gate_of(found, short(20.0, 25.0, 22.0))
+        assert not passed
+        assert summary == "candidate on w0: 10.0 us by events, 20.0 us by CUPTI's records"
+
+
 def clocks_not_taken() -> Sequence[Measurement]:
     modelled = Measurement(source="modelled", device="A10", samples_us=(1.0,), workload="w0")
     return (side(100.0, None), side(100.0, 100.0, warm_us=()), modelled)

@@ -12,6 +12,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.captures import CapturedRun, CapturedRuns
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
@@ -50,8 +51,11 @@ def test_a_rewrite_that_does_not_apply_is_no_faster(bench: Workbench) -> None:
 
 
 def test_of_a_program_that_was_stopped_nothing_is_accepted(bench: Workbench) -> None:
+    (run,) = bench.captured.runs
+    cut_short = run.captured.model_copy(update={"stopped": True})
+    captured = CapturedRuns(runs=(CapturedRun(run=run.run, captured=cut_short),))
     stopped = Workbench(
-        bench.program, bench.captured.model_copy(update={"stopped": True}), bench.executor,
+        bench.program, captured, bench.executor,
         ANY_SPEED, bench.folder, sm_arch="sm_86", timeout_s=20.0,
     )  # fmt: skip
     source = (EXPLOITS / "honest" / "the_same_kernel.cu").read_text()

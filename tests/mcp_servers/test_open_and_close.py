@@ -17,6 +17,7 @@ from fastmcp.exceptions import ToolError
 
 from cudaops.certify.envelope import open_envelope
 from cudaops.domain.judgement import Policy
+from cudaops.domain.options import KernelOptions
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.base import close_executor
@@ -160,7 +161,7 @@ def test_a_call_at_work_ends_on_the_program_it_began_on(tmp_path: Path) -> None:
     session = host.session()
     program = tmp_path / "mm.cu"
     program.write_text(MM)
-    session.open(program, None, ())
+    session.open(program, KernelOptions())
     first, folder = runners() - others, folder_of(session)
     began, replaced = threading.Event(), threading.Event()
     done: list[str] = []
@@ -177,7 +178,7 @@ def test_a_call_at_work_ends_on_the_program_it_began_on(tmp_path: Path) -> None:
     thread.start()
     assert began.wait(60)
     program.write_text(OTHER)
-    session.open(program, None, ())
+    session.open(program, KernelOptions())
     assert folder.is_dir()
     assert first <= runners()
     replaced.set()
@@ -199,7 +200,7 @@ def test_a_session_that_ends_while_it_opens_keeps_nothing(tmp_path: Path) -> Non
     program.write_text(MM)
     session.paths = True
     with pytest.raises(InputError, match="the session ended"):
-        session.open(program, None, ())
+        session.open(program, KernelOptions())
     assert runners() == others
     assert not session.folder.exists()
 

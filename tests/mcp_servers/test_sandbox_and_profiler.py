@@ -11,6 +11,7 @@ from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 
 from cudaops.domain.judgement import Policy
+from cudaops.domain.options import KernelOptions
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.mcp_servers import profiler, sandbox
 from cudaops.mcp_servers.sessions import Session
@@ -26,11 +27,11 @@ def session(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Session:
     folder = tmp_path_factory.mktemp("session")
     executor = CpuExecutor("A10", kernels)
 
-    def open_program(path: Path, kernel: str | None, argv: tuple[str, ...]) -> Workbench:
+    def open_program(path: Path, asked: KernelOptions) -> Workbench:
         return open_workbench(
             load_program(path),
-            kernel,
-            argv,
+            asked.kernel,
+            asked.program_runs,
             executor,
             Policy(min_speedup=0.001),
             folder / path.stem,

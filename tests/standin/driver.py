@@ -22,7 +22,7 @@ without a GPU. What differs from a device:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -226,6 +226,20 @@ class StandInDriver:
                 self._pending = problem
                 return
         self._clock.launched(function.launchable, None if seconds is None else 1e6 * seconds)
+
+    def empty_kernel(self) -> None:
+        """There is none: launches take what their units report."""
+
+    def fill_shared(self, byte: int) -> bool:
+        """Every launch is a process of its own, which finds nothing of another's."""
+        return False
+
+    def graph(self, work: Callable[[], None]) -> None:
+        """There are no graphs."""
+
+    def launch_graph(self, graph: None) -> None:
+        """There are no graphs."""
+        raise DriverError("CUDA_ERROR_INVALID_HANDLE", "launch_graph", "there are no graphs")
 
     def event(self) -> EventHandle:
         """An event that has not happened."""

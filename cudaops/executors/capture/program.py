@@ -18,6 +18,7 @@ from cudaops.domain.execution import (
     ProgramRan,
     RecordedLaunch,
 )
+from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.executors.capture.report import (
@@ -38,8 +39,11 @@ from cudaops.storage import raise_for_space
 CAPTURE_BYTES = 2 * 1024**3
 """Contents kept while no target is known; one that does not fit is recorded in a second run."""
 TARGET_BYTES = 24 * 1024**3
-"""Contents of one kernel's launches, before and after; a child may write 32 GiB in all
-(`isolation/phases.py`). Less where the disk has less room: a copy is made of them."""
+"""Contents of one kernel's launches, before and after, where nobody says how many; a child may
+write 32 GiB in all (`isolation/phases.py`)."""
+DISK_SHARE = 0.6
+"""Of the free disk, for contents: what is copied goes at once, and seldom is one of them more than
+half of all."""
 _KERNEL_MS = re.compile(r"^KERNEL_MS:\s*([0-9.eE+-]+)", re.MULTILINE)
 
 
@@ -56,6 +60,12 @@ Record = Callable[[str | None, Path, int], Child | CompileFailed | Misbehaved]
 long as they fit into so many bytes. A program that ended badly is no Child."""
 
 
+def room_for(most_bytes: int, folder: Path) -> int:
+    """Bytes of contents that a capture may keep: as many as asked for, or so much of the free disk
+    that each can be copied in turn."""
+    return min(most_bytes, int(DISK_SHARE * shutil.disk_usage(folder).free))
+
+
 def author_names(program: Program) -> Names:
     """What the program's author calls the parameters of his kernels."""
     parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
@@ -65,9 +75,21 @@ def author_names(program: Program) -> Names:
 class Recording:
     """Captures one program."""
 
-    def __init__(self, program: Program, record: Record) -> None:
+    def __init__(
+        self,
+        program: Program,
+        record: Record,
+        warm_ups: WarmUps = "auto",
+        most_bytes: int = TARGET_BYTES,
+        remedy: str = "",
+    ) -> None:
+        """`warm_ups`: whether launches outside of what the program times count. `most_bytes`:
+        contents of one kernel's launches that are kept; `remedy`: how the user raises it."""
         self.program = program
         self.record = record
+        self.warm_ups = warm_ups
+        self.most_bytes = most_bytes
+        self.remedy = remedy
         self.names = author_names(program)
 
     def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
@@ -93,29 +115,30 @@ class Recording:
             remove(blobs)
 
     def _captured(self, kernel: str | None, folder: Path, blobs: Path) -> CaptureOutcome:
-        room = min(TARGET_BYTES, shutil.disk_usage(blobs).free // 2)
+        room = room_for(self.most_bytes, blobs)
         ran = self.record(kernel, blobs, min(CAPTURE_BYTES, room) if kernel is None else room)
         if not isinstance(ran, Child):
             return ran
-        counts = launch_counts(ran.report)
+        counts = launch_counts(ran.report, self.warm_ups)
         target = self._target(kernel, counts, ran.report)
         if isinstance(target, Misbehaved):
             return target
-        found = recorded(ran.report, self.program, target)
+        found = recorded(ran.report, self.program, target, self.warm_ups)
         if not found and kernel is None:
             ran = self.record(target, blobs, room)
             if not isinstance(ran, Child):
                 return ran
-            found = recorded(ran.report, self.program, target)
-            counts = launch_counts(ran.report)
+            found = recorded(ran.report, self.program, target, self.warm_ups)
+            counts = launch_counts(ran.report, self.warm_ups)
         if not found and ran.report.all("full"):
             most = f"{room / 1024**3:.3g} GiB before and after a launch"
-            raise InputError(f"the buffers of {target} exceed {most}; run a smaller problem")
+            text = f"the buffers of {target} exceed {most}; run a smaller problem"
+            raise InputError(text + self.remedy)
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
-        known, source = self.program.kernel(target), Source(ran.executable, blobs)
+        known, source = self.program.kernel(target), Source(ran.executable, blobs, 2 * room)
         reader = WorkloadReader(self.program, known, ran.report, source, folder)
-        seconds = next((c.seconds for c in counts if c.kernel == target), 0.0)
+        seconds = next((c.counted_seconds for c in counts if c.kernel == target), 0.0)
         return Captured(
             kernel=target,
             workloads=reader.read(found, seconds),
@@ -126,6 +149,7 @@ class Recording:
             seconds=ran.done.seconds,
             kernel_ms=kernel_ms(ran.done.stderr),
             recorded=self._recorded_launches(ran.report, source, folder),
+            cut=tuple(names_of(ran.report, "cut")),
             stopped=bool(ran.report.all("stopped")),
         )
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast, get_args
 
 from cudaops.domain.execution import LaunchCount
+from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     Argument,
@@ -30,8 +31,8 @@ FORMATS: dict[str, str] = {
     "f32": "<f", "f64": "<d", "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i",
     "u32": "<I", "i64": "<q", "u64": "<Q", "bool": "<?", "f16": "<e",
 }  # fmt: skip
-MOST_BYTES = 12 * 1024**3
-"""Of one allocation or variable: half of what a recorder is given room for (`TARGET_BYTES`)."""
+MOST_BYTES = 1 << 40
+"""Of one allocation or variable: more than any GPU has memory for."""
 MOST_ARGUMENTS = 32_764
 """A byte each. Source: CUDA C++ Programming Guide, function parameters."""
 _GRID = (2**31 - 1, 65_535, 65_535)
@@ -103,28 +104,51 @@ class Stored(NamedTuple):
     after: str
 
 
-def launch_counts(report: Report) -> tuple[LaunchCount, ...]:
-    """How often each kernel was launched, the most expensive first. Raises Malformed."""
+def launch_counts(report: Report, warm_ups: WarmUps = "count") -> tuple[LaunchCount, ...]:
+    """How often each kernel was launched, the most expensive first.
+
+    Of what a program times of itself, kernels come before all others, and launches outside of it
+    are warm-ups. Raises Malformed.
+    """
+    lines = (_exactly("ktimed", line, 3) for line in report.all("ktimed"))
+    timed = {
+        name: (_whole("ktimed", launches, 0, _MOST_COUNT), _seconds("ktimed", seconds))
+        for name, launches, seconds in (lines if warm_ups == "auto" else ())
+    }
     counts = []
     for line in report.all("count"):
         kernel, launches, skipped, spent = _exactly("count", line, 4)
-        number = _whole("count", launches, 1, _MOST_COUNT)
+        number, seconds = _whole("count", launches, 1, _MOST_COUNT), _seconds("count", spent)
+        counted, counted_s = timed.get(kernel, (0, 0.0))
+        left_out = number - counted if 0 < counted <= number else 0
         counts.append(
             LaunchCount(
                 kernel=kernel_name("count", kernel),
                 launches=number,
                 skipped=_whole("count", skipped, 0, number),
-                seconds=_seconds("count", spent),
+                seconds=seconds,
+                warm_ups=left_out,
+                warm_up_seconds=max(seconds - counted_s, 0.0) if left_out else 0.0,
             )
         )
-    return tuple(sorted(counts, key=lambda c: -c.seconds))
+    is_timed = {name for name, (launches, _) in timed.items() if launches}
+    return tuple(sorted(counts, key=lambda c: (c.kernel not in is_timed, -c.counted_seconds)))
 
 
-def recorded(report: Report, program: Program, kernel: str) -> list[Configuration]:
+def recorded(
+    report: Report, program: Program, kernel: str, warm_ups: WarmUps = "count"
+) -> list[Configuration]:
     """Configurations of a kernel whose contents were kept, the most expensive first.
 
-    Raises Malformed.
+    Warm-ups are not among their launches and seconds; one that is launched for nothing else comes
+    last. Raises Malformed.
     """
+    lines = (_exactly("timed", line, 2) for line in report.all("timed"))
+    timed = {
+        number: _whole("timed", launches, 0, _MOST_COUNT)
+        for number, launches in (lines if warm_ups == "auto" else ())
+    }
+    some = any(timed.get(line[0], 0) for line in report.all("config") if line[1:2] == (kernel,))
     usage = {u[0]: u for u in report.all("usage") if u}
     found: dict[str, Configuration] = {}
     for line in report.all("config"):
@@ -134,7 +158,13 @@ def recorded(report: Report, program: Program, kernel: str) -> list[Configuratio
             continue
         if number in found:
             raise Malformed(f"two config lines of number {number[:40]!r}")
-        found[number] = _configuration(program, number, rest, used)
+        one = _configuration(program, number, rest, used)
+        if some:
+            share = min(timed.get(number, 0) / one.launches, 1.0)
+            one = one._replace(
+                launches=max(round(share * one.launches), 1), seconds=share * one.seconds
+            )
+        found[number] = one
     return sorted(found.values(), key=lambda c: -c.seconds)
 
 

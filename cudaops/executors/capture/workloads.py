@@ -23,7 +23,6 @@ from cudaops.domain.workload import (
 )
 from cudaops.errors import InputError
 from cudaops.executors.capture.report import (
-    MOST_BYTES,
     Configuration,
     Launches,
     Malformed,
@@ -32,16 +31,13 @@ from cudaops.executors.capture.report import (
 )
 from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
 from cudaops.executors.cpu.report import Report, function_names
-from cudaops.executors.untrusted_files import copy_untrusted, remove
+from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
 """Design D2: the most expensive configurations covering 90 % of the kernel's time, at most 5."""
-MOST_CONTENTS_BYTES = 4 * MOST_BYTES
-"""Different contents of all workloads together: a recorder stops at half of it, and variables come
-on top."""
 
 
 class Source(NamedTuple):
@@ -50,6 +46,9 @@ class Source(NamedTuple):
     executable: Path
     blobs: Path
     """The folder that the program could write to."""
+    most_bytes: int
+    """Different contents of all workloads together: twice what the recorder is given room for,
+    since variables come on top."""
 
 
 class WorkloadReader:
@@ -252,10 +251,11 @@ class WorkloadReader:
         known = self._copies.get(blob)
         if known is None:
             self._copied += size_bytes
-            if self._copied > MOST_CONTENTS_BYTES:
-                most = f"{MOST_CONTENTS_BYTES // 1024**3} GiB"
+            if self._copied > self.source.most_bytes:
+                most = f"{self.source.most_bytes / 1024**3:.3g} GiB"
                 raise Malformed(f"contents of more than {most}")
             copy_untrusted(self.source.blobs, blob, target, size_bytes, size_bytes)
+            discard(self.source.blobs / blob)  # there may be no room for all of them twice
             self._copies[blob] = target
             return
         try:

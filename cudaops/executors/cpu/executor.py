@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from cudaops.cuda.devices import device as device_named
@@ -23,7 +24,7 @@ from cudaops.domain.execution import (
     UnorderedAccess,
 )
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.domain.options import ExecutorName
+from cudaops.domain.options import ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -94,17 +95,23 @@ class CpuExecutor:
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
+        *,
+        whole: bool = True,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """See `Executor.capture`. A kernel whose result the order of lanes decides is captured in
-        lockstep."""
-        captured = self._program(program, argv, timeout_s).capture(kernel, folder)
-        if not isinstance(captured, Captured):
+        lockstep, where results are wanted."""
+        captured = self._program(program, argv, timeout_s).capture(
+            kernel, folder, whole=whole, warm_ups=warm_ups
+        )
+        if not isinstance(captured, Captured) or not whole:
             return captured
         found = order_of(self, program, captured, folder, timeout_s)
         if found.lockstep is None:
             return captured.model_copy(update=found.fields)
         together = self._program(program, argv, timeout_s, found.lockstep)
-        again = captured_again(together.capture, captured, folder)
+        capture = partial(together.capture, warm_ups=warm_ups)
+        again = captured_again(capture, captured, folder)
         if not isinstance(again, Captured):
             reason = f"in lockstep the program does not run to its end: {again.placed}"
             return captured.model_copy(update={**found.fields, "undecided": reason})
@@ -217,6 +224,7 @@ class CpuExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        every_metric: bool = False,
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """Modelled metrics of the plan's dominant launch: see `profile.profile`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from cudaops.domain.execution import (
@@ -11,6 +12,7 @@ from cudaops.domain.execution import (
     Misbehaved,
     ProgramOutcome,
 )
+from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.executors.capture.program import (
     Child,
@@ -26,6 +28,10 @@ from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
+
+STOPPING_S = 30.0
+"""What a run of which only times are wanted gets beyond its time, to end the launch it is in and to
+write what it records."""
 
 
 def lockstep_env(lockstep: InLockstep) -> dict[str, str]:
@@ -67,27 +73,35 @@ class ProgramRunner:
                 return fault
         return program_ran(ran.done)
 
-    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
-        """See `Recording.capture`."""
-        return Recording(self.program, self._recorded).capture(kernel, folder)
+    def capture(
+        self, kernel: str | None, folder: Path, *, whole: bool = True, warm_ups: WarmUps = "auto"
+    ) -> CaptureOutcome:
+        """See `Recording.capture`. Not whole: every configuration is executed for a share of the
+        time at most, blocks and launches beyond are left out, and the program ends when its time
+        is over or no launch follows for a while."""
+        record = functools.partial(self._recorded, whole)
+        return Recording(self.program, record, warm_ups).capture(kernel, folder)
 
     def _recorded(
-        self, kernel: str | None, blobs: Path, room: int
+        self, whole: bool, kernel: str | None, blobs: Path, room: int
     ) -> Child | CompileFailed | Misbehaved:
-        env = {
+        env = {} if whole else {"CUDAOPS_TIMED_SECONDS": f"{self.timeout_s:g}"}
+        env |= {
             "CUDAOPS_RECORD": "1",
             "CUDAOPS_CAPTURE": str(blobs),
             "CUDAOPS_CAPTURE_BYTES": str(room),
         }
         if kernel is not None:
             env["CUDAOPS_TARGET"] = kernel
-        ran = self._child(blobs, env)
+        ran = self._child(blobs, env, more_s=0.0 if whole else STOPPING_S)
         if not isinstance(ran, Child):
             return ran
+        if ran.report.all("cut") and ran.report.all("end"):
+            return ran  # what it says of its results, by exit code too, comes of what was left out
         return self._fault(ran, blobs) or exit_fault(ran.done) or ran
 
     def _child(
-        self, folder: Path, env: dict[str, str], build: Build = "plain"
+        self, folder: Path, env: dict[str, str], build: Build = "plain", more_s: float = 0.0
     ) -> Child | CompileFailed | Misbehaved:
         if build == "plain" and self.lockstep is not None:
             build, env = "lockstep", {**env, **lockstep_env(self.lockstep)}
@@ -108,7 +122,7 @@ class ProgramRunner:
             done = run_bounded(
                 command,
                 cwd=view.folder,
-                timeout_s=self.timeout_s,
+                timeout_s=self.timeout_s + more_s,
                 env=env,
                 tool="program",
                 confine=Confinement("program", tuple(view.reads), (view.root, folder)),

@@ -54,7 +54,13 @@ AS_WRITTEN_FLAGS = ("-O0",)
 """Of `lockstep` alone: every access of the text is made, in its order. An optimizer may keep in a
 register what another lane is to see where it is not volatile, and mostly old code is not."""
 _CHECKED = ("-DCUDAOPS_INSTRUMENTED",)
-LINK_FLAGS = ("-no-pie", "-Wl,--wrap=printf", "-Wl,--wrap=__assert_fail", "-ldl", "-pthread")
+CLOCKS = (
+    "clock_gettime", "gettimeofday", "clock",
+    "_ZNSt6chrono3_V212steady_clock3nowEv", "_ZNSt6chrono3_V212system_clock3nowEv",
+)  # fmt: skip
+"""Whose readings say what a program times: those of `cudaops/clock_reads.h`."""
+_WRAPPED = ("printf", "__assert_fail", *CLOCKS)
+LINK_FLAGS = ("-no-pie", *(f"-Wl,--wrap={name}" for name in _WRAPPED), "-ldl", "-pthread")
 INSTRUMENTED_LINK_FLAGS = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memset", "-Wl,--wrap=memmove")
 
 

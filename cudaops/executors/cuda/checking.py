@@ -6,15 +6,17 @@ checker, which is exact by construction and names both lines of a race, over a s
 Shared memory belongs to one block, so no race, divergent barrier or unwritten read needs a second
 block to be seen; what a sample misses is a fault that only certain blocks have. Where the source
 does not run on a processor (inline PTX), racecheck, synccheck and initcheck look at the whole plan
-instead. Who cannot run says so. A checker sees each launch of a plan alone.
+instead; for an initcheck that knows no shared memory the plan runs over two fillings of it. Who
+cannot run says so. A checker sees each launch of a plan alone.
 """
 
 from __future__ import annotations
 
+import filecmp
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -155,6 +157,10 @@ class GpuChecker:
         return by_tools._replace(unchecked=on_cpu.unchecked + by_tools.unchecked)
 
     def _race_tool(self, subject: Subject, tool: Tool) -> Checked:
+        if tool == "initcheck" and self._sanitizer is not None:
+            lacking = self._sanitizer.lacks(tool)
+            if lacking is not None:
+                return filled_shared(subject, lacking)
         run = self._look(subject, tool)
         if isinstance(run, CheckerUnavailable):
             return Checked(unchecked=(run,))
@@ -198,7 +204,51 @@ class GpuChecker:
 
 
 def _summary(run: SanitizerRun) -> str:
-    return f"{run.tool} over the whole plan, {run.seconds:.1f} s"
+    missed = f" ({run.missed})" if run.missed else ""
+    return f"{run.tool} over the whole plan, {run.seconds:.1f} s{missed}"
+
+
+SHARED_FILLS = (0x00, 0x00, 0xFF)
+"""What shared memory holds before each run of the plan: twice the same, to see whether results
+differ by themselves, and not-a-number in every format."""
+
+
+def filled_shared(subject: Subject, lacking: str) -> Checked:
+    """In place of initcheck: whether results depend on what stood in shared memory. `lacking`: why
+    that tool cannot look."""
+    started = time.monotonic()
+    results: list[dict[int, str]] = []
+    for number, byte in enumerate(SHARED_FILLS):
+        folder = subject.folder.absolute() / f"shared{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        dumps = {index: str(folder / f"{index}.bin") for index in subject.task.dumps}
+        update = {"shared_fill": byte, "dumps": dumps, "global_dumps": {}}
+        try:
+            task = subject.task.model_copy(update=update)
+            ran = expected(subject.launch(task, subject.timeout_s), RunReply)
+        except EnvironmentFailure as problem:
+            text = f"{lacking}, and in its place: {problem.problem}"
+            remedy = "install a newer one"
+            unavailable = CheckerUnavailable(
+                checker="compute-sanitizer initcheck", problem=text, remedy=remedy
+            )
+            return Checked(unchecked=(unavailable,))
+        if isinstance(ran, Misbehaved):
+            return Checked(ran)
+        results.append(dumps)
+    took = f"{time.monotonic() - started:.1f} s"
+    way = f"shared memory filled with 00 and ff before the plan, {took}, in place of initcheck"
+    first, again, other = results
+    if not _same_files(first, again):
+        return Checked(summary=f"{way} ({lacking}): results differ by themselves from run to run")
+    if _same_files(first, other):
+        return Checked(summary=f"{way} ({lacking}): the same results")
+    said = "its results change with what stood in shared memory before it"
+    return Checked(warnings=(Misbehaved(what="uninitialised_read", message=said),), summary=way)
+
+
+def _same_files(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
+    return all(filecmp.cmp(one[index], other[index], shallow=False) for index in one)
 
 
 SAMPLE_THREADS = 16 * 1024

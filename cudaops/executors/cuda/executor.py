@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from cudaops.domain.execution import (
@@ -19,7 +20,7 @@ from cudaops.domain.execution import (
     Unit,
 )
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.domain.options import ClockControl, ExecutorName
+from cudaops.domain.options import ClockControl, ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
@@ -54,6 +55,9 @@ from cudaops.executors.cuda.tasks import (
 from cudaops.executors.isolation.level import level_of, lowest
 from cudaops.program.plans import baseline_plan
 
+MOST_AHEAD = 4
+"""Kernels of a program that are built while it runs: each takes a core for some seconds."""
+
 
 class CudaExecutor:
     """Implements `Executor` on a GPU, or on a double of its driver."""
@@ -69,13 +73,17 @@ class CudaExecutor:
         sm_arch: str | None = None,
         program_folder: Path | None = None,
         clock_control: ClockControl = "none",
+        capture_bytes: int | None = None,
     ) -> None:
         """`device` and `sm_arch` None: those of the GPU that is there. `driver`: see `platform`.
+        `capture_bytes`: contents of one kernel's launches that are kept; None: twice what the GPU's
+        memory holds, before and after.
 
         Raises InputError where the driver's platform cannot be imported.
         """
         self.host = GpuHost(device, cache_folder.absolute(), driver, sm_arch, clock_control)
         self.program_folder = program_folder
+        self._capture_bytes = capture_bytes
         self._profiler = Profiler(self.host)
         self._modules: dict[str, Module] = {}
         self._lock = threading.Lock()
@@ -119,12 +127,26 @@ class CudaExecutor:
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
+        *,
+        whole: bool = True,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Executor.capture`."""
-        if self.host.facts.real:  # it is needed at the end, and now nothing is timed yet
+        """See `Executor.capture`. A program is always executed whole."""
+        if self.host.facts.real:  # all this is needed later, and now nothing is timed yet
+            in_background(lambda: settle_gpu_level(self.host.driver))
             self.prepare(program)
             self.host.start_ahead()
-        return self._program(program, argv, timeout_s).capture(kernel, folder)
+            self._build_ahead(program, kernel)
+        return self._program(program, argv, timeout_s).capture(kernel, folder, warm_ups)
+
+    def _build_ahead(self, program: Program, kernel: str | None) -> None:
+        """The author's kernels while the program is built and runs. Which instance of a template is
+        launched only the run tells, and so does which of many kernels takes the time."""
+        known = {k.name: k for k in program.kernels if not k.template_parameters}
+        wanted = [k for k in known.values() if kernel in (None, k.name, k.qualified_name)]
+        for one in wanted if len(wanted) <= MOST_AHEAD else ():
+            unit = Unit(program=program, kernel=one.name, callee=one.qualified_name)
+            in_background(partial(self.host.platform.unit, unit, draft=False))
 
     def run_program(
         self,
@@ -305,6 +327,7 @@ class CudaExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        every_metric: bool = False,
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
@@ -318,7 +341,9 @@ class CudaExecutor:
             timeout_s,
         )
         return self._profiler.profile(
-            launched, lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s)
+            launched,
+            lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s),
+            "full" if every_metric else "deciding",
         )
 
     def tools(self) -> Mapping[str, str]:
@@ -370,4 +395,5 @@ class CudaExecutor:
 
     def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> GpuProgram:
         where = self.program_folder or Path.cwd()
-        return GpuProgram(self.host.platform, program, argv, where, timeout_s)
+        most = self._capture_bytes or 2 * self.host.facts.memory_bytes
+        return GpuProgram(self.host.platform, program, argv, where, timeout_s, most)

@@ -1,8 +1,8 @@
 """ncu around a runner that launches one kernel: counters, NVIDIA's rules and the dearest lines.
 
 What is profiled is the replay of a captured launch, in the range the runner marks around it; the
-author's program is not run. ncu itself saves memory, runs the launch some forty times, and restores
-it before each.
+author's program is not run. ncu itself saves memory, runs the launch some forty times for its full
+set of sections, and restores it before each; for those that decide it does so less often.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
+from cudaops.cuda import metrics
 from cudaops.cuda.hot_spots import Line, hot_instructions, hot_lines
 from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
-from cudaops.cuda.ncu_problem import NcuProblem, classify_ncu_failure, problem
+from cudaops.cuda.ncu_problem import NcuCause, NcuProblem, classify_ncu_failure, problem
 from cudaops.domain.options import ClockControl
 from cudaops.domain.profile import HotLine, Profile
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
@@ -32,6 +33,32 @@ from cudaops.executors.process import Finished, run_bounded
 
 CacheControl = Literal["all", "none"]
 """`all`: caches are emptied before each pass, a cold launch. `none`: they are left, a warm one."""
+
+Sections = Literal["deciding", "full"]
+"""What ncu collects: what rules, roofline, floors and hot lines read, or all that it can."""
+
+DECIDING: tuple[str, ...] = (
+    "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
+    "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "SchedulerStats", "WarpStateStats",
+    "InstructionStats", "LaunchStats", "Occupancy", "SourceCounters",
+)  # fmt: skip
+"""Sections of the full set, by ncu's identifiers (those of the report in tests/data/ncu)."""
+_COUNTED = (
+    "Pipe utilisation", "DRAM", "L1", "Shared memory", "L2", "Memory instructions", "Cycles",
+)  # fmt: skip
+COUNTERS: tuple[str, ...] = (
+    *(
+        row.name
+        for row in metrics.COUNTER_ROWS
+        if row.section in _COUNTED and not row.not_on and not row.name.startswith("memory_")
+    ),
+    metrics.HFMA_PER_CYCLE, metrics.HADD_PER_CYCLE, metrics.HMUL_PER_CYCLE,
+)  # fmt: skip
+"""Counters that rules read beside them: the full set has them in tables, charts and breakdowns."""
+LEFT_OUT = (
+    "ncu collected the sections that decide; sampling over time, distribution over units, NUMA, "
+    "NVLink and the hierarchical rooflines were not asked for"
+)
 
 TargetCommand = Callable[[Path, Path], tuple[Sequence[str], Mapping[str, str]]]
 """From a task file and a reply file to the runner's command and what it needs of an environment."""
@@ -114,6 +141,7 @@ class NcuProfiler:
         workload: str | None = None,
         clock_control: ClockControl = "none",
         cache_control: CacheControl = "all",
+        sections: Sections = "full",
         sources: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
     ) -> NcuOutcome:
@@ -124,6 +152,7 @@ class NcuProfiler:
             command: From task and reply file to the one-shot runner.
             device: Key in `cudaops.cuda.devices.DEVICES`.
             workload: `Workload.id`.
+            sections: An ncu that does not know what decides by its name collects the full set.
             sources: Text of each source file under the name the program has for it.
 
         Raises:
@@ -141,10 +170,16 @@ class NcuProfiler:
             left.unlink(missing_ok=True)
         asked.write_bytes(TASK.dump_json(task))
         target, needed = _with_own_path(*command(asked, reply))
-        line = [str(ncu), *_options(clock_control, cache_control, report), *target]
+        options = _options(clock_control, cache_control, report)
+        line = [str(ncu), *_collected(sections), *options, *target]
         done, failed = _attempt(line, folder, needed, timeout_s)
         if isinstance(failed, NcuProblem) and failed.cause == "lock":
-            done, failed = _attempt(line, folder, {**needed, "TMPDIR": str(folder)}, timeout_s)
+            needed = {**needed, "TMPDIR": str(folder)}
+            done, failed = _attempt(line, folder, needed, timeout_s)
+        unknown = isinstance(failed, NcuProblem) and failed.cause in UNKNOWN_NAMES
+        if unknown and sections == "deciding":
+            sections, line = "full", [str(ncu), *_collected("full"), *options, *target]
+            done, failed = _attempt(line, folder, needed, timeout_s)
         if failed is not None:
             return failed
         try:
@@ -152,13 +187,27 @@ class NcuProfiler:
         except InputError as error:
             said = classify_ncu_failure(f"{done.stdout}\n{done.stderr}")
             return said or problem("no_values", str(error))
-        profile = profile.model_copy(update={"device": device, "workload": workload})
+        notes = (*profile.notes, LEFT_OUT) if sections == "deciding" else profile.notes
+        profile = profile.model_copy(
+            update={"device": device, "workload": workload, "notes": notes}
+        )
         return Profiled(profile, report, done.seconds, " ".join(line))
+
+
+UNKNOWN_NAMES: frozenset[NcuCause] = frozenset(("metric", "unknown"))
+"""Causes that may come of asking for a section or a metric by a name that this ncu has not."""
+
+
+def _collected(sections: Sections) -> list[str]:
+    if sections == "full":
+        return ["--set", "full"]
+    named = [word for section in DECIDING for word in ("--section", section)]
+    return [*named, "--metrics", ",".join(COUNTERS)]
 
 
 def _options(clocks: ClockControl, caches: CacheControl, report: Path) -> list[str]:
     return [
-        "--set", "full", "--import-source", "yes", "--profile-from-start", "off",
+        "--import-source", "yes", "--profile-from-start", "off",
         "--clock-control", clocks, "--cache-control", caches, "--target-processes", "all",
         # ncu expands macros that begin with % in the name of a report.
         "-f", "-o", str(report.with_suffix("")).replace("%", "%%"),

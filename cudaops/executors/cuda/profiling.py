@@ -22,7 +22,7 @@ from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.gpu_lock import gpu_turn
 from cudaops.executors.cuda.host import GpuHost
-from cudaops.executors.cuda.ncu import NcuProfiler
+from cudaops.executors.cuda.ncu import NcuProfiler, Sections
 from cudaops.executors.cuda.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
 from cudaops.executors.cuda.session import RunnerSession, expected
 from cudaops.program.candidate import FILE as CANDIDATE
@@ -64,28 +64,39 @@ class Profiler:
         self._host = host
         self._ncu = NcuProfiler()
         self._kept: dict[tuple[str, str], Profile] = {}
+        self._whole: set[tuple[str, str]] = set()
+        """What was profiled with everything that can be had of it."""
         self._lasting: NcuProblem | None = None
 
     def profile(
-        self, launched: Launched, time: Callable[[], Measurement | Misbehaved]
+        self,
+        launched: Launched,
+        time: Callable[[], Measurement | Misbehaved],
+        sections: Sections = "deciding",
     ) -> Profile | Misbehaved:
         """Metrics of the dominant launch; `time` takes its time where ncu cannot."""
         place = (launched.compiled.key, launched.workload.folder)
         known = self._kept.get(place)
-        if known is not None:
+        if known is not None and (sections == "deciding" or place in self._whole):
             return known
         number = _dominant(launched)
         if isinstance(number, Misbehaved):
             return number
-        found = self._measured(launched, number)
+        found = self._measured(launched, number, sections)
+        if known is not None and not isinstance(found, Profile):
+            return known  # what decided is there
         if isinstance(found, NcuProblem):
             timed = time()
             found = timed if isinstance(timed, Misbehaved) else self._left(launched, timed, found)
         if isinstance(found, Profile):
             self._kept[place] = found
+            if sections == "full":
+                self._whole.add(place)
         return found
 
-    def _measured(self, launched: Launched, number: int) -> Profile | NcuProblem | Misbehaved:
+    def _measured(
+        self, launched: Launched, number: int, sections: Sections
+    ) -> Profile | NcuProblem | Misbehaved:
         if self._lasting is not None:
             return self._lasting
         host = self._host
@@ -101,6 +112,7 @@ class Profiler:
                 workload=launched.workload.id,
                 clock_control=host.clock_control,
                 cache_control="none" if launched.workload.l2_regime == "warm" else "all",
+                sections=sections,
                 sources=_sources(launched.compiled),
                 timeout_s=launched.timeout_s,
             )

@@ -6,19 +6,22 @@ import os
 from pathlib import Path
 
 from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.capture.program import (
+    TARGET_BYTES,
     Child,
     Recording,
     author_names,
     exit_fault,
     program_ran,
+    room_for,
 )
 from cudaops.executors.cpu.report import Report, find_fault, read_report
 from cudaops.executors.cuda.platform import Platform
 from cudaops.executors.cuda.session import settle_gpu_level
-from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
@@ -29,6 +32,9 @@ STOPPING_S = 30.0
 REPORT = "report.tsv"
 RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
+OWN_BYTES = 8 * GIB
+"""What a recorded program may write itself, beside its contents."""
+LARGER = ", or let CUDAOPS_CAPTURE_GIB be larger (60 % of the free disk at most)"
 
 
 class GpuProgram:
@@ -41,13 +47,16 @@ class GpuProgram:
         argv: tuple[str, ...],
         cwd: Path,
         timeout_s: float,
+        capture_bytes: int = TARGET_BYTES,
     ) -> None:
-        """`cwd`: where the program runs and finds its files. `argv` excludes the program's name."""
+        """`cwd`: where the program runs and finds its files. `argv` excludes the program's name.
+        `capture_bytes`: contents of one kernel's launches that are kept."""
         self.platform = platform
         self.program = program
         self.argv = argv
         self.cwd = cwd
         self.timeout_s = timeout_s
+        self.capture_bytes = capture_bytes
         self.names = author_names(program)
 
     def run(self) -> ProgramOutcome:
@@ -58,25 +67,32 @@ class GpuProgram:
             return ran
         return self._fault(ran) or program_ran(ran.done)
 
-    def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
-        """See `Recording.capture`. Times are the device's, by an event pair a launch. A program
-        that takes longer than its limit is stopped, and captured as far as it came."""
-        return Recording(self.program, self._recorded).capture(kernel, folder)
+    def capture(
+        self, kernel: str | None, folder: Path, warm_ups: WarmUps = "auto"
+    ) -> CaptureOutcome:
+        """See `Recording.capture`. Times are the device's, by event pairs: around every launch of a
+        configuration at first, then around some that stand for the others. A program that takes
+        longer than its limit is stopped, and captured as far as it came."""
+        recording = Recording(self.program, self._recorded, warm_ups, self.capture_bytes, LARGER)
+        return recording.capture(kernel, folder)
 
     def _recorded(
         self, kernel: str | None, blobs: Path, room: int
     ) -> Child | CompileFailed | Misbehaved:
+        most = room_for(self.capture_bytes, blobs)
         env = {
             # Loaded at the first launch instead, a kernel's code would count as its time.
             "CUDA_MODULE_LOADING": "EAGER",
             "CUDAOPS_RECORDER_REPORT": str(blobs / REPORT),
             "CUDAOPS_RECORDER_FOLDER": str(blobs),
             "CUDAOPS_RECORDER_BYTES": str(room),
+            # For the kernel that turns out to take the most time: a second run is seldom needed.
+            "CUDAOPS_RECORDER_MOST_BYTES": str(most),
             "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
         }
         if kernel is not None:
             env["CUDAOPS_RECORDER_TARGET"] = kernel
-        ran = self._child(blobs, env, recorded=True)
+        ran = self._child(blobs, env, recorded=True, contents_bytes=most)
         if not isinstance(ran, Child):
             return ran
         if (fault := self._fault(ran) or exit_fault(ran.done)) is not None:
@@ -89,7 +105,7 @@ class GpuProgram:
         return ran
 
     def _child(
-        self, folder: Path, env: dict[str, str], *, recorded: bool
+        self, folder: Path, env: dict[str, str], *, recorded: bool, contents_bytes: int = 0
     ) -> Child | CompileFailed | Misbehaved:
         built = self.platform.program(self.program, recorded=recorded)
         if isinstance(built, CompileFailed):
@@ -109,7 +125,12 @@ class GpuProgram:
                 timeout_s=self.timeout_s + (STOPPING_S if recorded else 0.0),
                 env={**gpu_environment(), **env},
                 tool="program",
-                confine=Confinement(phase, tuple(view.reads), (view.root, folder)),
+                confine=Confinement(
+                    phase,
+                    tuple(view.reads),
+                    (view.root, folder),
+                    limits=_with_room(limits_of(phase), contents_bytes),
+                ),
             )
         report = _reports(folder)
         if report.all("overdue"):  # the recorder ended it in our stead
@@ -122,6 +143,14 @@ class GpuProgram:
                 text = f"the recorder could not go on: {rest[2][:300]}"
                 raise SandboxUnavailable(text, SPACE_REMEDY)
         return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+
+
+def _with_room(usual: Limits, contents_bytes: int) -> Limits:
+    """A phase's limits with room for what is captured beside what the program itself writes."""
+    return usual._replace(
+        file_bytes=max(usual.file_bytes, contents_bytes),
+        disk_bytes=max(usual.disk_bytes, contents_bytes + OWN_BYTES),
+    )
 
 
 def _reports(folder: Path) -> Report:

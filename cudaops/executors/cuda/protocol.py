@@ -164,6 +164,8 @@ class RunTask(Record):
     guards: bool = True
     """Guard bands around every allocation, checked afterwards. Off under a memory checker, which
     must see the true ends."""
+    shared_fill: int | None = None
+    """Byte that all shared memory holds before each launch; None: whatever was left there."""
     dumps: dict[int, str]
     """Allocation index to the file that takes its contents."""
     global_dumps: dict[str, str] = Field(default_factory=dict)
@@ -282,6 +284,10 @@ class SideTimes(Record):
     """Durations CUPTI's activity records give for some launches, all kernels of the plan added."""
     cupti_problem: str = ""
     """Why CUPTI gave no duration for this side although it recorded: other kernels than planned."""
+    kernel_us: tuple[float, ...] = ()
+    """Of short launches: CUPTI's durations of as many as there are samples, paired by position with
+    the other side's; empty where a launch is long against what stands between two, or CUPTI gave
+    no durations of both sides."""
     apart_us: tuple[float, ...] = ()
     """Times of the launches on other inputs, one launch each; not among the samples."""
 
@@ -294,6 +300,11 @@ class RegimeTimes(Record):
     blocks: tuple[BlockState, ...]
     event_overhead_us: float
     """Median of an event pair with nothing between; not subtracted."""
+    in_graph: bool = False
+    """The launches of a sample are nodes of one CUDA graph."""
+    gap_us: float | None = None
+    """What a kernel that does nothing takes in the same samples, a launch: median; not subtracted.
+    None: there is none."""
 
 
 class TimedResult(Record):
@@ -330,6 +341,8 @@ class MeasureReply(Record):
     seconds: float
     outputs: tuple[SideOutputs, ...] = ()
     """One a side where the task has a watch."""
+    host_gap_us: float | None = None
+    """Of a kernel that does nothing, what `SideTimes.slope_us` is of a plan."""
     looking_s: float = 0.0
     """Of `seconds`: reading results, comparing and writing them."""
     notices: tuple[str, ...] = ()

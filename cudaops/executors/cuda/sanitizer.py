@@ -62,6 +62,10 @@ _OPTIONS: dict[Tool, tuple[str, ...]] = {
     # Global memory is written by the runner before every launch: only shared memory can be unset.
     "initcheck": ("--initcheck-address-space", "shared"),
 }
+_DISPENSABLE: dict[str, str] = {
+    "--padding": "an access that lands in the next allocation is not seen",
+}
+"""Options without which a tool still looks, and what it misses then."""
 _REMEDIES = (
     (r"[Dd]evice not supported|WDDM", "use a compute-sanitizer that supports this GPU"),
     (r"terminated before first|No attachable|not connect",
@@ -82,10 +86,12 @@ class SanitizerRun(NamedTuple):
     found: tuple[SanitizerFault, ...]
     """Empty: nothing is wrong as far as this tool can see."""
     seconds: float
+    missed: str = ""
+    """What an option that this version lacks would have let it see."""
 
 
 class Sanitizer:
-    """One installed compute-sanitizer."""
+    """One installed compute-sanitizer, asked once what it can do."""
 
     def __init__(self, program: Path) -> None:
         self.program = program
@@ -115,12 +121,8 @@ class Sanitizer:
         Guard bands go, as the tool must see the true ends. What was found before the time was up
         counts; finding nothing counts only where the tool and the runner both came to their end.
         """
-        missing = [o for o in _OPTIONS[tool] if o.startswith("--") and o not in self.options]
-        if missing:
-            version = self.version or "of unknown version"
-            return _unavailable(
-                tool, f"{PROGRAM} {version} has no option {missing[0]}", "install a newer one"
-            )
+        if (lacking := self.lacks(tool)) is not None:
+            return _unavailable(tool, lacking, "install a newer one")
         folder = folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         log, reply = folder / f"{tool}.log", folder / f"{tool}.reply.json"
@@ -130,12 +132,13 @@ class Sanitizer:
         bare = {"guards": False, "dumps": {}, "global_dumps": {}}
         written.write_text(task.model_copy(update=bare).model_dump_json(), encoding="utf-8")
         inner, env = command(written, reply)
-        line = [str(self.program), *_arguments(tool, log), *inner]
+        options, missed = self._options(tool)
+        line = [str(self.program), *_arguments(tool, log), *options, *inner]
         done = _run(line, folder, timeout_s, env, "S3")
         report = parse_report(_text_of(log))
         found = misbehaviours(report, names)
         if found:
-            return SanitizerRun(tool, found, done.seconds)
+            return SanitizerRun(tool, found, done.seconds, missed)
         problem = _problem(report, done, timeout_s, reply)
         if problem and not done.timed_out and level_of("sanitizer") not in ("S0", "S1"):
             for old in (log, reply):
@@ -147,7 +150,28 @@ class Sanitizer:
             if again is None:
                 weaken("sanitizer", "S1", f"{PROGRAM} {tool} gave no result at S2: {problem[0]}")
             problem = again
-        return _unavailable(tool, *problem) if problem else SanitizerRun(tool, found, done.seconds)
+        if problem:
+            return _unavailable(tool, *problem)
+        return SanitizerRun(tool, found, done.seconds, missed)
+
+    def lacks(self, tool: Tool) -> str | None:
+        """The option without which this version's tool sees nothing of what it is asked; None where
+        it has all of them."""
+        missing = [o for o in self._missing(tool) if o not in _DISPENSABLE]
+        if not missing:
+            return None
+        return f"{PROGRAM} {self.version or 'of unknown version'} has no option {missing[0]}"
+
+    def _missing(self, tool: Tool) -> list[str]:
+        return [o for o in _OPTIONS[tool] if o.startswith("--") and o not in self.options]
+
+    def _options(self, tool: Tool) -> tuple[list[str], str]:
+        """What this version is asked beside the common options, and what it misses."""
+        missing = self._missing(tool)
+        asked = _OPTIONS[tool]
+        pairs = [p for p in zip(asked[::2], asked[1::2], strict=True) if p[0] not in missing]
+        known = [word for pair in pairs for word in pair]
+        return known, "; ".join(_DISPENSABLE[option] for option in missing)
 
     def _ask(self, option: str) -> str:
         done = run_bounded([str(self.program), option], cwd=Path.cwd(), timeout_s=TOOL_TIMEOUT_S)
@@ -202,7 +226,7 @@ def _arguments(tool: Tool, log: Path) -> list[str]:
     """The log goes to a file: what the kernel prints cannot be taken for the tool's words."""
     escaped = str(log).replace("%", "%%")
     head = ["--tool", tool, "--log-file", escaped, "--error-exitcode", str(FOUND_EXIT_CODE)]
-    return [*head, *_COMMON, *_OPTIONS[tool]]
+    return [*head, *_COMMON]
 
 
 def _text_of(log: Path) -> str:

@@ -342,13 +342,22 @@ def _spelled(code: int | None) -> str:
 OPENING_S = 60.0
 
 
-@functools.cache
+_SETTLING = threading.Lock()
+
+
 def settle_gpu_level(driver: str) -> IsolationLevel:
-    """Open the GPU confined as its programs will be, a level lower where that does not work.
+    """Open the GPU confined as its programs will be, a level lower where that does not work; once
+    for all who ask.
 
     Raises SandboxUnavailable where a level was asked for and does not work. A GPU that works at no
     level is not found out here: the program itself will say so.
     """
+    with _SETTLING:
+        return _settled(driver)
+
+
+@functools.cache
+def _settled(driver: str) -> IsolationLevel:
     level = level_of("gpu")
     lower: dict[IsolationLevel, IsolationLevel] = {"S3": "S2", "S2": "S1"}
     while level in lower and (why := _why_not(driver, level)):

@@ -191,16 +191,20 @@ def measurements(
     device: str,
     source: TimeSource,
 ) -> tuple[Measurement, ...]:
-    """One Measurement a side, in the regime in which the program itself runs the kernel."""
+    """One Measurement a side, in the regime in which the program itself runs the kernel: short
+    launches by their kernels' own durations, where CUPTI gave those of every side."""
     by_regime = {times.regime: times for times in reply.regimes}
     ruling = by_regime.get(workload.l2_regime) or reply.regimes[0]
+    own = source == "cuda_event" and all(side.kernel_us for side in ruling.sides)
     return tuple(
         Measurement(
-            source=source,
+            source="cupti" if own else source,
             device=device,
-            samples_us=times.samples_us,
+            samples_us=times.kernel_us if own else times.samples_us,
             workload=workload.id,
-            timing=_timing(reply, by_regime, ruling, side),
+            timing=_timing(reply, by_regime, ruling, side).model_copy(
+                update={"launched_us": times.samples_us if own else ()}
+            ),
         )
         for side, times in enumerate(ruling.sides)
     )
@@ -224,6 +228,10 @@ def _timing(
         cupti_us=ruling.sides[side].cupti_us,
         cupti_problem=ruling.sides[side].cupti_problem,
         event_overhead_us=ruling.event_overhead_us,
+        in_graph=warm.in_graph if warm else False,
+        gap_us=ruling.gap_us,
+        warm_gap_us=warm.gap_us if warm else None,
+        host_gap_us=reply.host_gap_us,
         sm_clock_mhz=tuple(b.sm_clock_mhz for b in kept if b.sm_clock_mhz is not None),
         temperature_c=tuple(b.temperature_c for b in kept if b.temperature_c is not None),
         blocks_redone=redone,

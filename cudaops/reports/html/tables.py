@@ -479,7 +479,7 @@ def _options(record: RunRecord) -> list[tuple[str, str]]:
     no_limit = "no limit"
     rows: list[tuple[str, object]] = [
         ("program", options.source),
-        ("its arguments", " ".join(options.argv) or "none"),
+        ("its arguments", "; ".join(options.argument_lines) or " ".join(options.argv) or "none"),
         ("kernel", options.kernel or "the one with most time"),
         ("optimizer", options.optimizer),
         ("model", options.model or options.no_model or "none"),

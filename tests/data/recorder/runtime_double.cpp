@@ -155,6 +155,13 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   memcpy(to, from, bytes);
   return told(cudaSuccess);
 }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (!streams.count(stream)) abort();
+  if (mode != cudaStreamCaptureModeRelaxed && forbidden()) return told(cudaErrorStreamCaptureUnsupported);
+  memcpy(to, from, bytes);
+  return told(cudaSuccess);
+}
+cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) { return *p = malloc(bytes), told(cudaSuccess); }
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t, cudaMemcpyKind) {
   memcpy(symbols.at(symbol).first, from, bytes);
   return told(cudaSuccess);
@@ -176,6 +183,7 @@ cudaError_t cudaDeviceReset() {
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return streams.insert(*stream = new CUstream_st{}), told(cudaSuccess);
 }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   *status = stream && stream->capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return told(cudaSuccess);
@@ -189,6 +197,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* other) { return std::swap(*other, mode), told(cudaSuccess); }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return events.insert(*event = new CUevent_st{}), told(cudaSuccess); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return told(events.erase(event) ? cudaSuccess : cudaErrorInvalidResourceHandle); }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   if (!events.count(event)) abort();

@@ -21,6 +21,10 @@ struct Variable { void* at; size_t size; };
 struct Module { std::map<std::string, Function> functions; std::map<std::string, Variable> variables; };
 struct Event { double ms = -1; };
 
+struct Node { Function* function; std::vector<std::vector<char>> values; };
+struct Graph { std::vector<Node> nodes; };
+Graph* capturing = nullptr;
+
 int sticky = Success, pinned_limit = -1, stream;
 size_t taken = 0;
 std::map<Pointer, size_t> blocks;
@@ -71,7 +75,18 @@ int cuStreamSynchronize(void* s) { return s == &stream ? sticky : InvalidValue; 
 int cuModuleLoadData(Module** m, const void* image) {
   std::istringstream text((const char*)image);
   std::string line, word, name;
-  if (!std::getline(text, line) || line != "fake cubin") return InvalidImage;
+  if (!std::getline(text, line)) return InvalidImage;
+  if (line.rfind(".version", 0) == 0) {  // PTX: the entries of it
+    *m = new Module;
+    while (std::getline(text, line)) {
+      size_t at = line.find(".entry ");
+      if (at == std::string::npos) continue;
+      name = line.substr(at + 7, line.find('(') - at - 7);
+      (*m)->functions[name] = Function{name, {}};
+    }
+    return Success;
+  }
+  if (line != "fake cubin") return InvalidImage;
   *m = new Module;
   while (std::getline(text, line) && line != "end") {
     std::istringstream words(line);
@@ -141,6 +156,17 @@ int cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t n, void* s) { if (s !=
 int cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* s, void** given, void** extra) {
   if (s != &stream || extra || (int)shared > f->shared || bx * by * bz > 1024) return InvalidValue;
+  if (f->name == "cudaops_fill_shared") {
+    printf("shared memory of %u blocks: %u words of %x\n", gx, *(unsigned*)given[0], *(unsigned*)given[1]);
+    return fflush(stdout), *(unsigned*)given[0] * 4 == shared ? sticky : InvalidValue;
+  }
+  if (capturing) {
+    Node node{f, {}};
+    for (size_t i = 0; i < f->sizes.size(); ++i)
+      node.values.emplace_back((char*)given[i], (char*)given[i] + f->sizes[i]);
+    return capturing->nodes.push_back(node), Success;
+  }
+  if (f->name == "cudaops_empty") return given ? InvalidValue : sticky;
   if (f->name == "nothing") return given ? InvalidValue : sticky;
   if (f->name == "illegal") { sticky = IllegalAddress; return Success; }
   if (f->name == "prints") { printf("device says %u %u %u\n", gx, gy, gz); fflush(stdout); return Success; }
@@ -149,6 +175,31 @@ int cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   int n = *(int*)given[2];
   float scale = *(float*)given[3];
   for (int i = 0; i < n; ++i) b[i] = a[i] * scale;
+  return sticky;
+}
+int cuStreamBeginCapture_v2(void* s, int mode) {
+  if (s != &stream || mode != 1 || capturing) return InvalidValue;
+  return capturing = new Graph, Success;
+}
+int cuStreamEndCapture(void* s, Graph** g) {
+  if (s != &stream || !capturing) return InvalidValue;
+  *g = capturing;
+  return capturing = nullptr, Success;
+}
+int cuGraphInstantiateWithFlags(Graph** ready, Graph* g, unsigned long long flags) {
+  if (getenv("FAKE_NO_GRAPHS")) return 801;
+  *ready = new Graph(*g);
+  return flags ? InvalidValue : Success;
+}
+int cuGraphDestroy(Graph* g) { delete g; return Success; }
+int cuGraphExecDestroy(Graph* g) { delete g; return Success; }
+int cuGraphLaunch(Graph* g, void* s) {
+  for (Node& node : g->nodes) {
+    std::vector<void*> given;
+    for (auto& value : node.values) given.push_back(value.data());
+    int status = cuLaunchKernel(node.function, 1, 1, 1, 1, 1, 1, 0, s, given.empty() ? nullptr : given.data(), nullptr);
+    if (status) return status;
+  }
   return sticky;
 }
 int cuEventCreate(Event** e, unsigned flags) { *e = new Event; return flags ? InvalidValue : Success; }
@@ -173,7 +224,9 @@ int cuGetProcAddress_v2(const char* name, void** at, int, unsigned long long, in
       KNOWN_2(cuMemFree), KNOWN_2(cuMemGetInfo), KNOWN(cuMemsetD8Async), KNOWN_2(cuMemcpyHtoDAsync),
       KNOWN_2(cuMemcpyDtoHAsync), KNOWN_2(cuMemcpyDtoDAsync), KNOWN(cuLaunchKernel), KNOWN(cuEventCreate),
       KNOWN_2(cuEventDestroy), KNOWN(cuEventRecord), KNOWN(cuEventSynchronize), KNOWN_2(cuEventElapsedTime),
-      KNOWN(cuProfilerStart), KNOWN(cuProfilerStop),
+      KNOWN(cuProfilerStart), KNOWN(cuProfilerStop), KNOWN_2(cuStreamBeginCapture), KNOWN(cuStreamEndCapture),
+      KNOWN(cuGraphInstantiateWithFlags), {"cuGraphInstantiate", (void*)&cuGraphInstantiateWithFlags},
+      KNOWN(cuGraphDestroy), KNOWN(cuGraphExecDestroy), KNOWN(cuGraphLaunch),
   };
   auto found = known.find(name);
   *at = found == known.end() ? nullptr : found->second;

@@ -18,9 +18,17 @@ from pathlib import Path
 RECORDED = Path(__file__).parents[2] / "data" / "ncu"
 KERNEL = "h200_naive_matmul_1024"
 VALUED = {
-    "--set", "--metrics", "--import-source", "--profile-from-start", "--clock-control",
+    "--set", "--section", "--metrics", "--import-source", "--profile-from-start", "--clock-control",
     "--cache-control", "--target-processes", "-o", "--import", "--page",
 }  # fmt: skip
+SECTIONS = {
+    "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
+    "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "MemoryWorkloadAnalysis_Chart",
+    "SchedulerStats", "WarpStateStats", "InstructionStats", "LaunchStats", "Occupancy",
+    "SourceCounters", "PmSampling", "WorkloadDistribution", "NumaAffinity", "Nvlink_Tables",
+    "Nvlink_Topology",
+}  # fmt: skip
+"""Those of the recorded report, the hierarchical rooflines aside."""
 FLAGS = {"-f", "--csv", "--version"}
 SAID = {
     "permission": "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA "
@@ -56,6 +64,9 @@ def install(folder: Path, mode: str = "") -> Path:
 def main(arguments: list[str], home: Path) -> int:
     """What `ncu ARGUMENTS` would do, installed in this folder."""
     mode = (home / "mode").read_text("utf-8") if (home / "mode").is_file() else ""
+    if mode == "older" and "--section" in arguments:
+        say("==ERROR== Failed to find metric smsp__sass_thread_inst_executed_op_hfma_pred_on.sum")
+        return 1
     options, target = read(arguments)
     with (home / "calls").open("a", encoding="utf-8") as calls:
         calls.write(" ".join(arguments[: len(arguments) - len(target)]) + "\n")
@@ -70,12 +81,19 @@ def main(arguments: list[str], home: Path) -> int:
 def read(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
     """Options and the target's command. An option it does not know ends it, as it ends ncu."""
     options: dict[str, str] = {}
+    sections: list[str] = []
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
         name = rest.pop(0)
         if name not in VALUED | FLAGS:
             sys.exit(f"==ERROR== unrecognised option '{name}'. Use --help for further details.")
         options[name] = rest.pop(0) if name in VALUED else ""
+        if name == "--section":
+            sections.append(options[name])
+    if options.get("--set") == "full":
+        sections = list(SECTIONS)
+    if unknown := set(sections) - SECTIONS:
+        sys.exit(f"==ERROR== No section found with the identifier {unknown.pop()}")
     return options, rest
 
 

@@ -66,6 +66,14 @@ class ScriptedGpu:
         self.variables: dict[str, int] = {}
         self.room = FACTS.memory_bytes
         self.knows_sizes = True
+        self.fills_shared = True
+        self.shared_byte = 0x5A
+        """What every kernel finds in shared memory."""
+        self.gap_us: float | None = None
+        """Of each launch, beside its kernel's time; None: there are no graphs and no such gap."""
+        self.node_gap_us = 0.0
+        """Of each launch in a graph."""
+        self.recording: list[tuple[Any, ...]] | None = None
         self.host_at_us = 0.0
         self._next = 0x7000_0000_0000
 
@@ -149,12 +157,43 @@ class ScriptedGpu:
     ) -> None:  # fmt: skip
         if block.volume == 1023:
             raise DriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "launch", "too many resources")
+        if self.recording is not None:
+            self.recording.append((function, parameters))
+            return
+        self._run(function, parameters)
+        self.now_us += self.gap_us or 0.0
+
+    def _run(self, function: str, parameters: Sequence[bytes]) -> None:
         number = self.counts.get(function, 0)
         self.counts[function] = number + 1
         self.log.append(("launch", function))
+        if function == "empty":
+            return
         if self.pending is None:
             self.kernels[function].body(self, [int.from_bytes(p, "little") for p in parameters])
         self.now_us += self.durations[function](number) if function in self.durations else 10.0
+
+    def empty_kernel(self) -> str | None:
+        return "empty" if self.gap_us is not None else None
+
+    def fill_shared(self, byte: int) -> bool:
+        self.log.append(("fill_shared", byte))
+        self.shared_byte = byte
+        return self.fills_shared
+
+    def graph(self, work: Callable[[], None]) -> list[tuple[Any, ...]] | None:
+        if self.gap_us is None:
+            return None
+        self.recording = []
+        work()
+        nodes, self.recording = self.recording, None
+        return nodes
+
+    def launch_graph(self, graph: list[tuple[Any, ...]]) -> None:
+        self.log.append(("graph", len(graph)))
+        for node in graph:
+            self._run(*node)
+            self.now_us += self.node_gap_us
 
     def event(self) -> Event:
         return Event()

@@ -13,7 +13,15 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cuda.checking import SAMPLE_THREADS, Checked, GpuChecker, sampled_blocks
+from cudaops.executors.cuda.checking import (
+    SAMPLE_THREADS,
+    Checked,
+    GpuChecker,
+    Subject,
+    filled_shared,
+    sampled_blocks,
+)
+from cudaops.executors.cuda.runner.server import perform
 from cudaops.executors.cuda.sanitizer import Sanitizer
 from tests.executors.cuda.gpu_checks import (
     EXPLOITS,
@@ -26,6 +34,8 @@ from tests.executors.cuda.gpu_checks import (
     subject,
     under,
 )
+from tests.executors.cuda.gpu_tasks import run_task
+from tests.executors.cuda.scripted_gpu import ScriptedGpu, kernel
 from tests.lanes import mostly_deep
 
 HONEST = sorted((EXPLOITS / "honest").glob("*.cu"))
@@ -283,12 +293,58 @@ class TestBoth:
             "cpu checker (full)", "compute-sanitizer synccheck",
         ]  # fmt: skip
 
+    @pytest.mark.parametrize(
+        ("body", "found", "said"),
+        [
+            ("scale", [], "the same results"),
+            ("reads_shared", ["uninitialised_read"], "in place of initcheck"),
+            ("drifts", [], "results differ by themselves from run to run"),
+        ],
+    )
+    def test_an_initcheck_that_sees_no_shared_memory(
+        self, cpu_executor: CpuExecutor, small: Product, tmp_path: Path,
+        body: str, found: list[str], said: str,
+    ) -> None:  # fmt: skip
+        gpu = ScriptedGpu(reads_shared=kernel(_reads_shared), drifts=kernel(_drifts))
+        checked = filled_shared(on_scripted(gpu, body, cpu_executor, small, tmp_path), "it is old")
+        assert [w.what for w in checked.warnings] == found
+        assert said in checked.summary
+        assert not checked.unchecked
+        assert [e[1] for e in gpu.log if e[0] == "fill_shared"] == [0, 0, 0xFF]
+
+    def test_shared_memory_that_cannot_be_filled(
+        self, cpu_executor: CpuExecutor, small: Product, tmp_path: Path
+    ) -> None:
+        gpu = ScriptedGpu()
+        gpu.fills_shared = False
+        checked = filled_shared(on_scripted(gpu, "scale", cpu_executor, small, tmp_path), "old")
+        assert [u.checker for u in checked.unchecked] == ["compute-sanitizer initcheck"]
+
     def test_a_sanitizer_that_cannot_work_is_stood_in_for(
         self, cpu_executor: CpuExecutor, small: Product, double: Sanitizer, tmp_path: Path,
     ) -> None:  # fmt: skip
         checker = GpuChecker(cpu_executor, double, under(logs(memcheck="never_started")))
         stray = subject(cpu_executor, small, body("past the end"), tmp_path)
         assert str(fault_of(checker.check(stray, "full")).location) == "candidate.cu:4"
+
+
+def on_scripted(
+    gpu: ScriptedGpu, symbol: str, cpu: CpuExecutor, case: Product, folder: Path
+) -> Subject:
+    """A subject whose plan runs on the scripted GPU."""
+    scripted = folder / "scripted"
+    scripted.mkdir()
+    plain = subject(cpu, case, HEAD + "  C[i * 256 + t] = 1;\n}\n", folder)
+    task = run_task(scripted, symbol)
+    return plain._replace(task=task, launch=lambda one, _: perform(gpu, one))
+
+
+def _reads_shared(gpu: ScriptedGpu, given: list[int]) -> None:
+    gpu.floats(given[1], given[2])[:] = float(gpu.shared_byte)
+
+
+def _drifts(gpu: ScriptedGpu, given: list[int]) -> None:
+    gpu.floats(given[1], given[2])[:] = float(len(gpu.log))
 
 
 @pytest.mark.parametrize("path", mostly_deep(HONEST, 5), ids=lambda p: p.stem)

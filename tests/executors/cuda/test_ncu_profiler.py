@@ -16,12 +16,18 @@ from pathlib import Path
 import pytest
 
 from cudaops.cuda import metrics as ncu
+from cudaops.cuda.derived import DERIVED, SPECIAL
 from cudaops.cuda.ncu_problem import NcuProblem
+from cudaops.cuda.rule import Rule
+from cudaops.cuda.rules import RULES
 from cudaops.domain.base import Dim3
 from cudaops.domain.profile import Profile
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.cuda.ncu import (
+    COUNTERS,
+    DECIDING,
+    LEFT_OUT,
     NcuOutcome,
     NcuProfiler,
     Profiled,
@@ -56,6 +62,16 @@ TWICE = """
     }
 """
 ANSWERED = ProfileReply(launch_us=(416.0,))
+
+
+UNDECIDED = ("PM Sampling", "GPU and Memory Workload Distribution", "NUMA")
+
+
+def read_by(rule: Rule) -> set[str]:
+    """Metrics that a rule's conditions read, by themselves or by what is derived from them."""
+    facts = [c.fact for c in (*rule.conditions, *rule.unless)] + [fact for fact, _ in rule.also]
+    inputs = {name for fact in facts for name in (DERIVED[fact].inputs if fact in DERIVED else [])}
+    return (inputs | {f for f in facts if f not in DERIVED}) - set(SPECIAL)
 
 
 def task(module: str = "none.cubin") -> ProfileTask:
@@ -126,6 +142,35 @@ def test_the_command_is_what_ncu_is_asked(tmp_path: Path) -> None:
     assert "--clock-control base --cache-control none --target-processes all -f -o " in full
     assert full.endswith("100%% run/profile")
     assert "--clock-control none --cache-control all" in plain
+
+
+def test_what_decides_is_collected_without_the_rest(tmp_path: Path) -> None:
+    found = profiled(tmp_path, sections="deciding")
+    assert isinstance(found, Profiled)
+    assert LEFT_OUT in found.profile.notes
+    (call,) = (tmp_path / "bin" / "calls").read_text("utf-8").splitlines()
+    assert "--set" not in call
+    assert "--cache-control all" in call
+    assert [s for s in DECIDING if f"--section {s} " not in call] == []
+    assert "PmSampling" not in call
+
+
+def test_an_ncu_that_lacks_a_metric_is_asked_for_everything(tmp_path: Path) -> None:
+    found = profiled(tmp_path, "older", sections="deciding")
+    assert isinstance(found, Profiled)
+    assert LEFT_OUT not in found.profile.notes
+    assert "--set full" in (tmp_path / "bin" / "calls").read_text("utf-8").splitlines()[-1]
+
+
+def test_every_rule_has_what_it_reads_of_what_decides() -> None:
+    """Sections and their metrics as the recorded report defines them; tables by their counters."""
+    defined = (ncu_double.RECORDED / f"{ncu_double.KERNEL}.ncu-rep").read_bytes()
+    asked = set(COUNTERS)
+    assert all(section.encode() in defined for section in DECIDING)
+    details = {row.name for row in ncu.DETAILS_ROWS if row.section not in UNDECIDED}
+    stalls = {row.name for row in ncu.COUNTER_ROWS if row.section == "Warp stalls"}
+    compiler = {row.name for row in ncu.COUNTER_ROWS if row.section == "Compiler"}
+    assert {n for rule in RULES for n in read_by(rule)} <= asked | details | stalls | compiler
 
 
 def test_only_the_runner_sees_our_python_path(tmp_path: Path) -> None:

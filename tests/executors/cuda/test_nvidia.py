@@ -73,7 +73,9 @@ ARITY: dict[str, tuple[int, int]] = {
     "cuStreamSynchronize": (1, 0), "cuCtxResetPersistingL2Cache": (0, 0), "cuProfilerStart": (0, 0),
     "cuProfilerStop": (0, 0), "cuMemGetInfo": (0, 2), "cuStreamDestroy": (1, 0),
     "cuDevicePrimaryCtxRelease": (1, 0), "cuCtxSetLimit": (2, 0), "cuDeviceGetAttribute": (2, 1),
-    "cuGetErrorString": (1, 1), "cuEventDestroy": (1, 0),
+    "cuGetErrorString": (1, 1), "cuEventDestroy": (1, 0), "cuStreamBeginCapture": (2, 0),
+    "cuStreamEndCapture": (1, 1), "cuGraphInstantiate": (2, 1), "cuGraphDestroy": (1, 0),
+    "cuGraphExecDestroy": (1, 0), "cuGraphLaunch": (2, 0),
 }  # fmt: skip
 """Inputs, and outputs beside the status, with which the driver's code calls each function."""
 
@@ -117,6 +119,7 @@ def test_every_enumerator_exists() -> None:
         assert hasattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), name
     for kind, name in (
         ("CUstream_flags", "CU_STREAM_NON_BLOCKING"), ("CUevent_flags", "CU_EVENT_DEFAULT"),
+        ("CUstreamCaptureMode", "CU_STREAM_CAPTURE_MODE_THREAD_LOCAL"),
         ("CUlimit", "CU_LIMIT_PERSISTING_L2_CACHE_SIZE"),
         ("CUfunction_attribute", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"),
     ):  # fmt: skip
@@ -320,16 +323,44 @@ def test_what_a_kernel_prints_is_in_the_log(session: RunnerSession, tmp_path: Pa
     assert "device says 1 1 1" in session.log
 
 
-def test_times_clocks_and_temperatures_come_back(session: RunnerSession, tmp_path: Path) -> None:
+def measured(session: RunnerSession, folder: Path) -> MeasureReply:
     policy = TimingPolicy(
-        samples=4, samples_a_block=4, spin_up_ms=1, cupti_launches=0, redone_blocks=0
-    )
-    sides = tuple(side(tmp_path, planned(s), module=CUBIN) for s in ("scale", "other"))
-    reply = session.request(measure_task(tmp_path, sides=sides, policy=policy), 60.0)
+        samples=4, samples_a_block=4, spin_up_ms=1, cupti_launches=0, redone_blocks=0,
+        min_sample_us=1e4,
+    )  # fmt: skip
+    sides = tuple(side(folder, planned(s), module=CUBIN) for s in ("scale", "other"))
+    reply = session.request(measure_task(folder, sides=sides, policy=policy), 60.0)
     assert isinstance(reply, MeasureReply), reply
+    return reply
+
+
+def test_times_clocks_and_temperatures_come_back(session: RunnerSession, tmp_path: Path) -> None:
+    reply = measured(session, tmp_path)
     states = [state for regime in reply.regimes for state in regime.blocks]
     assert {(s.sm_clock_mhz, s.temperature_c) for s in states} == {(1755.0, 41.0)}
     assert all(s.samples_us for regime in reply.regimes for s in regime.sides)
+
+
+def test_launches_of_nothing_are_timed_beside(session: RunnerSession, tmp_path: Path) -> None:
+    reply = measured(session, tmp_path)
+    assert reply.host_gap_us is not None
+    cold, warm = reply.regimes
+    assert (cold.in_graph, warm.in_graph) == (False, warm.sides[0].launches_a_sample > 1)
+    assert all(times.gap_us is not None for times in reply.regimes)
+
+
+def test_without_graphs_launches_go_into_the_stream(libraries: Path, tmp_path: Path) -> None:
+    environment = {"LD_LIBRARY_PATH": str(libraries), "FAKE_NO_GRAPHS": "1"}
+    with RunnerSession("nvidia", environment=environment) as session:
+        reply = measured(session, tmp_path)
+    assert not any(times.in_graph for times in reply.regimes)
+    assert all(times.gap_us is not None for times in reply.regimes)
+
+
+def test_shared_memory_is_filled_before_a_launch(session: RunnerSession, tmp_path: Path) -> None:
+    filled = task(tmp_path, "scale").model_copy(update={"shared_fill": 0xFF})
+    assert isinstance(session.request(filled, 20.0), RunReply)
+    assert "shared memory of 264 blocks: 58112 words of ffffffff" in session.log
 
 
 def test_a_profile_runs(session: RunnerSession, tmp_path: Path) -> None:

@@ -87,6 +87,20 @@ def before_timed(gpu: ScriptedGpu) -> list[list[tuple[Any, ...]]]:
     return spans
 
 
+class Tracer:
+    """Sees every launch of the scripted GPU with its duration."""
+
+    def __init__(self, gpu: ScriptedGpu) -> None:
+        self.gpu = gpu
+
+    def record(self, work: Any) -> tuple[KernelTime, ...]:
+        start = len(self.gpu.log)
+        work()
+        seen = [e[1] for e in self.gpu.log[start:] if e[0] == "launch"]
+        took = {name: us(0) for name, us in self.gpu.durations.items()}
+        return tuple(KernelTime(name, took.get(name, 10.0)) for name in seen)
+
+
 class TestMeasure:
     def test_sides_alternate_in_blocks_and_pair_by_position(
         self, gpu: ScriptedGpu, tmp_path: Path
@@ -318,19 +332,62 @@ class TestMeasure:
         assert any("restored from the host" in n and "allocation a" in n for n in reply.notices)
 
     def test_tracer_times_stand_beside(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
-        class Tracer:
-            def record(self, work: Any) -> tuple[KernelTime, ...]:
-                start = len(gpu.log)
-                work()
-                seen = [e[1] for e in gpu.log[start:] if e[0] == "launch"]
-                return tuple(KernelTime(s, {"scale": 9.0, "other": 4.0}[s]) for s in seen)
-
         policy = QUICK.model_copy(update={"cupti_launches": 3})
         task = measure_task(tmp_path, "scale", "other", policy=policy)
-        reply = timed(gpu, task, activity=Tracer())
+        gpu.durations = {"scale": lambda _: 9.0, "other": lambda _: 4.0}
+        reply = timed(gpu, task, activity=Tracer(gpu))
         for regime in reply.regimes:
             assert [s.cupti_us for s in regime.sides] == [(9.0,) * 3, (4.0,) * 3]
         assert reply.notices == ()
+
+    def test_short_launches_are_timed_in_a_graph_beside_launches_of_nothing(
+        self, gpu: ScriptedGpu, tmp_path: Path
+    ) -> None:
+        gpu.gap_us, gpu.node_gap_us = 2.5, 1.0
+        gpu.durations = {"scale": lambda _: 6.0, "other": lambda _: 4.0}
+        policy = QUICK.model_copy(update={"min_sample_us": 20.0, "cupti_launches": 3})
+        task = measure_task(tmp_path, "scale", "other", policy=policy)
+        reply = timed(gpu, task, activity=Tracer(gpu))
+        cold, warm = reply.regimes
+        launches = warm.sides[0].launches_a_sample
+        assert (cold.in_graph, warm.in_graph, launches > 10) == (False, True, True)
+        assert ("graph", launches) in gpu.log
+        assert warm.sides[0].samples_us[0] == pytest.approx(6.0 + 1.0 + 1.5 / launches)
+        assert warm.gap_us == pytest.approx(1.0 + 1.5 / launches)
+        assert cold.gap_us == pytest.approx(2.5 + 1.5)
+        assert warm.sides[0].slope_us == pytest.approx(6.0 + 2.5)
+        assert reply.host_gap_us == pytest.approx(2.5)
+        for regime in reply.regimes:
+            pairs = {tuple(s.kernel_us) for s in regime.sides}
+            assert pairs == {(6.0,) * policy.samples, (4.0,) * policy.samples}
+
+    def test_long_launches_are_timed_by_events(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
+        gpu.gap_us = 2.5
+        gpu.durations = {"scale": lambda _: 900.0, "other": lambda _: 400.0}
+        policy = QUICK.model_copy(update={"cupti_launches": 3})
+        task = measure_task(tmp_path, "scale", "other", policy=policy)
+        reply = timed(gpu, task, activity=Tracer(gpu))
+        assert [s.kernel_us for r in reply.regimes for s in r.sides] == [()] * 4
+        assert [len(s.cupti_us) for r in reply.regimes for s in r.sides] == [3] * 4
+
+    def test_a_tracer_that_misses_a_kernel_costs_both_sides_a_pair(
+        self, gpu: ScriptedGpu, tmp_path: Path
+    ) -> None:
+        class Forgetful(Tracer):
+            calls = 0
+
+            def record(self, work: Any) -> tuple[KernelTime, ...]:
+                self.calls += 1
+                seen = super().record(work)
+                return seen[:-1] if self.calls == 5 else seen
+
+        gpu.gap_us = 2.5
+        task = measure_task(
+            tmp_path, "scale", "other", policy=QUICK.model_copy(update={"cupti_launches": 3})
+        )
+        cold = timed(gpu, task, activity=Forgetful(gpu)).regimes[0]
+        assert [len(s.kernel_us) for s in cold.sides] == [QUICK.samples - 1] * 2
+        assert cold.sides[0].cupti_problem == ""
 
     def test_what_is_not_there_is_said(self, tmp_path: Path) -> None:
         class Blind(ScriptedGpu):

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "cudaops/clock_reads.h"
 #include "cudaops/runtime_api.h"
 #include "machine.h"
 
@@ -384,6 +385,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cuda
 cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   if (!event) return fail(cudaErrorInvalidResourceHandle);
+  clock_read(Clock::Event);
   event->time = now() + skipped_seconds;
   event->recorded = true;
   return cudaSuccess;

@@ -39,7 +39,8 @@ struct Pool {
   std::condition_variable wake, done;
   const Call* call = nullptr;
   unsigned long long blocks = 0, serial = 0, run = 1;
-  std::atomic<unsigned long long> next{0};
+  double deadline = 0;
+  std::atomic<unsigned long long> next{0}, ran{0};
   unsigned busy = 0, size = 0;
   std::vector<Worker*> workers;
 };
@@ -71,8 +72,10 @@ static Worker* make_worker(int index) {
 static void take_blocks(Worker& w) {
   for (;;) {
     unsigned long long i = pool->next.fetch_add(pool->run, std::memory_order_relaxed);
-    if (i >= pool->blocks) return;
-    for (unsigned long long end = std::min(i + pool->run, pool->blocks); i < end; ++i)
+    if (i >= pool->blocks || (pool->deadline && now() > pool->deadline)) return;
+    unsigned long long end = std::min(i + pool->run, pool->blocks);
+    pool->ran.fetch_add(end - i, std::memory_order_relaxed);
+    for (; i < end; ++i)
       run_block(w, *pool->call,
                 only_selected_blocks ? selected_blocks[i] : reversed_blocks ? pool->blocks - 1 - i : i,
                 poison_shared_memory);
@@ -115,7 +118,7 @@ static void start_pool() {
   }
 }
 
-void run_grid(const Call& call) {
+unsigned long long run_grid(const Call& call, double deadline) {
 #ifdef CUDAOPS_INSTRUMENTED
   note_launcher();
 #endif
@@ -127,7 +130,9 @@ void run_grid(const Call& call) {
     while (pool->blocks < selected_blocks.size() && selected_blocks[pool->blocks] < blocks) ++pool->blocks;
   }
   pool->next = 0;
-  bool by_rows = !only_selected_blocks && blocks / call.grid.x >= pool->size * rows_each;
+  pool->ran = 0;
+  pool->deadline = deadline;
+  bool by_rows = !deadline && !only_selected_blocks && blocks / call.grid.x >= pool->size * rows_each;
   pool->run = by_rows ? call.grid.x : 1;
   unsigned helpers = pool->blocks > 1 ? pool->size - 1 : 0;
   if (helpers) {
@@ -141,6 +146,7 @@ void run_grid(const Call& call) {
     std::unique_lock<std::mutex> hold(pool->lock);
     pool->done.wait(hold, [] { return pool->busy == 0; });
   }
+  return pool->ran;
 }
 
 // What a driver refuses (CUDA C++ Programming Guide, table of technical specifications).
@@ -181,10 +187,16 @@ void submit(const Call& call) {
   if (!worker) worker = make_worker(0);  // another host thread launches
   recorder->before(call);
   double start = now();
-  run_grid(call);
+  unsigned long long ran = run_grid(call, recorder->deadline(call));
   double seconds = now() - start;
   check_guards(&call);
-  recorder->after(call, seconds);
+  recorder->after(call, seconds, (double)ran / ((double)call.grid.x * call.grid.y * call.grid.z));
+}
+
+void end_between_launches() {
+  std::lock_guard<std::mutex> hold(launch_lock);
+  recorder->end();
+  _exit(0);
 }
 
 }  // namespace cudaops

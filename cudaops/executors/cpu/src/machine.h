@@ -140,7 +140,9 @@ bool known_to_host(uintptr_t address);  // loaded, a stack, thread-local or from
 // "of parameter 2" where an argument of the running launch points into it.
 void describe_place(char* text, size_t size, uintptr_t address, size_t bytes);
 
-void run_grid(const Call& call);                   // all blocks over all workers
+// All blocks over all workers; how many of them where no further one is begun after `deadline`.
+unsigned long long run_grid(const Call& call, double deadline = 0);
+[[noreturn]] void end_between_launches();          // what was recorded is told, the process ends
 bool printed_in_kernel();
 const char* option(const char* name);
 double now();
@@ -150,7 +152,10 @@ struct Recorder {
   virtual ~Recorder() = default;
   virtual bool skip(const Call&) { return false; }
   virtual void before(const Call&) {}
-  virtual void after(const Call&, double) {}
+  virtual double deadline(const Call&) { return 0; }  // when the launch ends unfinished; 0: never
+  virtual void after(const Call&, double /*seconds*/, double /*share of its blocks that ran*/) {}
+  virtual bool forgives() { return false; }  // a fault that may come of what was not executed
+  virtual void end() {}
 };
 extern Recorder* recorder;
 

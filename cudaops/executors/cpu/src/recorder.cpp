@@ -5,14 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "cudaops/clock_reads.h"
 #include "digest.h"
 #include "machine.h"
 
@@ -34,13 +38,18 @@ struct Configuration {
   std::string kernel;
   unsigned long long threads = 0;
   unsigned long launches = 0, ran = 0;
-  double seconds = 0;
+  double seconds = 0;  // of launches that ran, scaled to all of their blocks
+  double spent = 0;    // really
   bool recorded = false;
+  TimedLaunches timed;
 };
 
 struct Totals {
   unsigned long launches = 0, skipped = 0;
   double seconds = 0;
+  bool cut = false;  // not every block of every launch was executed
+  unsigned long timed = 0;
+  double timed_seconds = 0;
 };
 
 static std::string bytes_of(const void* p, size_t n) { return std::string((const char*)p, n); }
@@ -100,6 +109,10 @@ class ProgramRecorder : public Recorder {
     if (const char* folder = option("CUDAOPS_CAPTURE")) folder_ = folder;
     if (const char* target = option("CUDAOPS_TARGET")) target_ = target;
     if (const char* bytes = option("CUDAOPS_CAPTURE_BYTES")) room_ = strtoull(bytes, nullptr, 10);
+    if (const char* limit = option("CUDAOPS_TIMED_SECONDS")) {
+      timed_s_ = atof(limit);
+      std::thread([this] { watch(); }).detach();
+    }
   }
 
   bool skip(const Call& call) override {
@@ -107,19 +120,30 @@ class ProgramRecorder : public Recorder {
     for (int i = 0; i < call.count; ++i) exact_ += bytes_of(call.values[i], call.types[i].size);
     Repeat& repeat = repeats_[exact_];
     ++repeat.seen;
-    if (repeat.fixed_at != generation() || any_registered()) return false;
-    if (host_visible() && !(digest_memory(true) == repeat.host_visible)) return false;
+    bool fixed = repeat.fixed_at == generation() && !any_registered() &&
+                 (!host_visible() || digest_memory(true) == repeat.host_visible);
+    if (!fixed && !timed_s_) return false;
     Configuration& c = configuration(call);
+    bool cut = !fixed && c.spent >= share_of_time() / 3;  // a first launch may take all of it
+    if (!fixed && !cut) return false;
     double mean = c.ran ? c.seconds / (double)c.ran : 0;
     ++c.launches;
+    c.timed.launched();
     Totals& t = totals_[call.kernel];
     ++t.launches, ++t.skipped;
     t.seconds += mean;
+    t.cut |= cut;
     skipped_seconds += mean;
     return true;
   }
 
+  // Of a run of which only times are wanted, no configuration takes more than its share.
+  double deadline(const Call&) override {
+    return timed_s_ ? now() + std::max(share_of_time() - current_->spent, 0.05) : 0;
+  }
+
   void before(const Call& call) override {
+    last_end_ = never;
     current_ = &configuration(call);
     recording_ = wants(call, *current_);
     if (recording_) describe(call, *current_);
@@ -129,7 +153,8 @@ class ProgramRecorder : public Recorder {
     }
   }
 
-  void after(const Call& call, double seconds) override {
+  void after(const Call& call, double spent, double ran) override {
+    double seconds = ran > 0 ? spent / ran : 0;
     bool printed = printed_in_kernel();
     Repeat& repeat = repeats_[exact_];
     Digest then;
@@ -145,16 +170,40 @@ class ProgramRecorder : public Recorder {
     if (recording_) store_after(call, *current_);
     ++current_->launches, ++current_->ran;
     current_->seconds += seconds;
+    current_->spent += spent;
+    current_->timed.launched();
     Totals& t = totals_[call.kernel];
     ++t.launches;
     t.seconds += seconds;
+    t.cut |= ran < 1;
     last_seconds_[exact_] = seconds;
+    last_end_ = now();
+  }
+
+  bool forgives() override {
+    return timed_s_ && std::any_of(totals_.begin(), totals_.end(), [](auto& each) { return each.second.cut; });
+  }
+
+  void end() override {
+    report("stopped");
+    finish();
   }
 
   void finish() {
     for (auto& [key, c] : configurations_)
       report("usage\t%d\t%lu\t%.9g\t%d", c.id, c.launches, c.ran ? c.seconds / (double)c.ran * (double)c.launches : 0.0,
              (int)c.recorded);
+    for (auto& [key, c] : configurations_) {
+      unsigned long timed = c.timed.count();
+      if (c.recorded) report("timed\t%d\t%lu", c.id, timed);
+      Totals& t = totals_[c.kernel];
+      t.timed += timed;
+      if (c.ran) t.timed_seconds += c.seconds / (double)c.ran * (double)timed;
+    }
+    for (auto& [kernel, t] : totals_) {
+      report("ktimed\t%s\t%lu\t%.9g", kernel.c_str(), t.timed, t.timed_seconds);
+      if (t.cut) report("cut\t%s", kernel.c_str());
+    }
     for (auto& [kernel, t] : totals_)
       report("count\t%s\t%lu\t%lu\t%.9g", kernel.c_str(), t.launches, t.skipped, t.seconds);
     report("end");
@@ -162,6 +211,21 @@ class ProgramRecorder : public Recorder {
 
  private:
   static constexpr int most_recorded = 8;  // configurations of one kernel
+
+  static constexpr double never = 1e300;
+
+  double share_of_time() const { return timed_s_ / 8; }
+
+  // Ends a run of which only times are wanted: after its time, or where the host has been at work for
+  // a while since a launch that was recorded, as where it checks results.
+  void watch() {
+    double begun = now();
+    for (;;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      double last = last_end_;
+      if (now() - begun > timed_s_ || (any_recorded_ && now() - last > share_of_time())) end_between_launches();
+    }
+  }
 
   bool host_visible() const {
     for (auto& a : allocations)
@@ -224,6 +288,7 @@ class ProgramRecorder : public Recorder {
     }
     if (recorded >= most_recorded) least->recorded = false;
     c.recorded = true;
+    any_recorded_ = true;
     return true;
   }
 
@@ -317,6 +382,9 @@ class ProgramRecorder : public Recorder {
   std::string folder_, target_, exact_;
   Configuration* current_ = nullptr;
   bool recording_ = false, proving_ = false;
+  double timed_s_ = 0;               // of a run of which only times are wanted; 0: of another
+  std::atomic<double> last_end_{never};  // when the last launch ended
+  std::atomic<bool> any_recorded_{false};
   unsigned long long room_ = 2ull << 30, written_ = 0;
   Digest digest_;
   uint64_t digest_at_ = 0;

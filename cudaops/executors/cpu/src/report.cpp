@@ -15,6 +15,8 @@
 #include <mutex>
 #include <vector>
 
+#define CUDAOPS_CLOCK_WRAPPERS
+#include "cudaops/clock_reads.h"
 #include "machine.h"
 
 namespace cudaops {
@@ -30,7 +32,7 @@ const char* option(const char* name) {
 
 double now() {
   timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  __real_clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -73,6 +75,10 @@ void stop(const char* kind, const void* pc, const char* format, ...) {
   if (stopping.exchange(true)) {
     // Another thread is already reporting; it ends the process.
     for (;;) pause();
+  }
+  if (std::strcmp(kind, "infrastructure") != 0 && recorder->forgives()) {
+    recorder->end();
+    _exit(0);
   }
   char text[4096];
   int n = snprintf(text, sizeof text, "fault\t%s\t%llx\t%s\t", kind, (unsigned long long)(uintptr_t)pc, kernel_name());

@@ -3,7 +3,7 @@ errors mean: the kernel's doing, or the machine's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,6 +87,21 @@ class Driver(Protocol):
         parameters: Sequence[bytes],
     ) -> None:
         """Start a kernel; `parameters` are the values' bytes, each of its parameter's size."""
+
+    def empty_kernel(self) -> Any:
+        """Handle of a kernel without parameters that does nothing; None where there is none."""
+
+    def fill_shared(self, byte: int) -> bool:
+        """Leave this byte all over the shared memory of every SM, for the next kernel to find.
+        Whether that can be done here."""
+
+    def graph(self, work: Callable[[], None]) -> Any:
+        """Handle of a graph with the launches that `work` makes, one after the other, instead of
+        starting them; None where there are no graphs. It may be launched until the module of its
+        kernels is unloaded."""
+
+    def launch_graph(self, graph: Any) -> None:
+        """Start all launches of a graph."""
 
     def event(self) -> Any:
         """A new event that records times."""

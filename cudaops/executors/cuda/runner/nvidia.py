@@ -7,11 +7,12 @@ NVIDIA's `nvidia-ml-py`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,6 +47,41 @@ NOT_THERE = frozenset({
 """What a GPU without persisting L2 lines answers (before compute capability 8.0, MIG, MPS)."""
 
 
+HELPERS = """.version {version}
+.target sm_{arch}
+.address_size 64
+.extern .shared .align 16 .b8 cudaops_shared[];
+.visible .entry cudaops_empty()
+{{
+    ret;
+}}
+.visible .entry cudaops_fill_shared(.param .u32 words, .param .u32 word)
+{{
+    .reg .u32 %r<6>;
+    .reg .pred %p<2>;
+    ld.param.u32 %r1, [words];
+    ld.param.u32 %r2, [word];
+    mov.u32 %r3, %tid.x;
+    mov.u32 %r4, cudaops_shared;
+next:
+    setp.ge.u32 %p1, %r3, %r1;
+    @%p1 bra done;
+    shl.b32 %r5, %r3, 2;
+    add.u32 %r5, %r5, %r4;
+    st.volatile.shared.u32 [%r5], %r2;
+    add.u32 %r3, %r3, {threads};
+    bra next;
+done:
+    ret;
+}}
+\0"""
+"""PTX of kernels of ours, which the driver compiles. Version 6.3 is the first that knows sm_75, 6.0
+the first that knows sm_70 (PTX ISA, release notes)."""
+FILL_THREADS = 1024
+FILLS_AN_SM = 2
+"""Blocks for each SM, of which it holds one at a time: all its shared memory is theirs."""
+
+
 class NvidiaDriver:
     """One GPU's primary context and one stream that does not wait for the legacy stream."""
 
@@ -59,6 +95,8 @@ class NvidiaDriver:
             text = f"the package cuda-bindings is not installed ({problem})"
             raise DriverMissing(text, PACKAGE_REMEDY) from problem
         self._cuda: Any = driver
+        self._helpers: Any = None
+        self._helpers_tried = False
         self._packed: dict[tuple[bytes, ...], tuple[Any, list[Any]]] = {}
         try:
             self._open(device_index)
@@ -181,9 +219,66 @@ class NvidiaDriver:
             dynamic_smem_bytes, self._stream, self._pointers(tuple(parameters)), 0,
         )  # fmt: skip
 
+    def empty_kernel(self) -> Any:
+        """See `Driver.empty_kernel`. None where this driver has no compiler of PTX."""
+        return self._helper("cudaops_empty")
+
+    def fill_shared(self, byte: int) -> bool:
+        """See `Driver.fill_shared`. Nothing clears shared memory between two kernels of a context:
+        what the last one left is what the next one finds (seen, not promised by NVIDIA)."""
+        function = self._helper("cudaops_fill_shared")
+        if function is None:
+            return False
+        size = self.facts.shared_bytes_per_block_optin
+        self.allow_dynamic_shared(function, size)
+        numbers = (size // 4, byte * 0x01010101)
+        parameters = tuple(number.to_bytes(4, "little") for number in numbers)
+        grid, block = Dim3(x=FILLS_AN_SM * self.facts.sm_count), Dim3(x=FILL_THREADS)
+        self.launch(function, grid, block, size, parameters)
+        return True
+
+    def _helper(self, name: str) -> Any:
+        """A kernel of ours; None where this driver has no compiler of PTX."""
+        if not self._helpers_tried:
+            self._helpers_tried = True
+            major, minor = min(self.facts.compute_capability, (7, 5))
+            version = "6.3" if (major, minor) == (7, 5) else "6.0"
+            text = HELPERS.format(version=version, arch=f"{major}{minor}", threads=FILL_THREADS)
+            with contextlib.suppress(DriverError):
+                self._helpers = self._call("cuModuleLoadData", text.encode())
+        if self._helpers is None:
+            return None
+        return self._call("cuModuleGetFunction", self._helpers, name.encode())
+
+    def graph(self, work: Callable[[], None]) -> Any:
+        """See `Driver.graph`."""
+        mode = self._cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        try:
+            self._call("cuStreamBeginCapture", self._stream, mode)
+        except DriverError:
+            return None
+        try:
+            work()
+        except BaseException:
+            with contextlib.suppress(DriverError):  # what happened rules
+                self._cuda.cuGraphDestroy(self._call("cuStreamEndCapture", self._stream))
+            raise
+        try:
+            graph = self._call("cuStreamEndCapture", self._stream)
+            ready = _Handle(self._call("cuGraphInstantiate", graph, 0))
+        except DriverError:
+            return None
+        self._cuda.cuGraphDestroy(graph)
+        weakref.finalize(ready, self._cuda.cuGraphExecDestroy, ready.handle).atexit = False
+        return ready
+
+    def launch_graph(self, graph: Any) -> None:
+        """See `Driver.launch_graph`."""
+        self._call("cuGraphLaunch", graph.handle, self._stream)
+
     def event(self) -> Any:
         """See `Driver.event`."""
-        event = _Event(self._call("cuEventCreate", int(self._cuda.CUevent_flags.CU_EVENT_DEFAULT)))
+        event = _Handle(self._call("cuEventCreate", int(self._cuda.CUevent_flags.CU_EVENT_DEFAULT)))
         weakref.finalize(event, self._cuda.cuEventDestroy, event.handle).atexit = False
         return event
 
@@ -273,8 +368,8 @@ class NvidiaDriver:
         return "" if int(failed) != 0 else _text(text)
 
 
-class _Event:
-    """An event that is destroyed with its last reference."""
+class _Handle:
+    """An event or a graph, destroyed with its last reference."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle

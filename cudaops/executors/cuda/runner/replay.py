@@ -29,6 +29,9 @@ from cudaops.executors.cuda.runner.launching import LoadedSide, blamed_on, loade
 from cudaops.executors.cuda.runner.memory import ALIGNMENT, Content, Memory, Region
 
 PROBE_BYTES = 1 << 20
+WARMED_BYTES = 1 << 30
+"""Larger buffers are not loaded twice for a profile: ncu runs the launch many times anyway, and one
+over so much memory is long enough for the clocks to rise."""
 
 
 class Stage(NamedTuple):
@@ -42,22 +45,28 @@ class Stage(NamedTuple):
 def run(driver: Driver, task: RunTask) -> RunReply:
     """Launch the plan once, check the guards, write the dumps."""
     with staged(driver, task.side, task.buffers, guards=task.guards) as stage:
-        times = tuple(timed(driver, stage, n) for n in range(len(task.side.launches)))
+        times = []
+        for number in range(len(task.side.launches)):
+            if task.shared_fill is not None and not driver.fill_shared(task.shared_fill):
+                raise Refusal("this driver fills no shared memory", "report it")
+            times.append(timed(driver, stage, number))
         save(stage, task.dumps, task.global_dumps)
-    return RunReply(launch_us=times)
+    return RunReply(launch_us=tuple(times))
 
 
 def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
-    """Launch the plan to warm up, then again on restored buffers with one launch in the range."""
+    """Launch the plan to warm up, unless its buffers are large, and again on restored buffers with
+    one launch in the range."""
     count = len(task.side.launches)
     if not 0 <= task.launch < count:
         raise Refusal(f"the plan has {count} launches, none is number {task.launch}", "report it")
     with staged(driver, task.side, task.buffers, guards=True) as stage:
-        for number in range(count):
-            timed(driver, stage, number)
-        fill_buffers(stage, task.buffers)
-        _refill_side(stage)
-        driver.synchronize()
+        if sum(b.size_bytes for b in task.buffers) <= WARMED_BYTES:
+            for number in range(count):
+                timed(driver, stage, number)
+            fill_buffers(stage, task.buffers)
+            _refill_side(stage)
+            driver.synchronize()
         times = []
         for number in range(count):
             inside = number == task.launch

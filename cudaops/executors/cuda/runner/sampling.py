@@ -6,6 +6,10 @@ behind put back, event, plan, event. Nothing that a launch wrote is there for th
 so one that skips work because it was done before has nothing to skip; only where a launch is
 too short for an event pair is it repeated on its own results (`Repetition` in `timing`).
 
+Where a warm sample repeats its launch, the launches are nodes of one CUDA graph, if the driver has
+graphs: the host has no part in what stands between them. What still stands there is measured with a
+kernel that does nothing, launched in the same way between the same events.
+
 A sample apart is one launch on other inputs, whose time never counts. Launches on the captured
 inputs stand before it, at most times without that their traces are removed: what the side keeps in
 scratch memory and variables, and what stands in buffers that it overwrites, is left as it is when
@@ -19,7 +23,10 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
+from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import Buffer, MeasureTask, Regime
 from cudaops.executors.cuda.runner.driver import (
     Driver,
@@ -33,6 +40,7 @@ from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
 from cudaops.executors.cuda.runner.replay import allocate, content_of
 
 Clock = Callable[[], float]
+WARP = 32
 
 PLANS_BEFORE: dict[Regime, int] = {"cold": 0, "warm": 1}
 """How often the plan is launched untimed before a sample."""
@@ -91,6 +99,13 @@ class Bench:
         self._sets = [captured, *(_given(driver, memory, a, regions, known) for a in alternatives)]
         self.written = {b.index: regions[b.index] for b in buffers if not b.read_only}
         """What launches may write: by allocation."""
+        self._empty = driver.empty_kernel()
+        self._graphs: dict[tuple[int | None, int], Any] = {}
+        if self._empty is not None:
+            self._launch_empty()  # loaded now: that is no work for a graph to hold
+            driver.synchronize()
+        self.has_graphs = self._empty is not None and driver.graph(self._launch_empty) is not None
+        """Whether repeated launches can be timed in a graph, and what stands between them."""
         self._fill_byte = 0
         self._fills_ahead: dict[tuple[Regime, int], int] = {}
         self._start, self._end = driver.event(), driver.event()
@@ -114,21 +129,26 @@ class Bench:
             shown = self.sides[side].loaded.shown
             raise KernelFault("guard_overwritten", f"{shown}: {broken}")
 
-    def sample(self, side: int, regime: Regime, launches: int = 1) -> float:
+    def sample(
+        self, side: int, regime: Regime, launches: int = 1, *, in_graph: bool = False
+    ) -> float:
         """Microseconds between the events, all launches together."""
         with self._blamed(side):
-            ahead = self._fills_ahead.get((regime, launches), 1)
-            if regime == "cold":
-                self.driver.reset_persisting_l2()
-                self._restore(side)
-                self._fill(ahead)
-            else:
-                self._fill(ahead)
-                self._restore(side)
-                self.sides[side].loaded.launch_all()
-                self._put_back(side)
-            self._enclosed(side, launches)
+            work = self._launching(side, launches, in_graph=in_graph)
+            self._before(side, regime, launches)
+            self._enclosed(work)
             return self.driver.elapsed_us(self._start, self._end)
+
+    def gap_us(self, regime: Regime, launches: int, *, in_graph: bool) -> float | None:
+        """What a launch of a kernel that does nothing takes in such a sample; None: there is no
+        such kernel. It stands where the first side's launches stand in theirs."""
+        if self._empty is None:
+            return None
+        with self._blamed(0):
+            work = self._launching(None, launches, in_graph=in_graph)
+            self._before(0, regime, launches)
+            self._enclosed(work)
+            return self.driver.elapsed_us(self._start, self._end) / launches
 
     def apart(self, side: int, regime: Regime, inputs: int, before: int) -> float:
         """Microseconds of one launch on this set of inputs (0: the captured ones).
@@ -155,7 +175,7 @@ class Bench:
             self._exchange(inputs)
             if regime == "cold":
                 self._fill(ahead)
-            self._enclosed(side, 1)
+            self._enclosed(self.sides[side].loaded.launch_all)
             return self.driver.elapsed_us(self._start, self._end)
 
     def plan_ahead(self, regime: Regime, launches: int) -> None:
@@ -168,7 +188,7 @@ class Bench:
                 if regime == "warm":
                     self.sides[side].loaded.launch_all()
                     self._put_back(side)
-                self._enclosed(side, launches)
+                self._enclosed(self._launching(side, launches, in_graph=False))
                 host_us = max(host_us, (self.clock() - started) * 1e6)
                 self.driver.synchronize()
         if self.fill_us > 0:
@@ -185,6 +205,23 @@ class Bench:
             self.driver.synchronize()
         needed = math.ceil(HEAD_START * host_us / self.fill_us) if self.fill_us > 0 else 0
         return min(MOST_FILLS_BEFORE_MANY, max(LEAST_FILLS_BEFORE_MANY, needed))
+
+    def empty_host_us(self, launches: int, ahead: int) -> float | None:
+        """The same as `host_us` of so many kernels that do nothing."""
+        if self._empty is None:
+            return None
+        with self._blamed(0):
+            self.driver.synchronize()
+            started = self.clock()
+            self._fill(ahead)
+            for _ in range(launches):
+                self._launch_empty()
+            self.driver.synchronize()
+            return (self.clock() - started) * 1e6
+
+    def drop_graphs(self) -> None:
+        """Before the modules of their kernels go."""
+        self._graphs.clear()
 
     def host_us(
         self, side: int, launches: int, *, ahead: int, restored: bool, launching: bool = True
@@ -221,11 +258,40 @@ class Bench:
             if launching:
                 self.sides[side].loaded.launch_all()
 
-    def _enclosed(self, side: int, launches: int) -> None:
-        loaded = self.sides[side].loaded
+    def _before(self, side: int, regime: Regime, launches: int) -> None:
+        """What stands in memory and in L2 before the events of a sample."""
+        ahead = self._fills_ahead.get((regime, launches), 1)
+        if regime == "cold":
+            self.driver.reset_persisting_l2()
+            self._restore(side)
+            self._fill(ahead)
+        else:
+            self._fill(ahead)
+            self._restore(side)
+            self.sides[side].loaded.launch_all()
+            self._put_back(side)
+
+    def _launching(self, side: int | None, launches: int, *, in_graph: bool) -> Callable[[], None]:
+        """So many launches of a side's plan, or (None) of the kernel that does nothing."""
+        once = self._launch_empty if side is None else self.sides[side].loaded.launch_all
+
+        def repeated() -> None:
+            for _ in range(launches):
+                once()
+
+        if not (in_graph and self.has_graphs):
+            return repeated
+        if (side, launches) not in self._graphs:
+            self._graphs[side, launches] = self.driver.graph(repeated)
+        graph = self._graphs[side, launches]
+        return repeated if graph is None else partial(self.driver.launch_graph, graph)
+
+    def _launch_empty(self) -> None:
+        self.driver.launch(self._empty, Dim3(), Dim3(x=WARP), 0, ())
+
+    def _enclosed(self, work: Callable[[], None]) -> None:
         self.driver.record(self._start)
-        for _ in range(launches):
-            loaded.launch_all()
+        work()
         self.driver.record(self._end)
 
     def _restore(self, side: int) -> None:
@@ -283,7 +349,9 @@ def bench(driver: Driver, task: MeasureTask, clock: Clock) -> Iterator[Bench]:
         loaded = [stack.enter_context(loaded_side(driver, side)) for side in task.sides]
         memory = stack.enter_context(Memory(driver))
         alternatives = task.watch.alternatives if task.watch else ()
-        yield Bench(driver, memory, loaded, task.buffers, clock, alternatives)
+        ready = Bench(driver, memory, loaded, task.buffers, clock, alternatives)
+        stack.callback(ready.drop_graphs)
+        yield ready
 
 
 def _shared(

@@ -27,7 +27,13 @@ from cudaops.executors.cuda.runner.sampling import (
     Clock,
     bench,
 )
-from cudaops.executors.cuda.runner.tracing import ActivityMissing, KernelTimes, seen_kernels
+from cudaops.executors.cuda.runner.tracing import (
+    ActivityMissing,
+    KernelTime,
+    KernelTimes,
+    SeenKernels,
+    seen_kernels,
+)
 from cudaops.executors.cuda.runner.watching import LEAST_APART, Result, Watcher, keep_positions
 
 CALIBRATIONS = 5
@@ -42,6 +48,18 @@ SLOPE_LAUNCHES = (4, 64)
 SAME_SHARE, SAME_US = 0.1, 1.5
 """A launch on its own results takes the same time as one on restored memory where they differ by no
 more: less than the clocks gate lets the host's clock and the events differ (`gates.clocks`)."""
+GRAPH_SAMPLES = 5
+"""How much longer a warm sample lasts where its launches are nodes of a graph: what the graph's own
+start takes, some microseconds, is then little a launch."""
+GAPS_A_BLOCK = 4
+"""Samples of a kernel that does nothing after each block: twenty beside forty pairs, on a GPU that
+is as busy as it was for these."""
+SHORT_SHARE = 0.05
+"""A launch is short where what stands between two takes more than this share of its time: then the
+kernels' own durations are taken as often as the samples. Chosen: what events say beyond it is noise
+of the launching and no longer of the kernel."""
+TRACED_SHARE = 0.25
+"""Of the seconds allowed for samples, what those durations may take as well."""
 LONG_US = 1000.0
 """A launch longer than this is calibrated once: its spread is small against it."""
 
@@ -112,12 +130,14 @@ class _Measurement:
         times = [self._with_slope(t, repetition) if t.regime == "warm" else t for t in times]
         for side in self.sides:
             self.bench.check_guards(side)
+        host_gap_us = self._host_gap_us() if "warm" in self.wanted else None
         times = self._with_activity(times)
         self._say_what_is_missing(times)
         return MeasureReply(
             regimes=tuple(times),
             seconds=self.clock() - self.started,
             outputs=self.watcher.outputs() if self.watcher else (),
+            host_gap_us=host_gap_us,
             looking_s=self._looking(),
             notices=tuple(self.notices),
         )
@@ -158,7 +178,8 @@ class _Measurement:
             same = same and abs(again - alone) <= SAME_SHARE * alone + SAME_US
         if shortest >= self.policy.min_sample_us:
             return Repetition(1, restored=not same)
-        needed = math.ceil(self.policy.min_sample_us / max(shortest, 1e-3))
+        wanted_us = self.policy.min_sample_us * (GRAPH_SAMPLES if self.bench.has_graphs else 1)
+        needed = math.ceil(wanted_us / max(shortest, 1e-3))
         launches = min(self.policy.max_launches_a_sample, needed)
         if max(gaps) - min(gaps) > SAME_SHARE * shortest + SAME_US:
             text = "one side gains more than the other where its launch is repeated on its own "
@@ -168,6 +189,8 @@ class _Measurement:
 
     def _regime(self, regime: Regime, repetition: Repetition, deadline: float) -> RegimeTimes:
         launches = repetition.launches if regime == "warm" else 1
+        in_graph = launches > 1 and self.bench.has_graphs
+        gaps: list[float] = []
         for number in {launches, 1} if self.watcher else {launches}:
             self.bench.plan_ahead(regime, number)
         apart: list[list[float]] = [[] for _ in self.sides]
@@ -179,7 +202,10 @@ class _Measurement:
             if late and kept[0]:
                 break
             first = len(states) % len(self.sides)
-            block, seen = self._block(regime, launches, first, apart)
+            block, seen = self._block(regime, launches, first, apart, in_graph=in_graph)
+            for _ in range(GAPS_A_BLOCK):
+                gap = self.bench.gap_us(regime, launches, in_graph=in_graph)
+                gaps += [] if gap is None else [gap]
             noise = max(noise_pct(samples) for samples in block)
             again = noise > self.policy.noise_pct and redone < self.policy.redone_blocks
             again = again and not late
@@ -207,11 +233,22 @@ class _Measurement:
             for side, (samples, others) in enumerate(zip(kept, apart, strict=True))
         )
         return RegimeTimes(
-            regime=regime, sides=sides, blocks=tuple(states), event_overhead_us=self.overhead_us
+            regime=regime,
+            sides=sides,
+            blocks=tuple(states),
+            event_overhead_us=self.overhead_us,
+            in_graph=in_graph,
+            gap_us=statistics.median(gaps) if gaps else None,
         )
 
     def _block(
-        self, regime: Regime, launches: int, first: int, apart: list[list[float]]
+        self,
+        regime: Regime,
+        launches: int,
+        first: int,
+        apart: list[list[float]],
+        *,
+        in_graph: bool,
     ) -> tuple[list[list[float]], list[list[Result | None]]]:
         """Samples of every side in the order A B B A A B B A ..., `first` being A; their results.
 
@@ -226,7 +263,8 @@ class _Measurement:
             if self.watcher and self.watcher.apart_is_due(self.policy.samples):
                 self._apart(regime, order, launches, apart)
             for side in order:
-                found[side].append(self.bench.sample(side, regime, launches) / launches)
+                us = self.bench.sample(side, regime, launches, in_graph=in_graph)
+                found[side].append(us / launches)
                 seen[side].append(self._result(side, launches, looking=pair in looks))
             order.reverse()
         return found, seen
@@ -301,6 +339,20 @@ class _Measurement:
 
         return difference(launching=True) - (difference(launching=False) if restored else 0.0)
 
+    def _host_gap_us(self) -> float | None:
+        """What a kernel that does nothing takes by the host's clock, launched back to back."""
+        _, most = SLOPE_LAUNCHES
+        ahead = self.bench.slope_ahead(0, 2 * most, restored=False)
+        found: list[list[float]] = [[], []]
+        for _ in range(SLOPE_REPEATS):
+            for times, launches in zip(found, (most, 2 * most), strict=True):
+                us = self.bench.empty_host_us(launches, ahead)
+                if us is None:
+                    return None
+                times.append(us)
+        once, twice = (statistics.median(times) for times in found)
+        return max(0.0, (twice - once) / most)
+
     def _with_activity(self, times: list[RegimeTimes]) -> list[RegimeTimes]:
         """The last thing that is done: a tracer costs time, and may go on doing so."""
         if self.policy.cupti_launches < 1:
@@ -317,13 +369,15 @@ class _Measurement:
     def _traced(self, times: RegimeTimes, activity: KernelTimes) -> RegimeTimes:
         """With the durations of every side's kernels, or why a side has none."""
         plans = 1 + PLANS_BEFORE[times.regime]
+        short = _is_short(times)
+        wanted = self.policy.samples if short else self.policy.cupti_launches
+        records = self._records(times.regime, activity, wanted)
         seen = []
-        for side in self.sides:
-            work = partial(_discard_sample, self.bench, side, times.regime)
-            samples = [activity.record(work) for _ in range(self.policy.cupti_launches)]
+        for side, samples in zip(self.sides, records, strict=True):
             prepared = self.bench.sides[side].loaded.prepared
             seen.append(seen_kernels(samples, [p.planned.kernel.symbol for p in prepared], plans))
         common = frozenset.intersection(*(one.foreign for one in seen))
+        paired = _paired(seen) if short and not any(one.problem(common) for one in seen) else None
         sides = []
         for side, (taken, one) in enumerate(zip(times.sides, seen, strict=True)):
             problem = one.problem(common)
@@ -331,9 +385,29 @@ class _Measurement:
                 shown = self.bench.sides[side].loaded.shown
                 self.notices.append(f"{times.regime}: no durations by CUPTI of {shown}: {problem}")
             durations = () if problem else one.durations_us
-            update = {"cupti_us": durations, "cupti_problem": problem}
+            update = {
+                "cupti_us": durations,
+                "cupti_problem": problem,
+                "kernel_us": paired[side] if paired else (),
+            }
             sides.append(taken.model_copy(update=update))
         return times.model_copy(update={"sides": tuple(sides)})
+
+    def _records(
+        self, regime: Regime, activity: KernelTimes, wanted: int
+    ) -> list[list[tuple[KernelTime, ...]]]:
+        """So many samples of every side as the tracer saw them, in the order A B B A A B B A."""
+        found: list[list[tuple[KernelTime, ...]]] = [[] for _ in self.sides]
+        until = self.clock() + TRACED_SHARE * self.policy.max_seconds
+        order = [*self.sides]
+        while len(found[0]) < wanted:
+            if len(found[0]) >= self.policy.cupti_launches and self.clock() >= until:
+                break
+            for side in order:
+                work = partial(_discard_sample, self.bench, side, regime)
+                found[side].append(activity.record(work))
+            order.reverse()
+        return found
 
     def _say_what_is_missing(self, times: Sequence[RegimeTimes]) -> None:
         states = [state for one in times for state in one.blocks]
@@ -353,6 +427,25 @@ def noise_pct(samples: Sequence[float]) -> float:
         return 0.0
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
     return 100.0 * (high - low) / 2 / median
+
+
+def _is_short(times: RegimeTimes) -> bool:
+    """Whether what stands between two launches is a part of either side's time that counts."""
+    gap = times.gap_us
+    return gap is not None and any(
+        gap * side.launches_a_plan > SHORT_SHARE * statistics.median(side.samples_us)
+        for side in times.sides
+    )
+
+
+def _paired(seen: Sequence[SeenKernels]) -> list[tuple[float, ...]]:
+    """Durations of the samples in which every side's kernels were counted right."""
+    rows = [
+        tuple(us for us in row if us is not None)
+        for row in zip(*(one.each_us for one in seen), strict=True)
+        if None not in row
+    ]
+    return [tuple(row[side] for row in rows) for side in range(len(seen))]
 
 
 def _watcher(ready: Bench, watch: OutputWatch | None, sides: int) -> Watcher | None:

@@ -36,13 +36,18 @@ class KernelTimes(Protocol):
 class SeenKernels(NamedTuple):
     """Some samples of one side as a tracer saw them."""
 
-    durations_us: tuple[float, ...]
-    """Of the last plan of each sample, all its kernels added."""
+    each_us: tuple[float | None, ...]
+    """Of the last plan of each sample, all its kernels added; None where they were miscounted."""
     foreign: frozenset[str]
     """Kernels that no plan has."""
     miscounted: str
     """What was counted instead of the plan's kernels in most samples; empty where they were. A
     record that a flush did not give yet costs one sample, and no verdict."""
+
+    @property
+    def durations_us(self) -> tuple[float, ...]:
+        """Of those samples whose kernels were the plan's."""
+        return tuple(us for us in self.each_us if us is not None)
 
     def problem(self, expected: Collection[str] = ()) -> str:
         """Why these durations are not those of the plan; empty where they are.
@@ -62,7 +67,7 @@ def seen_kernels(
 
     A tracer that spells every name in its own way is taken at its count: then none is foreign.
     """
-    durations: list[float] = []
+    durations: list[float | None] = []
     foreign: set[str] = set()
     problems: list[str] = []
     for seen in samples:
@@ -73,10 +78,12 @@ def seen_kernels(
             mine = list(seen)
         if len(mine) != plans * len(symbols):
             problems.append(f"it recorded {len(mine)} kernels instead of {plans * len(symbols)}")
+            durations.append(None)
             continue
         known = Counter(k.symbol for k in mine)
         if known.keys() <= set(symbols) and known != Counter(list(symbols) * plans):
             problems.append("it recorded other kernels of the plan than were launched")
+            durations.append(None)
             continue
         durations.append(sum(k.duration_us for k in mine[-len(symbols) :]))
     most = len(problems) > len(samples) // 2

@@ -35,22 +35,45 @@ static uintptr_t address_of(const Variable& variable) {
   return variable.locate(&address) == cudaSuccess ? (uintptr_t)address : 0;
 }
 
+struct Configuration;
+
+// All launches of one kernel.
+struct Kernel {
+  std::string name;
+  unsigned long launches = 0;
+  double seconds = 0;                     // of those that were timed, each with its weight
+  std::vector<Configuration*> recorded;
+  bool told_full = false;
+};
+
 // Launches that differ at most in which allocations of the same sizes they name.
 struct Configuration {
   int id = 0;
-  std::string kernel;
+  Kernel* kernel = nullptr;
   unsigned long long threads = 0;
   unsigned long launches = 0;
   unsigned long first = 0;     // recorded: position among the kernel's launches
   unsigned long followed = 0;  // launches right after one of the same on the same allocations
-  unsigned long timed = 0, timed_alone = 0;
+  unsigned long next_timed = 0, next_wanted = 0;
+  double timed = 0, timed_alone = 0;  // launches that the timed ones stand for
   double seconds = 0, seconds_alone = 0;
   bool recorded = false;
 
+  // Every launch at first, then about one in `stride`: a few hundred for each doubling. By chance, so
+  // that a program's own rhythm is not met. 0: not this one.
+  double weight(unsigned long& chance) {
+    if (launches < next_timed) return 0;
+    constexpr unsigned long each = 256;
+    unsigned long stride = launches / each + (launches < each);
+    chance = chance * 6364136223846793005ul + 1442695040888963407ul;
+    next_timed = launches + 1 + (stride > 1 ? (chance >> 33) % (2 * stride - 1) : 0);
+    return (double)stride;
+  }
+
   // Of all launches: those that were not timed, or with the device at rest, count as the others' mean.
   double estimate() const {
-    if (timed) return seconds / (double)timed * (double)launches;
-    return timed_alone ? seconds_alone / (double)timed_alone * (double)launches : 0;
+    if (timed > 0) return seconds / timed * (double)launches;
+    return timed_alone > 0 ? seconds_alone / timed_alone * (double)launches : 0;
   }
 };
 
@@ -100,9 +123,16 @@ struct Reach {
     while (k < distinct.size() && distinct[k].begin != range.begin) ++k;
     return k;
   }
-  size_t bytes() const {
+  // Of the contents before and after: what only pointers to const reach stays as it was.
+  size_t bytes(const Call& call) const {
     size_t sum = 0;
-    for (auto& range : distinct) sum += range.size;
+    for (size_t k = 0; k < distinct.size(); ++k) {
+      bool written = false;
+      for (int i = 0; i < call.count; ++i)
+        for (const Field& field : of[(size_t)i])
+          written |= index(field.range) == k && !call.types[i].pointee_const;
+      sum += distinct[k].size * (written ? 2 : 1);
+    }
     return sum;
   }
   std::vector<uintptr_t> set() const {
@@ -136,6 +166,27 @@ static std::string key_of(const Call& call, const Reach& reach) {
   return key;
 }
 
+// What tells a launch from others before the driver is asked what its arguments point into.
+static cudaops::Digest fingerprint(const Call& call) {
+  const Geometry& g = call.geometry;
+  const void* head[] = {call.function, (const void*)call.start, call.kernel};
+  const size_t shape[] = {g.grid.x, g.grid.y, g.grid.z, g.block.x, g.block.y, g.block.z, g.shared_bytes, (size_t)call.site};
+  cudaops::Digest digest;
+  cudaops::digest_bytes(digest, head, sizeof head);
+  cudaops::digest_bytes(digest, shape, sizeof shape);
+  for (int i = 0; i < call.count; ++i) cudaops::digest_bytes(digest, call.values[i], call.types[i].size);
+  return digest;
+}
+
+// A launch that was there a moment ago. Memory may be freed and allocated anew at the same place with
+// another size: what is known is asked again from time to time.
+struct Recent {
+  cudaops::Digest digest;
+  Configuration* configuration = nullptr;
+  std::vector<uintptr_t> set;
+  int uses = 0;
+};
+
 static bool in_variable(uintptr_t p) {
   for (Variable* v = variables; v; v = v->next)
     if (uintptr_t begin = address_of(*v))
@@ -155,43 +206,49 @@ class Recorder {
     if (const char* path = option("CUDAOPS_RECORDER_REPORT")) report_.open(path);
     if (const char* folder = option("CUDAOPS_RECORDER_FOLDER")) contents_.keep_in(folder);
     if (const char* target = option("CUDAOPS_RECORDER_TARGET")) target_ = target;
-    if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = strtoull(bytes, nullptr, 10);
+    if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = most_room_ = strtoull(bytes, nullptr, 10);
+    if (const char* bytes = option("CUDAOPS_RECORDER_MOST_BYTES")) most_room_ = strtoull(bytes, nullptr, 10);
     if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
       std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
-    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "SECONDS"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
+    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "MOST_BYTES", "SECONDS"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
   }
 
   void submit(const Call& call) {
     std::lock_guard<std::mutex> hold(lock_);
     if (!report_.is_open() || ended_) return (void)call.start(call);
     bool in_graph = true, wanted = false;
-    Configuration* c = nullptr;
-    std::vector<uintptr_t> set;
+    Recent* recent = nullptr;
+    double weight = 0;
     Timer::Pair pair;
     {
       OwnCalls own;
       in_graph = is_capturing(call.geometry.stream);
       if (!in_graph) {
-        Reach reach(call);
-        set = reach.set();
-        c = &configuration(call, reach);
-        wanted = graphs_ == 0 && wants(*c, reach) && cudaDeviceSynchronize() == cudaSuccess;
-        if (wanted) lines_ = describe(call, *c, reach);
-        pair = timer_.begin(call.geometry.stream);
+        recent = &recent_of(call);
+        Configuration& c = *recent->configuration;
+        if (graphs_ == 0 && wants(c)) {
+          Reach reach(call);
+          wanted = has_room(call, c, reach) && cudaDeviceSynchronize() == cudaSuccess;
+          if (wanted) lines_ = describe(call, c, reach);
+        }
+        weight = wanted ? 1 : c.weight(chance_);
+        if (weight > 0) pair = timer_.begin(call.geometry.stream);
       }
     }
     cudaError_t error = call.start(call);
     // Registered after what the runtime registers for itself, it runs before that.
     if (!watching_) watching_ = atexit([] { the()->finish(); }) == 0;
     if (in_graph) return note_graph(call);
+    Configuration& c = *recent->configuration;
+    if (error == cudaSuccess && weight == 0) return count(c, recent->set);
     OwnCalls own;
     if (error != cudaSuccess) {
       timer_.give_back(pair);
       return refused(call, error);
     }
-    timer_.end(pair, call.geometry.stream, c, wanted);
-    if (wanted) keep(call, *c);
-    count(call, *c, std::move(set));
+    timer_.end(pair, call.geometry.stream, &c, wanted, weight);
+    if (wanted) keep(call, c);
+    count(c, recent->set);
     if (timer_.is_full() && graphs_ == 0 && !own.crowded()) account(timer_.collect(false));
   }
 
@@ -202,7 +259,7 @@ class Recorder {
     ended_ = true;
     OwnCalls own;
     cudaError_t error = cudaDeviceSynchronize();
-    if (is_lost(error)) fault(last_, error);
+    if (is_lost(error)) fault(last(), error);
     account(timer_.collect(true));
     sum_up();
   }
@@ -218,6 +275,8 @@ class Recorder {
       OwnCalls own;
       account(timer_.collect(true));
       timer_.forget();
+      contents_.forget();
+      for (Recent& recent : recent_) recent = Recent{};
       previous_ = nullptr;
     }
     return reset_runtime();
@@ -229,7 +288,9 @@ class Recorder {
   }
 
  private:
-  static constexpr int most_recorded = 8;  // configurations of one kernel
+  static constexpr size_t most_recorded = 8;  // configurations of one kernel
+  static constexpr int asked_again = 64;      // launches of one kind, before its memory is looked up anew
+  static constexpr int most_refusals = 100;   // that are reported
 
   // A program that takes longer ends here: as far as it came, if it launched anything. What is under
   // way on the device is left, and a launch that nobody waits for to be stored holds nothing up.
@@ -257,50 +318,68 @@ class Recorder {
   }
 
   void sum_up() {
-    std::map<std::string, std::pair<unsigned long, double>> totals;
+    std::map<std::string, double> totals;
+    std::string lines;
     for (auto& [key, c] : configurations_) {
-      report_.write(line("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches, c.estimate(), (int)c.recorded, c.first,
-                         c.followed));
-      if (!c.launches) continue;
-      totals[c.kernel].first += c.launches;
-      totals[c.kernel].second += c.estimate();
+      totals[c.kernel->name] += c.estimate();
+      if (c.recorded)  // of the others nobody asks
+        lines += line("usage\t%d\t%lu\t%.9g\t1\t%lu\t%lu", c.id, c.launches, c.estimate(), c.first, c.followed);
     }
-    for (auto& [kernel, total] : totals)
-      report_.write(line("count\t%s\t%lu\t0\t%.9g", kernel.c_str(), total.first, total.second));
-    report_.write("end\n");
+    for (auto& [name, kernel] : kernels_)
+      if (kernel.launches) lines += line("count\t%s\t%lu\t0\t%.9g", name.c_str(), kernel.launches, totals[name]);
+    report_.write(lines + "end\n");
+  }
+
+  // What is known of such a launch, asked anew where it is none of the recent ones.
+  Recent& recent_of(const Call& call) {
+    cudaops::Digest digest = fingerprint(call);
+    Recent& recent = recent_[digest.a % (sizeof recent_ / sizeof *recent_)];
+    if (recent.configuration && recent.digest == digest && ++recent.uses < asked_again) return recent;
+    Reach reach(call);
+    recent = Recent{digest, &configuration(call, reach), reach.set(), 0};
+    return recent;
   }
 
   Configuration& configuration(const Call& call, const Reach& reach) {
     Configuration& c = configurations_[key_of(call, reach)];
-    if (c.kernel.empty()) {
+    if (!c.kernel) {
       const Geometry& g = call.geometry;
       c.id = (int)configurations_.size() - 1;
-      c.kernel = call.kernel;
+      c.kernel = &kernels_[call.kernel];
+      c.kernel->name = call.kernel;
       c.threads = (unsigned long long)g.grid.x * g.grid.y * g.grid.z * g.block.x * g.block.y * g.block.z;
     }
     return c;
   }
 
-  Configuration* least_recorded(const Configuration& c, int& recorded) {
-    Configuration* least = nullptr;
-    for (auto& [key, other] : configurations_) {
-      if (!other.recorded || other.kernel != c.kernel) continue;
-      ++recorded;
-      if (!least || other.threads < least->threads) least = &other;
-    }
-    return least;
+  // A kernel's first configurations, and later ones that are clearly larger. One that had no room is
+  // thought of again after so many launches.
+  bool wants(const Configuration& c) {
+    Kernel& kernel = *c.kernel;
+    bool possible = contents_.is_on() && !c.recorded && (target_.empty() || target_ == kernel.name);
+    if (!possible || c.launches < c.next_wanted) return false;
+    replaced_ = nullptr;
+    if (kernel.recorded.size() < most_recorded) return true;
+    auto smaller = [](const Configuration* a, const Configuration* b) { return a->threads < b->threads; };
+    replaced_ = *std::min_element(kernel.recorded.begin(), kernel.recorded.end(), smaller);
+    return c.threads > replaced_->threads + replaced_->threads / 2;
   }
 
-  // A kernel's first configurations, and later ones that are clearly larger.
-  bool wants(const Configuration& c, const Reach& reach) {
-    if (!contents_.is_on() || c.recorded || (!target_.empty() && target_ != c.kernel)) return false;
-    int recorded = 0;
-    replaced_ = least_recorded(c, recorded);
-    if (recorded < most_recorded) replaced_ = nullptr;
-    else if (c.threads <= replaced_->threads + replaced_->threads / 2) return false;
-    if (contents_.written() + 2 * reach.bytes() <= room_) return true;
-    report_.write(line("full\t%s", c.kernel.c_str()));
+  // What needs more room than every kernel is given has it where its kernel takes the most time so far.
+  bool has_room(const Call& call, Configuration& c, const Reach& reach) {
+    unsigned long long needed = contents_.written() + reach.bytes(call);
+    if (needed <= room_ || (needed <= most_room_ && c.launches && is_dearest(*c.kernel))) return true;
+    c.next_wanted = std::max(1ul, 2 * c.launches);
+    if (!c.kernel->told_full) report_.write(line("full\t%s", call.kernel));
+    c.kernel->told_full = true;
     return false;
+  }
+
+  bool is_dearest(const Kernel& kernel) {
+    account(timer_.collect(true));
+    for (auto& [name, other] : kernels_)
+      if (other.seconds > kernel.seconds) return false;
+    return true;
   }
 
   // What stands in memory before the launch; written to the report only once it has run.
@@ -378,30 +457,38 @@ class Recorder {
     for (Variable* v = variables; v; v = v->next)
       lines_ += stored("gafter", c.id, v->name, Range{address_of(*v), v->size}, false);
     report_.write(lines_);
-    if (replaced_) replaced_->recorded = false;
+    std::vector<Configuration*>& recorded = c.kernel->recorded;
+    if (replaced_) {
+      replaced_->recorded = false;
+      recorded.erase(std::find(recorded.begin(), recorded.end(), replaced_));
+    }
+    recorded.push_back(&c);
     c.recorded = true;
-    c.first = launched_[call.kernel];
+    c.first = c.kernel->launches;
   }
 
-  void count(const Call& call, Configuration& c, std::vector<uintptr_t> set) {
+  void count(Configuration& c, const std::vector<uintptr_t>& set) {
     if (previous_ == &c && previous_set_ == set) ++c.followed;
-    previous_ = &c;
-    previous_set_ = std::move(set);
-    last_ = call.kernel;
+    else previous_ = &c, previous_set_ = set;
     ++c.launches;
-    ++launched_[call.kernel];
+    ++c.kernel->launches;
+    last_ = &c;
   }
+
+  std::string last() const { return last_ ? last_->kernel->name : std::string(); }
 
   void account(const std::vector<Spent>& all) {
     for (auto& spent : all) {
       Configuration& c = *spent.configuration;
-      if (spent.alone) ++c.timed_alone, c.seconds_alone += spent.seconds;
-      else ++c.timed, c.seconds += spent.seconds;
+      if (spent.alone) c.timed_alone += 1, c.seconds_alone += spent.seconds;
+      else c.timed += spent.weight, c.seconds += spent.weight * spent.seconds;
+      c.kernel->seconds += spent.weight * spent.seconds;
     }
   }
 
   void refused(const Call& call, cudaError_t error) {
-    if (is_lost(error)) return fault(last_.empty() ? call.kernel : last_, error);
+    if (is_lost(error)) return fault(last_ ? last() : call.kernel, error);
+    if (++refusals_ > most_refusals) return;
     const Geometry& g = call.geometry;
     report_.write(line("refused\t%s\t%d\tgrid (%u,%u,%u), block (%u,%u,%u), %zu bytes of dynamic shared memory: %s",
                        call.kernel, call.site, g.grid.x, g.grid.y, g.grid.z, g.block.x, g.block.y, g.block.z,
@@ -425,14 +512,17 @@ class Recorder {
   Report report_;
   Contents contents_;
   Timer timer_;
-  std::string target_, lines_, last_;
+  std::string target_, lines_;
   std::map<std::string, Configuration> configurations_;
-  std::map<std::string, unsigned long> launched_;
+  std::map<std::string, Kernel> kernels_;
+  Recent recent_[64];
   std::set<std::string> in_graphs_;
   std::vector<Range> kept_;
-  Configuration *previous_ = nullptr, *replaced_ = nullptr;
+  Configuration *previous_ = nullptr, *replaced_ = nullptr, *last_ = nullptr;
   std::vector<uintptr_t> previous_set_;
-  unsigned long long room_ = 2ull << 30;
+  unsigned long long room_ = 2ull << 30, most_room_ = 2ull << 30;
+  unsigned long chance_ = 1;
+  int refusals_ = 0;
   int graphs_ = 0;  // being recorded now
   std::atomic<bool> storing_{false};
   bool watching_ = false, ended_ = false, faulted_ = false;

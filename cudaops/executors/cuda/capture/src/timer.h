@@ -16,6 +16,7 @@ struct Spent {
   Configuration* configuration;
   double seconds;
   bool alone;
+  double weight;  // launches that it stands for
 };
 
 class Timer {
@@ -32,10 +33,10 @@ class Timer {
     return pair;
   }
 
-  void end(Pair& pair, cudaStream_t stream, Configuration* configuration, bool alone) {
+  void end(Pair& pair, cudaStream_t stream, Configuration* configuration, bool alone, double weight) {
     if (!pair.start) return;
     if (cudaEventRecord(pair.stop, stream) != cudaSuccess) return give_back(pair);
-    flights_.push_back({pair, configuration, alone});
+    flights_.push_back({pair, configuration, alone, weight});
   }
 
   void give_back(Pair& pair) {
@@ -43,7 +44,7 @@ class Timer {
     pair = Pair{};
   }
 
-  bool is_full() const { return flights_.size() >= most; }
+  bool is_full() const { return flights_.size() >= due_; }
 
   // What has ended; with `wait`, everything.
   std::vector<Spent> collect(bool wait) {
@@ -55,9 +56,10 @@ class Timer {
         break;
       float milliseconds = 0;
       if (cudaEventElapsedTime(&milliseconds, flight.pair.start, flight.pair.stop) == cudaSuccess)
-        spent.push_back({flight.configuration, milliseconds * 1e-3, flight.alone});
+        spent.push_back({flight.configuration, milliseconds * 1e-3, flight.alone, flight.weight});
       give_back(flight.pair);
     }
+    due_ = flights_.size() + batch;
     return spent;
   }
 
@@ -68,11 +70,12 @@ class Timer {
   }
 
  private:
-  static constexpr size_t most = 1024;
+  static constexpr size_t batch = 512;
   struct Flight {
     Pair pair;
     Configuration* configuration;
     bool alone;
+    double weight;
   };
 
   Pair take() {
@@ -92,6 +95,7 @@ class Timer {
   }
 
   std::deque<Flight> flights_;
+  size_t due_ = batch;  // flights, before those that have ended are looked for
   std::map<int, std::vector<Pair>> idle_;
 };
 

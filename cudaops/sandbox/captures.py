@@ -1,0 +1,281 @@
+"""The runs of the author's program that stand behind one job, captured, and their workloads."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cudaops.domain.base import Record
+from cudaops.domain.execution import (
+    Captured,
+    CompileFailed,
+    InLockstep,
+    Misbehaved,
+    UnorderedAccess,
+)
+from cudaops.domain.options import MOST_RUNS, ProgramRun, WarmUps
+from cudaops.domain.program import Program
+from cudaops.domain.workload import Workload
+from cudaops.errors import InputError
+from cudaops.executors.base import Executor
+from cudaops.executors.untrusted_files import remove
+
+LEAST_SIZE = 16
+"""A whole number among a program's arguments that is not below may be a size. Chosen: counts of
+repetitions and modes are mostly smaller, and of smaller sizes every remainder is met anyway."""
+
+
+class CapturedRun(Record):
+    """One run of the program and what was captured of it."""
+
+    run: ProgramRun
+    captured: Captured
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a rewrite is held against the author's kernel on its launches."""
+        return self.run.role != "timed"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a rewrite is timed on its launches."""
+        return self.run.role != "judged"
+
+
+class CapturedRuns(Record):
+    """All of them, in the order in which they were given."""
+
+    runs: tuple[CapturedRun, ...]
+    notices: tuple[str, ...] = ()
+    """Of runs with other sizes: which there are, and which could not be had."""
+
+    @property
+    def timed(self) -> CapturedRun:
+        """The one that says which kernel matters: the first that is timed."""
+        return next(one for one in self.runs if one.is_timed)
+
+    @property
+    def judged(self) -> CapturedRun:
+        """The first that is judged: all of it was executed."""
+        return next(one for one in self.runs if one.is_judged)
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Of all runs: those that are timed first, the most expensive of them first."""
+        return tuple(_by_cost(w for one in self.runs for w in one.captured.workloads))
+
+    @property
+    def lockstep(self) -> InLockstep | None:
+        """How the author's kernel runs for reference, where any run needs it: most waits first."""
+        found = [one.captured.lockstep for one in self.runs if one.captured.lockstep is not None]
+        return min(found, key=lambda how: how.memory != "all", default=None)
+
+    @property
+    def unordered(self) -> tuple[UnorderedAccess, ...]:
+        """Accesses in no order that decide something in any run."""
+        return tuple(pair for one in self.runs for pair in one.captured.unordered)
+
+    @property
+    def undecided(self) -> str:
+        """Why results of some run are no reference; empty where all are."""
+        return next((one.captured.undecided for one in self.runs if one.captured.undecided), "")
+
+    def with_workloads(self, change: Callable[[Workload], Workload]) -> CapturedRuns:
+        """The same with every workload changed."""
+        runs = tuple(
+            one.model_copy(
+                update={
+                    "captured": one.captured.model_copy(
+                        update={"workloads": tuple(map(change, one.captured.workloads))}
+                    )
+                }
+            )
+            for one in self.runs
+        )
+        return self.model_copy(update={"runs": runs})
+
+
+def _by_cost(workloads: Iterator[Workload]) -> list[Workload]:
+    """Of what weighs the same the larger first, then as they were captured."""
+    return sorted(workloads, key=lambda w: (-w.time_share, -w.grid.volume * w.block.volume))
+
+
+def read_captured(state: Path) -> CapturedRuns:
+    """What stands in a run's folder with its state. Raises OSError and ValueError."""
+    text = (state / "captured.json").read_text("utf-8")
+    if json.loads(text).get("kind") != "captured":
+        return CapturedRuns.model_validate_json(text)
+    # As 0.1 wrote it before a job had several runs: arguments stood with the options alone.
+    argv = tuple(json.loads((state / "options.json").read_text("utf-8"))["argv"])
+    captured = Captured.model_validate_json(text)
+    return CapturedRuns(runs=(CapturedRun(run=ProgramRun(argv=argv), captured=captured),))
+
+
+class ProgramCapture:
+    """Captures one program's runs on one executor."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        program: Program,
+        folder: Path,
+        timeout_s: float,
+        warm_ups: WarmUps = "auto",
+    ) -> None:
+        """`folder`: where workloads will stand, each under its id. `timeout_s`: for each run."""
+        self.executor = executor
+        self.program = program
+        self.folder = folder
+        self.timeout_s = timeout_s
+        self.warm_ups = warm_ups
+
+    def capture(
+        self, kernel: str | None, runs: tuple[ProgramRun, ...], *, odd_sizes: bool = False
+    ) -> CapturedRuns:
+        """Every run; `kernel` None: the one with most time in the first that is timed.
+
+        Where whole runs are executed and timed (a GPU), what is timed is judged as well.
+        `odd_sizes` adds runs with primes in place of the sizes, as far as the program takes them.
+
+        Raises InputError where the program does not compile, misbehaves or launches nothing that
+        can be captured: then there is nothing to optimise, and the message says what to do.
+        """
+        if self.executor.time_source != "modelled":
+            runs = tuple(
+                run if run.role == "judged" else run.model_copy(update={"role": "both"})
+                for run in runs
+            )
+        leader = next(i for i, run in enumerate(runs) if run.role != "judged")
+        found = {leader: self._captured(leader, kernel, runs[leader], alone=len(runs) == 1)}
+        target = found[leader].kernel
+        for number, run in enumerate(runs):
+            if number != leader:
+                found[number] = self._captured(number, target, run)
+        kept = [CapturedRun(run=run, captured=found[i]) for i, run in enumerate(runs)]
+        notices: list[str] = []
+        if odd_sizes:
+            kept += self._odd(target, runs, notices)
+        return self._unified(CapturedRuns(runs=tuple(kept), notices=tuple(notices)))
+
+    def _captured(
+        self, number: int, kernel: str | None, run: ProgramRun, *, alone: bool = False
+    ) -> Captured:
+        try:
+            outcome = self.executor.capture(
+                self.program,
+                kernel,
+                run.argv,
+                self.folder / f"run{number}",
+                self.timeout_s,
+                whole=run.role != "timed",
+                warm_ups=self.warm_ups,
+            )
+        except InputError as error:
+            raise error if alone else InputError(f"{_shown(run)}: {error}") from error
+        if isinstance(outcome, CompileFailed):
+            text = f"{outcome.placed}; the program must compile before it can be optimised"
+            raise InputError(text)
+        where = "" if alone else f"{_shown(run)}: "
+        if isinstance(outcome, Misbehaved):
+            hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
+            raise InputError(f"{where}{outcome.placed}{hint}")
+        if not outcome.workloads:
+            raise InputError(f"{where}no launch of {outcome.kernel} could be captured")
+        return outcome
+
+    def _odd(
+        self, kernel: str, runs: tuple[ProgramRun, ...], notices: list[str]
+    ) -> Iterator[CapturedRun]:
+        """One more judged run for each that is, as long as there is room for one."""
+        number = len(runs)
+        wanted = [run for run in runs if run.role != "timed"]
+        for run in wanted[: MOST_RUNS - len(runs)]:
+            tried = tuple(odd_sizes(run.argv))
+            for argv in tried:
+                odd = ProgramRun(argv=argv, role="judged", weight=0.0)
+                try:
+                    captured = self._captured(number, kernel, odd)
+                except InputError:
+                    remove(self.folder / f"run{number}")
+                    continue
+                number += 1
+                notices.append(f"judged on odd sizes too: {_shown(odd)}")
+                yield CapturedRun(run=odd, captured=captured)
+                break
+            else:
+                why = "the program does not run with any other" if tried else "there is no size"
+                notices.append(f"no odd sizes for {_shown(run)}: {why}")
+
+    def _unified(self, found: CapturedRuns) -> CapturedRuns:
+        """Workloads named and weighed over all runs, each in the folder of its name."""
+        weights = sum(one.run.weight for one in found.runs if one.is_timed)
+        weighed = [
+            w.model_copy(
+                update={
+                    "run": number,
+                    "role": one.run.role,
+                    "time_share": w.time_share * one.run.weight / weights,
+                }
+            )
+            for number, one in enumerate(found.runs)
+            for w in one.captured.workloads
+        ]
+        placed = {
+            (w.run, w.id): self._placed(w, f"w{position}")
+            for position, w in enumerate(_by_cost(iter(weighed)))
+        }
+        runs = tuple(
+            one.model_copy(
+                update={
+                    "captured": one.captured.model_copy(
+                        update={
+                            "workloads": tuple(placed[number, w.id] for w in one.captured.workloads)
+                        }
+                    )
+                }
+            )
+            for number, one in enumerate(found.runs)
+        )
+        for number in range(len(runs)):
+            remove(self.folder / f"run{number}")
+        return found.model_copy(update={"runs": runs})
+
+    def _placed(self, workload: Workload, name: str) -> Workload:
+        target = self.folder / name
+        remove(target)  # of the program that was open here before
+        Path(workload.folder).rename(target)
+        return workload.model_copy(update={"id": name, "folder": str(target)})
+
+
+def _shown(run: ProgramRun) -> str:
+    return f"run with {shlex.join(run.argv)!r}" if run.argv else "run without arguments"
+
+
+def odd_sizes(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Arguments with the largest prime below in place of every size, then of one after another.
+
+    A size is a whole number of at least LEAST_SIZE, alone or behind a `=`. What the program makes
+    of it is its own affair; where it refuses, the next is tried.
+    """
+    at = {i: odd for i, word in enumerate(argv) if (odd := _odd_word(word)) is not None}
+    if at:
+        yield tuple(at.get(i, word) for i, word in enumerate(argv))
+    if len(at) > 1:
+        for chosen, odd in at.items():
+            yield tuple(odd if i == chosen else word for i, word in enumerate(argv))
+
+
+def _odd_word(word: str) -> str | None:
+    head, equals, number = word.rpartition("=")
+    if not number.isascii() or not number.isdigit() or not LEAST_SIZE <= int(number) <= 2**40:
+        return None
+    return f"{head}{equals}{_prime_below(int(number))}"
+
+
+def _prime_below(number: int) -> int:
+    """The largest prime below a number of at least 3."""
+    below = range(number - 1, 1, -1)
+    return next(n for n in below if all(n % d for d in range(2, math.isqrt(n) + 1)))

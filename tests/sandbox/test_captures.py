@@ -1,0 +1,203 @@
+"""Several runs of the author's program behind one job: roles, weights, sizes, and real sizes that
+no processor executes whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.execution import Captured, Measurement
+from cudaops.domain.judgement import Judgement, Policy
+from cudaops.domain.options import KernelOptions, ProgramRun, WarmUps, program_run
+from cudaops.domain.rewrite import Rewrite
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.evaluate import evaluate
+from cudaops.program.parse import load_program
+from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.captures import odd_sizes, read_captured
+from cudaops.sandbox.workbench import Workbench, open_workbench, read_state
+
+PROGRAMS = Path(__file__).parents[1] / "data" / "runs"
+BAR = Policy(min_speedup=1.05, seed=3)
+
+
+def opened(
+    folder: Path,
+    kernels: Path,
+    *lines: str,
+    program: str = "rows.cu",
+    odd: bool = False,
+    warm_ups: WarmUps = "auto",
+    timeout_s: float = 60.0,
+) -> Workbench:
+    return open_workbench(
+        load_program(PROGRAMS / program),
+        None,
+        tuple(program_run(line) for line in lines),
+        CpuExecutor("H200", kernels),
+        BAR,
+        folder,
+        sm_arch="sm_90",
+        timeout_s=timeout_s,
+        odd_sizes=odd,
+        warm_ups=warm_ups,
+    )
+
+
+def rewrite(name: str) -> Rewrite:
+    return make_rewrite((PROGRAMS / name).read_text(), proposer="test", title=name, why="test")
+
+
+def judged(bench: Workbench, name: str, bar: float = BAR.min_speedup) -> Judgement:
+    policy = BAR.model_copy(update={"min_speedup": bar})
+    return evaluate(bench, rewrite(name), bar).judged(policy)
+
+
+@pytest.mark.parametrize(
+    ("line", "run"),
+    [
+        ("64 'two words'", ProgramRun(argv=("64", "two words"))),
+        ("judged: 37", ProgramRun(argv=("37",), role="judged", weight=0.0)),
+        ("timed*2.5: --n=4096", ProgramRun(argv=("--n=4096",), role="timed", weight=2.5)),
+        ("both:", ProgramRun()),
+        ("timed", ProgramRun(argv=("timed",))),
+    ],
+)
+def test_what_a_line_says(line: str, run: ProgramRun) -> None:
+    assert program_run(line) == run
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"argument_lines": ["5"], "argv": ["6"]}, "not both"),
+        ({"argument_lines": ["judged: 5"]}, "let one be timed"),
+        ({"argument_lines": ["timed: 5", "timed: 6"]}, "let one be judged"),
+        ({"argument_lines": ["timed*0: 5", "6"]}, "above 0"),
+        ({"argument_lines": ["'x"]}, "No closing quotation"),
+    ],
+)
+def test_lines_that_make_no_job(options: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        KernelOptions.model_validate(options)
+
+
+def test_odd_sizes_are_primes_below() -> None:
+    assert list(odd_sizes(("1024", "--n=64", "3", "-f"))) == [
+        ("1021", "--n=61", "3", "-f"),
+        ("1021", "--n=64", "3", "-f"),
+        ("1024", "--n=61", "3", "-f"),
+    ]
+    assert not list(odd_sizes(("a.txt", "15", "0x40")))
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:
+    folder = tmp_path_factory.mktemp("sizes")
+    return opened(folder, kernels, "256 64 4", "judged: 100 64 1", "both*3: 512 64 4")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Workbench:
+    folder = tmp_path_factory.mktemp("real")
+    return opened(folder, kernels, "judged: 50 40 2", "timed: 16384 1024 1000")
+
+
+class TestSeveralSizes:
+    def test_each_run_has_its_workloads(self, sizes: Workbench) -> None:
+        assert [(w.id, w.run, w.role, w.time_share) for w in sizes.workloads] == [
+            ("w0", 2, "both", 0.75), ("w1", 0, "both", 0.25), ("w2", 1, "judged", 0.0),
+        ]  # fmt: skip
+        assert [w.id for w in sizes.timed] == ["w0", "w1"]
+        assert [w.id for w in sizes.judged] == ["w0", "w1", "w2"]
+        assert [Path(w.folder).name for w in sizes.workloads] == ["w0", "w1", "w2"]
+        assert {p.name for p in (sizes.folder / "workloads").iterdir()} == {"w0", "w1", "w2"}
+
+    def test_a_resumed_sizes_has_the_same(self, sizes: Workbench) -> None:
+        assert read_state(sizes.folder).captured == sizes.captured
+
+    def test_an_honest_rewrite_is_judged_on_all(self, sizes: Workbench) -> None:
+        judgement = judged(sizes, "a_warp_a_row.cu")
+        assert judgement.outcome == "provisional"
+        gate = judgement.gate("whole_program")
+        assert gate is not None
+        assert gate.summary.startswith("3 runs: ")
+
+
+def test_what_is_right_for_one_size_is_refused_on_another(tmp_path: Path, kernels: Path) -> None:
+    alone = opened(tmp_path / "alone", kernels, "256 64 4")
+    assert judged(alone, "small_only.cu", bar=0.001).outcome == "provisional"
+    both = opened(tmp_path / "both", kernels, "256 64 4", "judged: 100 80 1")
+    judgement = judged(both, "small_only.cu", bar=0.001)
+    assert judgement.outcome == "rejected"
+    assert judgement.gates[-1].name == "correctness_captured"
+
+
+def test_odd_sizes_of_the_program(tmp_path: Path, kernels: Path) -> None:
+    bench = opened(tmp_path, kernels, "256 64 4", odd=True)
+    assert [one.run.argv for one in bench.captured.runs] == [("256", "64", "4"), ("251", "61", "4")]
+    assert bench.captured.runs[1].run.role == "judged"
+    assert any("251 61 4" in line for line in bench.limits)
+
+
+class TestRealSize:
+    def test_each_workload_has_its_part(self, real: Workbench) -> None:
+        (timed,), (judged_on,) = real.timed, real.judged
+        assert (timed.grid.x, timed.is_judged) == (128, False)
+        assert (judged_on.grid.x, judged_on.is_timed) == (1, False)
+
+    def test_a_rewrite_of_a_tiny_kernel_is_timed_at_real_size(self, real: Workbench) -> None:
+        small = opened(real.folder / "small", real.executor.cache, "50 40 2")
+        first, second = (b.baseline_time(b.timed[0]).median_us for b in (small, real))
+        assert second > 20 * first
+        fast = real.measure(rewrite("a_warp_a_row.cu"), real.timed[0])
+        assert isinstance(fast, Measurement)
+        assert second > 1.5 * fast.median_us
+
+    def test_it_is_judged_on_the_small_one(self, real: Workbench) -> None:
+        judgement = judged(real, "a_warp_a_row.cu")
+        assert judgement.outcome == "provisional"
+        gate = judgement.gate("correctness_captured")
+        assert gate is not None
+        assert gate.passed
+
+
+def test_what_no_processor_executes_whole(tmp_path: Path, kernels: Path) -> None:
+    """1.7 * 10^12 steps a launch. What the program then says of its results, by its exit code too,
+    comes of what was left out."""
+    bench = opened(
+        tmp_path, kernels, "judged: 1000 10", "timed: 16777216 100000",
+        program="logistic.cu", timeout_s=8,
+    )  # fmt: skip
+    captured = bench.captured.timed.captured
+    assert captured.cut == ("logistic",)
+    assert captured.workloads[0].launches == 3
+    assert any("not all of logistic was executed" in line for line in bench.limits)
+    (small,), (large,) = bench.judged, bench.timed
+    assert bench.baseline_time(large).median_us > 1e4 * bench.baseline_time(small).median_us
+
+
+class TestWarmUps:
+    def test_launches_outside_of_what_is_timed_do_not_count(
+        self, tmp_path: Path, kernels: Path
+    ) -> None:
+        bench = opened(tmp_path, kernels, "256 64 2")
+        (counts,) = (c for c in bench.captured.timed.captured.counts if c.kernel == "row_sums")
+        assert (counts.launches, counts.warm_ups) == (5, 3)
+        assert [(w.grid.x, w.launches) for w in bench.workloads] == [(2, 2)]
+
+    def test_the_user_may_count_them(self, tmp_path: Path, kernels: Path) -> None:
+        bench = opened(tmp_path, kernels, "256 64 2", warm_ups="count")
+        (counts,) = (c for c in bench.captured.timed.captured.counts if c.kernel == "row_sums")
+        assert (counts.launches, counts.warm_ups) == (5, 0)
+
+
+def test_a_folder_of_before_several_runs_is_read(tmp_path: Path, kernels: Path) -> None:
+    bench = opened(tmp_path, kernels, "50 40 2")
+    state = tmp_path / "state"
+    one = bench.captured.runs[0]
+    (state / "captured.json").write_text(one.captured.model_dump_json())
+    (state / "options.json").write_text('{"argv": ["50", "40", "2"]}')
+    assert read_captured(state) == bench.captured
+    assert isinstance(one.captured, Captured)
