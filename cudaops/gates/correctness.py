@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
-from cudaops.domain.workload import Allocation
+from cudaops.domain.workload import FLOATING, Allocation
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import (
@@ -33,13 +33,32 @@ from cudaops.gates.repeat import (
     schedule,
     split_by_process,
 )
+from cudaops.sandbox.arrays import stored
+from cudaops.sandbox.compare import distance
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
 
+OWN_RERUNS = 3
+"""Further runs of the author's kernel on the same inputs, where a candidate is not as near to the
+first as it must be."""
+OWN_FACTOR = 2.0
+"""A candidate may be this many times as far from one result of the author's kernel as that is from
+itself. Chosen: the largest of three distances is below the next one about once in four times."""
+OWN_WIDEST = 1e-3
+"""Relative L2 distance beyond which results of the author's kernel differ by more than the order of
+a sum can explain: then they say nothing of a candidate."""
 SLACK = 4.0
 """A launch of a series may take this many times the longest run of the gates before it."""
 
 Accuracy = Callable[[Allocation, str, Ran, Reference, Policy], BufferAccuracy]
+
+
+class _Spread(NamedTuple):
+    """How far results of one kernel on the same inputs are from each other."""
+
+    relative_l2: float = 0.0
+    max_scaled: float = 0.0
+    """Of one element: see `compare.Distance`."""
 
 
 class Subject(NamedTuple):
@@ -48,6 +67,8 @@ class Subject(NamedTuple):
     compiled: Compiled
     plan: ResolvedPlan
     oracle: Oracle
+    author: Callable[[InputSet, Path], Ran | Misbehaved] | None = None
+    """Runs the author's kernel again; None: nobody asks how far it is from itself."""
 
 
 class Verifier:
@@ -61,6 +82,8 @@ class Verifier:
         self._timeout_s = timeout_s
         self._misbehaved: Misbehaved | None = None
         self._changed: list[str] = []
+        self._own: dict[tuple[str, str], dict[int, _Spread]] = {}
+        """How far the author's kernel is from itself, by workload and inputs, then allocation."""
         self._input_checks = 0
         self._longest_s = 0.0
 
@@ -212,15 +235,68 @@ class Verifier:
         self._input_checks += 1
         if accuracy is None:
             accuracy = exact_accuracy if reference.kind in EXACT_CASES else buffer_accuracy
-        return [
-            Finding(
-                reference.kind,
-                accuracy(a, parameter_name(workload, a), ran, reference, self._policy),
-                launch,
-            )
-            for a in workload.allocations
-            if a.role != "in"
-        ]
+        found = []
+        for a in workload.allocations:
+            if a.role == "in":
+                continue
+            one = accuracy(a, parameter_name(workload, a), ran, reference, self._policy)
+            if not one.passed and a.element in FLOATING and subject.author is not None:
+                one = self._by_own_spread(subject, a, ran, reference, one)
+            found.append(Finding(reference.kind, one, launch))
+        return found
+
+    def _by_own_spread(
+        self, subject: Subject, a: Allocation, ran: Ran, reference: Reference, one: BufferAccuracy
+    ) -> BufferAccuracy:
+        """The same, unless the author's kernel is as far from itself: atomics in floating point and
+        races give it another result each time, and no candidate can be held to one of them."""
+        own = self._own_spread(subject, reference).get(a.index, _Spread())
+        if own.relative_l2 == 0.0:
+            return one
+        gap = distance(
+            stored(ran.outputs[a.index], a.element), stored(reference.outputs[a.index], a.element)
+        )
+        name = parameter_name(subject.oracle.workload, a)
+        itself = f"the author's kernel differs from itself by {own.relative_l2:.1e}"
+        itself += " (atomics or a race)"
+        within = (
+            gap.relative_l2 <= OWN_FACTOR * own.relative_l2
+            and gap.max_scaled <= OWN_FACTOR * own.max_scaled
+            and not gap.non_finite_mismatches
+        )
+        numbers = {**one.numbers, f"own_spread_{name}": own.relative_l2}
+        if own.relative_l2 <= OWN_WIDEST and within:
+            text = f"{name}: relative L2 distance {gap.relative_l2:.1e}, where {itself}"
+            return BufferAccuracy(True, text, numbers)
+        return BufferAccuracy(False, f"{one.summary}; {itself}", numbers)
+
+    def _own_spread(self, subject: Subject, reference: Reference) -> dict[int, _Spread]:
+        """Largest distances of the author's kernel from the reference, which is a run of it, by
+        allocation."""
+        workload = subject.oracle.workload
+        key = workload.id, reference.kind
+        if key in self._own or subject.author is None:
+            return self._own.get(key, {})
+        found: dict[int, _Spread] = {}
+        for number in range(OWN_RERUNS):
+            folder = self._folder / workload.id / f"author_{reference.kind}_{number}"
+            again = subject.author(reference.inputs, folder)
+            if isinstance(again, Misbehaved):
+                continue  # what it does wrong is no distance
+            for a in workload.allocations:
+                if a.role == "in" or a.element not in FLOATING:
+                    continue
+                gap = distance(
+                    stored(again.outputs[a.index], a.element),
+                    stored(reference.outputs[a.index], a.element),
+                )
+                known = found.get(a.index, _Spread())
+                found[a.index] = _Spread(
+                    max(gap.relative_l2, known.relative_l2), max(gap.max_scaled, known.max_scaled)
+                )
+            remove(folder)
+        self._own[key] = found
+        return found
 
     def _run(
         self, subject: Subject, inputs: InputSet, name: str, check: Check = "none"

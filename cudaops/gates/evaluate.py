@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 
 from cudaops.domain.base import Record
@@ -147,7 +148,12 @@ class Evaluating:
         if not bench.has_oracles:
             self.say("running the author's kernel for reference, on every set of inputs")
         return [
-            Subject(one, bench.plan(workload, self.rewrite), bench.oracle(workload, self.say))
+            Subject(
+                one,
+                bench.plan(workload, self.rewrite),
+                bench.oracle(workload, self.say),
+                None if bench.models_time else partial(bench.run_author, workload),
+            )
             for workload, one in zip(bench.workloads, compiled, strict=True)
             if workload.is_judged
         ]

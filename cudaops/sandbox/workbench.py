@@ -17,6 +17,7 @@ from cudaops.domain.execution import (
     Measurement,
     Misbehaved,
     ProgramRan,
+    Ran,
     Unit,
 )
 from cudaops.domain.judgement import Comparison, Policy, Qualification
@@ -27,7 +28,7 @@ from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.run import AccessSummary
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
-from cudaops.executors.base import Executor
+from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
@@ -391,6 +392,11 @@ class Workbench:
                 f"the kernel {workload.callee} does not compile on its own: {compiled.message}"
             )
         return compiled
+
+    def run_author(self, workload: Workload, inputs: InputSet, folder: Path) -> Ran | Misbehaved:
+        """The author's kernel once more on these inputs."""
+        compiled, plan = self.compiled_baseline(workload), baseline_plan(workload)
+        return self.executor.run(compiled, workload, plan, inputs, folder, timeout_s=self.timeout_s)
 
     def discard(self, name: str) -> None:
         """Remove a folder under `work/`; what stands there can be made again."""

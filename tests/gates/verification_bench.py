@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from cudaops.domain.execution import Compiled
@@ -71,13 +72,15 @@ def oracle(bench: Workbench) -> Oracle:
     return bench.oracle(bench.workloads[0])
 
 
-def verified(bench: Workbench, source: str) -> list[Gate]:
-    """The correctness gates up to the first that fails."""
+def verified(bench: Workbench, source: str, *, unsteady: bool = False) -> list[Gate]:
+    """The correctness gates up to the first that fails; `unsteady`: the author's kernel may be run
+    again, to see how far it is from itself."""
     rewrite = make_rewrite(source, "test", "test", "test")
     workload = bench.workloads[0]
     compiled = bench.executor.compile(bench.unit(workload, rewrite))
     assert isinstance(compiled, Compiled), compiled
     folder = bench.folder / "work" / f"verify-{rewrite.id}"
     verifier = Verifier(bench.executor, bench.policy, folder, TIMEOUT_S)
-    subject = Subject(compiled, bench.plan(workload, rewrite), oracle(bench))
+    author = partial(bench.run_author, workload) if unsteady else None
+    subject = Subject(compiled, bench.plan(workload, rewrite), oracle(bench), author)
     return list(verifier.gates([subject]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.program import Program
-from cudaops.executors.cpu.toolchain import INCLUDE, SOURCE
+from cudaops.executors.cpu.toolchain import CLOCKS, INCLUDE, SOURCE
 from cudaops.program.reroute import Dialect, rerouted_files
 
 FOLDER = Path(__file__).parent / "capture"
@@ -16,8 +16,12 @@ MAIN = "cudaops_program.cu"
 """What is compiled; it includes the author's file."""
 RECORDER = "cudaops_capture/recorder.cpp"
 """Host code alone, the same for every program, linked to `MAIN`."""
+CHRONO = tuple(name for name in CLOCKS if "chrono" in name)
+"""Readings of the C++ library's clocks; others go through macros, since NVIDIA's runtime, which is
+linked in, reads C's clocks for itself."""
 NVCC_FLAGS = ("-std=c++17", "-D__NV_NO_VECTOR_DEPRECATION_DIAG", "-Xcompiler", "-fno-pie",
-              "-Xlinker", "-no-pie", "-I", ".", "-I", "cudaops_capture")  # fmt: skip
+              "-Xlinker", "-no-pie", *(w for n in CHRONO for w in ("-Xlinker", f"--wrap={n}")),
+              "-I", ".", "-I", "cudaops_capture")  # fmt: skip
 """Beside what every program is built with. A program that is no PIE keeps its functions where its
 symbol table says, so that an address in the report names a kernel's instance."""
 
@@ -54,11 +58,9 @@ def recorder_files() -> dict[str, str]:
 def _headers() -> dict[str, str]:
     """What stands before the author's text."""
     found = {f"cudaops_capture/{p.name}": p for p in (FOLDER / "include/cudaops_capture").iterdir()}
-    shared = INCLUDE / "cudaops/argument_types.h"
-    return {
-        name: path.read_text("utf-8")
-        for name, path in sorted({**found, "cudaops_capture/argument_types.h": shared}.items())
-    }
+    shared = (INCLUDE / "cudaops" / name for name in ("argument_types.h", "clock_reads.h"))
+    found |= {f"cudaops_capture/{path.name}": path for path in shared}
+    return {name: path.read_text("utf-8") for name, path in sorted(found.items())}
 
 
 def _files(program: Program, dialect: Dialect, main: str) -> dict[str, str]:

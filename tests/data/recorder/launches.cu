@@ -1,5 +1,6 @@
 // Written for cudaops: what the recorder must see and leave alone under NVIDIA's runtime. Compiled by
 // nvcc, run over runtime_double.cpp; `argv[1]` says which part.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -48,6 +49,18 @@ int main(int argc, char** argv) {
         for (int i = 0; i < 2000; i++) scale<<<1, 128>>>(2.0f, x, y, n);
         printf("%s\n", cudaGetErrorName(cudaStreamEndCapture(s, &graph)));
         scale<<<1, 128>>>(2.0f, x, y, n);
+    } else if (!strcmp(part, "clocks")) {
+        cudaEvent_t start, stop;
+        cudaEventCreate(&start), cudaEventCreate(&stop);
+        for (int i = 0; i < 3; i++) scale<<<1, 96>>>(3.0f, x, y, n);
+        auto begun = std::chrono::steady_clock::now();
+        for (int i = 0; i < 5; i++) scale<<<1, 96>>>(3.0f, x, y, n);
+        cudaDeviceSynchronize();
+        auto ended = std::chrono::steady_clock::now();
+        cudaEventRecord(start);
+        for (int i = 0; i < 4; i++) twice<int><<<1, 64>>>(z);
+        cudaEventRecord(stop);
+        printf("%d\n", ended > begun);
     } else if (!strcmp(part, "broken")) {
         broken<<<1, 1>>>(z);
         scale<<<1, 128>>>(2.0f, x, y, n);

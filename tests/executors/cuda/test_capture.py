@@ -5,10 +5,12 @@ The `cpu` executor, whose own recorder is another, says what is right.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cudaops.domain.base import Dim3
@@ -17,6 +19,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.platform import Executable
 from cudaops.program.parse import load_program
 from tests.executors.cases import program
 from tests.executors.cuda.gpu_programs import (
@@ -373,3 +376,63 @@ def test_a_kernel_may_be_called_like_a_function_of_the_standard_library(
     main = f"float* x; cudaMalloc(&x, 128); {callee}<<<1, 32>>>(x, 1);"
     got = captured(platform, program(tmp_path, kernels, main), tmp_path)
     assert [w.callee for w in got.workloads] == [callee]
+
+
+def test_launches_that_all_differ_are_counted(platform: StandInPrograms, tmp_path: Path) -> None:
+    """A loop's index as an argument: every launch is a configuration of its own."""
+    main = BUFFERS + "for (int i = 0; i < 300; ++i) fill<<<1, 32>>>(x, 32, (float)i);"
+    got = captured(platform, program(tmp_path, WORK, main), tmp_path)
+    assert [(c.kernel, c.launches) for c in got.counts] == [("fill", 300)]
+    assert all(w.launches == 1 for w in got.workloads)
+
+
+def test_contents_larger_than_a_piece_are_whole(platform: StandInPrograms, tmp_path: Path) -> None:
+    """40 MiB and some: three pieces, one of them zero; what is only read is kept once."""
+    main = (
+        "const int n = (40 << 18) + 77; float *x, *y; cudaMalloc(&x, n * 4); cudaMalloc(&y, n * 4);"
+        "float* h = new float[n](); for (int i = 0; i < n; ++i)"
+        "  if (i < 1000 || i > (33 << 18)) h[i] = i % 1013;"
+        "cudaMemcpy(x, h, n * 4, cudaMemcpyHostToDevice); cudaMemset(y, 0, n * 4);"
+        "work<<<16, 256>>>(x, y, 1000, 3);"
+    )
+    got = captured(platform, program(tmp_path, WORK, main), tmp_path, "work")
+    (workload,) = got.workloads
+    size = 4 * ((40 << 18) + 77)
+    assert [a.size_bytes for a in workload.allocations] == [size, size]
+    read, written = workload.allocations
+    stood = np.zeros(size // 4, np.float32)
+    places = np.arange(size // 4)
+    kept = (places < 1000) | (places > 33 << 18)
+    stood[kept] = (places % 1013)[kept]
+    assert np.array_equal(np.frombuffer(recorded_bytes(workload, read.before), np.float32), stood)
+    assert read.before == read.after
+    assert not any(recorded_bytes(workload, written.before))
+    assert any(recorded_bytes(workload, written.after)[:4000])
+
+
+def test_what_takes_most_time_has_the_larger_room(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    """Neither kernel has room at its first launch; the one that takes the time has it later."""
+    main = BUFFERS + (
+        "for (int i = 0; i < 6; ++i) {"
+        " fill<<<16, 256>>>(x, n, 1.0f); work<<<16, 256>>>(x, y, n, 20000); }"
+    )
+    built = platform.program(program(tmp_path, WORK, main), recorded=True)
+    assert isinstance(built, Executable)
+    report = tmp_path / "report.tsv"
+    environment = {
+        "CUDAOPS_RECORDER_REPORT": str(report), "CUDAOPS_RECORDER_FOLDER": str(tmp_path),
+        "CUDAOPS_RECORDER_BYTES": "1000", "CUDAOPS_RECORDER_MOST_BYTES": str(1 << 20),
+    }  # fmt: skip
+    subprocess.run([built.path], env=environment, check=True, timeout=60)
+    lines = [line.split("\t") for line in report.read_text().splitlines()]
+    assert [line[1] for line in lines if line[0] == "full"] == ["fill", "work"]
+    assert [line[2] for line in lines if line[0] == "config"] == ["work"]
+    (usage,) = (line for line in lines if line[0] == "usage")
+    assert usage[2] == "6"
+    assert int(usage[5]) in (1, 2, 4)
+    assert sorted(line[1:3] for line in lines if line[0] == "count") == [
+        ["fill", "6"],
+        ["work", "6"],
+    ]

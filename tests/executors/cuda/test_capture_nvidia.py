@@ -105,6 +105,16 @@ def test_nvidia_launches_are_timed_and_captured(doubled: DoubledRuntime, tmp_pat
 
 
 @pytest.mark.nvcc
+def test_what_the_program_times_counts(doubled: DoubledRuntime, tmp_path: Path) -> None:
+    """By the C++ library's clock and by events; the recorder's own events are no readings."""
+    got = on_gpu(doubled, load_program(LAUNCHES), "clocks").capture(None, tmp_path / "c")
+    assert isinstance(got, Captured), got
+    found = {c.kernel: (c.launches, c.warm_ups) for c in got.counts}
+    assert found == {"scale": (8, 3), "twice": (4, 0)}
+    assert [w.launches for w in got.workloads] == [5]
+
+
+@pytest.mark.nvcc
 def test_an_instance_is_one_named_or_deduced(doubled: DoubledRuntime, tmp_path: Path) -> None:
     got = on_gpu(doubled, load_program(LAUNCHES), "plain").capture("twice", tmp_path / "c")
     assert isinstance(got, Captured), got

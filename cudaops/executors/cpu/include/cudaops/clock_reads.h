@@ -48,16 +48,18 @@ class TimedLaunches {
 
 }  // namespace cudaops
 
-#ifdef CUDAOPS_CLOCK_WRAPPERS
+#if defined CUDAOPS_CLOCK_WRAPPERS || defined CUDAOPS_CHRONO_WRAPPERS
 #define CUDAOPS_CLOCK(result, name, parameters, arguments) \
   extern "C" result __real_##name parameters;              \
   extern "C" result __wrap_##name parameters {             \
     ::cudaops::clock_read(::cudaops::Clock::Host);         \
     return __real_##name arguments;                        \
   }
+#ifdef CUDAOPS_CLOCK_WRAPPERS
 CUDAOPS_CLOCK(int, clock_gettime, (clockid_t id, timespec* t), (id, t))
 CUDAOPS_CLOCK(int, gettimeofday, (timeval* t, void* zone), (t, zone))
 CUDAOPS_CLOCK(clock_t, clock, (), ())
+#endif
 // As libstdc++ names std::chrono::steady_clock::now and system_clock::now: both return nanoseconds.
 CUDAOPS_CLOCK(long long, _ZNSt6chrono3_V212steady_clock3nowEv, (), ())
 CUDAOPS_CLOCK(long long, _ZNSt6chrono3_V212system_clock3nowEv, (), ())

@@ -1,5 +1,7 @@
 // NVIDIA's driver, asked through the runtime: nothing is linked to libcuda.
 #pragma once
+#define CUDAOPS_CHRONO_WRAPPERS
+#include "clock_reads.h"
 #include <cuda.h>
 
 #include "device.h"

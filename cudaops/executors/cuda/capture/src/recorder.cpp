@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "device_runtime.h"
+#include "clock_reads.h"
 #include "report.h"
 #include "timer.h"
 
@@ -58,6 +59,7 @@ struct Configuration {
   double timed = 0, timed_alone = 0;  // launches that the timed ones stand for
   double seconds = 0, seconds_alone = 0;
   bool recorded = false;
+  cudaops::TimedLaunches counted;
 
   // Every launch at first, then about one in `stride`: a few hundred for each doubling. By chance, so
   // that a program's own rhythm is not met. 0: not this one.
@@ -318,15 +320,28 @@ class Recorder {
   }
 
   void sum_up() {
-    std::map<std::string, double> totals;
+    struct Total {
+      double seconds = 0, counted_seconds = 0;
+      unsigned long counted = 0;
+    };
+    std::map<std::string, Total> totals;
     std::string lines;
     for (auto& [key, c] : configurations_) {
-      totals[c.kernel->name] += c.estimate();
+      Total& total = totals[c.kernel->name];
+      unsigned long counted = c.counted.count();
+      total.seconds += c.estimate();
+      total.counted += counted;
+      if (counted) total.counted_seconds += c.estimate() / (double)c.launches * (double)counted;
       if (c.recorded)  // of the others nobody asks
-        lines += line("usage\t%d\t%lu\t%.9g\t1\t%lu\t%lu", c.id, c.launches, c.estimate(), c.first, c.followed);
+        lines += line("usage\t%d\t%lu\t%.9g\t1\t%lu\t%lu", c.id, c.launches, c.estimate(), c.first, c.followed) +
+                 line("timed\t%d\t%lu", c.id, counted);
     }
-    for (auto& [name, kernel] : kernels_)
-      if (kernel.launches) lines += line("count\t%s\t%lu\t0\t%.9g", name.c_str(), kernel.launches, totals[name]);
+    for (auto& [name, kernel] : kernels_) {
+      if (!kernel.launches) continue;
+      const Total& total = totals[name];
+      lines += line("count\t%s\t%lu\t0\t%.9g", name.c_str(), kernel.launches, total.seconds) +
+               line("ktimed\t%s\t%lu\t%.9g", name.c_str(), total.counted, total.counted_seconds);
+    }
     report_.write(lines + "end\n");
   }
 
@@ -471,6 +486,7 @@ class Recorder {
     if (previous_ == &c && previous_set_ == set) ++c.followed;
     else previous_ = &c, previous_set_ = set;
     ++c.launches;
+    c.counted.launched();
     ++c.kernel->launches;
     last_ = &c;
   }

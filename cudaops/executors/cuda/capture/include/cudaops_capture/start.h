@@ -1,5 +1,6 @@
 // How a launch is started by NVIDIA's runtime.
 #pragma once
+#include "clock_reads.h"
 
 struct __half;
 struct __half2;
@@ -55,6 +56,23 @@ static inline cudaError_t cudaops_capture_graph_end(cudaStream_t stream, cudaGra
   ::cudaops_capture::graph_ends();
   return error;
 }
+// Readings of a clock, which say what the program times.
+static inline cudaError_t cudaops_capture_event_record(cudaEvent_t event, cudaStream_t stream = 0) {
+  ::cudaops::clock_read(::cudaops::Clock::Event);
+  return cudaEventRecord(event, stream);
+}
+static inline int cudaops_capture_clock_gettime(clockid_t id, timespec* t) {
+  ::cudaops::clock_read(::cudaops::Clock::Host);
+  return clock_gettime(id, t);
+}
+template <class Zone>
+static inline int cudaops_capture_gettimeofday(timeval* t, Zone zone) {
+  ::cudaops::clock_read(::cudaops::Clock::Host);
+  return gettimeofday(t, zone);
+}
+#define cudaEventRecord cudaops_capture_event_record
+#define clock_gettime cudaops_capture_clock_gettime
+#define gettimeofday cudaops_capture_gettimeofday
 #undef cudaStreamBeginCapture
 #undef cudaStreamEndCapture
 #define cudaStreamBeginCapture cudaops_capture_graph
