@@ -27,6 +27,38 @@ UNMEASURED_WORDS: dict[str, str] = {
 """What must stand behind any number from the other sources."""
 
 
+class UnorderedAccess(Record):
+    """A read and a write of the same memory by two threads, with nothing between them that says
+    which comes first."""
+
+    scope: Literal["warp", "block", "grid"]
+    """Whether the two are lanes of one warp, of two warps of a block, or of two blocks."""
+    space: Literal["shared", "global"]
+    read: SourceLocation | None
+    write: SourceLocation | None
+
+    @property
+    def line(self) -> str:
+        """`k.cu:7 reads shared memory that another lane of the warp writes at k.cu:9`."""
+        others = {"warp": "another lane of the warp", "block": "another warp"}
+        who = others.get(self.scope, "another block")
+        read, write = self.read or "an unknown line", self.write or "an unknown line"
+        return f"{read} reads {self.space} memory that {who} writes at {write}"
+
+
+class InLockstep(Record):
+    """A kernel whose lanes read what other lanes of their warp wrote, with no barrier between them.
+
+    Where a processor runs lanes one after another, it runs these together: each waits before an
+    access until the others of its warp that will make it are there.
+    """
+
+    kernel: str
+    """Unqualified name."""
+    memory: Literal["shared", "all"]
+    """Which accesses wait: those of shared memory, or of global memory too."""
+
+
 class Unit(Record):
     """What is compiled: a program's kernel, or a rewrite of it, with launch entries."""
 
@@ -39,6 +71,10 @@ class Unit(Record):
     """None: the baseline itself."""
     widened: bool = False
     """True: `float` (and narrower) compiled as `double`, the accuracy yardstick."""
+    wide_doubles: bool = False
+    """True where `widened`: and `double` as `long double`, on this machine's processor."""
+    lockstep: InLockstep | None = None
+    """How the baseline, and never a rewrite, must run where lanes run one after another."""
 
 
 class KernelResources(Record):
@@ -230,6 +266,12 @@ class Captured(Record):
     """Kernels of which not every block was executed, where only times were wanted."""
     stopped: bool = False
     """It took longer than it may and was ended: launches and times are those until then."""
+    lockstep: InLockstep | None = None
+    """Not None: this kernel ran in lockstep when it was captured."""
+    unordered: tuple[UnorderedAccess, ...] = ()
+    """Why it did, or why its results are no reference; empty where their order decides nothing."""
+    undecided: str = ""
+    """Why its results are no reference; empty where they are one."""
 
 
 class ProgramRan(Record):

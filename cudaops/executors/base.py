@@ -17,6 +17,7 @@ from cudaops.domain.execution import (
     CaptureOutcome,
     Compiled,
     CompileFailed,
+    InLockstep,
     Measurement,
     Misbehaved,
     ProgramOutcome,
@@ -40,8 +41,9 @@ class InputSet(Record):
     """What stands in memory before a run."""
 
     contents: dict[int, str]
-    """Allocation index to the absolute path of a file of exactly its size (twice for f32 and four
-    times for f16/bf16 under `widened`, where contents are doubles)."""
+    """Allocation index to the absolute path of a file of exactly its size. Under `widened` contents
+    are doubles: twice the size for f32, four times for f16 and bf16. Under `wide_doubles` those of
+    f64 are `long double`, of 16 bytes each."""
     poison: dict[int, int] = Field(default_factory=dict)
     """Allocation index to the byte (0-255) that fills it instead; wins over `contents`."""
     scratch_poison: int = 0xA5
@@ -105,9 +107,17 @@ class Executor(Protocol):
         """
 
     def run_program(
-        self, program: Program, argv: tuple[str, ...], timeout_s: float
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        timeout_s: float,
+        *,
+        lockstep: InLockstep | None = None,
     ) -> ProgramOutcome:
-        """Run the whole program as its author would, for its outputs."""
+        """Run the whole program as its author would, for its outputs.
+
+        `lockstep`: what its capture found (`Captured.lockstep`).
+        """
 
     def prepare(self, program: Program) -> None:
         """Begin to build a whole program that will be run soon, where that saves time."""

@@ -269,7 +269,8 @@ class SampledOutput(NamedTuple):
         made = in_memory(as_stored(result, self.allocation.element))
         wide = None if self.wide is None else in_memory(self.wide)
         problem = self.case.reference.wide_problem
-        sides = Sides(made, in_memory(self.samples.right), wide, problem)
+        in_places = self.case.reference.non_finite
+        sides = Sides(made, in_memory(self.samples.right), wide, problem, in_places)
         name = parameter_name(self.case.oracle.workload, self.allocation)
         held = compare_sides_exactly if self.case.exact else compare_sides
         return held(sides, self.allocation.element, name, policy)
@@ -300,9 +301,8 @@ def _sampled_output(case: Case, allocation: Allocation, limit: int) -> SampledOu
         replayed=sample(stored(folder / allocation.after, element), limit),
         inputs=_inputs(case, allocation, limit),
     )
-    wide = None
-    if reference.wide_outputs is not None and element in FLOATING:
-        wide = sample(stored_widened(reference.wide_outputs[index], element), limit)
+    path = (reference.wide_outputs or {}).get(index)
+    wide = None if path is None else sample(stored_widened(path, element), limit)
     return SampledOutput(case, allocation, samples, wide, limit)
 
 

@@ -34,7 +34,7 @@ from cudaops.gates.repeat import (
     split_by_process,
 )
 from cudaops.sandbox.arrays import stored
-from cudaops.sandbox.compare import distance
+from cudaops.sandbox.compare import distance, misplaced_specials
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
 
@@ -253,16 +253,19 @@ class Verifier:
         own = self._own_spread(subject, reference).get(a.index, _Spread())
         if own.relative_l2 == 0.0:
             return one
-        gap = distance(
-            stored(ran.outputs[a.index], a.element), stored(reference.outputs[a.index], a.element)
-        )
+        result = stored(ran.outputs[a.index], a.element)
+        right = stored(reference.outputs[a.index], a.element)
+        gap = distance(result, right)
+        special = gap.non_finite_mismatches
+        if reference.non_finite:
+            special = misplaced_specials(result, right, None)
         name = parameter_name(subject.oracle.workload, a)
         itself = f"the author's kernel differs from itself by {own.relative_l2:.1e}"
         itself += " (atomics or a race)"
         within = (
             gap.relative_l2 <= OWN_FACTOR * own.relative_l2
             and gap.max_scaled <= OWN_FACTOR * own.max_scaled
-            and not gap.non_finite_mismatches
+            and not special
         )
         numbers = {**one.numbers, f"own_spread_{name}": own.relative_l2}
         if own.relative_l2 <= OWN_WIDEST and within:

@@ -185,11 +185,11 @@ def _refusals_of_the_baseline(outputs: Sequence[SampledOutput], policy: Policy) 
 
 
 def _yardstick_problem(cases: Sequence[Case]) -> str | None:
-    """Why some workload with floating results has no run in double; None where all have one."""
+    """Why some workload with floating results has no wider run; None where all have one."""
     for oracle in {id(case.oracle): case.oracle for case in cases}.values():
         references = [case.reference for case in cases if case.oracle is oracle]
         floating = any(a.element in FLOATING for a in oracle.workload.allocations if a.role != "in")
-        if floating and all(reference.wide_outputs is None for reference in references):
+        if floating and not any(reference.wide_outputs for reference in references):
             return f"{oracle.workload.id}: {oracle.captured.wide_problem}"
     return None
 

@@ -236,9 +236,9 @@ def _program(bench: Workbench) -> AuthorProgram:
 
 def _builds(bench: Workbench, rewrite: Rewrite) -> tuple[Build, ...]:
     """The units that ran, from the cache; the widened one where it compiles."""
-    widened = bench.executor.compile(bench.unit(bench.workloads[0], None, widened=True))
+    widened = bench.baseline(bench.workloads[0]).widened
     builds = [_build("baseline", _compiled(bench, None))]
-    if isinstance(widened, Compiled):
+    if widened is not None:
         builds.append(_build("widened", widened))
     return (*builds, _build("candidate", _compiled(bench, rewrite)))
 

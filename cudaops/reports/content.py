@@ -278,7 +278,7 @@ def oracle_sentences(record: RunRecord) -> list[str]:
         f"on {found.input_sets} sets of inputs"
     )
     if not found.yardstick:
-        first += f"; no run in double as yardstick: {found.yardstick_problem}"
+        first += f"; no wider run as yardstick: {found.yardstick_problem}"
     return [one_line(first, 600), *(one_line(f"Weak: {why}", 600) for why in found.weak)]
 
 

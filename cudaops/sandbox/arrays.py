@@ -86,9 +86,26 @@ def write_array(path: Path, values: Array, element: Element) -> None:
         np.ascontiguousarray(values).astype(_DTYPES[element]).tofile(path)
 
 
+WIDE_DOUBLE = np.dtype(np.longdouble)
+HAS_WIDE_DOUBLE = WIDE_DOUBLE.itemsize == 16 and np.finfo(np.longdouble).eps < 2.0**-52
+"""Whether `long double` is wider than double here: 64 bits of significand on x86-64, 113 on
+aarch64."""
+
+
 def write_widened(path: Path, narrow: Path, element: Element) -> None:
-    """Write the doubles that equal the floating values stored in `narrow`."""
-    read_array(narrow, element).astype("<f8").tofile(path)
+    """Write what equals the floating values stored in `narrow`: doubles, of doubles `long double`
+    (as `Unit.wide_doubles` has them)."""
+    wide = WIDE_DOUBLE if element == "f64" else np.dtype("<f8")
+    read_array(narrow, element).astype(wide).tofile(path)
+
+
+def round_wide_doubles(path: Path) -> None:
+    """Make the doubles nearest to them of the `long double` values that a file holds."""
+    part = path.with_suffix(".part")
+    with path.open("rb") as wide, part.open("wb") as narrow, np.errstate(over="ignore"):
+        while (values := np.fromfile(wide, WIDE_DOUBLE, CHUNK)).size:
+            values.astype("<f8").tofile(narrow)
+    part.replace(path)
 
 
 def element_count(size_bytes: int, element: Element) -> int:

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cudaops.domain.base import Record
-from cudaops.domain.execution import Captured, CompileFailed, Misbehaved
+from cudaops.domain.execution import (
+    Captured,
+    CompileFailed,
+    InLockstep,
+    Misbehaved,
+    UnorderedAccess,
+)
 from cudaops.domain.options import MOST_RUNS, ProgramRun, WarmUps
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
@@ -60,6 +66,22 @@ class CapturedRuns(Record):
     def workloads(self) -> tuple[Workload, ...]:
         """Of all runs: those that are timed first, the most expensive of them first."""
         return tuple(_by_cost(w for one in self.runs for w in one.captured.workloads))
+
+    @property
+    def lockstep(self) -> InLockstep | None:
+        """How the author's kernel runs for reference, where any run needs it: most waits first."""
+        found = [one.captured.lockstep for one in self.runs if one.captured.lockstep is not None]
+        return min(found, key=lambda how: how.memory != "all", default=None)
+
+    @property
+    def unordered(self) -> tuple[UnorderedAccess, ...]:
+        """Accesses in no order that decide something in any run."""
+        return tuple(pair for one in self.runs for pair in one.captured.unordered)
+
+    @property
+    def undecided(self) -> str:
+        """Why results of some run are no reference; empty where all are."""
+        return next((one.captured.undecided for one in self.runs if one.captured.undecided), "")
 
     def with_workloads(self, change: Callable[[Workload], Workload]) -> CapturedRuns:
         """The same with every workload changed."""

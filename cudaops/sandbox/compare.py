@@ -165,6 +165,27 @@ def _specials(x: Array, y: Array) -> int:
     return int(np.count_nonzero(~finite & ~same))
 
 
+def misplaced_specials(
+    result: Array | Values, reference: Array | Values, wide: Array | Values | None
+) -> int:
+    """Elements where one side is finite and the other is not, or the two are opposite infinities.
+
+    NaN and infinity may stand for each other: what is left over of an infinity in a compensated sum
+    is inf - inf. Nothing is asked where `wide`, the reference computed in a wider type, is finite
+    and the reference is not: it overflowed on the way, which another order need not do.
+    """
+
+    def moved(x: Array, y: Array, *beyond: Array) -> int:
+        wrong = np.isfinite(x) != np.isfinite(y)
+        for wider in beyond:
+            wrong &= np.isfinite(y) | ~np.isfinite(wider)
+        wrong |= np.isinf(x) & np.isinf(y) & (x != y)
+        return int(np.count_nonzero(wrong))
+
+    wider = () if wide is None else (_values(wide),)
+    return sum(over_chunks(moved, _values(result), _values(reference), *wider))
+
+
 def integer_mismatches(result: Array | Values, reference: Array | Values) -> int:
     """Elements that differ, for what is compared exactly."""
 
@@ -192,13 +213,14 @@ def beyond_one_rounding(
     return sum(over_chunks(wrong, _values(result), _values(reference)))
 
 
-def non_finite(values: Array | Values) -> int:
-    """Elements of a floating buffer that are NaN or infinite."""
+def non_finite_share(values: Array | Values) -> float:
+    """Share of the elements of a floating buffer that are NaN or infinite, 0-1."""
 
     def count(part: Array) -> int:
         return int(np.count_nonzero(~np.isfinite(part)))
 
-    return sum(over_chunks(count, _values(values)))
+    held = _values(values)
+    return sum(over_chunks(count, held)) / held.size if held.size else 0.0
 
 
 def is_zero(values: Array | Values) -> bool:

@@ -20,7 +20,7 @@ from cudaops.sandbox.arrays import (
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
     "touched", "large", "structured", "tiny", "permuted", "resampled", "reversed", "permuted_again",
-    "spread", "relaunched",
+    "spread", "relaunched", "infinite",
 ]  # fmt: skip
 """What the contents of one case are drawn from: see `drawn`."""
 
@@ -30,8 +30,11 @@ EXACT_KINDS: tuple[CaseKind, ...] = ("exact", "exact_positive")
 DOMAIN_KINDS: tuple[CaseKind, ...] = ("signed", "positive", "scaled")
 """Likewise; the first on which the baseline stays finite says where the baseline is at home."""
 
-FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "structured", "tiny")
-"""Further sets for floating inputs, in order of what they show."""
+FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "infinite", "structured", "tiny")
+"""Further sets for floating inputs, in order of what they show. `infinite` has infinities at a few
+places, of which the kernel's own arithmetic makes NaN (inf - inf, 0 * inf). NaN itself is put into
+no input: what `fmaxf` or a comparison makes of one depends on the order of its operands, so two
+honest reductions differ there, while infinities come out of every order alike."""
 
 INTEGER_KINDS: tuple[CaseKind, ...] = (
     "permuted", "spread", "touched", "resampled", "reversed", "permuted_again",
@@ -65,6 +68,10 @@ FEW = 16
 OUTSTANDING = (16.0, 64.0)
 """Magnitudes of those: far beyond where a truncated series is good, and e**64 is finite in f32."""
 
+INFINITIES = (2, 16)
+"""Least and most infinities in one buffer of `infinite`; between these one in a hundred elements.
+One makes a row or a column of a product of matrices NaN: more would leave nothing finite."""
+
 TOUCHED = 256
 """One in so many elements of `touched` is another; one that reads only some of its inputs to know
 them again (a fingerprint) takes this set for the one it was made from."""
@@ -78,6 +85,11 @@ def before_path(workload: Workload, allocation: Allocation) -> Path:
 def has_floating_input(workload: Workload) -> bool:
     """Whether any buffer that the kernel reads holds floating values."""
     return any(a.element in FLOATING and a.role != "out" for a in workload.allocations)
+
+
+def holds_doubles(workload: Workload) -> bool:
+    """Whether any buffer holds doubles."""
+    return any(a.element == "f64" for a in workload.allocations)
 
 
 class Draw(NamedTuple):
@@ -140,6 +152,8 @@ def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gene
         values = generator.standard_normal(count)
         power = {"signed": 0, "large": 1, "tiny": -1}[kind] * EXPONENT.get(element, 0)
         return np.ldexp(values if draw.signed else np.abs(values), power)
+    if kind == "infinite":
+        return _infinite(count, draw.signed, generator)
     if kind == "positive":
         return generator.uniform(0.1, 1.0, count)
     if kind == "scaled":
@@ -175,6 +189,15 @@ def _structured(count: int, signed: bool, generator: np.random.Generator) -> Arr
     return values
 
 
+def _infinite(count: int, signed: bool, generator: np.random.Generator) -> Array:
+    values = generator.standard_normal(count)
+    least, most = INFINITIES
+    places = generator.permutation(count)[: min(most, max(least, count // 100))]
+    values[places] = np.inf
+    values[places[1::2]] = -np.inf
+    return values if signed else np.abs(values)
+
+
 def _touched(
     source: Array, others: Callable[[int], Array], generator: np.random.Generator
 ) -> Array:
@@ -194,13 +217,17 @@ def pad_tail(path: Path, captured: Path, size_bytes: int) -> None:
             target.write(source.read(missing))
 
 
-def widen(workload: Workload, inputs: InputSet, folder: Path) -> InputSet:
-    """The same values as doubles, for the widened baseline."""
+def widen(
+    workload: Workload, inputs: InputSet, folder: Path, *, wide_doubles: bool = False
+) -> InputSet:
+    """The same values as doubles, for the widened baseline; doubles as `long double` where those
+    are widened too."""
     folder.mkdir(parents=True, exist_ok=True)
     contents: dict[int, str] = {}
     for allocation in workload.allocations:
         source = Path(inputs.contents[allocation.index])
-        if allocation.element not in FLOATING or allocation.element == "f64":
+        kept = allocation.element == "f64" and not wide_doubles
+        if allocation.element not in FLOATING or kept:
             contents[allocation.index] = str(source)
             continue
         target = folder / f"wide_{allocation.index}.bin"

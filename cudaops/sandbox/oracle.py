@@ -16,13 +16,21 @@ from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workloa
 from cudaops.errors import InputError
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.arrays import EXACT_LIMIT, filled, read_array, stored, stored_widened
+from cudaops.sandbox.arrays import (
+    EXACT_LIMIT,
+    filled,
+    read_array,
+    round_wide_doubles,
+    stored,
+    stored_widened,
+)
 from cudaops.sandbox.compare import (
     distance,
     holds_only,
     is_small_integers,
     is_zero,
-    non_finite,
+    misplaced_specials,
+    non_finite_share,
     same_contents,
 )
 from cudaops.sandbox.inputs import (
@@ -69,7 +77,12 @@ PERTURBED_POISON = 0x3C
 """Fill of the outputs. As f32 and bf16 0.046 and 0.011, as f16 1.3 and 1.1: where the baseline
 leaves a place alone, a norm over the buffer still is one of the results."""
 
+LEAST_LIMIT_S = 5.0
+SLACK = 10.0
+"""Limit of a run on infinities: so many seconds, and so many times the longest of the others."""
+
 SAME = "the same as another set"
+NOT_WIDER = "nothing here is wider than double"
 NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
 
@@ -81,7 +94,9 @@ class Reference(NamedTuple):
     outputs: dict[int, str]
     """Baseline results: allocation index to file."""
     wide_outputs: dict[int, str] | None
-    """Results of the widened baseline; None where it could not run, and `wide_problem` says why."""
+    """Results of the widened baseline, as doubles: allocation index to file, for those that hold
+    floating values. Without those whose type could not be widened, None where it could not run at
+    all; `wide_problem` says why."""
     wide_problem: str | None = None
     unwritten: bool = False
     """Some of an `out` buffer may not have been written: it holds what filled it before. Such a
@@ -89,6 +104,8 @@ class Reference(NamedTuple):
     is_zero: bool = False
     """Every result is zero, where the captured ones are not: a candidate is compared on it, but it
     shows little, and is not counted among the sets."""
+    non_finite: bool = False
+    """The baseline gives NaN or infinity in places, and not in so many on the captured inputs."""
 
 
 class SkippedInputs(NamedTuple):
@@ -104,8 +121,8 @@ class Oracle(NamedTuple):
     workload: Workload
     captured: Reference
     perturbed: tuple[Reference, ...]
-    """Empty where the baseline bears no other inputs; the captured case once more where it reads
-    nothing that could hold something else."""
+    """Those on which the baseline is finite first. Empty where it bears no other inputs; the
+    captured case once more where it reads nothing that could hold something else."""
     exact: Reference
     """The captured case once more where no exact inputs suit."""
     skipped: tuple[SkippedInputs, ...] = ()
@@ -139,7 +156,7 @@ class Baseline(NamedTuple):
     plain: Compiled
     widened: Compiled | None
     wide_problem: str | None
-    """Why there is no widened build; None where there is one."""
+    """Why there is no widened build, or none that widens doubles; None where nothing is missing."""
 
 
 def refine_roles(
@@ -236,6 +253,8 @@ class OracleBuilder:
         self._skipped: list[SkippedInputs] = []
         self._seen: dict[str, CaseKind] = {}
         self._measurable = True
+        self._longest_s = 0.0
+        self._beside_exact: list[Reference] = []
 
     def build(self, seed: int, say: Callable[[str], None] = lambda line: None) -> Oracle:
         """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
@@ -248,7 +267,7 @@ class OracleBuilder:
         captured = self._captured()
         exact = self._exact(seed, captured)
         again = self._relaunched(seed, say)
-        perturbed: list[Reference] = []
+        perturbed: list[Reference] = list(self._beside_exact)
         for draw in self._draws(seed, exact, perturbed):
             cases = sum(not one.is_zero for one in (captured, *perturbed, *again))
             cases += exact.kind != "captured"
@@ -262,6 +281,7 @@ class OracleBuilder:
             if made is not None:
                 perturbed.append(made)
         perturbed += again
+        perturbed.sort(key=lambda one: one.non_finite)
         if not perturbed and all(one.why == SAME for one in self._skipped):
             perturbed.append(captured)  # it reads nothing that could hold something else
         return Oracle(self._workload, captured, tuple(perturbed), exact, tuple(self._skipped), seed)
@@ -280,9 +300,9 @@ class OracleBuilder:
             yield from (Draw(kind, seed) for kind in INTEGER_KINDS)
             return
         remaining = list(DOMAIN_KINDS)
-        while remaining and all(one.is_zero for one in found):
+        while remaining and all(one.is_zero or one.non_finite for one in found):
             yield Draw(remaining.pop(0), seed)
-        signed = any(one.kind == "signed" for one in found)
+        signed = any(one.kind == "signed" and not one.non_finite for one in found)
         if exact.kind in EXACT_KINDS:
             yield Draw("exact_touched", seed, exact.kind == "exact", exact.inputs)
         else:
@@ -302,10 +322,17 @@ class OracleBuilder:
         for kind in EXACT_KINDS if self._floating else ():
             inputs = build_case(self._workload, Draw(kind, seed), self._folder / kind, EXACT_POISON)
             outputs = self._run_baseline(kind, inputs)
-            if not isinstance(outputs, str):
-                self._is_new(kind, inputs)
+            if isinstance(outputs, str):
+                self._skipped.append(SkippedInputs(kind, outputs))
+                continue
+            self._is_new(kind, inputs)
+            if self._finite(outputs):
                 return self._exactly(kind, inputs, outputs)
-            self._skipped.append(SkippedInputs(kind, outputs))
+            made = self._in_places(self._with_wide(kind, inputs, outputs))
+            if isinstance(made, Reference):
+                self._beside_exact.append(made)
+            else:
+                self._skipped.append(SkippedInputs(kind, made))
         poisoned = dict.fromkeys(captured.inputs.poison, EXACT_POISON)
         update = {"poison": poisoned, "scratch_poison": EXACT_POISON}
         return captured._replace(inputs=captured.inputs.model_copy(update=update))
@@ -340,15 +367,41 @@ class OracleBuilder:
         outputs = self._run_baseline(draw.kind, inputs)
         if isinstance(outputs, str):
             return outputs
-        if draw.kind == "exact_touched":
+        finite = self._finite(outputs)
+        if draw.kind == "exact_touched" and finite:
             return self._exactly(draw.kind, inputs, outputs)
         made = self._with_wide(draw.kind, inputs, outputs)
         own = self._own_error(made)
         if self._measurable and not own <= MAX_OWN_ERROR:
             return f"the baseline is {own:.1e} away from its own run in double"
+        if not finite:
+            return self._in_places(made)
         return made._replace(
             is_zero=self._is_zero(outputs) and not self._is_zero(self._captured_outputs())
         )
+
+    def _in_places(self, made: Reference) -> Reference | str:
+        """A case on which the baseline is not finite in places; why it proves nothing where it is
+        finite nowhere, or not finite elsewhere when it runs again."""
+        kind, outputs = made.kind, made.outputs
+        written = list(self._written())
+        if not any(non_finite_share(stored(outputs[a.index], a.element)) < 1.0 for a in written):
+            return "the baseline is finite nowhere on it"
+        if kind == "large" and made.wide_outputs is None:
+            return "the baseline is not finite on it, and no wider run says where it overflowed"
+        again = self._run_baseline(kind, made.inputs, "again")
+        if isinstance(again, str):
+            return again
+        for a in written:
+            wide = (made.wide_outputs or {}).get(a.index)
+            moved = misplaced_specials(
+                stored(again[a.index], a.element),
+                stored(outputs[a.index], a.element),
+                None if wide is None else stored_widened(wide, a.element),
+            )
+            if moved:
+                return "the baseline is not finite in other places when it runs again"
+        return made._replace(non_finite=True)
 
     def _is_zero(self, outputs: dict[int, str]) -> bool:
         return all(
@@ -366,7 +419,9 @@ class OracleBuilder:
                     digest.update(hashlib.file_digest(file, "blake2b").digest())
         return self._seen.setdefault(digest.hexdigest(), kind) == kind
 
-    def _run_baseline(self, kind: CaseKind, inputs: InputSet) -> dict[int, str] | str:
+    def _run_baseline(
+        self, kind: CaseKind, inputs: InputSet, name: str = "baseline"
+    ) -> dict[int, str] | str:
         """Results by allocation; or why the baseline is not well-behaved on these inputs.
 
         Integers may be indices: with others than the captured ones every access is looked at.
@@ -382,24 +437,30 @@ class OracleBuilder:
             self._workload,
             self._plan,
             inputs,
-            self._folder / kind / "baseline",
+            self._folder / kind / name,
             check=check,
-            timeout_s=self._timeout_s,
+            timeout_s=self._limit_s(kind),
         )
         if isinstance(ran, Misbehaved):
             return f"the baseline fails on it: {ran.placed}"
         if ran.unchecked:
             return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
-        outputs = self._kept(ran.outputs)
-        return outputs if self._finite(outputs) else "the baseline is not finite on it"
+        self._longest_s = max(self._longest_s, ran.seconds)
+        return self._kept(ran.outputs)
+
+    def _limit_s(self, kind: CaseKind) -> float:
+        """A loop that goes on until something is small enough may never end on infinities."""
+        if kind != "infinite" or self._longest_s == 0.0:
+            return self._timeout_s
+        return min(self._timeout_s, LEAST_LIMIT_S + SLACK * self._longest_s)
 
     def _finite(self, outputs: dict[int, str]) -> bool:
         """Whether the baseline is not finite in no more places than on the captured inputs, where
         infinities may be meant (a mask)."""
         captured = self._captured_outputs()
         return all(
-            non_finite(stored(outputs[a.index], a.element))
-            <= non_finite(stored(captured[a.index], a.element))
+            non_finite_share(stored(outputs[a.index], a.element))
+            <= non_finite_share(stored(captured[a.index], a.element))
             for a in self._written()
         )
 
@@ -427,7 +488,7 @@ class OracleBuilder:
         )
 
     def _own_error(self, made: Reference) -> float:
-        """The largest relative L2 error of the baseline against its run in double; 0 without."""
+        """The largest relative L2 error of the baseline against its wider run; 0 without."""
         if made.wide_outputs is None:
             return 0.0
         return max(
@@ -437,6 +498,7 @@ class OracleBuilder:
                     stored_widened(made.wide_outputs[a.index], a.element),
                 ).relative_l2
                 for a in self._written()
+                if a.index in made.wide_outputs
             ),
             default=0.0,
         )
@@ -449,7 +511,11 @@ class OracleBuilder:
         if not can_widen(self._workload):
             problem = "a buffer or argument is a structure, whose widened layout is unknown"
             return made._replace(wide_problem=problem)
-        wide_inputs = widen(self._workload, inputs, self._folder / kind)
+        doubles = self._baseline.widened.unit.wide_doubles
+        kept = [a for a in self._written() if doubles or a.element != "f64"]
+        if not kept:
+            return made._replace(wide_problem=self._baseline.wide_problem or NOT_WIDER)
+        wide_inputs = widen(self._workload, inputs, self._folder / kind, wide_doubles=doubles)
         ran = self._executor.run(
             self._baseline.widened,
             self._workload,
@@ -462,17 +528,25 @@ class OracleBuilder:
             if path != inputs.contents[index]:
                 Path(path).unlink(missing_ok=True)
         if isinstance(ran, Misbehaved):
-            return made._replace(wide_problem=f"the widened baseline failed: {ran.message}")
-        wide = self._kept(ran.outputs)
+            problem = f"the widened baseline failed: {ran.message}"
+            if ran.what == "timeout":  # nor will it on other inputs
+                self._baseline = self._baseline._replace(widened=None, wide_problem=problem)
+            return made._replace(wide_problem=problem)
+        wide = {a.index: ran.outputs[a.index] for a in kept}
+        for index in ran.outputs.keys() - wide.keys():
+            Path(ran.outputs[index]).unlink(missing_ok=True)
+        for allocation in kept:
+            if allocation.element == "f64":
+                round_wide_doubles(Path(wide[allocation.index]))
         if unwritten:
             self._as_left(inputs, outputs, wide)
-        return made._replace(wide_outputs=wide, wide_problem=None)
+        return made._replace(wide_outputs=wide, wide_problem=self._baseline.wide_problem)
 
     def _as_left(self, inputs: InputSet, outputs: dict[int, str], wide: dict[int, str]) -> None:
         """Places that nobody wrote hold other numbers as doubles: let them be those of the
         baseline, as it left them."""
         for allocation in self._written():
-            if allocation.index not in inputs.poison or allocation.element == "f64":
+            if allocation.index not in inputs.poison or allocation.index not in wide:
                 continue
             plain = read_array(outputs[allocation.index], allocation.element)
             if plain.size == 0:

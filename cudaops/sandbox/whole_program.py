@@ -74,7 +74,9 @@ def _run_gate(bench: Workbench, spliced: Program) -> Gate:
 
 
 def _printed(bench: Workbench, spliced: Program, run: CapturedRun) -> _Printed:
-    ran = bench.executor.run_program(spliced, run.run.argv, bench.timeout_s)
+    ran = bench.executor.run_program(
+        spliced, run.run.argv, bench.timeout_s, lockstep=run.captured.lockstep
+    )
     if not isinstance(ran, ProgramRan):
         return _Printed(False, ran.placed, {})
     author = bench.authors_run(run)

@@ -33,7 +33,9 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import is_dependent, splice
+from cudaops.sandbox.arrays import HAS_WIDE_DOUBLE
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
+from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (
     Baseline,
     Oracle,
@@ -42,6 +44,11 @@ from cudaops.sandbox.oracle import (
     refine_roles,
     timed_references,
 )
+
+MOST_LINES = 8
+"""Places that one line of a report names."""
+
+_REMEDY = "Put a barrier between the two, or ask a GPU, whose order counts: --executor cuda"
 
 
 class Workbench:
@@ -152,6 +159,8 @@ class Workbench:
             callee=workload.callee,
             rewrite=rewrite,
             widened=widened,
+            wide_doubles=widened and HAS_WIDE_DOUBLE and holds_doubles(workload),
+            lockstep=self.captured.lockstep,
         )
 
     def compile(self, rewrite: Rewrite | None) -> Compiled | CompileFailed:
@@ -275,12 +284,8 @@ class Workbench:
     @property
     def limits(self) -> tuple[str, ...]:
         """What is not seen of the program, a line each: in its text, and of its run."""
-        return (
-            *self.program.limits,
-            *([self.stopped] if self.stopped else []),
-            *([self.cut] if self.cut else []),
-            *self.captured.notices,
-        )
+        said = (*self.program.limits, self.stopped, self.order, self.cut, *self.captured.notices)
+        return tuple(limit for limit in said if limit)
 
     @property
     def stopped(self) -> str:
@@ -291,6 +296,22 @@ class Workbench:
             f"the program was stopped after {self.timeout_s:g} s: its launches until then stand "
             "for it, and no rewrite is accepted before the whole program was run; --timeout "
             "raises the limit"
+        )
+
+    @property
+    def order(self) -> str:
+        """What it means that the order of threads decides the author's results; empty where it does
+        not."""
+        captured = self.captured
+        if captured.undecided:
+            return f"no rewrite of {self.kernel.name} can be judged here: {captured.undecided}"
+        if captured.lockstep is None:
+            return ""
+        reads = list(dict.fromkeys(str(one.read) for one in captured.unordered if one.read))
+        shown = ", ".join(reads[:MOST_LINES]) + (", ..." if len(reads) > MOST_LINES else "")
+        return (
+            f"lanes of a warp read what others wrote without __syncwarp ({shown}): "
+            "the references were made with the lanes in lockstep"
         )
 
     @property
@@ -338,21 +359,30 @@ class Workbench:
             return self._oracles[workload.id]
 
     def _build_oracle(self, workload: Workload, say: Callable[[str], None]) -> Oracle:
+        if self.captured.undecided:
+            raise InputError(f"{self.order}. {_REMEDY}")
         folder = self.folder / "work" / "oracle" / workload.id
         plain = self.compiled_baseline(workload)
         workload = refine_roles(self.executor, plain, workload, folder, self.timeout_s)
         if all(a.role != "out" for a in workload.allocations):
             confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
-        widened = self.executor.compile(self.unit(workload, None, widened=True))
-        problem = (
-            f"the widened baseline does not compile: {widened.message}"
-            if isinstance(widened, CompileFailed)
-            else None
-        )
-        baseline = Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
+        baseline = self.baseline(workload)
         return OracleBuilder(
             self.executor, baseline, workload, self.policy, folder, self.timeout_s
         ).build(self.seed, say)
+
+    def baseline(self, workload: Workload) -> Baseline:
+        """The author's kernel with the widest build that compiles: floats at least have one where
+        `long double` does not."""
+        plain = self.compiled_baseline(workload)
+        unit = self.unit(workload, None, widened=True)
+        widened = self.executor.compile(unit)
+        if isinstance(widened, Compiled):
+            return Baseline(plain, widened, None)
+        problem = f"the widened baseline does not compile: {widened.message}"
+        if unit.wide_doubles:
+            widened = self.executor.compile(unit.model_copy(update={"wide_doubles": False}))
+        return Baseline(plain, widened if isinstance(widened, Compiled) else None, problem)
 
     def compiled_baseline(self, workload: Workload) -> Compiled:
         """The author's kernel. Raises InputError where it does not compile on its own."""

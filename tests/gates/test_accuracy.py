@@ -277,3 +277,30 @@ def test_one_element_is_no_yardstick() -> None:
         result = (wide * (1 + roundoffs * 2.0**-24)).astype(np.float32)
         sides = Sides(in_memory(result), in_memory(baseline), in_memory(wide), None)
         assert compare_sides(sides, "f32", "sum", Policy()).passed == passed, roundoffs
+
+
+def test_where_inputs_make_it_not_finite_the_places_must_agree() -> None:
+    """NaN for an infinity is as good; a number, the opposite infinity, another place are not."""
+    right = np.array([1.0, np.inf, -np.inf, np.nan, 2.0], np.float32)
+    wide = right.astype(np.float64)
+    overflow = np.array([1.0, np.inf, -np.inf, np.nan, 1e40])
+
+    def passes(result: list[float], baseline: Array, yardstick: Array, *, places: bool) -> bool:
+        made = np.array(result, np.float32)
+        sides = Sides(in_memory(made), in_memory(baseline), in_memory(yardstick), None, places)
+        return compare_sides(sides, "f32", "out", Policy()).passed
+
+    inf, nan = float("inf"), float("nan")
+    assert passes([1.0, inf, -inf, nan, 2.0], right, wide, places=False)
+    assert passes([1.0, nan, nan, inf, 2.0], right, wide, places=True)
+    assert not passes([1.0, nan, nan, inf, 2.0], right, wide, places=False)
+    for wrong in (
+        [1.0, -inf, -inf, nan, 2.0],
+        [1.0, inf, -inf, 0.0, 2.0],
+        [nan, inf, -inf, nan, 2],
+    ):
+        assert not passes(wrong, right, wide, places=True)
+    overflown = np.array([1.0, np.inf, -np.inf, np.nan, np.inf], np.float32)
+    assert passes([1.0, inf, -inf, nan, nan], overflown, overflow, places=True)
+    assert not passes([1.0, inf, -inf, nan, 3.0], overflown, overflow, places=True)
+    assert not passes([1.0, inf, -inf, nan, nan], overflown, overflow, places=False)

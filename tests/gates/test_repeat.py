@@ -40,7 +40,8 @@ CHEATS = {
     "is wrong once in ten calls": """
     bool wrong = calls % 10 == 7;
     __syncthreads();
-    for (int i = t; i < n; i += 128) b[i] = a[i] * a[i] + (wrong && i == 999 ? 1.0f : 0.0f);
+    for (int i = t; i < n; i += 128)
+        b[i] = wrong && i == 999 ? 2.0f * a[i] * a[i] + 1.0f : a[i] * a[i];
     if (t == 0) ++calls;""",
     "hands out its first result again": """
     bool first = calls == 0;

@@ -50,13 +50,18 @@ def opened(
     folder.mkdir(parents=True, exist_ok=True)
     text = PROGRAM.replace("BASELINE", baseline).replace("ELEMENT", element)
     (folder / "f.cu").write_text(text.replace("OUTPUTS", str(outputs)))
+    return opened_program(executor, folder / "f.cu", folder / "run")
+
+
+def opened_program(executor: Executor, source: Path, folder: Path) -> Workbench:
+    """A bench over the program of this file."""
     return open_workbench(
-        load_program(folder / "f.cu"),
+        load_program(source),
         None,
         (),
         executor,
         Policy(seed=5),
-        folder / "run",
+        folder,
         sm_arch="sm_86",
         timeout_s=TIMEOUT_S,
     )

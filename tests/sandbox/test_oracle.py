@@ -10,6 +10,7 @@ import pytest
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
+from cudaops.errors import InputError
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.correctness import input_set_summary
@@ -24,7 +25,41 @@ from cudaops.sandbox.inputs import (
 )
 from cudaops.sandbox.oracle import Oracle, Reference, SkippedInputs
 from tests.executors.cases import array
-from tests.gates.verification_bench import EACH, opened, oracle, verified
+from tests.gates.verification_bench import EACH, SUM, opened, opened_program, oracle, verified
+
+DOUBLES = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__constant__ double scale[2] = {1.25, 0.1};
+template <class T> __device__ T twice(T x) { return x + T(x); }
+__global__ void f(const double* a, double* b, const float* w, int n) {
+  extern __shared__ double part[];
+  double2 pair = make_double2(0.0, double(1));
+  double sum = 0.0;
+  for (int i = threadIdx.x; i < n; i += blockDim.x)
+    sum += twice(a[i]) * w[i] * scale[1] + max(pair.x, 0.0) + sqrt(fabs(a[i])) * rsqrt(2.0 + i);
+  for (int d = 16; d; d /= 2) sum += __shfl_down_sync(0xffffffffu, sum, d);
+  part[threadIdx.x] = sum * pair.y;
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) atomicAdd(&b[0], part[threadIdx.x] / scale[0]);
+}
+int main() {
+  const int n = 1000;
+  double h[n], *a, *b;
+  float k[n], *w;
+  for (int i = 0; i < n; ++i) h[i] = 1 + i % 7, k[i] = i % 5 + 0.5f;
+  cudaMalloc(&a, sizeof h);
+  cudaMalloc(&b, sizeof(double));
+  cudaMalloc(&w, sizeof k);
+  cudaMemset(b, 0, sizeof(double));
+  cudaMemcpy(a, h, sizeof h, cudaMemcpyHostToDevice);
+  cudaMemcpy(w, k, sizeof k, cudaMemcpyHostToDevice);
+  f<<<1, 128, 128 * sizeof(double)>>>(a, b, w, n);
+  cudaMemcpy(h, b, sizeof(double), cudaMemcpyDeviceToHost);
+  printf("%f\\n", h[0]);
+  return 0;
+}
+"""
 
 
 def workload(folder: Path, element: Element, values: Array) -> Workload:
@@ -212,14 +247,145 @@ class TestBaselines:
         assert "away from its own run in double" in why["tiny"]
         assert len(found.references) >= 5
 
-    def test_a_logarithm_is_asked_for_positive_values_only(
+    def test_a_logarithm_is_at_home_on_positive_values(
         self, cpu_executor: CpuExecutor, tmp_path: Path
     ) -> None:
         found = oracle(opened(cpu_executor, tmp_path, EACH.replace("BODY", "logf(a[i])")))
-        why = {one.kind: one.why for one in found.skipped}
-        assert why["signed"] == why["exact"] == "the baseline is not finite on it"
         kinds = [one.kind for one in found.references]
         assert kinds[:5] == ["captured", "exact_positive", "positive", "exact_touched", "large"]
+        in_places = {one.kind for one in found.references if one.non_finite}
+        assert in_places == {"exact", "signed", "infinite"}
+
+    def test_what_is_not_finite_in_places_is_held_against_the_places(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        """inf - inf is NaN; a rewrite that looks for infinities gives 0 there."""
+        bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", "a[i] - 0.5f * a[i]"))
+        head = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        head += "__global__ void g(const float* a, float* b, int n) {\n"
+        same = EACH.replace("BODY", "__fmaf_rn(a[i], -0.5f, a[i])")
+        gates = verified(bench, f"{head}{same}\n}}\n")
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
+        guarded = EACH.replace("BODY", "isinf(a[i]) ? 0.0f : 0.5f * a[i]")
+        stopped = verified(bench, f"{head}{guarded}\n}}\n")[-1]
+        assert (stopped.name, stopped.passed) == ("correctness_perturbed", False)
+        assert stopped.summary.startswith("infinite inputs")
+        infinite = next(one for one in oracle(bench).references if one.kind == "infinite")
+        assert infinite.non_finite
+        assert np.isnan(array(infinite.outputs[1])).sum() == 10
+
+    def test_an_overflow_on_the_way_may_be_avoided(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        """The author's fourth power overflows for large inputs, its root would not."""
+        bench = opened(
+            cpu_executor,
+            tmp_path,
+            EACH.replace("BODY", "sqrtf(a[i]*a[i]*a[i]*a[i]*a[i]*a[i]*a[i])"),
+        )
+        found = oracle(bench)
+        large = next(one for one in found.references if one.kind == "large")
+        assert large.non_finite
+        head = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        head += "__global__ void g(const float* a, float* b, int n) {\n"
+        better = "fabsf(a[i]) * sqrtf(a[i]) * fabsf(a[i]) * fabsf(a[i])"
+        gates = verified(bench, f"{head}{EACH.replace('BODY', better)}\n}}\n")
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
+        cut = f"fabsf(a[i]) > 1e5f ? 0.0f : {better}"
+        stopped = verified(bench, f"{head}{EACH.replace('BODY', cut)}\n}}\n")[-1]
+        assert (stopped.name, stopped.passed) == ("correctness_perturbed", False)
+
+    def test_what_is_finite_nowhere_is_no_set(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        body = SUM.replace("sum += a[i]", "sum += a[i] * a[i]")
+        found = oracle(opened(cpu_executor, tmp_path, body, outputs=1))
+        why = {one.kind: one.why for one in found.skipped}
+        assert why["infinite"] == "the baseline is finite nowhere on it"
+
+
+class TestOrder:
+    """The order in which a processor runs threads is not to be taken for the kernel's result."""
+
+    def test_a_legacy_kernel_is_judged_by_its_run_in_lockstep(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        body = """    __shared__ float s[128];
+    int t = threadIdx.x, i = blockIdx.x * 128 + t;
+    s[t] = i < n ? a[i] : 0.0f;
+    for (int d = 16; d; d /= 2) s[t] += s[t ^ d];
+    if (i < n) b[i] = s[t];"""
+        bench = opened(cpu_executor, tmp_path, body)
+        assert any("without __syncwarp (f.cu:8)" in limit for limit in bench.limits)
+        head = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        head += "__global__ void g(const float* a, float* b, int n) {\n"
+        ordered = """    int i = blockIdx.x * 128 + threadIdx.x;
+    float sum = i < n ? a[i] : 0.0f;
+    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (i < n) b[i] = sum;"""
+        gates = verified(bench, f"{head}{ordered}\n}}\n")
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
+        stopped = verified(bench, f"{head}{body}\n}}\n")[-1]
+        assert (stopped.name, stopped.passed) == ("checker", False)
+
+    def test_where_the_order_of_warps_decides_nothing_is_judged(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        body = """    __shared__ float s[128];
+    int t = threadIdx.x, i = blockIdx.x * 128 + t;
+    s[t] = i < n ? a[i] : 0.0f;
+    if (i < n) b[i] = s[(t + 32) % 128];"""
+        bench = opened(cpu_executor, tmp_path, body)
+        with pytest.raises(InputError, match=r"f\.cu:8 reads shared memory that another warp"):
+            oracle(bench)
+        assert any("no rewrite of f can be judged" in limit for limit in bench.limits)
+
+
+class TestDoubles:
+    """What is computed in double is held against a run in long double."""
+
+    def test_a_sum_in_another_order_passes_and_one_without_a_term_does_not(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        body = SUM.replace("float", "double").replace("+= a[i]", "+= 0.1 * a[i]")
+        bench = opened(cpu_executor, tmp_path, body, element="double", outputs=1)
+        assert all(one.wide_outputs for one in oracle(bench).references)
+        head = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        head += "__global__ void g(const double* a, double* b, int n) {\n"
+        turned = body.replace("int i = 0; i < n; ++i", "int i = n - 1; i >= 0; --i")
+        gates = verified(bench, f"{head}{turned}\n}}\n")
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
+        assert "baseline's own" in gates[1].summary
+        short = turned.replace("i >= 0", "i > 0")
+        assert not verified(bench, f"{head}{short}\n}}\n")[-1].passed
+
+    def test_vectors_shuffles_constants_and_atomics_of_doubles_are_widened(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        source = tmp_path / "f.cu"
+        source.write_text(DOUBLES)
+        bench = opened_program(cpu_executor, source, tmp_path / "run")
+        found = oracle(bench)
+        assert found.captured.wide_problem is None
+        for one in found.references:
+            if one.wide_outputs is None or one.non_finite:
+                continue
+            for index, path in one.wide_outputs.items():
+                wide, plain = array(path, "f64"), array(one.outputs[index], "f64")
+                np.testing.assert_allclose(plain, wide, rtol=1e-12)
+        assert any(
+            (array(one.wide_outputs[1], "f64") != array(one.outputs[1], "f64")).any()
+            for one in found.references
+            if one.wide_outputs
+        )
+
+    def test_what_has_no_wider_run_says_why(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        body = EACH.replace("BODY", "(double)(0.1L * (long double)a[i])")
+        found = oracle(opened(cpu_executor, tmp_path, body, element="double"))
+        assert found.captured.wide_outputs is None
+        assert "does not compile" in (found.captured.wide_problem or "")
 
     def test_places_that_the_baseline_leaves_alone_are_no_ones_fault(
         self, cpu_executor: CpuExecutor, tmp_path: Path

@@ -220,7 +220,8 @@ def program_source(program: Program) -> Source:
 def unit_source(unit: Unit) -> Source:
     """What the kernels need of the program, the rewrite's text, and one entry a launch step."""
     files = device_view_files(unit.program)
-    lines = ["#include <cudaops/widen.h>"] if unit.widened else []
+    lines = ["#define CUDAOPS_WIDE_DOUBLES 1"] if unit.wide_doubles else []
+    lines += ["#include <cudaops/widen.h>"] if unit.widened else []
     lines.append(f'#include "{unit.program.main_path}"')
     if unit.rewrite is not None:
         files = {**files, CANDIDATE: candidate_text(unit.rewrite)}

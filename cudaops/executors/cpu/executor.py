@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from cudaops.cuda.devices import device as device_named
 from cudaops.domain.execution import (
+    Captured,
     CaptureOutcome,
     Compiled,
     CompileFailed,
+    InLockstep,
     Measurement,
     Misbehaved,
     ProgramOutcome,
     Ran,
     TimeSource,
     Unit,
+    UnorderedAccess,
 )
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.options import ExecutorName, WarmUps
@@ -28,12 +32,15 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.base import Check, InputSet
 from cudaops.executors.cpu.build import Built, as_compiled, build_unit
-from cudaops.executors.cpu.program import ProgramRunner
-from cudaops.executors.cpu.toolchain import Build, find_toolchain
+from cudaops.executors.cpu.order import Order, captured_again, order_in_lockstep, order_of
+from cudaops.executors.cpu.program import ProgramRunner, lockstep_env
+from cudaops.executors.cpu.report import find_unordered
+from cudaops.executors.cpu.toolchain import AS_WRITTEN_FLAGS, Build, find_toolchain
 from cudaops.executors.cpu.unit import (
     Task,
     captured_inputs,
     check_series,
+    names_of,
     run_series,
     run_task,
 )
@@ -92,16 +99,35 @@ class CpuExecutor:
         whole: bool = True,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Executor.capture`."""
-        return self._program(program, argv, timeout_s).capture(
+        """See `Executor.capture`. A kernel whose result the order of lanes decides is captured in
+        lockstep, where results are wanted."""
+        captured = self._program(program, argv, timeout_s).capture(
             kernel, folder, whole=whole, warm_ups=warm_ups
         )
+        if not isinstance(captured, Captured) or not whole:
+            return captured
+        found = order_of(self, program, captured, folder, timeout_s)
+        if found.lockstep is None:
+            return captured.model_copy(update=found.fields)
+        together = self._program(program, argv, timeout_s, found.lockstep)
+        capture = partial(together.capture, warm_ups=warm_ups)
+        again = captured_again(capture, captured, folder)
+        if not isinstance(again, Captured):
+            reason = f"in lockstep the program does not run to its end: {again.placed}"
+            return captured.model_copy(update={**found.fields, "undecided": reason})
+        settled = order_in_lockstep(self, program, again, found, folder, timeout_s)
+        return again.model_copy(update=settled.fields)
 
     def run_program(
-        self, program: Program, argv: tuple[str, ...], timeout_s: float
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        timeout_s: float,
+        *,
+        lockstep: InLockstep | None = None,
     ) -> ProgramOutcome:
         """See `Executor.run_program`."""
-        return self._program(program, argv, timeout_s).run()
+        return self._program(program, argv, timeout_s, lockstep).run()
 
     def prepare(self, program: Program) -> None:
         """Nothing: every core is at work on the kernels already."""
@@ -281,10 +307,54 @@ class CpuExecutor:
         )
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran
 
-    def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> ProgramRunner:
+    def run_ordered(
+        self,
+        unit: Unit,
+        workload: Workload,
+        folder: Path,
+        timeout_s: float,
+        order: Order,
+    ) -> Ran | Misbehaved:
+        """The baseline once more on the captured inputs, in another order."""
+        plan, inputs = baseline_plan(workload), captured_inputs(workload)
+        task = self._task(unit, "none", workload, plan, inputs, folder, timeout_s, None)
+        if isinstance(task, Misbehaved):
+            return task
+        outcome = run_task(task._replace(env={**task.env, "CUDAOPS_ORDER": order}))
+        return outcome if isinstance(outcome, Misbehaved) else outcome.ran
+
+    def find_unordered(
+        self,
+        unit: Unit,
+        workload: Workload,
+        folder: Path,
+        timeout_s: float,
+        blocks: Sequence[int] | None,
+        changed: Sequence[int],
+    ) -> tuple[UnorderedAccess, ...]:
+        """Accesses of the baseline, on the captured inputs, whose order nothing settles; of global
+        memory in the allocations `changed`. None where the checker cannot run it."""
+        plan, inputs = baseline_plan(workload), captured_inputs(workload)
+        task = self._task(unit, "full", workload, plan, inputs, folder, timeout_s, blocks)
+        built = build_unit(self.cache, unit, "checked", AS_WRITTEN_FLAGS)
+        if isinstance(task, Misbehaved) or isinstance(built, CompileFailed):
+            return ()
+        env = {"CUDAOPS_CHECK": "order", "CUDAOPS_CHANGED": " ".join(str(n) for n in changed)}
+        outcome = run_task(task._replace(executable=built.executable, env=env, workers=1))
+        if isinstance(outcome, Misbehaved):
+            return ()
+        return find_unordered(outcome.report, built.executable, names_of(task))
+
+    def _program(
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        timeout_s: float,
+        lockstep: InLockstep | None = None,
+    ) -> ProgramRunner:
         where = self.program_folder or Path.cwd()
         return ProgramRunner(
-            program, argv, self.cache, self.workers, self.shared_optin, where, timeout_s
+            program, argv, self.cache, self.workers, self.shared_optin, where, timeout_s, lockstep
         )
 
     def _compiled(self, unit: Unit, built: Built | CompileFailed) -> Compiled | CompileFailed:
@@ -317,6 +387,10 @@ class CpuExecutor:
         blocks: Sequence[int] | None,
     ) -> Task | Misbehaved:
         build: Build = "plain" if check == "none" else "checked"
+        env: dict[str, str] = {"CUDAOPS_CHECK": check}
+        authors = unit.rewrite is None or not plan.applicable
+        if check == "none" and unit.lockstep is not None and authors:
+            build, env = "lockstep", lockstep_env(unit.lockstep)
         built = build_unit(self.cache, unit, build)
         if isinstance(built, CompileFailed):
             return Misbehaved(
@@ -333,7 +407,7 @@ class CpuExecutor:
             folder=folder,
             timeout_s=timeout_s,
             workers=self.workers,
-            env={"CUDAOPS_CHECK": check},
+            env=env,
             dynamic_limit=self.shared_optin - built.static_shared,
             blocks=None if blocks is None else tuple(blocks),
         )

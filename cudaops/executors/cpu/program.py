@@ -5,7 +5,13 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, ProgramOutcome
+from cudaops.domain.execution import (
+    CaptureOutcome,
+    CompileFailed,
+    InLockstep,
+    Misbehaved,
+    ProgramOutcome,
+)
 from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.executors.capture.program import (
@@ -28,6 +34,11 @@ STOPPING_S = 30.0
 write what it records."""
 
 
+def lockstep_env(lockstep: InLockstep) -> dict[str, str]:
+    """What tells the runtime of a `lockstep` build which accesses wait."""
+    return {"CUDAOPS_LOCKSTEP": lockstep.memory}
+
+
 class ProgramRunner:
     """Builds and runs one program."""
 
@@ -40,8 +51,10 @@ class ProgramRunner:
         shared_optin: int,
         cwd: Path,
         timeout_s: float,
+        lockstep: InLockstep | None = None,
     ) -> None:
         self.program = program
+        self.lockstep = lockstep
         self.argv = argv
         self.cache = cache
         self.workers = workers
@@ -90,6 +103,9 @@ class ProgramRunner:
     def _child(
         self, folder: Path, env: dict[str, str], build: Build = "plain", more_s: float = 0.0
     ) -> Child | CompileFailed | Misbehaved:
+        if build == "plain" and self.lockstep is not None:
+            build, env = "lockstep", {**env, **lockstep_env(self.lockstep)}
+            env["CUDAOPS_LOCKSTEP_KERNEL"] = self.lockstep.kernel
         built = build_program(self.cache, self.program, build)
         if isinstance(built, CompileFailed):
             return built

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast, get_args
 
 from cudaops.domain.base import SourceLocation
-from cudaops.domain.execution import Misbehaved, MisbehaviourKind
+from cudaops.domain.execution import Misbehaved, MisbehaviourKind, UnorderedAccess
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
@@ -38,7 +38,7 @@ MOST_MESSAGE = 4096
 _MOST_FIELDS = 16
 _VERBS = frozenset(
     b"after arg before began config count cut end fault field full gafter gbefore graph host ktimed"
-    b" limit ok overdue refused stopped timed usage warn".split()
+    b" limit ok overdue refused stopped timed unordered usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""
@@ -194,6 +194,23 @@ def find_warnings(report: Report, executable: Path, names: Names) -> tuple[Misbe
         if key not in found and len(found) < MAX_WARNINGS:
             found[key] = _misbehaved(kind, f"{kernel}: {text}", here, "")
     return tuple(found.values())
+
+
+def find_unordered(report: Report, executable: Path, names: Names) -> tuple[UnorderedAccess, ...]:
+    """What the checker saw of reads and writes in no order, each pair of lines once."""
+    raw = [tuple(u[:5]) for u in report.all("unordered")[:MOST_LOOKED_AT] if len(u) >= 5]
+    places = locate(executable, [_address(p) for u in raw for p in u[3:5]], names.author_files)
+    found: dict[UnorderedAccess, None] = {}
+    for scope, space, how, pc, other in raw:
+        if scope not in ("warp", "block", "grid") or space not in ("shared", "global"):
+            continue
+        here, there = places.get(_address(pc)), places.get(_address(other))
+        read, write = (there, here) if how == "write" else (here, there)
+        pair = UnorderedAccess.model_validate(
+            {"scope": scope, "space": space, "read": read, "write": write}
+        )
+        found.setdefault(pair)
+    return tuple(found)[:MAX_WARNINGS]
 
 
 def _address(text: str) -> int:

@@ -22,9 +22,10 @@ from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
-Build = Literal["plain", "checked", "traced"]
+Build = Literal["plain", "checked", "traced", "lockstep"]
 """`plain`: as fast as it gets. `checked`: every access of a kernel goes through the checker.
-`traced`: every access goes to the statistics of `cudaops/trace.h`."""
+`traced`: every access goes to the statistics of `cudaops/trace.h`. `lockstep`: before an access the
+lanes of a warp wait for each other, as hardware before Volta had them do."""
 
 INCLUDE = Path(__file__).with_name("include")
 SOURCE = Path(__file__).with_name("src")
@@ -49,6 +50,9 @@ INSTRUMENTED_FLAGS = (
 ALIGNMENT_FLAGS = ("-fsanitize=alignment",)
 """Of `checked` alone: g++ tests each address against the type that is accessed there, and what
 `cpu/src/alignment.cpp` defines is called where it does not fit. No sanitizer library is linked."""
+AS_WRITTEN_FLAGS = ("-O0",)
+"""Of `lockstep` alone: every access of the text is made, in its order. An optimizer may keep in a
+register what another lane is to see where it is not volatile, and mostly old code is not."""
 _CHECKED = ("-DCUDAOPS_INSTRUMENTED",)
 CLOCKS = (
     "clock_gettime", "gettimeofday", "clock",
@@ -110,6 +114,7 @@ def code_flags(build: Build) -> tuple[str, ...]:
         "plain": ("-g1", "-gdwarf-4"),
         "checked": (*INSTRUMENTED_FLAGS, *ALIGNMENT_FLAGS),
         "traced": INSTRUMENTED_FLAGS,
+        "lockstep": (*INSTRUMENTED_FLAGS, *AS_WRITTEN_FLAGS),
     }
     return (*find_toolchain().flags, "-O2", *kinds[build])
 
@@ -167,8 +172,13 @@ def _runtime_object(cache: Path, build: Build, name: str) -> Path:
     """One of the runtime's objects. Without line tables: they would be most of every executable,
     and no line of ours is ever shown."""
     toolchain = find_toolchain()
-    defines = {"plain": (), "checked": _CHECKED, "traced": (*_CHECKED, "-DCUDAOPS_TRACE")}[build]
-    flags = (*toolchain.flags, "-O2", *defines)
+    defines: dict[Build, tuple[str, ...]] = {
+        "plain": (),
+        "checked": _CHECKED,
+        "traced": (*_CHECKED, "-DCUDAOPS_TRACE"),
+        "lockstep": (*_CHECKED, "-DCUDAOPS_LOCKSTEP"),
+    }
+    flags = (*toolchain.flags, "-O2", *defines[build])
     entry = entry_of(cache, "runtime", source_digest(), flags, name)
     found = (f"-I{INCLUDE}", f"-I{SOURCE}")
     output = f"{name}.o"

@@ -5,6 +5,7 @@ A series is several runs in one child: what a kernel keeps in its own variables 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,10 +37,21 @@ from cudaops.storage import raise_for_space
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
 """Bytes of a double per byte of the element it stands for."""
+WIDE_DOUBLE_BY = 2
+"""Bytes of a `long double` per byte of a double, on x86-64 and aarch64."""
 ALIGNMENT = 256
 """Of every allocation. Source: CUDA C++ Programming Guide, device memory accesses."""
 _WIDE_SHARED = 4
 """A widened kernel may need this many times its shared memory (all of it half)."""
+
+
+def widened_by(unit: Unit, element: Element) -> int:
+    """Times that a buffer is larger in this unit."""
+    if not unit.widened:
+        return 1
+    if element == "f64" and unit.wide_doubles:
+        return WIDE_DOUBLE_BY
+    return WIDENED_BY.get(element, 1)
 
 
 class Task(NamedTuple):
@@ -186,9 +198,8 @@ def _read_by(specification: Sequence[str]) -> tuple[Path, ...]:
 def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
     """The code under test ran in the process that wrote the outputs and may have put anything in
     their place; from here on others read them by name. `within` `folder`, with a slash."""
-    wide = task.unit.widened
     sizes = {
-        f"{within}out{a.index}.bin": a.size_bytes * (WIDENED_BY.get(a.element, 1) if wide else 1)
+        f"{within}out{a.index}.bin": a.size_bytes * widened_by(task.unit, a.element)
         for a in task.workload.allocations
     }
     try:
@@ -254,9 +265,7 @@ def _head(task: Task) -> list[str]:
 def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = False) -> list[str]:
     """Memory before, the plan's launches, and what is written to `folder` afterwards."""
     wide = task.unit.widened
-    factors = {
-        a.index: WIDENED_BY.get(a.element, 1) if wide else 1 for a in task.workload.allocations
-    }
+    factors = {a.index: widened_by(task.unit, a.element) for a in task.workload.allocations}
     lines = [_allocation(inputs, a, factors[a.index]) for a in task.workload.allocations]
     how = "keep" if keep_scratch else f"fill {inputs.scratch_poison}"
     for name, size in task.plan.scratch_bytes.items():
@@ -289,19 +298,25 @@ def _global(task: Task, state: GlobalState, folder: Path, number: int) -> str:
 def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Path) -> Path:
     """File with what stands in a variable before the launch; made at `wide` for a widened unit."""
     before = Path(workload.folder).absolute() / state.before
-    if not (unit.widened and _holds_floats(unit, state.name)):
+    if not unit.widened:
+        return before
+    if _holds(unit, state.name, "float"):
+        values = np.fromfile(before, dtype=np.float32).astype(np.float64)
+    elif unit.wide_doubles and _holds(unit, state.name, "double"):
+        values = np.fromfile(before, dtype=np.float64).astype(np.longdouble)
+    else:
         return before
     wide.parent.mkdir(parents=True, exist_ok=True)
     discard(wide)
-    np.fromfile(before, dtype=np.float32).astype(np.float64).tofile(wide)
+    values.tofile(wide)
     return wide
 
 
-def _holds_floats(unit: Unit, name: str) -> bool:
-    """Whether a variable of the program is of `float` and so becomes `double` when widened."""
+def _holds(unit: Unit, name: str, kind: str) -> bool:
+    """Whether a variable of the program is of this type, or a vector of it."""
     variables = unit.program.global_variables
     texts = [v.type_text for v in variables if name in (v.qualified_name, v.name)]
-    return any("float" in text.split() or "float2" in text or "float4" in text for text in texts)
+    return any(re.search(rf"\b{kind}[1-4]?\b", text) for text in texts)
 
 
 def _launches(task: Task, factors: dict[int, int]) -> list[str]:

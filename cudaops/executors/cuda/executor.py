@@ -11,6 +11,7 @@ from cudaops.domain.execution import (
     CaptureOutcome,
     Compiled,
     CompileFailed,
+    InLockstep,
     Measurement,
     Misbehaved,
     ProgramOutcome,
@@ -148,9 +149,14 @@ class CudaExecutor:
             in_background(partial(self.host.platform.unit, unit, draft=False))
 
     def run_program(
-        self, program: Program, argv: tuple[str, ...], timeout_s: float
+        self,
+        program: Program,
+        argv: tuple[str, ...],
+        timeout_s: float,
+        *,
+        lockstep: InLockstep | None = None,
     ) -> ProgramOutcome:
-        """See `Executor.run_program`."""
+        """See `Executor.run_program`. The hardware's order is that of the lanes."""
         return self._program(program, argv, timeout_s).run()
 
     def prepare(self, program: Program) -> None:
@@ -158,7 +164,10 @@ class CudaExecutor:
         in_background(lambda: self.host.platform.program(program, recorded=False))
 
     def compile(self, unit: Unit, *, draft: bool = False) -> Compiled | CompileFailed:
-        """See `Executor.compile`. NVRTC for a draft, nvcc for all else."""
+        """See `Executor.compile`. NVRTC for a draft, nvcc for all else; `long double` is the
+        processor's, and so is what runs of it."""
+        if unit.wide_doubles:
+            return self.host.processor.compile(unit)
         module = self.host.platform.unit(unit, draft=draft)
         if isinstance(module, CompileFailed):
             return module
@@ -189,6 +198,10 @@ class CudaExecutor:
         timeout_s: float = 60.0,
     ) -> Ran | Misbehaved:
         """See `Executor.run`. A fault is looked at again with a checker, which names its line."""
+        if compiled.unit.wide_doubles:
+            return self.host.processor.run(
+                compiled, workload, plan, inputs, folder, check=check, timeout_s=timeout_s
+            )
         side = self._side(compiled, workload, plan, folder, inputs.scratch_poison)
         target = dumps_of(workload, side, folder)
         task = RunTask(

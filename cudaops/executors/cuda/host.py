@@ -89,12 +89,18 @@ class GpuHost:
         return GpuBuilder(self.cache, self._arch())
 
     @cached_property
+    def processor(self) -> CpuExecutor:
+        """This machine's: it checks what runs on the GPU, and has wider types."""
+        return CpuExecutor(self._checked_as(), self.cache)
+
+    @cached_property
     def checker(self) -> GpuChecker:
         """Finds what a kernel does wrong, with its line."""
         found = find_compute_sanitizer() if self.facts.real else None
         sanitizer = Sanitizer(found) if found is not None else None
-        cpu = CpuExecutor(self._checked_as(), self.cache)
-        return GpuChecker(cpu, sanitizer, self.task_command, secrets.randbits(62), self._turn)
+        return GpuChecker(
+            self.processor, sanitizer, self.task_command, secrets.randbits(62), self._turn
+        )
 
     def _turn(self) -> AbstractContextManager[None]:
         """Held while another tool wraps a runner: nothing is timed meanwhile."""

@@ -30,13 +30,16 @@ struct Shadow {
   bool atomic_write, has_other;
 };
 
-enum class Depth { None, Memory, Full };
+enum class Depth { None, Memory, Full, Order };
 static Depth chosen_depth = Depth::Memory;
 static inline Depth depth() { return chosen_depth; }
 __attribute__((constructor)) static void choose_depth() {
   const char* text = option("CUDAOPS_CHECK");
-  if (text) chosen_depth = !strcmp(text, "full") ? Depth::Full : !strcmp(text, "none") ? Depth::None : Depth::Memory;
+  if (!text) return;
+  chosen_depth = !strcmp(text, "full") ? Depth::Full : !strcmp(text, "none") ? Depth::None
+                 : !strcmp(text, "order") ? Depth::Order : Depth::Memory;
 }
+static inline bool follows_order() { return depth() == Depth::Full || depth() == Depth::Order; }
 
 // Bytes that g++ itself reads before it uses a shared array of a class with constructors; the build
 // read their places from the symbols (cpu_symbols.py). They hold nothing of the author's.
@@ -96,11 +99,14 @@ static inline bool in_shared(const Worker& w, const char* a) {
   return (size_t)(a - w.shared_low) < (size_t)(w.shared_high - w.shared_low) || in_dynamic(w, a);
 }
 
+static Shadow* shadow_of(const Worker& w, const char* a) {
+  return in_dynamic(w, a) ? w.dynamic_shadow + (a - w.dynamic_low) : w.shadow + (a - w.shared_low);
+}
+
 static void check_races(Worker& w, char* address, unsigned size, bool write, bool atomic, const void* pc) {
   unsigned t = w.current;
   uint32_t clock = w.warps[t >> 5].clock[t & 31];
-  Shadow* shadow = in_dynamic(w, address) ? w.dynamic_shadow + (address - w.dynamic_low)
-                                          : w.shadow + (address - w.shared_low);
+  Shadow* shadow = shadow_of(w, address);
   for (unsigned i = 0; i < size; ++i) {
     Shadow& s = shadow[i];
     if (s.write_stamp == w.stamp && !(atomic && s.atomic_write) && !ordered(w, s.writer, s.write_clock))
@@ -124,6 +130,74 @@ static void check_races(Worker& w, char* address, unsigned size, bool write, boo
   }
 }
 
+static Shadow* make_shadow(size_t bytes) {
+  void* memory = mmap(nullptr, (bytes + 1) * sizeof(Shadow), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) stop("infrastructure", nullptr, "no memory to check accesses");
+  return static_cast<Shadow*>(memory);
+}
+
+// Under CUDAOPS_CHECK=order: who reads what another thread writes, or wrote, with nothing between the
+// two that puts them in order. Two writes are none of it: they mostly write the same. Nor are atomics.
+// One worker runs all blocks then, so that a stamp below that of the block is another block's.
+static void unordered(const Worker& w, uint64_t stamp, unsigned then, uint32_t clock, const void* then_pc, Space space,
+                      bool write, const void* pc) {
+  bool other_block = stamp < w.block_stamp;
+  if (other_block && space == Space::Shared) return;
+  if (!other_block && (stamp != w.stamp || ordered(w, then, clock))) return;
+  const char* scope = other_block ? "grid" : then >> 5 == w.current >> 5 ? "warp" : "block";
+  if (!first_time(found_races, pc, then_pc)) return;
+  report("unordered\t%s\t%s\t%s\t%lx\t%lx", scope, space == Space::Shared ? "shared" : "global",
+         write ? "write" : "read", (unsigned long)pc, (unsigned long)then_pc);
+}
+
+static void follow_order(Worker& w, Shadow* shadow, unsigned size, Space space, bool write, bool atomic, const void* pc) {
+  unsigned t = w.current;
+  uint32_t clock = w.warps[t >> 5].clock[t & 31];
+  for (unsigned i = 0; i < size; ++i) {
+    Shadow& s = shadow[i];
+    if (!write && !atomic && s.write_stamp && !s.atomic_write)
+      unordered(w, s.write_stamp, s.writer, s.write_clock, s.write_pc, space, false, pc);
+    if (write && !atomic && s.read_stamp) {
+      unordered(w, s.read_stamp, s.reader, s.read_clock, s.read_pc, space, true, pc);
+      if (s.has_other) unordered(w, s.read_stamp, s.other_reader, s.other_clock, s.read_pc, space, true, pc);
+    }
+    if (write) {
+      s.write_stamp = w.stamp, s.write_pc = pc, s.write_clock = clock, s.writer = (uint16_t)t, s.atomic_write = atomic;
+    } else if (!atomic) {
+      s.has_other = s.read_stamp == w.stamp && (s.has_other || s.reader != t);
+      if (s.has_other && s.reader != t) s.other_reader = s.reader, s.other_clock = s.read_clock;
+      s.read_stamp = w.stamp, s.read_pc = pc, s.read_clock = clock, s.reader = (uint16_t)t;
+    }
+  }
+}
+
+// Global memory that the launch changes (its allocations stand in CUDAOPS_CHANGED), as long as the
+// notes on it fit.
+struct Followed {
+  const Allocation* memory;
+  Shadow* shadow;
+};
+static std::vector<Followed> followed;
+static bool is_followed = false;
+static constexpr size_t most_followed = 256 << 20;
+
+static void follow_global(Worker& w, const Allocation& in, uintptr_t a, unsigned size, bool write, bool atomic,
+                          const void* pc) {
+  if (!is_followed) {
+    is_followed = true;
+    const char* text = option("CUDAOPS_CHANGED");
+    for (char* end; text && *text; text = end) {
+      long number = strtol(text, &end, 10);
+      if (end == text) break;
+      for (auto& one : allocations)
+        if (one.number == number && one.size <= most_followed) followed.push_back({&one, make_shadow(one.size)});
+    }
+  }
+  for (auto& one : followed)
+    if (one.memory->begin == in.begin) follow_order(w, one.shadow + (a - in.begin), size, Space::Global, write, atomic, pc);
+}
+
 static void check_shared(Worker& w, char* address, unsigned size, bool write, bool atomic, const void* pc) {
   bool dynamic = in_dynamic(w, address);
   char* end = dynamic ? w.dynamic_low + w.call->shared_bytes : w.shared_high;
@@ -134,6 +208,8 @@ static void check_shared(Worker& w, char* address, unsigned size, bool write, bo
          dynamic ? w.call->shared_bytes : (size_t)(w.shared_high - w.shared_low));
   }
   if (depth() == Depth::Full) check_races(w, address, size, write, atomic, pc);
+  if (depth() == Depth::Order)
+    follow_order(w, shadow_of(w, address), size, Space::Shared, write, atomic, pc);
 }
 
 [[noreturn]] static void stop_astray(uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
@@ -172,6 +248,7 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
       describe_place(place, sizeof place, a, size);
       stop("out_of_bounds", pc, "%s%s of %u bytes, %s", atomic ? "atomic " : "", write ? "write" : "read", size, place);
     }
+    if (__builtin_expect(depth() == Depth::Order, 0)) follow_global(w, *found, a, size, write, atomic, pc);
     return Space::Global;
   }
   if (a < 1 << 16)
@@ -181,6 +258,17 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
   if (depth() != Depth::None && !known_to_host(a)) stop_astray(a, size, write, atomic, pc);
   return Space::Host;
 }
+
+#ifdef CUDAOPS_LOCKSTEP
+// CUDAOPS_LOCKSTEP: `shared`, or `all` for global memory too; CUDAOPS_LOCKSTEP_KERNEL: this one alone.
+static const char* const lockstep_kernel = option("CUDAOPS_LOCKSTEP_KERNEL");
+static const bool lockstep_everywhere = option("CUDAOPS_LOCKSTEP") && !strcmp(option("CUDAOPS_LOCKSTEP"), "all");
+
+static bool lockstep_reaches(Worker& w, uintptr_t a) {
+  if (lockstep_kernel && strcmp(lockstep_kernel, w.call->kernel)) return false;
+  return in_shared(w, (const char*)a) || (lockstep_everywhere && (allocation_of(w, a) || in_global_variable(a)));
+}
+#endif
 
 static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc) {
   Worker* w = worker;
@@ -192,6 +280,10 @@ static inline void access(const void* p, unsigned size, bool write, bool atomic,
     stop_astray(a, size, write, atomic, pc);
   }
   if (size == 1 && shared_guard_count && at_shared_guard(*w, a)) return;
+#ifdef CUDAOPS_LOCKSTEP
+  if (lockstep_reaches(*w, a)) wait_for_warp(pc);
+  return;
+#endif
   Space space = classify_and_check(*w, a, size, write, atomic, pc);
 #ifdef CUDAOPS_TRACE
   if (trace_on && space != Space::Host) {
@@ -208,21 +300,14 @@ void note_atomic(const volatile void* address, unsigned size, const void* pc) {
   access(const_cast<const void*>(address), size, true, true, pc);
 }
 
-static Shadow* make_shadow(size_t bytes) {
-  void* memory = mmap(nullptr, (bytes + 1) * sizeof(Shadow), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) stop("infrastructure", nullptr, "no memory to check shared accesses");
-  return static_cast<Shadow*>(memory);
-}
-
 void checker_block_begin(Worker& w) {
   note_worker();
-  if (!w.shadow && depth() == Depth::Full) {
+  if (!w.shadow && follows_order()) {
     w.shadow = make_shadow((size_t)(w.shared_high - w.shared_low));
     w.dynamic_shadow = make_shadow(dynamic_shared_room);
   }
   w.block_stamp = ++w.stamp;
-  if (depth() == Depth::Full)
+  if (follows_order())
     for (unsigned i = 0; i * 32 < w.threads; ++i) {
       std::memset(w.warps[i].clock, 0, sizeof w.warps[i].clock);
       std::memset(w.warps[i].known, 0, sizeof w.warps[i].known);
@@ -257,7 +342,7 @@ void checker_barrier(Worker& w, unsigned exited) {
 
 // The lanes of a warp operation learn of everything that any of them did or had learned before.
 void checker_warp(Worker&, Warp& warp, unsigned members) {
-  if (depth() != Depth::Full) return;
+  if (!follows_order()) return;
   uint32_t merged[32] = {};
   for (unsigned left = members; left; left &= left - 1) {
     unsigned l = __builtin_ctz(left);
@@ -307,8 +392,22 @@ CUDAOPS_TSAN_SIZE(16)
 void __tsan_read_range(void* p, unsigned long n) { cudaops::access(p, (unsigned)n, false, false, CUDAOPS_PC); }
 void __tsan_write_range(void* p, unsigned long n) { cudaops::access(p, (unsigned)n, true, false, CUDAOPS_PC); }
 void __tsan_init() {}
+#ifdef CUDAOPS_LOCKSTEP
+void __tsan_func_entry(void* pc) {
+  cudaops::Worker* w = cudaops::worker;
+  if (!w || !w->in_kernel) return;
+  cudaops::Place& place = w->place[w->current];
+  if (place.depth < cudaops::Place::most_calls) place.calls[place.depth] = pc;
+  ++place.depth;
+}
+void __tsan_func_exit() {
+  cudaops::Worker* w = cudaops::worker;
+  if (w && w->in_kernel && w->place[w->current].depth) --w->place[w->current].depth;
+}
+#else
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
+#endif
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -76,7 +76,9 @@ static void take_blocks(Worker& w) {
     unsigned long long end = std::min(i + pool->run, pool->blocks);
     pool->ran.fetch_add(end - i, std::memory_order_relaxed);
     for (; i < end; ++i)
-      run_block(w, *pool->call, only_selected_blocks ? selected_blocks[i] : i, poison_shared_memory);
+      run_block(w, *pool->call,
+                only_selected_blocks ? selected_blocks[i] : reversed_blocks ? pool->blocks - 1 - i : i,
+                poison_shared_memory);
   }
 }
 

@@ -25,7 +25,7 @@ constexpr size_t page = 4096;
 // A not-a-number as f32 and, repeated, as f64; -1 nowhere.
 constexpr uint32_t guard_pattern = 0xfff5c3a9u;
 
-enum class Collective : unsigned char { Shuffle, Ballot, Match, Gather, Sync, Active };
+enum class Collective : unsigned char { Shuffle, Ballot, Match, Gather, Sync, Active, Access };
 
 // Lanes of one warp that wait for each other.
 struct Group {
@@ -35,8 +35,20 @@ struct Group {
   const void* site;
 };
 
+#ifdef CUDAOPS_LOCKSTEP
+// Where a thread is: the calls it is in, outermost first, and the access before which it waits.
+struct Place {
+  static constexpr unsigned most_calls = 30;
+  unsigned depth;
+  const void* calls[most_calls + 1];
+};
+#endif
+
 struct Warp {
   unsigned live = 0;
+#ifdef CUDAOPS_LOCKSTEP
+  unsigned spinning = 0;  // lanes that found a lock taken: the others go first
+#endif
   int groups = 0;
   Group group[32];
   unsigned long long value[32], result[32];
@@ -80,6 +92,9 @@ struct Worker {
   Warp warps[max_threads / 32];
 
   char *shared_low = nullptr, *shared_high = nullptr;  // this worker's static shared arrays
+#ifdef CUDAOPS_LOCKSTEP
+  Place place[max_threads];
+#endif
 #ifdef CUDAOPS_INSTRUMENTED
   struct Shadow *shadow = nullptr, *dynamic_shadow = nullptr;
   char* dynamic_low = nullptr;      // dynamic shared memory, all that is reserved
@@ -106,6 +121,9 @@ void touch();                                      // memory changed or may have
 size_t host_bytes_available();
 
 extern GlobalVariable* global_variables;
+
+// CUDAOPS_ORDER: threads of a block, and with `all` blocks too, begin with the last.
+extern bool reversed_threads, reversed_blocks;
 
 // The report: tab-separated lines, one fact each, read by cudaops.executors.cpu.report.
 void open_report();
@@ -146,6 +164,9 @@ void checker_block_begin(Worker& w);
 void checker_block_end(Worker& w);
 void checker_barrier(Worker& w, unsigned exited);
 void checker_warp(Worker& w, Warp& warp, unsigned members);
+#ifdef CUDAOPS_LOCKSTEP
+void wait_for_warp(const void* site);  // until the lanes that will make this access are all there
+#endif
 extern bool trace_on;
 void trace_regions();
 void trace_finish();

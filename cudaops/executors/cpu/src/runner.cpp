@@ -227,6 +227,16 @@ class Runner {
     std::string name;
     words >> name;
     GlobalVariable* v = variable(name);
+    std::istringstream::pos_type from = words.tellg();
+    std::string how;
+    words >> how;
+    struct stat info {};
+    // A widened structure has another layout than what was captured of it.
+    if (stat(rest(words).c_str(), &info) == 0 && (size_t)info.st_size != v->size)
+      stop("launch_refused", nullptr, "the variable %s has %zu bytes here, %zu were captured", v->name, v->size,
+           (size_t)info.st_size);
+    words.clear();
+    words.seekg(from);
     contents(words, v->address, v->size);
   }
   void launch_line(std::istringstream& words) {

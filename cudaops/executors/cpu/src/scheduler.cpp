@@ -2,6 +2,7 @@
 // its stack to the next one, so a kernel that never synchronises costs a plain loop.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -27,8 +28,27 @@ static inline unsigned ready_lanes(Worker& w, unsigned warp) {
   return (unsigned)(w.ready[warp >> 1] >> (32 * (warp & 1)));
 }
 
+bool reversed_threads = false, reversed_blocks = false;
+__attribute__((constructor)) static void choose_order() {
+  const char* text = option("CUDAOPS_ORDER");
+  reversed_blocks = text && !strcmp(text, "all");
+  reversed_threads = text && (reversed_blocks || !strcmp(text, "threads"));
+}
+
+static int ready_before(const Worker& w, unsigned t) {
+  unsigned word = t >> 6;
+  uint64_t bits = w.ready[word] & ((1ull << (t & 63)) - 1);
+  for (unsigned i = 0; i <= w.words; ++i) {
+    if (bits) return (int)(word * 64 + 63 - __builtin_clzll(bits));
+    word = word ? word - 1 : w.words - 1;
+    bits = w.ready[word];
+  }
+  return -1;
+}
+
 // The next thread after `t` that can go on, in cyclic order; -1 where there is none.
 static inline int next_ready(const Worker& w, unsigned t) {
+  if (__builtin_expect(reversed_threads, 0)) return ready_before(w, t);
   unsigned from = t + 1, word = from >> 6;
   if (word < w.words) {
     uint64_t bits = w.ready[word] & (~0ull << (from & 63));
@@ -72,6 +92,17 @@ static void* target(Worker& w, unsigned t) {
   w.stack_of[t] = take_stack(w);
   return fresh_context(w, w.stack_of[t]);
 }
+
+#ifdef CUDAOPS_LOCKSTEP
+// Below 0 where thread `a` stands before thread `b` in the text: lanes that are behind go on first, so
+// that those of both ways of a branch, and of loops that they leave one by one, meet again behind it.
+static int compare_places(const Worker& w, unsigned a, unsigned b) {
+  const Place &p = w.place[a], &q = w.place[b];
+  for (unsigned i = 0; i <= p.depth && i <= q.depth && i <= Place::most_calls; ++i)
+    if (p.calls[i] != q.calls[i]) return (uintptr_t)p.calls[i] < (uintptr_t)q.calls[i] ? -1 : 1;
+  return (int)p.depth - (int)q.depth;
+}
+#endif
 
 static void complete(Worker& w, unsigned warp_index, int group_index, unsigned members) {
   Warp& warp = w.warps[warp_index];
@@ -123,6 +154,23 @@ static void complete_groups(Worker& w, unsigned warp_index) {
 static void settle_warp(Worker& w, unsigned warp_index) {
   Warp& warp = w.warps[warp_index];
   if (!warp.groups || ready_lanes(w, warp_index)) return;
+#ifdef CUDAOPS_LOCKSTEP
+  int chosen = -1;
+  for (int i = 0; i < warp.groups; ++i) {
+    if (!warp.group[i].implicit) continue;
+    if (chosen >= 0) {
+      unsigned ours = warp.group[i].waiting, best = warp.group[chosen].waiting;
+      bool waits = (ours & ~warp.spinning) == 0, best_waits = (best & ~warp.spinning) == 0;
+      unsigned here = warp_index * 32 + __builtin_ctz(ours), there = warp_index * 32 + __builtin_ctz(best);
+      if (waits != best_waits ? waits : compare_places(w, here, there) > 0) continue;
+    }
+    chosen = i;
+  }
+  if (chosen < 0) return;
+  warp.spinning &= ~warp.group[chosen].waiting;
+  complete(w, warp_index, chosen, warp.group[chosen].waiting);
+  return;
+#endif
   for (int i = 0; i < warp.groups; ++i)
     if (warp.group[i].implicit) {
       complete(w, warp_index, i, warp.group[i].waiting);
@@ -247,10 +295,14 @@ void run_block(Worker& w, const Call& call, unsigned long long linear, bool pois
   w.count_now = w.any_now = 0;
   w.all_now = 1;
   w.in_kernel = true;
+#ifdef CUDAOPS_LOCKSTEP
+  for (unsigned t = 0; t < w.threads; ++t) w.place[t].depth = 0;
+  for (unsigned i = 0; i * 32 < w.threads; ++i) w.warps[i].spinning = 0;
+#endif
 #ifdef CUDAOPS_INSTRUMENTED
   checker_block_begin(w);
 #endif
-  cudaops_switch(&w.home, target(w, 0));
+  cudaops_switch(&w.home, target(w, reversed_threads ? w.threads - 1 : 0));
 #ifdef CUDAOPS_INSTRUMENTED
   checker_block_end(w);
 #endif
@@ -307,10 +359,17 @@ static inline unsigned long long collective(const char* name, Collective kind, u
   bool implicit = mask == 0;
   warp.value[l] = value;
   warp.source[l] = source;
+#ifdef CUDAOPS_LOCKSTEP
+  w.place[self].calls[std::min(w.place[self].depth, Place::most_calls)] = site;
+#endif
   int g = 0;
   for (; g < warp.groups; ++g) {
     Group& group = warp.group[g];
-    if (group.kind == kind && group.mask == mask && (!implicit || group.site == site)) break;
+    if (group.kind != kind || group.mask != mask || (implicit && group.site != site)) continue;
+#ifdef CUDAOPS_LOCKSTEP
+    if (implicit && compare_places(w, self, (self & ~31u) + __builtin_ctz(group.waiting)) != 0) continue;
+#endif
+    break;
   }
   if (g == warp.groups) warp.group[warp.groups++] = Group{kind, implicit, mask, 0, site};
   Group& group = warp.group[g];
@@ -347,8 +406,17 @@ unsigned warp_gather(unsigned mask, unsigned long long value, unsigned long long
   return members;
 }
 
+#ifdef CUDAOPS_LOCKSTEP
+void wait_for_warp(const void* site) {
+  collective("an access", Collective::Access, 0, 0, 0, site, nullptr);
+}
+#endif
+
 // A thread that spins on a lock lets the thread that holds it go on.
 void spin() {
+#ifdef CUDAOPS_LOCKSTEP
+  if (worker && worker->in_kernel) worker->warps[worker->current >> 5].spinning |= 1u << (worker->current & 31);
+#endif
   if (!worker || !worker->in_kernel || ++worker->spins < 32) return;
   worker->spins = 0;
   suspend(*worker);

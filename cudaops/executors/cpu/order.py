@@ -1,0 +1,228 @@
+"""Does the order in which threads run decide what the author's kernel computes?
+
+A processor runs the lanes of a warp one after another. Legacy code counts on them running
+together: lanes read what others have just written, with no barrier between them. So the launch is
+run once more with the last thread first; where the result is another, the checker says which
+accesses nothing puts in order. Where those are of lanes of one warp, the kernel is captured again
+in lockstep. Where they are of warps or blocks, and the result still depends on them, there is no
+right answer to judge by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cudaops.domain.execution import (
+    Captured,
+    CaptureOutcome,
+    InLockstep,
+    Misbehaved,
+    Unit,
+    UnorderedAccess,
+)
+from cudaops.domain.program import Program
+from cudaops.domain.workload import Allocation, Workload
+from cudaops.executors.untrusted_files import remove
+
+if TYPE_CHECKING:
+    from cudaops.executors.cpu.executor import CpuExecutor
+
+Order = Literal["threads", "all"]
+"""What begins with the last: the threads of every block, or the blocks as well."""
+
+SAME_L2 = 1e-5
+"""Relative L2 distance up to which two orders give the same: sums by atomics differ by rounding."""
+
+MOST_S = 10.0
+"""Limit of a run in another order. Where a kernel takes longer, nothing is found out."""
+
+WAITS = re.compile(r"atomic|volatile|__threadfence|\basm\b|cooperative_groups|\bcuda::")
+"""Without any of these no block can wait for another, and blocks may begin with the last."""
+
+PIECE_BYTES = 1 << 22
+"""Of two results that are compared, at a time."""
+
+SAMPLED_THREADS = 1 << 14
+"""Of the blocks that the checker looks at: enough to find the lines."""
+
+
+class Ordering(NamedTuple):
+    """What was found out."""
+
+    lockstep: InLockstep | None = None
+    unordered: tuple[UnorderedAccess, ...] = ()
+    undecided: str = ""
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """As `Captured` keeps it."""
+        return self._asdict()
+
+
+def order_of(
+    cpu: CpuExecutor, program: Program, captured: Captured, folder: Path, timeout_s: float
+) -> Ordering:
+    """Of the smallest workload of the instance that takes most time."""
+    subject = _subject(program, captured, folder)
+    if not _differs(cpu, subject, timeout_s) and not _is_zero(subject.workload):
+        return Ordering()
+    found = cpu.find_unordered(
+        subject.unit,
+        subject.workload,
+        subject.folder,
+        timeout_s,
+        _sampled(subject.workload),
+        [a.index for a in subject.workload.allocations if a.before != a.after],
+    )
+    remove(subject.folder)
+    if not found:
+        return Ordering()  # atomics, in whatever order
+    warps = [one for one in found if one.scope == "warp"]
+    if not warps:
+        differs = _differs(cpu, subject, timeout_s)
+        return Ordering(None, found, _undecided(found)) if differs else Ordering()
+    memory = "all" if any(one.space == "global" for one in warps) else "shared"
+    how = InLockstep.model_validate({"kernel": captured.kernel, "memory": memory})
+    return Ordering(how, found)
+
+
+def order_in_lockstep(
+    cpu: CpuExecutor,
+    program: Program,
+    captured: Captured,
+    found: Ordering,
+    folder: Path,
+    timeout_s: float,
+) -> Ordering:
+    """The same of what was captured in lockstep: whether other warps or blocks decide as well."""
+    others = tuple(one for one in found.unordered if one.scope != "warp")
+    subject = _subject(program, captured, folder, found.lockstep)
+    if others and _differs(cpu, subject, timeout_s):
+        return found._replace(undecided=_undecided(others))
+    return found._replace(unordered=tuple(o for o in found.unordered if o.scope == "warp"))
+
+
+def captured_again(
+    capture: Callable[[str | None, Path], CaptureOutcome], captured: Captured, folder: Path
+) -> CaptureOutcome:
+    """The same kernel captured by `capture`, in the place of what was captured before; that stays
+    where it cannot be."""
+    aside = folder.with_name(f"{folder.name}-lockstep")
+    try:
+        again = capture(captured.kernel, aside)
+        if not isinstance(again, Captured):
+            return again
+        for old in captured.workloads:
+            remove(Path(old.folder))
+        moved = []
+        for workload in again.workloads:
+            target = folder.absolute() / Path(workload.folder).name
+            Path(workload.folder).rename(target)
+            moved.append(workload.model_copy(update={"folder": str(target)}))
+        return again.model_copy(update={"workloads": tuple(moved)})
+    finally:
+        remove(aside)
+
+
+class _Subject(NamedTuple):
+    unit: Unit
+    workload: Workload
+    folder: Path
+    order: Order
+
+
+def _subject(
+    program: Program, captured: Captured, folder: Path, lockstep: InLockstep | None = None
+) -> _Subject:
+    callee = captured.workloads[0].callee
+    same = [w for w in captured.workloads if w.callee == callee]
+    workload = min(same, key=lambda w: w.grid.volume * w.block.volume)
+    unit = Unit(program=program, kernel=captured.kernel, callee=callee, lockstep=lockstep)
+    waits = any(WAITS.search(file.text) for file in program.files)
+    return _Subject(unit, workload, folder.absolute() / "order", "threads" if waits else "all")
+
+
+def _undecided(found: Sequence[UnorderedAccess]) -> str:
+    lines = "; ".join(one.line for one in found if one.scope != "warp")
+    return f"its result depends on the order in which warps or blocks run: {lines}"
+
+
+def _differs(cpu: CpuExecutor, subject: _Subject, timeout_s: float) -> bool:
+    """Whether another order gives another result; not where it does not end in a while."""
+    limit = min(timeout_s, MOST_S)
+    ran = cpu.run_ordered(subject.unit, subject.workload, subject.folder, limit, subject.order)
+    if isinstance(ran, Misbehaved):
+        remove(subject.folder)
+        return False
+    folder = Path(subject.workload.folder)
+    differs = any(
+        not _same(a, folder / a.after, Path(ran.outputs[a.index]))
+        for a in subject.workload.allocations
+    )
+    remove(subject.folder)
+    return differs
+
+
+def _same(allocation: Allocation, first: Path, second: Path) -> bool:
+    """Equal, or of floating values as near as another order of summation leaves them."""
+    kind = _KINDS.get(allocation.element)
+    gap = size = 0.0
+    for a, b in zip(_pieces(first), _pieces(second), strict=True):
+        if np.array_equal(a, b):
+            size += _squares(_doubles(a, allocation)) if kind else 0.0
+            continue
+        if kind is None:
+            return False
+        x, y = _doubles(a, allocation), _doubles(b, allocation)
+        finite = np.isfinite(x) & np.isfinite(y)
+        if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
+            return False
+        gap += _squares(np.where(finite, x - y, 0.0))
+        size += _squares(x)
+    return gap <= SAME_L2**2 * size
+
+
+def _pieces(path: Path) -> Iterator[npt.NDArray[np.uint8]]:
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            yield np.frombuffer(piece, np.uint8)
+
+
+def _squares(values: npt.NDArray[np.float64]) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.sum(np.square(values), where=np.isfinite(values)))
+
+
+_KINDS = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "bf16": "<u2"}
+
+
+def _doubles(raw: npt.NDArray[np.uint8], allocation: Allocation) -> npt.NDArray[np.float64]:
+    kind = _KINDS[allocation.element]
+    size = np.dtype(kind).itemsize
+    values = raw[: raw.size - raw.size % size].view(kind)
+    if allocation.element == "bf16":
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float64)
+
+
+def _is_zero(workload: Workload) -> bool:
+    """Whether the launch left zeros only, which says nothing of any order."""
+    folder = Path(workload.folder)
+    changed = [a for a in workload.allocations if a.before != a.after]
+    return not any(piece.any() for a in changed for piece in _pieces(folder / a.after))
+
+
+def _sampled(workload: Workload) -> tuple[int, ...] | None:
+    """Blocks that the checker looks at; None: all. Neighbours first, others spread behind them."""
+    blocks = workload.grid.volume
+    most = max(2, SAMPLED_THREADS // workload.block.volume)
+    if blocks <= most:
+        return None
+    spread = np.linspace(0, blocks - 1, most // 2).astype(int).tolist()
+    return tuple(sorted({*range(most - most // 2), *spread}))
