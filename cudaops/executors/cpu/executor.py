@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,7 @@ from cudaops.executors.cpu.unit import (
     run_series,
     run_task,
 )
+from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version
 from cudaops.executors.isolation.level import level_of, lowest
 from cudaops.program.plans import baseline_plan
 
@@ -233,8 +235,12 @@ class CpuExecutor:
         return profile.profile(self, compiled, workload, plan, timeout_s=timeout_s)
 
     def tools(self) -> Mapping[str, str]:
-        """The compiler."""
-        return {"g++": find_toolchain().version}
+        """The compilers; nvcc where it is there, which the time model asks for registers."""
+        tools = {"g++": find_toolchain().version}
+        if (nvcc := find_nvcc()) is not None:
+            with contextlib.suppress(PrerequisiteError):  # one that does not work is not asked
+                tools["nvcc"] = nvcc_version(nvcc)
+        return tools
 
     def build_instrumented(
         self, unit: Unit, compile_extra: Sequence[str] = ()
