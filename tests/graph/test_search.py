@@ -81,7 +81,10 @@ def test_a_fast_and_wrong_branch_does_not_lead(tmp_path: Path) -> None:
     assert str(by_title["does_not_compile"].failure).startswith("compile FAILED")
     assert ran.judged == [(fastest(ran.explored), "provisional")]
     assert developer.calls[0] == "plan 01 6"
-    assert sorted(c.split()[1] for c in developer.calls[1:]) == ["01/b2", "01/b3", "01/b4", "01/b5"]
+    recipes = {"launch geometry", "shared-memory and register tiling"}
+    written = sorted(f"01/b{b.id}" for title, b in by_title.items() if title not in recipes)
+    assert sorted(c.split()[1] for c in developer.calls[1:]) == written
+    assert len(written) == 4
     assert developer.most_at_work > 1
 
 
@@ -92,7 +95,8 @@ def test_after_a_rejection_the_next_best_is_judged(tmp_path: Path) -> None:
         MM, tmp_path / "run", SearchOptions(strategy="branch", width=7), max_iterations=2
     )
     ran = run(options, Shelf(ideas))
-    assert ran.judged == [("periodic", "rejected"), ("honest/pairwise_sum", "provisional")]
+    right = [e for e in ran.explored if e.branch.title != "periodic"]
+    assert ran.judged == [("periodic", "rejected"), (fastest(right), "provisional")]
     assert ran.state["attempts"][0]["judgement"]["gates"][-1]["name"] == "correctness_exact"
     assert ran.state["search"]["number"] == 1
 
@@ -115,23 +119,24 @@ def test_a_new_search_begins_where_no_other_branch_beats_the_bar(tmp_path: Path)
 
 def test_a_beam_breeds_what_beats_its_parent(tmp_path: Path) -> None:
     first = (Idea("reduction", "honest/pairwise_sum"), Idea("tiling", "honest/shared_tiles"))
-    later = {"honest/pairwise_sum": [Idea("reduction", "periodic"), Idea("other", "writes_zeros")]}
-    developer = Shelf(first, later)
+    ideas = [Idea("reduction", "periodic"), Idea("other", "writes_zeros")]
+    developer = Shelf(first, {"launch geometry": ideas, "honest/pairwise_sum": ideas})
     search = SearchOptions(strategy="beam", width=4, rounds=3)
     ran = run(options_of(MM, tmp_path / "run", search, max_iterations=2), developer)
     explored = {e.branch.id: e.branch for e in ran.explored if e.search == 1}
-    pairwise = next(b.id for b in explored.values() if b.title == "honest/pairwise_sum")
-    children = [b for b in explored.values() if b.order.parents == (pairwise,)]
+    lead = fastest([e for e in ran.explored if e.search == 1 and e.branch.order.round == 0])
+    parent = next(b.id for b in explored.values() if b.title == lead)
+    children = [b for b in explored.values() if b.order.parents == (parent,)]
     assert [b.title for b in children] == ["periodic", "writes_zeros"]
     assert [b.time_us is None for b in children] == [False, True]
     assert any(b.order.kind == "crossover" for b in explored.values())
-    planned = developer.views[f"plan 01/b{pairwise}"][0]
+    planned = developer.views[f"plan 01/b{parent}"][0]
     assert planned.incumbent is not None
-    assert planned.incumbent.title == "honest/pairwise_sum"
+    assert planned.incumbent.title == lead
     assert len(planned.explored) == 4
     assert planned.profile != developer.views["plan 01"][0].profile
     assert ran.judged[0] == ("periodic", "rejected")
-    assert ran.judged[1] == ("honest/pairwise_sum", "provisional")
+    assert ran.judged[1] == (lead, "provisional")
 
 
 @pytest.mark.parametrize("gone_after", [0, 1])
@@ -147,8 +152,7 @@ def test_recipes_go_on_where_the_model_is_gone(tmp_path: Path, gone_after: int) 
     assert {"launch geometry", "shared-memory and register tiling"} <= titles
     if gone_after:
         failed = [e.branch for e in ran.explored if e.unavailable]
-        assert len(failed) == 1
-        assert failed[0].failure == "nobody answers; ask again later"
+        assert {b.failure for b in failed} == {"nobody answers; ask again later"}
 
 
 @pytest.mark.deep

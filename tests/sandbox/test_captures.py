@@ -18,7 +18,7 @@ from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.captures import odd_sizes, read_captured
 from cudaops.sandbox.workbench import Workbench, open_workbench, read_state
 
-PROGRAMS = Path(__file__).parents[1] / "data" / "runs"
+PROGRAMS = Path(__file__).parents[1] / "data" / "sizes"
 BAR = Policy(min_speedup=1.05, seed=3)
 
 

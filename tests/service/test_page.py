@@ -29,6 +29,7 @@ pytest_plugins = ["tests.browser"]
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "cudaops" / "service" / "static"
 PROGRAMS = ROOT / "tests" / "data" / "programs"
+EXAMPLE = ROOT / "examples" / "naive_matmul.cu"
 PATIENCE_MS = 240_000
 """For whatever a loaded machine may take long for."""
 ADMIN = "a-token-of-the-test-and-of-nothing-else"
@@ -134,8 +135,9 @@ def test_a_run_is_watched_from_start_to_end(address: str, open_page: OpenPage) -
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:focus")
     page.focus("textarea[name=source]")
-    page.keyboard.insert_text((PROGRAMS / "transpose.cu").read_text("utf-8"))
-    page.fill("input[name=filename]", "transpose.cu")
+    text = EXAMPLE.read_text("utf-8").replace("const int N = 1024", "const int N = 256")
+    page.keyboard.insert_text(text)
+    page.fill("input[name=filename]", "naive_matmul.cu")
     page.select_option("select[name=executor]", "cpu")
     page.select_option("select[name=optimizer]", "recipes")
     page.fill("input[name=max_iterations]", "1")
@@ -198,7 +200,7 @@ def _the_way_back_and_forth(opened: Opened) -> None:
     page, here = opened.page, opened.page.url
     page.click("nav >> text=Jobs")
     page.wait_for_selector("table.jobs tbody tr")
-    assert "transpose.cu" in page.inner_text("table.jobs")
+    assert "naive_matmul.cu" in page.inner_text("table.jobs")
     page.fill("input[type=search]", "no such kernel")
     page.wait_for_selector("text=0 of 1 shown")
     page.go_back()

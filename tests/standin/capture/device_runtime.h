@@ -1,6 +1,7 @@
 // The runtime that runs kernels on this machine's processor: its own list of allocations.
 #pragma once
 #include "device.h"
+#include "clock_reads.h"
 #include "machine.h"
 
 namespace cudaops {
@@ -22,8 +23,14 @@ bool is_capturing(cudaStream_t) { return false; }
 bool is_lost(cudaError_t error) { return error == cudaErrorIllegalAddress || error == cudaErrorLaunchFailure; }
 cudaError_t reset_runtime() { return cudaDeviceReset(); }
 
-OwnCalls::OwnCalls() : found_(cudaPeekAtLastError()), mode_(0) {}
+// The runtime counts readings of events, the recorder's too: these are none of the program's.
+static thread_local unsigned long event_reads = 0;
+
+OwnCalls::OwnCalls() : found_(cudaPeekAtLastError()), mode_(0) {
+  event_reads = ::cudaops::clock_reads[(int)::cudaops::Clock::Event];
+}
 OwnCalls::~OwnCalls() {
+  ::cudaops::clock_reads[(int)::cudaops::Clock::Event] = event_reads;
   if (found_ == cudaSuccess) cudaGetLastError();
 }
 
