@@ -19,6 +19,7 @@ from cudaops.domain.certificate import (
     Certificate,
     Confirmation,
     FileHash,
+    contradictions,
     judged_again,
 )
 from cudaops.domain.memory import MemoryEntry
@@ -345,3 +346,23 @@ def test_a_modelled_rewrite_is_accepted_on_a_gpu(tmp_path: Path) -> None:
     assert certificate_of(accepted.parent).outcome == "accepted"
     checked = cudaops("certify", "check", accepted, key=key)
     assert checked.returncode == 0, checked.stdout
+
+
+def test_a_certificate_of_several_runs_holds(home: Path, tmp_path: Path) -> None:
+    """Each workload says which run it is of and what for; all of them are judged again."""
+    sizes = Path(__file__).parents[1] / "data" / "sizes"
+    key = home / "key" / "signing.key"
+    made = cudaops(
+        "verify", str(sizes / "rows.cu"), str(sizes / "a_warp_a_row.cu"), "--executor",
+        "cpu", "--device", "H200", "--min-speedup", "1.05", "--args", "judged: 100 64 1", "--args",
+        "256 80 4", "--args", "timed*2: 2048 512 4", "--out", str(tmp_path / "run"), key=key,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    certificate = certificate_of(tmp_path / "run")
+    assert [run.role for run in certificate.program.runs] == ["judged", "both", "timed"]
+    assert [(w.id, w.run, w.role) for w in certificate.workloads] == [
+        ("w0", 2, "timed"), ("w1", 1, "both"), ("w2", 0, "judged"),
+    ]  # fmt: skip
+    assert {a.workload for a in certificate.anchors} == {"w1", "w2"}
+    assert contradictions(certificate) == ()
+    assert confirm(tmp_path / "run", home).result == "holds"
