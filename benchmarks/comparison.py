@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cudaops.sandbox.arrays import stored
-from cudaops.sandbox.compare import distance, integer_mismatches, same_contents
+from cudaops.executors.arrays import stored
+from cudaops.executors.compare import distance, integer_mismatches, same_contents
 
 ROUNDS = 3
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from cudaops.domain.execution import Ran
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
-from cudaops.sandbox.arrays import EXACT_LIMIT, UNIT_ROUNDOFF, Values, stored, stored_widened
-from cudaops.sandbox.compare import (
+from cudaops.executors.arrays import EXACT_LIMIT, UNIT_ROUNDOFF, Values, stored, stored_widened
+from cudaops.executors.compare import (
     Distance,
     beyond_one_rounding,
     distance,

@@ -10,14 +10,7 @@ import numpy as np
 
 from cudaops.domain.judgement import ControlName, Policy
 from cudaops.domain.workload import FLOATING, Allocation, Element
-from cudaops.gates.accuracy import (
-    BufferAccuracy,
-    Sides,
-    compare_sides,
-    compare_sides_exactly,
-    parameter_name,
-)
-from cudaops.sandbox.arrays import (
+from cudaops.executors.arrays import (
     UNIT_ROUNDOFF,
     Array,
     Values,
@@ -26,6 +19,13 @@ from cudaops.sandbox.arrays import (
     sample,
     stored,
     stored_widened,
+)
+from cudaops.gates.accuracy import (
+    BufferAccuracy,
+    Sides,
+    compare_sides,
+    compare_sides_exactly,
+    parameter_name,
 )
 from cudaops.sandbox.inputs import EXACT_CASES, before_path
 from cudaops.sandbox.oracle import Oracle, Reference

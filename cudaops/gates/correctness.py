@@ -15,7 +15,9 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import FLOATING, Allocation
+from cudaops.executors.arrays import stored
 from cudaops.executors.base import Check, Executor, InputSet
+from cudaops.executors.compare import distance, misplaced_specials
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import (
     NOTHING_COMPARED,
@@ -33,8 +35,6 @@ from cudaops.gates.repeat import (
     schedule,
     split_by_process,
 )
-from cudaops.sandbox.arrays import stored
-from cudaops.sandbox.compare import distance, misplaced_specials
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
 

@@ -11,6 +11,7 @@ import numpy as np
 from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.judgement import Control, Policy
 from cudaops.domain.workload import FLOATING, Allocation, Workload
+from cudaops.executors.arrays import read_array, write_array
 from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import (
     BufferAccuracy,
@@ -25,7 +26,6 @@ from cudaops.gates.controls import (
     Case,
     no_less_exact,
 )
-from cudaops.sandbox.arrays import read_array, write_array
 from cudaops.sandbox.oracle import Oracle
 from cudaops.sandbox.precision import narrowed, rounded
 

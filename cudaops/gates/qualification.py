@@ -17,6 +17,7 @@ import numpy as np
 from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.judgement import Control, ControlName, OutputStatistics, Policy, Qualification
 from cudaops.domain.workload import FLOATING, Workload
+from cudaops.executors.arrays import Array, element_count, stored
 from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import parameter_name
 from cudaops.gates.controls import (
@@ -39,7 +40,6 @@ from cudaops.gates.operands import (
     smallest,
 )
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.arrays import Array, element_count, stored
 from cudaops.sandbox.oracle import Oracle
 from cudaops.sandbox.workbench import Workbench
 

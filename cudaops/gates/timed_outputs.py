@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import MEASURED, Measurement, Ran, TimedOutput, Timing
 from cudaops.domain.judgement import Comparison, Gate, Policy
+from cudaops.executors.compare import same_contents
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, parameter_name
 from cudaops.gates.clocks import LAUNCH_GAP_US
-from cudaops.sandbox.compare import same_contents
 from cudaops.sandbox.oracle import Oracle, Reference, timed_references
 
 LEAST_SEEN = 2

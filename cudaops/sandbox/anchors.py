@@ -17,14 +17,14 @@ import numpy.typing as npt
 from cudaops.domain.certificate import Anchor, AnchorOutput, ProbeKind
 from cudaops.domain.execution import Compiled, Ran
 from cudaops.domain.workload import FLOATING, Element, Workload
-from cudaops.executors.base import Executor, InputSet
-from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.arrays import (
+from cudaops.executors.arrays import (
     UNIT_ROUNDOFF,
     element_count,
     read_array,
     write_array,
 )
+from cudaops.executors.base import Executor, InputSet
+from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import EXACT_RANGE, before_path, pad_tail
 
 ANCHOR_SEED = 20261120

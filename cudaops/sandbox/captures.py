@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from cudaops.domain.base import Record
@@ -44,6 +45,12 @@ class CapturedRun(Record):
         """Whether a rewrite is timed on its launches."""
         return self.run.role != "judged"
 
+    def with_workloads(self, change: Callable[[Workload], Workload]) -> CapturedRun:
+        """The same with every workload changed."""
+        workloads = tuple(map(change, self.captured.workloads))
+        captured = self.captured.model_copy(update={"workloads": workloads})
+        return self.model_copy(update={"captured": captured})
+
 
 class CapturedRuns(Record):
     """All of them, in the order in which they were given."""
@@ -64,8 +71,12 @@ class CapturedRuns(Record):
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """Of all runs: those that are timed first, the most expensive of them first."""
-        return tuple(_by_cost(w for one in self.runs for w in one.captured.workloads))
+        """Of all runs: those that are timed first, the most expensive of them first, of what weighs
+        the same the larger."""
+        workloads = (w for one in self.runs for w in one.captured.workloads)
+        return tuple(
+            sorted(workloads, key=lambda w: (-w.time_share, -w.grid.volume * w.block.volume))
+        )
 
     @property
     def lockstep(self) -> InLockstep | None:
@@ -85,22 +96,8 @@ class CapturedRuns(Record):
 
     def with_workloads(self, change: Callable[[Workload], Workload]) -> CapturedRuns:
         """The same with every workload changed."""
-        runs = tuple(
-            one.model_copy(
-                update={
-                    "captured": one.captured.model_copy(
-                        update={"workloads": tuple(map(change, one.captured.workloads))}
-                    )
-                }
-            )
-            for one in self.runs
-        )
+        runs = tuple(one.with_workloads(change) for one in self.runs)
         return self.model_copy(update={"runs": runs})
-
-
-def _by_cost(workloads: Iterator[Workload]) -> list[Workload]:
-    """Of what weighs the same the larger first, then as they were captured."""
-    return sorted(workloads, key=lambda w: (-w.time_share, -w.grid.volume * w.block.volume))
 
 
 def read_captured(state: Path) -> CapturedRuns:
@@ -212,42 +209,32 @@ class ProgramCapture:
     def _unified(self, found: CapturedRuns) -> CapturedRuns:
         """Workloads named and weighed over all runs, each in the folder of its name."""
         weights = sum(one.run.weight for one in found.runs if one.is_timed)
-        weighed = [
-            w.model_copy(
-                update={
-                    "run": number,
-                    "role": one.run.role,
-                    "time_share": w.time_share * one.run.weight / weights,
-                }
-            )
-            for number, one in enumerate(found.runs)
-            for w in one.captured.workloads
-        ]
-        placed = {
-            (w.run, w.id): self._placed(w, f"w{position}")
-            for position, w in enumerate(_by_cost(iter(weighed)))
-        }
-        runs = tuple(
-            one.model_copy(
-                update={
-                    "captured": one.captured.model_copy(
-                        update={
-                            "workloads": tuple(placed[number, w.id] for w in one.captured.workloads)
-                        }
-                    )
-                }
-            )
-            for number, one in enumerate(found.runs)
+        weighed = found.model_copy(
+            update={
+                "runs": tuple(
+                    one.with_workloads(partial(_weighed, number, one.run, weights))
+                    for number, one in enumerate(found.runs)
+                )
+            }
         )
-        for number in range(len(runs)):
+        names = {(w.run, w.id): f"w{place}" for place, w in enumerate(weighed.workloads)}
+        placed = weighed.with_workloads(lambda w: self._placed(w, names[w.run, w.id]))
+        for number in range(len(found.runs)):
             remove(self.folder / f"run{number}")
-        return found.model_copy(update={"runs": runs})
+        return placed
 
     def _placed(self, workload: Workload, name: str) -> Workload:
         target = self.folder / name
         remove(target)  # of the program that was open here before
         Path(workload.folder).rename(target)
         return workload.model_copy(update={"id": name, "folder": str(target)})
+
+
+def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -> Workload:
+    """A workload as one of this run among several, whose weights are this together."""
+    share = workload.time_share * run.weight / weights
+    update = {"run": number, "role": run.role, "time_share": share}
+    return workload.model_copy(update=update)
 
 
 def _shown(run: ProgramRun) -> str:

@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
-from cudaops.executors.base import InputSet
-from cudaops.sandbox.arrays import (
+from cudaops.executors.arrays import (
     Array,
     read_array,
     write_array,
     write_widened,
 )
+from cudaops.executors.base import InputSet
 
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",

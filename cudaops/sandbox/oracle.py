@@ -14,9 +14,7 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
 from cudaops.errors import InputError
-from cudaops.executors.base import Check, Executor, InputSet
-from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.arrays import (
+from cudaops.executors.arrays import (
     EXACT_LIMIT,
     filled,
     read_array,
@@ -24,7 +22,8 @@ from cudaops.sandbox.arrays import (
     stored,
     stored_widened,
 )
-from cudaops.sandbox.compare import (
+from cudaops.executors.base import Check, Executor, InputSet
+from cudaops.executors.compare import (
     distance,
     holds_only,
     is_small_integers,
@@ -33,6 +32,7 @@ from cudaops.sandbox.compare import (
     non_finite_share,
     same_contents,
 )
+from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
     EXACT_KINDS,

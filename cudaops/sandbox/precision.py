@@ -10,8 +10,8 @@ import numpy as np
 from cudaops.domain.judgement import Policy
 from cudaops.domain.options import Precision
 from cudaops.domain.workload import FLOATING, Workload
+from cudaops.executors.arrays import Array, Values, stored
 from cudaops.executors.base import InputSet
-from cudaops.sandbox.arrays import Array, Values, stored
 
 
 class Format(NamedTuple):

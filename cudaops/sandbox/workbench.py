@@ -28,12 +28,12 @@ from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.run import AccessSummary
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.splice import is_dependent, splice
-from cudaops.sandbox.arrays import HAS_WIDE_DOUBLE
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (

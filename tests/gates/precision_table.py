@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.sandbox.arrays import Array
+from cudaops.executors.arrays import Array
 from cudaops.sandbox.precision import rounded
 
 SIDE = 128

@@ -11,7 +11,9 @@ import pytest
 from cudaops.domain.execution import Ran
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import Allocation
+from cudaops.executors.arrays import CHUNK, Array, in_memory, read_array, write_array
 from cudaops.executors.base import InputSet
+from cudaops.executors.compare import distance
 from cudaops.gates.accuracy import (
     BufferAccuracy,
     Sides,
@@ -19,8 +21,6 @@ from cudaops.gates.accuracy import (
     compare_sides,
     exact_accuracy,
 )
-from cudaops.sandbox.arrays import CHUNK, Array, in_memory, read_array, write_array
-from cudaops.sandbox.compare import distance
 from cudaops.sandbox.oracle import Reference
 
 POLICY = Policy()

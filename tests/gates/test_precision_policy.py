@@ -12,9 +12,9 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.judgement import Policy
 from cudaops.domain.options import Precision
 from cudaops.domain.workload import Allocation, Element, Workload
+from cudaops.executors.arrays import Array, in_memory
 from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import BufferAccuracy, Sides, compare_sides, compare_sides_exactly
-from cudaops.sandbox.arrays import Array, in_memory
 from cudaops.sandbox.precision import unfit_inputs
 from tests.gates.precision_table import INPUTS, WAYS, Product, narrow, product, relative_l2
 

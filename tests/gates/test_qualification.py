@@ -21,13 +21,13 @@ from cudaops.domain.workload import (
     ScalarArgument,
     Workload,
 )
+from cudaops.executors.arrays import Array, read_array, write_array
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.operands import Rerun
 from cudaops.gates.qualification import qualify
 from cudaops.program.parse import load_program
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.arrays import Array, read_array, write_array
 from cudaops.sandbox.inputs import CaseKind
 from cudaops.sandbox.oracle import Oracle, Reference
 from cudaops.sandbox.workbench import Workbench, open_workbench

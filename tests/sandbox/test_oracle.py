@@ -11,11 +11,11 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Workload
 from cudaops.errors import InputError
+from cudaops.executors.arrays import Array, read_array, write_array
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.correctness import input_set_summary
 from cudaops.gates.repeat import PAGE, POISONS, REPEATS, fresh_process_launch, schedule
-from cudaops.sandbox.arrays import Array, read_array, write_array
 from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,

@@ -339,7 +339,7 @@ class CpuExecutor:
         changed: Sequence[int],
     ) -> tuple[UnorderedAccess, ...]:
         """Accesses of the baseline, on the captured inputs, whose order nothing settles; of global
-        memory in the allocations `changed`. None where the checker cannot run it."""
+        memory in the allocations `changed`. Empty where the checker cannot run it."""
         plan, inputs = baseline_plan(workload), captured_inputs(workload)
         task = self._task(unit, "full", workload, plan, inputs, folder, timeout_s, blocks)
         built = build_unit(self.cache, unit, "checked", AS_WRITTEN_FLAGS)

@@ -11,12 +11,11 @@ right answer to judge by.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from cudaops.domain.execution import (
     Captured,
@@ -27,7 +26,9 @@ from cudaops.domain.execution import (
     UnorderedAccess,
 )
 from cudaops.domain.program import Program
-from cudaops.domain.workload import Allocation, Workload
+from cudaops.domain.workload import FLOATING, Allocation, Workload
+from cudaops.executors.arrays import stored
+from cudaops.executors.compare import distance, is_zero, same_contents
 from cudaops.executors.untrusted_files import remove
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ MOST_S = 10.0
 
 WAITS = re.compile(r"atomic|volatile|__threadfence|\basm\b|cooperative_groups|\bcuda::")
 """Without any of these no block can wait for another, and blocks may begin with the last."""
-
-PIECE_BYTES = 1 << 22
-"""Of two results that are compared, at a time."""
 
 SAMPLED_THREADS = 1 << 14
 """Of the blocks that the checker looks at: enough to find the lines."""
@@ -171,51 +169,20 @@ def _differs(cpu: CpuExecutor, subject: _Subject, timeout_s: float) -> bool:
 
 def _same(allocation: Allocation, first: Path, second: Path) -> bool:
     """Equal, or of floating values as near as another order of summation leaves them."""
-    kind = _KINDS.get(allocation.element)
-    gap = size = 0.0
-    for a, b in zip(_pieces(first), _pieces(second), strict=True):
-        if np.array_equal(a, b):
-            size += _squares(_doubles(a, allocation)) if kind else 0.0
-            continue
-        if kind is None:
-            return False
-        x, y = _doubles(a, allocation), _doubles(b, allocation)
-        finite = np.isfinite(x) & np.isfinite(y)
-        if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-            return False
-        gap += _squares(np.where(finite, x - y, 0.0))
-        size += _squares(x)
-    return gap <= SAME_L2**2 * size
-
-
-def _pieces(path: Path) -> Iterator[npt.NDArray[np.uint8]]:
-    with path.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            yield np.frombuffer(piece, np.uint8)
-
-
-def _squares(values: npt.NDArray[np.float64]) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.sum(np.square(values), where=np.isfinite(values)))
-
-
-_KINDS = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "bf16": "<u2"}
-
-
-def _doubles(raw: npt.NDArray[np.uint8], allocation: Allocation) -> npt.NDArray[np.float64]:
-    kind = _KINDS[allocation.element]
-    size = np.dtype(kind).itemsize
-    values = raw[: raw.size - raw.size % size].view(kind)
-    if allocation.element == "bf16":
-        values = (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float64)
+    if same_contents(first, second):
+        return True
+    element = allocation.element
+    if element not in FLOATING:
+        return False
+    gap = distance(stored(second, element), stored(first, element))
+    return gap.relative_l2 <= SAME_L2 and not gap.non_finite_mismatches
 
 
 def _is_zero(workload: Workload) -> bool:
     """Whether the launch left zeros only, which says nothing of any order."""
     folder = Path(workload.folder)
     changed = [a for a in workload.allocations if a.before != a.after]
-    return not any(piece.any() for a in changed for piece in _pieces(folder / a.after))
+    return all(is_zero(stored(folder / a.after, a.element)) for a in changed)
 
 
 def _sampled(workload: Workload) -> tuple[int, ...] | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.sandbox.arrays import (
+from cudaops.executors.arrays import (
     Array,
     Values,
     filled,

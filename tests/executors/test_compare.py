@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cudaops.domain.workload import Element
-from cudaops.sandbox.arrays import (
+from cudaops.executors.arrays import (
     CHUNK,
     PIECE,
     Array,
@@ -19,7 +19,7 @@ from cudaops.sandbox.arrays import (
     stored,
     write_array,
 )
-from cudaops.sandbox.compare import (
+from cudaops.executors.compare import (
     Distance,
     beyond_one_rounding,
     distance,
