@@ -218,9 +218,12 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
     launches = sum(w.launches for w in bench.workloads)
     count, runs = len(bench.workloads), len(bench.captured.runs)
     of = f" of {runs} runs" if runs > 1 else ""
+    timed = bench.captured.timed.captured
+    warm_ups = next((c.warm_ups for c in timed.counts if c.kernel == timed.kernel), 0)
+    without = f" without {warm_ups} warm-ups" if warm_ups else ""
     found = (
         f"{workload.callee} on grid {workload.grid} block {workload.block}, "
-        f"launched {launches} times, {count} workload{'s' if count > 1 else ''}{of} captured"
+        f"launched {launches} times{without}, {count} workload{'s' if count > 1 else ''}{of} captured"
     )
     data = {
         "seconds": round(seconds, 3),
