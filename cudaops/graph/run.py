@@ -223,7 +223,8 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
     without = f" without {warm_ups} warm-ups" if warm_ups else ""
     found = (
         f"{workload.callee} on grid {workload.grid} block {workload.block}, "
-        f"launched {launches} times{without}, {count} workload{'s' if count > 1 else ''}{of} captured"
+        f"launched {launches} times{without}, "
+        f"{count} workload{'s' if count > 1 else ''}{of} captured"
     )
     data = {
         "seconds": round(seconds, 3),
