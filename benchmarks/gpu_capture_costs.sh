@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a capture, a profile and a judgement cost on one GPU, and what they say: strangers' programs,
 # 100,000 launches, a kernel of some microseconds on a quiet and on a busy GPU, the conformance tests.
-# Under 7 minutes; writes six files into $OUT. Written on 2026-11-23, not run on a GPU yet.
+# Under 7 minutes; writes six files into $OUT. results/2026-11-23-h200-capture-costs: 334 s.
 #
 # Needs .gpu/site.tar.xz (gpu_pack.sh) and .gpu/corpus.tar.xz: a folder `corpus` with one folder a
 # program, its .cu file, and its line of arguments in ARGS. Run it in the repository's root.
@@ -151,7 +151,7 @@ echo "quiet part over at $((SECONDS - S)) s" >> $OUT/machine.txt
 args() { cat /tmp/corpus/$1/ARGS; }
 src() { ls /tmp/corpus/$1/*.cu | head -1; }
 cd_run 235 page-rank $(src page-rank) - 60 gib=8 $(args page-rank) & P1=$!
-cd_run 235 epistasis $(src epistasis) - 75 gib=2 $(args epistasis) & P2=$!
+cd_run 235 epistasis $(src epistasis) - 75 gib=8 $(args epistasis) & P2=$!
 cd_run 235 channelShuffle $(src channelShuffle) - 75 gib=5 $(args channelShuffle) & P3=$!
 cd_run 235 lrn $(src lrn) - 75 gib=27 $(args lrn) & P4=$!
 ( timeout 220 python -m pytest -q -x -p no:cacheprovider --lane test tests/executors/cuda/test_conformance.py -m gpu ) > $OUT/tests.txt 2>&1 & P5=$!

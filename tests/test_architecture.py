@@ -22,7 +22,8 @@ LAYERS = [
 LAYER_OF = {
     "errors": "errors", "storage": "errors",
     "domain": "domain", "cuda": "cuda", "program": "program",
-    "recipes": "library", "prompts": "library", "rag": "library", "gates": "library",
+    "recipes": "library", "transformations": "library", "prompts": "library", "rag": "library",
+    "gates": "library",
     "timemodel": "timemodel", "executors": "executors", "sandbox": "sandbox",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
     "search": "library", "mcp_servers": "serving", "agents": "serving",
@@ -33,8 +34,9 @@ APART = {
     "recipes", "prompts", "rag", "sandbox", "reports", "certify", "models", "memory", "search",
 }  # fmt: skip
 """Siblings that do not know each other."""
-FAMILY = {"executors": "sandbox", "gates": "sandbox"}
-"""Parts that count as one sibling with another: where code runs, and what it must pass."""
+FAMILY = {"executors": "sandbox", "gates": "sandbox", "transformations": "recipes"}
+"""Parts that count as one sibling with another: where code runs and what it must pass; what
+rewrites kernels by itself."""
 
 HOMES = {
     "langgraph": {"graph"}, "fastmcp": {"mcp_servers", "agents"}, "mcp": {"mcp_servers", "agents"},

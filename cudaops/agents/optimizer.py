@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.judgement import Attempt
@@ -11,9 +11,10 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
+from cudaops.domain.search import TransformationSearch
 from cudaops.domain.workload import Workload
 from cudaops.mcp_servers.sandbox import Tuned
-from cudaops.recipes.registry import Favour, propose
+from cudaops.recipes.registry import Favour, family_of, propose
 
 
 class Subject(NamedTuple):
@@ -30,7 +31,10 @@ def propose_next(
     attempts: Sequence[Attempt],
     favour: Favour | None = None,
 ) -> Rewrite | None:
-    """The best proposal for this verdict; None where every recipe is exhausted or none applies.
+    """The best proposal for this verdict; None where every pattern is exhausted or none applies.
+
+    The block's size and shape alone is left to the search over transformations, which knows more
+    to do with it.
 
     `attempts` is the anti-context: what was tried is never proposed again. Once something was
     kept, only what relieves the new verdict is worth trying: the rest lost to it already.
@@ -45,7 +49,25 @@ def propose_next(
         relieving_only=any(attempt.judgement.outcome != "rejected" for attempt in attempts),
         favour=favour,
     )
-    return proposals[0] if proposals else None
+    return next((p for p in proposals if family_of(p) != "launch_geometry"), None)
+
+
+async def search_transformations(
+    toolbox: Toolbox,
+    incumbent: Rewrite | None,
+    subtype: str,
+    limits: tuple[int, float],
+    on_progress: Say,
+) -> TransformationSearch:
+    """Let the sandbox look for transformations of the author's kernel, or of a rewrite; `limits`:
+    most trials, most seconds. The same search is made once in a session."""
+    arguments: dict[str, Any] = {
+        "subtype": subtype, "max_trials": limits[0], "max_seconds": limits[1], "most": 3,
+    }  # fmt: skip
+    if incumbent is not None:
+        arguments |= {"source": incumbent.source, "tuned": incumbent.values()}
+    tool = "search_transformations"
+    return await toolbox.call("sandbox", tool, TransformationSearch, arguments, on_progress)
 
 
 async def tune_rewrite(

@@ -67,6 +67,7 @@ def attempt_of(
         failure=evaluation.failure,
         baseline_us=timed.baseline.median_us if timed else None,
         candidate_us=timed.candidate.median_us if timed else None,
+        candidate_launched_us=timed.candidate.events_us if timed else None,
         configurations_tried=configurations_tried,
         lesson=lesson_of(rewrite, judgement),
     )

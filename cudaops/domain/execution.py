@@ -304,6 +304,11 @@ class TimedOutput(Record):
         return len(self.cold) + len(self.warm) + self.apart
 
 
+STEADY_SHARE, STEADY_US = 0.15, 1.0
+"""Samples by the host's clock agree where they differ by no more than this share of a launch's time
+and this much a launch: as far as `gates.clocks` lets the host's clock and the events differ."""
+
+
 class Timing(Record):
     """How measured samples were taken, and what else was seen meanwhile."""
 
@@ -317,6 +322,8 @@ class Timing(Record):
     """Kernels that one launch of the plan starts."""
     host_slope_us: float | None = None
     """Time of a warm launch by the host's clock, from N and 2N launches; None: not taken."""
+    host_error_us: float | None = None
+    """By how much its smallest samples differ, a launch; None: there is one of each."""
     cupti_us: tuple[float, ...] = ()
     """Kernel durations in `regime` by CUPTI's activity records; empty where CUPTI is not there."""
     cupti_problem: str = ""
@@ -334,6 +341,8 @@ class Timing(Record):
     """The same in warm samples."""
     host_gap_us: float | None = None
     """The same by the host's clock, launched back to back as in `host_slope_us`."""
+    host_gap_error_us: float | None = None
+    """Of it, what `host_error_us` is of the plan."""
     sm_clock_mhz: tuple[float, ...] = ()
     """One a block of samples."""
     temperature_c: tuple[float, ...] = ()
@@ -352,6 +361,14 @@ class Timing(Record):
     looking_seconds: float = 0.0
     """What looking at the results of this and the other side took."""
     notices: tuple[str, ...] = ()
+
+    @property
+    def host_is_steady(self) -> bool:
+        """Whether samples by the host's clock agree so far that their time can be believed. They
+        do not where others have used the GPU for a part of them."""
+        if self.host_error_us is None or not self.warm_us:
+            return True
+        return self.host_error_us <= STEADY_SHARE * statistics.median(self.warm_us) + STEADY_US
 
 
 class Measurement(Record):
@@ -382,11 +399,12 @@ class Measurement(Record):
     @property
     def back_to_back_us(self) -> float | None:
         """As a program takes it that launches it again and again: by the host's clock where the
-        program finds the L2 warm, else by events. None where only the kernel's time is known."""
+        program finds the L2 warm, else by events. None where only the kernel's time is known, and
+        where others used the GPU too much for the host's clock to tell."""
         if self.timing is None:
             return None
         if self.timing.regime == "warm":
-            return self.timing.host_slope_us
+            return self.timing.host_slope_us if self.timing.host_is_steady else None
         return self.events_us
 
     @property

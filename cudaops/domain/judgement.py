@@ -125,6 +125,9 @@ class Attempt(Record):
     failure: CompileFailed | Misbehaved | None = None
     baseline_us: float | None = None
     candidate_us: float | None = None
+    candidate_launched_us: float | None = None
+    """By CUDA events, which is how a search times rewrites, also where `candidate_us` is the
+    kernels' own time; None in records of before."""
     configurations_tried: int = 1
     lesson: str
     """One line for the next attempt: what not to repeat."""

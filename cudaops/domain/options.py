@@ -261,7 +261,8 @@ class LimitOptions(Record):
     max_tokens: Annotated[int, Field(ge=1, le=100_000_000), WHOLE] | None = None
     """Tokens, input and output together, after which the model is not asked."""
     max_trials: Annotated[int, Field(ge=1, le=1000), WHOLE] = 10
-    """Settings of one rewrite that the tuner measures at most."""
+    """Settings of one rewrite that the tuner measures at most; ten times as many sequences of
+    transformations."""
     budget_minutes: Annotated[float, Field(ge=0, le=1440)] | None = None
     """Minutes after which nothing further is tried."""
 

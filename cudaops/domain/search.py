@@ -64,3 +64,43 @@ class Branch(Record):
     def id(self) -> int:
         """Position among all branches of the search."""
         return self.order.id
+
+
+class StepShare(Record):
+    """What one transformation of a sequence brings."""
+
+    name: str
+    setting: dict[str, int | str]
+    factor: float | None
+    """Time without it over time with it; None where the steps after it need it."""
+
+
+class Transformed(Record):
+    """One sequence of transformations of a kernel, and what it came to."""
+
+    rewrite: Rewrite
+    time_us: float
+    """Weighted over what is timed, in the search's own clock."""
+    steps: tuple[StepShare, ...]
+
+
+class TriedDraft(Record):
+    """One sequence that a search tried."""
+
+    title: str
+    """Its steps in order, with settings."""
+    time_us: float | None
+    failure: str | None = None
+
+
+class TransformationSearch(Record):
+    """What a search over transformations found."""
+
+    found: tuple[Transformed, ...]
+    """The fastest first, right on the captured inputs; empty where nothing gains."""
+    baseline_us: float
+    """What the search began with, by the same clock."""
+    tried: tuple[TriedDraft, ...]
+    stopped: str
+    """Why it ended: `no step gains`, `trials`, `seconds`; or why it did not begin."""
+    seconds: float

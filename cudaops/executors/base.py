@@ -14,6 +14,7 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import (
+    Captured,
     CaptureOutcome,
     Compiled,
     CompileFailed,
@@ -104,6 +105,24 @@ class Executor(Protocol):
         nor the program run to its end (`Captured.cut`, `Captured.stopped`).
         `warm_ups`: whether launches outside of what the program times count.
         Raises InputError where `kernel` is not launched or the program launches nothing.
+        """
+
+    def as_reference(
+        self,
+        program: Program,
+        captured: Captured,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
+        *,
+        warm_ups: WarmUps = "auto",
+    ) -> CaptureOutcome:
+        """What `capture` found of the author's program, made fit to judge others by.
+
+        Where kernels do not run on a GPU, the order of threads may decide what they compute: then
+        it is captured again in lockstep, or `Captured.undecided` says why there is no right result.
+        `argv`, `folder`, `timeout_s` and `warm_ups` are those of the capture, which was of the
+        `whole` program.
         """
 
     def run_program(

@@ -21,6 +21,12 @@ from cudaops.graph.state import State
 from cudaops.memory.run_memory import RunMemory
 from cudaops.sandbox.workbench import Workbench
 
+SEARCH_TRIALS = 10
+SEARCH_SECONDS = 2.5
+"""How much more a search over transformations may take than the tune values of one rewrite. Chosen:
+a round over all transformations is some 40 trials, which take half a second each where times are
+measured, and two to three rounds bring what there is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
@@ -41,6 +47,14 @@ class Context:
     max_tune_seconds: float = 30.0
     """Time the tuner may take for one rewrite."""
 
+    @property
+    def search_limits(self) -> tuple[int, float]:
+        """Trials and seconds that a search over transformations may take: some times what one
+        rewrite's tune values may, and no more than is left."""
+        trials = SEARCH_TRIALS * self.options.max_trials
+        seconds = SEARCH_SECONDS * self.max_tune_seconds
+        return trials, max(1.0, min(seconds, self.deadline - time.monotonic()))
+
     def out_of_time(self) -> str | None:
         """Why no further stage may begin: `--budget-minutes` are over. None while there is time."""
         if time.monotonic() < self.deadline:
@@ -60,9 +74,12 @@ def incumbent_of(state: State) -> Rewrite | None:
 
 
 def kept_us(state: State) -> float | None:
-    """Time of the best rewrite so far; None while the baseline leads."""
+    """Time of the best rewrite so far, by the clock that times rewrites in a search; None while the
+    baseline leads."""
     kept = [a for a in attempts_of(state) if a.judgement.outcome != "rejected"]
-    return kept[-1].candidate_us if kept else None
+    if not kept:
+        return None
+    return kept[-1].candidate_launched_us or kept[-1].candidate_us
 
 
 def view_of(state: State, context: Context, explored: Iterable[Branch] = ()) -> RunView:

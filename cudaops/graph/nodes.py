@@ -15,6 +15,7 @@ from cudaops.domain.judgement import Gate, Judgement, Policy
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
+from cudaops.domain.search import TransformationSearch
 from cudaops.errors import ModelUnavailable
 from cudaops.graph.context import Context, attempts_of, incumbent_of, kept_us
 from cudaops.graph.folder import write_iteration
@@ -27,6 +28,14 @@ from cudaops.program.patch import unified_patch
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.workbench import Workbench
 
+TRANSFORMED_FURTHER = ("llm:", "mcp:", "user")
+"""Whose rewrites a search over transformations goes on from. Its own it has searched already, and a
+pattern's kernel was tuned as it is."""
+NO_FURTHER = "no further recipe applies"
+WORTH_JUDGING = 0.5
+"""Share of the wanted gain that a search must have seen. Chosen: the search's clock has launches'
+gaps in it, which the judge's leaves out for short kernels, but what is far from the bar is not
+worth half a minute of gates."""
 IMPROVEMENT = 1.02
 """A later rewrite must beat the incumbent by this factor. Chosen: two runs of one kernel differ
 by less."""
@@ -100,13 +109,63 @@ async def _by_recipe(state: State, context: Context, update: State) -> tuple[Sta
     favour = context.memory.snapshot.ranking(verdict.subtype) if context.memory else None
     proposal = optimizer.propose_next(subject, verdict, attempts_of(state), favour)
     if proposal is None:
-        tried = len(state.get("attempts", []))
-        found = "no recipe knows this kernel" if not tried else "no further recipe applies"
-        return {**update, "proposal": None, "reason": found}, found
+        return await _by_transformations(state, context, update, verdict)
     data = {"title": proposal.title, "proposer": proposal.proposer}
     line = f"proposes {proposal.title}: {proposal.why}"
     context.events.emit("optimizer", "optimizer", "progress", line, data)
     return await _tuned(proposal, state, context, update)
+
+
+async def _by_transformations(
+    state: State, context: Context, update: State, verdict: Verdict
+) -> tuple[State, str]:
+    """What no pattern covers: the best sequence of transformations that was not judged yet. A
+    kernel that was made for its pattern is not transformed further."""
+    incumbent = incumbent_of(state)
+    attempts = attempts_of(state)
+    if not may_transform(incumbent):
+        return {**update, "proposal": None, "reason": NO_FURTHER}, NO_FURTHER
+    say = context.events.announcing("optimizer", "optimizer", title="transformations")
+    searched = await optimizer.search_transformations(
+        context.toolbox, incumbent, verdict.subtype, context.search_limits, say
+    )
+    tried = {attempt.source_id for attempt in attempts}
+    least = 1 + WORTH_JUDGING * (bar_of(state, context) - 1)
+    found = next(
+        (
+            x
+            for x in searched.found
+            if x.rewrite.source_id not in tried and searched.baseline_us >= least * x.time_us
+        ),
+        None,
+    )
+    if found is None:
+        reason = NO_FURTHER if attempts else _nothing_found(searched)
+        return {**update, "proposal": None, "reason": reason}, reason
+    trials = [
+        TrialResult(title=x.title, values={}, time_us=x.time_us, failure=x.failure)
+        for x in searched.tried
+    ]
+    factor = searched.baseline_us / found.time_us
+    told = f"{found.rewrite.title}: {factor:.2f}x, the best of {len(trials)} sequences"
+    return {**update, **_proposed(found.rewrite, trials)}, told
+
+
+def may_transform(incumbent: Rewrite | None) -> bool:
+    """Whether a search over transformations may find more: the author's kernel, or a rewrite that
+    came from elsewhere."""
+    return incumbent is None or incumbent.proposer.startswith(TRANSFORMED_FURTHER)
+
+
+def _nothing_found(searched: TransformationSearch) -> str:
+    if not searched.tried:
+        return f"no recipe and no transformation applies to this kernel ({searched.stopped})"
+    count = f"{len(searched.tried)} sequences of transformations"
+    if not searched.found:
+        return f"none of {count} makes it faster"
+    best = searched.found[0]
+    factor = searched.baseline_us / best.time_us
+    return f"the best of {count}, {best.rewrite.title}, makes it {factor:.2f}x as fast"
 
 
 async def _tuned(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cudaops.agents import profiler
+from cudaops.agents.optimizer import search_transformations
 from cudaops.domain.hypothesis import FAMILIES, Hypothesis
 from cudaops.domain.profile import Verdict
 from cudaops.domain.search import Branch, Order
@@ -22,12 +23,12 @@ from cudaops.graph.branches import (
     search_of,
     task_view,
 )
-from cudaops.graph.context import Context
+from cudaops.graph.context import Context, incumbent_of
 from cudaops.graph.folder import write_json, write_whole
 from cudaops.graph.model_optimizer import announce_plan, model_out, scope_of
-from cudaops.graph.nodes import bar_of
+from cudaops.graph.nodes import bar_of, may_transform
 from cudaops.graph.state import State
-from cudaops.recipes.registry import propose
+from cudaops.recipes.registry import family_of, propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.search.beam import Round, plan_round
 from cudaops.search.selection import champion, ranking
@@ -49,6 +50,14 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
         relieving_only=state.get("incumbent") is not None,
         favour=favour,
     )
+    incumbent = incumbent_of(state)
+    if may_transform(incumbent) and all(family_of(r) == "launch_geometry" for r in recipes):
+        say = context.events.announcing("seed", "optimizer", title="transformations")
+        searched = await search_transformations(
+            context.toolbox, incumbent, verdict.subtype, context.search_limits, say
+        )
+        known = known_texts(state)
+        recipes += tuple(x.rewrite for x in searched.found if x.rewrite.source_id not in known)
     begun = Search(number=search_of(state).number + 1, recipes=recipes)
     step = Step(state, context, begun)
     await step.plan(context.options.search.width, step.scope)

@@ -37,6 +37,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "read_expert_note": {"id": "stall_wait"},
     "knowledge_status": {},
     "propose_rewrites": {},
+    "search_transformations": {"max_trials": 40},
     "compile_rewrite": {"source": _REWRITE},
     "screen_rewrite": {"source": _REWRITE},
     "tune_rewrite": {"source": "// @tune TILE = 8, 16, 32\n" + _REWRITE, "max_trials": 6},

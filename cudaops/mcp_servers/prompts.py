@@ -14,7 +14,8 @@ LOOP = """Make the CUDA kernel in {program} faster, using the cudaops tools only
 2. profile_kernel(). Read `verdict`: subtype, evidence, relief. A time that is marked as modelled
    was computed, not measured: say so whenever you quote it.
 3. search_knowledge(query=<the relief in your words>, subtype=<the subtype>) and read_expert_note.
-4. propose_rewrites() for what cudaops itself would try; or write device source with `// @launch`.
+4. propose_rewrites() and search_transformations(subtype=<the subtype>) for what cudaops itself
+   finds; or write device source with `// @launch`.
 5. compile_rewrite, then tune_rewrite where there are `// @tune` names, then screen_rewrite.
 6. judge_rewrite(source, tuned, title, why). It alone decides: a gate that fails says what is wrong.
    Rejected: learn from the gate's line, do not repeat the attempt, go to 4.

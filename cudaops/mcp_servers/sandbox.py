@@ -39,6 +39,7 @@ from cudaops.mcp_servers.rewrites import (
 )
 from cudaops.mcp_servers.runs import add_runs
 from cudaops.mcp_servers.sessions import SessionProvider
+from cudaops.mcp_servers.transforming import add_transforming
 from cudaops.prompts.expert_notes import fired
 from cudaops.recipes.registry import family_of, propose, refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
@@ -86,8 +87,10 @@ class StrippedProgram(Record):
 
 
 class TrialResult(Record):
-    """One configuration the tuner tried."""
+    """One configuration that the tuner tried, or one sequence of transformations."""
 
+    title: str = ""
+    """What it was, where that is no tune values."""
     values: dict[str, int]
     time_us: float | None
     failure: str | None
@@ -165,6 +168,7 @@ def build_server(sessions: SessionProvider, write_run: WriteRun | None = None) -
     add_opening(server, sessions)
     _add_text_tools(server, sessions)
     _add_timing_tools(server, sessions)
+    add_transforming(server, sessions)
     add_judging(server, sessions, write_run)
     add_reviewing(server)
     add_runs(server, sessions)
@@ -256,7 +260,12 @@ def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
         max_trials: Annotated[int, Field(ge=1, le=200)] = 16,
         max_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0,
         must_beat_us: Annotated[
-            float | None, Field(gt=0, description="Time to beat; a search far behind it gives up")
+            float | None,
+            Field(
+                gt=0,
+                description="Time to beat as screen_rewrite gives it, by the same clock as this "
+                "search; one far behind it gives up",
+            ),
         ] = None,
         proposer: str = "mcp:client",
         context: Context = CurrentContext(),  # noqa: B008

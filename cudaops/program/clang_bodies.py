@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
+from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind, conf
 
 from cudaops.program import syntax as s
 
@@ -36,11 +37,23 @@ _EXPLICIT_CASTS = {
 
 
 def where_of(cursor: Cursor) -> s.Range | None:
-    """Where it stands in the program; for what a macro made, where the macro is used."""
+    """Where it stands in the program. What a macro made stands where the whole macro is used; a
+    name or number handed to a macro stands where it was written, and anything larger made of what
+    was handed to one has an empty range at the macro's name."""
     start, end = cursor.extent.start, cursor.extent.end
     if start.file is None or not start.file.name.startswith(f"{ROOT}/"):
         return None
-    return s.Range((start.file.name.removeprefix(f"{ROOT}/"), start.offset, end.offset))
+    at = (start.offset, end.offset)
+    if at[0] == at[1] and next(cursor.get_children(), None) is None:
+        at = (_written_at(start), _written_at(end))
+    return s.Range((start.file.name.removeprefix(f"{ROOT}/"), *at))
+
+
+def _written_at(location: Any) -> int:
+    """Offset of a location, of a macro's argument where that was written."""
+    offset = ctypes.c_uint()
+    conf.lib.clang_getFileLocation(location, None, None, None, ctypes.byref(offset))
+    return offset.value
 
 
 def evaluated(lib: Any, cursor: Cursor) -> int | float | None:
@@ -170,7 +183,7 @@ class Body:
         plain = s.normal_type((kind.get_pointee() if pointer else kind).get_canonical().spelling)
         return s.Declare(
             plain, name, pointer, tuple(extents), shared, None if zeroed else value, zeroed,
-            unsized, where=where_of(cursor),
+            unsized,
         )  # fmt: skip
 
     def _refer(self, cursor: Cursor, kind: Any) -> s.Statement:
@@ -178,7 +191,7 @@ class Body:
         if not isinstance(target, s.Name | s.Member | s.Index | s.Unary):
             return s.Opaque("reference")
         plain = s.normal_type(kind.get_pointee().get_canonical().spelling)
-        return s.Refer(plain, self._name_of(cursor), target, where=where_of(cursor))
+        return s.Refer(plain, self._name_of(cursor), target)
 
     def _initial(self, cursor: Cursor) -> s.Expression | None:
         found = self._lib.clang_Cursor_getVarDeclInitializer(cursor)
@@ -278,8 +291,8 @@ class Body:
             return s.Number(token.spelling)
         return self._constant(evaluated(self._lib, cursor), _type_of(cursor))
 
-    def _constant(self, value: float | None, kind: str) -> s.Expression:
-        """A known value as the author could have written it."""
+    def _constant(self, value: float | None, kind: str, name: str = "") -> s.Expression:
+        """A known value as the author could have written it; `name`: of the variable it is of."""
         if value is None:
             return s.Unmodelled("constant")
         if kind == "bool":
@@ -287,7 +300,7 @@ class Body:
         text = _digits(abs(value), kind)
         if text is None:
             return s.Unmodelled("constant")
-        number = s.Number(text, type=kind)
+        number = s.Number(text, name, type=kind)
         return s.Unary("-", number) if value < 0 else number
 
     def _reference(self, cursor: Cursor, parts: list[Cursor]) -> s.Expression:
@@ -301,8 +314,9 @@ class Body:
             return s.Name(self._called(target))
         if target.kind == _K.VAR_DECL and _is_constant(target):
             value = evaluated(self._lib, target)
-            if value is not None:
-                return self._constant(value, _type_of(cursor))
+            own = self._variables.get(target.hash, "")
+            if value is not None and not (own and _type_of(cursor) == "bool"):
+                return self._constant(value, _type_of(cursor), own)
         if target.hash in self._variables:
             return s.Name(self._variables[target.hash])
         return s.Name(target.spelling)

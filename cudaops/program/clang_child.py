@@ -95,7 +95,9 @@ _FUNCTIONS: tuple[tuple[str, list[Any], Any], ...] = (
     ("clang_EvalResult_isUnsignedInt", [ctypes.c_void_p], ctypes.c_uint),
     ("clang_EvalResult_getAsDouble", [ctypes.c_void_p], ctypes.c_double),
     ("clang_EvalResult_dispose", [ctypes.c_void_p], None),
-)
+    ("clang_getFileLocation", [cindex.SourceLocation, *[ctypes.c_void_p] * 3,
+                               ctypes.POINTER(ctypes.c_uint)], None),
+)  # fmt: skip
 """What clang.cindex 18 leaves out."""
 _SCOPES = {
     _K.NAMESPACE, _K.LINKAGE_SPEC, _K.UNEXPOSED_DECL, _K.STRUCT_DECL, _K.CLASS_DECL,
@@ -436,6 +438,7 @@ class Reader:
             parameters=parameters,
             body=statements,
             launch_bounds=tuple(self._launch_bounds(cursor)),
+            body_where=where_of(body),
             where=where_of(cursor),
         )
 

@@ -54,6 +54,8 @@ class Number(_Typed):
     """A literal, or a constant of the program as the literal that it is worth."""
 
     text: str
+    constant: str = field(default="", compare=False)
+    """The function's own constant that stands there: its text needs the declaration."""
 
 
 @dataclass(frozen=True)
@@ -312,6 +314,8 @@ class Function(_Placed):
     parameters: tuple[TypedParameter, ...]
     body: tuple[Statement, ...]
     launch_bounds: tuple[int, ...] = ()
+    body_where: Range | None = field(default=None, compare=False, repr=False)
+    """From `{` to the byte after `}`."""
 
 
 @dataclass(frozen=True)
@@ -376,12 +380,23 @@ def integer_literal(text: str) -> tuple[int, str] | None:
     return int(digits, base), plain[len(digits) :]
 
 
-def children(node: object) -> Iterator[Any]:
-    """Expressions and statements directly below a node, or in a tuple, in the text's order."""
+def children(node: object) -> tuple[Any, ...]:
+    """Expressions and statements directly below a node, or in a tuple, in the text's order.
+
+    A node keeps them: trees are looked through thousands of times, and never change.
+    """
     if type(node) is tuple:
-        yield from node
-    if not is_dataclass(node):
-        return
+        return node
+    held = getattr(node, "__dict__", None)
+    if held is None or not is_dataclass(node):
+        return ()
+    found: tuple[Any, ...] | None = held.get("_children")
+    if found is None:
+        found = held["_children"] = tuple(_children(node))
+    return found
+
+
+def _children(node: Any) -> Iterator[Any]:
     for entry in fields(node):
         value = getattr(node, entry.name)
         for item in value if type(value) is tuple else (value,):
@@ -390,10 +405,12 @@ def children(node: object) -> Iterator[Any]:
 
 
 def below(node: object) -> Iterator[Any]:
-    """A node and everything below it."""
-    yield node
-    for child in children(node):
-        yield from below(child)
+    """A node and everything below it, outer ones first, in the text's order."""
+    waiting = [node]
+    while waiting:
+        at = waiting.pop()
+        yield at
+        waiting.extend(reversed(children(at)))
 
 
 _KINDS = {

@@ -15,6 +15,8 @@ from cudaops.program.plans import resolve
 from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
+from cudaops.transformations.draft import PROPOSER
+from cudaops.transformations.registry import transformation
 
 
 class Recipe(Protocol):
@@ -93,7 +95,11 @@ def propose(
 
 
 def family_of(rewrite: Rewrite) -> Family | None:
-    """The family of the recipe that proposed it; None where no recipe did."""
+    """Of the recipe that proposed it, or of the transformation that brought most; None where
+    neither made it."""
+    made, _, name = rewrite.proposer.partition(":")
+    if made == PROPOSER:
+        return transformation(name).family
     recipe = _recipe_of(rewrite)
     return recipe.family if recipe else None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from cudaops.domain.base import Record
 from cudaops.domain.execution import (
     Captured,
+    CaptureOutcome,
     CompileFailed,
     InLockstep,
     Misbehaved,
@@ -111,6 +112,28 @@ def read_captured(state: Path) -> CapturedRuns:
     return CapturedRuns(runs=(CapturedRun(run=ProgramRun(argv=argv), captured=captured),))
 
 
+def captured_of_author(
+    executor: Executor,
+    program: Program,
+    kernel: str | None,
+    argv: tuple[str, ...],
+    folder: Path,
+    timeout_s: float,
+    *,
+    whole: bool = True,
+    warm_ups: WarmUps = "auto",
+) -> CaptureOutcome:
+    """See `Executor.capture`, of the author's program. Its results are what a rewrite is held
+    against, so it is found out whether they are a reference; nobody's program else is asked that.
+    """
+    captured = executor.capture(
+        program, kernel, argv, folder, timeout_s, whole=whole, warm_ups=warm_ups
+    )
+    if not whole or not isinstance(captured, Captured) or not captured.workloads:
+        return captured
+    return executor.as_reference(program, captured, argv, folder, timeout_s, warm_ups=warm_ups)
+
+
 class ProgramCapture:
     """Captures one program's runs on one executor."""
 
@@ -161,7 +184,8 @@ class ProgramCapture:
         self, number: int, kernel: str | None, run: ProgramRun, *, alone: bool = False
     ) -> Captured:
         try:
-            outcome = self.executor.capture(
+            outcome = captured_of_author(
+                self.executor,
                 self.program,
                 kernel,
                 run.argv,

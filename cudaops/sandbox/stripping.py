@@ -20,6 +20,7 @@ from cudaops.program.directives import WORDS
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.parse import parse_files, require_runnable
 from cudaops.program.whole_program import rewrite_from_program
+from cudaops.sandbox.captures import captured_of_author
 from cudaops.sandbox.workbench import Workbench
 
 MAIN = "answer.cu"
@@ -131,8 +132,13 @@ def _finds_the_same_again(bench: Workbench) -> bool:
     folder = bench.folder / "work" / "again"
     author = bench.captured.judged
     try:
-        again = bench.executor.capture(
-            bench.program, bench.kernel.name, author.run.argv, folder, bench.timeout_s
+        again = captured_of_author(
+            bench.executor,
+            bench.program,
+            bench.kernel.name,
+            author.run.argv,
+            folder,
+            bench.timeout_s,
         )
     finally:
         bench.discard(folder.name)

@@ -26,6 +26,7 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.run import AccessSummary
+from cudaops.domain.search import TransformationSearch
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
@@ -84,6 +85,8 @@ class Workbench:
         self._lock = threading.RLock()
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
+        self.searched: dict[str, TransformationSearch] = {}
+        """By the rewrite that a search over transformations began with; empty for the author's."""
         self.qualification: Qualification | None = None
         """What the oracle can see, once somebody asked (`gates.qualification`)."""
 

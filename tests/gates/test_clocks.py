@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cudaops.domain.execution import Measurement, Timing
-from cudaops.domain.judgement import Comparison
+from cudaops.domain.judgement import Comparison, Gate
 from cudaops.gates.clocks import LAUNCH_GAP_US, LEAST_GAP_US, TOLERANCE, clocks_gate
 
 
@@ -34,6 +34,11 @@ def side(
 
 
 def gate_of(candidate: Measurement, baseline: Measurement | None = None) -> tuple[bool, str]:
+    gate = clocks_of(candidate, baseline)
+    return gate.passed, gate.summary
+
+
+def clocks_of(candidate: Measurement, baseline: Measurement | None = None) -> Gate:
     traced = candidate.timing is not None and candidate.timing.cupti_us
     gate = clocks_gate(
         [
@@ -46,7 +51,7 @@ def gate_of(candidate: Measurement, baseline: Measurement | None = None) -> tupl
         ]
     )
     assert gate.name == "clocks"
-    return gate.passed, gate.summary
+    return gate
 
 
 @pytest.mark.parametrize("host", [100.0, 100.0 + LAUNCH_GAP_US, 100.0 * (1 + TOLERANCE)])
@@ -174,13 +179,80 @@ class TestShortLaunches:
     def test_others_slow_down_no_side_alone(self) -> None:
         busy = short(3.7, 22.0, 40.0, gap_us=19.0)
         assert not gate_of(busy, short(6.1, 25.1, 21.0, gap_us=19.0))[0]
-        assert not gate_of(short(3.7, 10.4, 5.9), short(6.1, 25.1, 60.0, gap_us=19.0))[0]
+        assert not gate_of(busy, short(6.1, 25.1, 8.4, gap_us=19.0))[0]
 
     def test_events_shorter_than_the_kernels(self) -> None:
         found = short(20.0, 10.0, 22.0, cold_us=())
         passed, summary = gate_of(found, short(20.0, 25.0, 22.0))
         assert not passed
         assert summary == "candidate on w0: 10.0 us by events, 20.0 us by CUPTI's records"
+
+
+class TestOthersOnTheGpu:
+    """Time slices fall into the host's samples of one side and not into those of the other."""
+
+    def test_a_baseline_that_they_hit_turns_no_candidate_down(self) -> None:
+        """An H200 beside another process, 2026-11-23: CUPTI has 5.2 us for the baseline."""
+        baseline = short(5.2, 5.4, 44.5, host_gap_us=0.0)
+        gate = clocks_of(short(1.3, 1.4, 2.1, host_gap_us=0.0), baseline)
+        assert gate.passed, gate.summary
+        assert "others use the GPU: the baseline takes 6.4 us by events, 44.5 us" in gate.summary
+
+    def test_nor_does_one_whose_samples_they_tear_apart(self) -> None:
+        baseline = short(5.2, 5.4, 6.3, host_error_us=31.0)
+        gate = clocks_of(short(1.3, 1.4, 2.4), baseline)
+        assert gate.passed, gate.summary
+        assert "44.5" not in gate.summary
+        assert "(give or take 31.0 us)" in gate.summary
+        assert "as the program launches them" not in gate.summary
+
+    def test_a_candidate_that_they_hit_was_not_measured(self) -> None:
+        baseline = short(5.2, 5.4, 44.5)
+        for hit in (short(1.3, 1.4, 33.0), short(1.3, 1.4, 2.4, host_error_us=20.0)):
+            gate = clocks_of(hit, baseline)
+            assert (gate.passed, gate.quarantined) == (False, True)
+            assert gate.summary.startswith("candidate on w0: not measured, others use the GPU (")
+            assert gate.summary.endswith("): run again on a quiet one")
+
+    def test_nothing_at_all_takes_now_this_and_now_that(self) -> None:
+        """They are seen by a kernel that does nothing; its time is no measure of a gap then."""
+        torn = {"host_gap_us": 40.0, "host_gap_error_us": 22.0}
+        gate = clocks_of(short(1.3, 1.4, 33.0, **torn), short(5.2, 5.4, 7.0, **torn))
+        assert (gate.passed, gate.quarantined) == (False, True)
+        assert "a kernel that does nothing takes 40.0 us by the host's clock (give" in gate.summary
+
+    def test_a_candidate_that_alone_varies_is_no_sign_of_them(self) -> None:
+        quiet = short(6.1, 12.4, 8.4)
+        for odd in (short(3.7, 10.4, 30.0), short(3.7, 10.4, 5.9, host_error_us=20.0)):
+            gate = clocks_of(odd, quiet)
+            assert (gate.passed, gate.quarantined) == (False, False)
+            assert gate.summary.startswith("candidate on w0: 4.9 us by events")
+
+    def test_no_slope_at_all(self) -> None:
+        lost = short(1.3, 1.4, 2.4, host_slope_us=None, host_error_us=60.0)
+        assert clocks_of(lost, short(5.2, 5.4, 44.5)).quarantined
+        alone = clocks_of(lost, short(6.1, 12.4, 8.4))
+        assert (alone.passed, alone.quarantined) == (False, False)
+        assert clocks_of(
+            short(1.3, 1.4, 2.4), short(5.2, 5.4, 6.0, host_slope_us=None)
+        ).summary == ("baseline on w0: the host's clock was not taken")
+
+    def test_without_cupti_nobody_confirms_the_baselines_events(self) -> None:
+        gate = clocks_of(side(100.0, 100.0), side(400.0, 900.0))
+        assert (gate.passed, gate.quarantined) == (False, True)
+        assert gate.summary.startswith("baseline on w0: not measured, others use the GPU (")
+
+    def test_they_excuse_nothing_that_another_clock_shows(self) -> None:
+        """A quarantine can be released: it must not hide what is wrong."""
+        hit = short(20.0, 10.0, 70.0, cold_us=())
+        gate = clocks_of(hit, short(20.0, 25.0, 90.0))
+        assert (gate.passed, gate.quarantined) == (False, False)
+        assert "20.0 us by CUPTI's records" in gate.summary
+
+    @pytest.mark.parametrize("host", [float("inf"), float("nan")])
+    def test_they_excuse_no_number_that_is_none(self, host: float) -> None:
+        assert not clocks_of(short(1.3, 1.4, host), short(5.2, 5.4, 44.5)).quarantined
+        assert not clocks_of(short(1.3, 1.4, 2.4), short(5.2, 5.4, host)).passed
 
 
 def clocks_not_taken() -> Sequence[Measurement]:

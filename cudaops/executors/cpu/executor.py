@@ -101,13 +101,23 @@ class CpuExecutor:
         whole: bool = True,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Executor.capture`. A kernel whose result the order of lanes decides is captured in
-        lockstep, where results are wanted."""
-        captured = self._program(program, argv, timeout_s).capture(
+        """See `Executor.capture`."""
+        return self._program(program, argv, timeout_s).capture(
             kernel, folder, whole=whole, warm_ups=warm_ups
         )
-        if not isinstance(captured, Captured) or not whole:
-            return captured
+
+    def as_reference(
+        self,
+        program: Program,
+        captured: Captured,
+        argv: tuple[str, ...],
+        folder: Path,
+        timeout_s: float,
+        *,
+        warm_ups: WarmUps = "auto",
+    ) -> CaptureOutcome:
+        """See `Executor.as_reference`. A kernel whose result the order of lanes decides is captured
+        again in lockstep."""
         found = order_of(self, program, captured, folder, timeout_s)
         if found.lockstep is None:
             return captured.model_copy(update=found.fields)

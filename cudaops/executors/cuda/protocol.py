@@ -137,6 +137,9 @@ class TimingPolicy(Record):
     """Both sides run in turn for this long before anything is timed: clocks rise under load."""
     slope_ms: float = 2.0
     """What N launches take together, about, where the host's clock is asked; N is at least 4."""
+    host_seconds: float = 2.0
+    """How long the host's clock may be asked until its samples agree, which they do not at once
+    where others use the GPU; 0: the least number of samples is taken as it is."""
     cupti_launches: int = 4
     """Launches whose kernel durations CUPTI records after every other time was taken; 0: none."""
 
@@ -280,6 +283,8 @@ class SideTimes(Record):
     """Kernels that one launch of the plan starts."""
     slope_us: float | None = None
     """Host-clock time of 2N launches less that of N, over N: what events cannot forge. Warm."""
+    slope_error_us: float | None = None
+    """By how much the smallest of these samples differ, a launch; None: there is one of each."""
     cupti_us: tuple[float, ...] = ()
     """Durations CUPTI's activity records give for some launches, all kernels of the plan added."""
     cupti_problem: str = ""
@@ -343,6 +348,8 @@ class MeasureReply(Record):
     """One a side where the task has a watch."""
     host_gap_us: float | None = None
     """Of a kernel that does nothing, what `SideTimes.slope_us` is of a plan."""
+    host_gap_error_us: float | None = None
+    """Of it, what `SideTimes.slope_error_us` is of a plan."""
     looking_s: float = 0.0
     """Of `seconds`: reading results, comparing and writing them."""
     notices: tuple[str, ...] = ()

@@ -180,7 +180,9 @@ def watch_of(
     )
 
 
-SEARCH = TimingPolicy(samples=10, redone_blocks=2, spin_up_ms=20.0, cupti_launches=0)
+SEARCH = TimingPolicy(
+    samples=10, redone_blocks=2, spin_up_ms=20.0, host_seconds=0.0, cupti_launches=0
+)
 """How a configuration is timed during the search: enough to rank by, nothing is accepted on it."""
 NOT_WATCHED = SideOutputs(results=(), looked_at=0, taken=0, not_kept=0)
 
@@ -216,7 +218,6 @@ def _timing(
     kept = [b for times in reply.regimes for b in times.blocks if not b.redone]
     redone = sum(b.redone for times in reply.regimes for b in times.blocks)
     cold, warm = by_regime.get("cold"), by_regime.get("warm")
-    slopes = [t.sides[side].slope_us for t in reply.regimes if t.sides[side].slope_us is not None]
     outputs = reply.outputs[side] if reply.outputs else NOT_WATCHED
     return Timing(
         regime=ruling.regime,
@@ -224,7 +225,8 @@ def _timing(
         warm_us=warm.sides[side].samples_us if warm else (),
         launches_a_sample=ruling.sides[side].launches_a_sample,
         launches_a_plan=ruling.sides[side].launches_a_plan,
-        host_slope_us=slopes[0] if slopes else None,
+        host_slope_us=warm.sides[side].slope_us if warm else None,
+        host_error_us=warm.sides[side].slope_error_us if warm else None,
         cupti_us=ruling.sides[side].cupti_us,
         cupti_problem=ruling.sides[side].cupti_problem,
         event_overhead_us=ruling.event_overhead_us,
@@ -232,6 +234,7 @@ def _timing(
         gap_us=ruling.gap_us,
         warm_gap_us=warm.gap_us if warm else None,
         host_gap_us=reply.host_gap_us,
+        host_gap_error_us=reply.host_gap_error_us,
         sm_clock_mhz=tuple(b.sm_clock_mhz for b in kept if b.sm_clock_mhz is not None),
         temperature_c=tuple(b.temperature_c for b in kept if b.temperature_c is not None),
         blocks_redone=redone,

@@ -194,6 +194,8 @@ class Expressions(Environment, ABC):
                 return self._load(replace(retyped(place, node.type), member=""), node.type)
             case s.Unmodelled("string_literal"):
                 return Data(NOTHING)
+            case s.Unmodelled("cxx_null_ptr_literal_expr"):
+                return nowhere("void")
             case s.Unmodelled(what, parts):
                 self._note(what)
                 depends = self._all_depends([self._value(p) for p in parts])

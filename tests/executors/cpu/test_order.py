@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from cudaops.domain.execution import Captured, ProgramRan
+from cudaops.domain.program import Program
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.sandbox.captures import captured_of_author
 from tests.executors.cases import VECTOR_MAIN, array, program
 
 LAUNCH = "k<<<8, 128>>>(a, b, n)"
@@ -18,7 +20,11 @@ EXPECTED[1000:] = 0
 
 def captured(executor: CpuExecutor, folder: Path, kernels: str, launch: str = LAUNCH) -> Captured:
     parsed = program(folder, kernels, VECTOR_MAIN.replace("LAUNCH", launch))
-    outcome = executor.capture(parsed, None, (), folder / "capture", 60.0)
+    return reference(executor, parsed, folder)
+
+
+def reference(executor: CpuExecutor, parsed: Program, folder: Path) -> Captured:
+    outcome = captured_of_author(executor, parsed, None, (), folder / "capture", 60.0)
     assert isinstance(outcome, Captured), outcome
     return outcome
 
@@ -57,6 +63,17 @@ def test_the_last_warp_of_an_old_reduction_runs_in_lockstep(
     assert {one.scope for one in outcome.unordered} == {"warp"}
     assert {str(one.read) for one in outcome.unordered} >= {"k.cu:11", "k.cu:12"}
     np.testing.assert_allclose(result(outcome)[:8], EXPECTED.reshape(8, 128).sum(1), rtol=1e-5)
+
+
+def test_a_program_that_is_no_reference_is_not_asked(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    """A candidate's whole program: nobody is judged by its results."""
+    kernels = REDUCTION.replace("QUALIFIER", "")
+    parsed = program(tmp_path, kernels, VECTOR_MAIN.replace("LAUNCH", LAUNCH))
+    outcome = cpu_executor.capture(parsed, None, (), tmp_path / "capture", 60.0)
+    assert isinstance(outcome, Captured)
+    assert (outcome.lockstep, outcome.unordered, outcome.undecided) == (None, (), "")
 
 
 BRANCHES = """
@@ -193,8 +210,7 @@ def test_program_and_unit_run_as_they_were_captured(
 ) -> None:
     kernels = REDUCTION.replace("QUALIFIER", "")
     parsed = program(tmp_path, kernels, VECTOR_MAIN.replace("LAUNCH", LAUNCH))
-    outcome = cpu_executor.capture(parsed, None, (), tmp_path / "capture", 60.0)
-    assert isinstance(outcome, Captured)
+    outcome = reference(cpu_executor, parsed, tmp_path)
     ran = cpu_executor.run_program(parsed, (), 60.0, lockstep=outcome.lockstep)
     assert isinstance(ran, ProgramRan)
     assert ran.stdout == outcome.stdout

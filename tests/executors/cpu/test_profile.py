@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
-from cudaops.cuda.ncu_pages import parse_raw
-from cudaops.domain.base import Dim3
 from cudaops.domain.execution import (
     Compiled,
     KernelResources,
-    Measurement,
     Misbehaved,
-    Unit,
 )
 from cudaops.domain.profile import Profile
-from cudaops.domain.rewrite import ResolvedPlan, Rewrite
-from cudaops.domain.workload import Allocation, Argument, PointerArgument, ScalarArgument, Workload
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.profile import sample
-from cudaops.program.parse import load_program
-from cudaops.program.plans import baseline_plan, make_rewrite, resolve
+from cudaops.program.plans import baseline_plan, make_rewrite
 from cudaops.timemodel.launch import LaunchModel, model_launch
-
-DATA = Path(__file__).parents[2] / "data"
-
-
-class Case(NamedTuple):
-    """A kernel and one launch of it, made without running a program."""
-
-    unit: Unit
-    workload: Workload
+from tests.executors.cpu.profile_cases import Case, made_case, measured, plan_of, profiled
 
 
 @pytest.fixture
@@ -49,157 +31,8 @@ def executor(kernels: Path) -> CpuExecutor:
 
 @pytest.fixture
 def case(tmp_path: Path) -> Callable[..., Case]:
-    """Build a case: source, launch geometry, floats a buffer, and its scalar arguments."""
-
-    def made(
-        source: str | Path, grid: tuple[int, ...], block: tuple[int, ...], floats: int,
-        scalars: dict[str, int], callee: str | None = None,
-        buffers: tuple[str, ...] = ("a", "b", "c"),
-    ) -> Case:  # fmt: skip
-        path = source if isinstance(source, Path) else tmp_path / "k.cu"
-        if not isinstance(source, Path):
-            launched = re.findall(r"__global__ void (\w+)", source)[0]
-            given = ", ".join([*("nullptr" for _ in buffers), *(str(v) for v in scalars.values())])
-            main = f"int main() {{ {launched}<<<1, 1>>>({given}); }}\n"
-            path.write_text(
-                "#include <cuda_runtime.h>\n" + textwrap.dedent(source).lstrip("\n") + main
-            )
-        program = load_program(path)
-        kernel = program.kernels[0]
-        rng = np.random.default_rng(7)
-        allocations, arguments = [], list[Argument]()
-        for index, name in enumerate(buffers):
-            rng.random(floats, dtype=np.float32).tofile(tmp_path / f"{name}.bin")
-            allocations.append(
-                Allocation(index=index, size_bytes=4 * floats, element="f32", role="inout",
-                           before=f"{name}.bin", after=f"{name}.bin")
-            )  # fmt: skip
-            arguments.append(PointerArgument(name=name, element="f32", allocation=index))
-        arguments += [ScalarArgument(name=n, element="i32", value=v) for n, v in scalars.items()]
-        named = zip(kernel.parameters, arguments, strict=True)
-        workload = Workload(
-            id="w0", kernel=kernel.name, callee=callee or kernel.name, site=0,
-            grid=Dim3(**dict(zip("xyz", grid, strict=False))),
-            block=Dim3(**dict(zip("xyz", block, strict=False))),
-            arguments=tuple(a.model_copy(update={"name": p.name}) for p, a in named),
-            allocations=tuple(allocations), folder=str(tmp_path),
-        )  # fmt: skip
-        return Case(
-            Unit(program=program, kernel=kernel.name, callee=callee or kernel.name), workload
-        )
-
-    return made
-
-
-def measured(executor: CpuExecutor, made: Case, rewrite: Rewrite | None = None) -> Measurement:
-    unit = made.unit.model_copy(update={"rewrite": rewrite})
-    compiled = executor.compile(unit)
-    assert isinstance(compiled, Compiled), compiled
-    outcome = executor.measure(compiled, made.workload, plan_of(made, rewrite))
-    assert isinstance(outcome, Measurement), outcome
-    return outcome
-
-
-def plan_of(made: Case, rewrite: Rewrite | None) -> ResolvedPlan:
-    if rewrite is None:
-        return baseline_plan(made.workload)
-    return resolve(rewrite, made.unit.program.kernel(made.unit.kernel), made.workload)
-
-
-def profiled(executor: CpuExecutor, made: Case) -> Profile:
-    outcome = measured(executor, made).profile
-    assert outcome is not None
-    return outcome
-
-
-CALIBRATION: dict[str, tuple[str, tuple[int, int], tuple[int, ...], float]] = {
-    "naive_matmul": ("naive_matmul", (64, 64), (16, 16), 416.1),
-    "tiled_matmul": ("naive_matmul", (32, 32), (32, 32), 236.1),
-    "reg128": ("reg_matmul<128, 128, 8, 8, 8>", (8, 8), (256,), 178.0),
-    "reg64": ("reg_matmul<64, 64, 8, 4, 4>", (16, 16), (256,), 127.7),
-    "reg64x8": ("reg_matmul<64, 64, 8, 8, 4>", (16, 16), (128,), 125.2),
-    "reg64b16": ("reg_matmul<64, 64, 16, 4, 4>", (16, 16), (256,), 95.8),
-}
-"""Callee, grid, block and measured microseconds on an H200. Source: tests/data/calibration."""
-
-
-def calibration(case: Callable[..., Case], name: str) -> Case:
-    callee, grid, block, _ = CALIBRATION[name]
-    source = DATA / "calibration" / f"{name}.cu"
-    made: Case = case(source, grid, block, 1024 * 1024, {"N": 1024}, callee)
-    return made._replace(workload=made.workload.model_copy(update={"l2_regime": "warm"}))
-
-
-def close_to_ncu(own: Profile, capture: str, expected: dict[str, float]) -> None:
-    """Each metric within its relative tolerance of the capture."""
-    text = (DATA / "ncu" / f"{capture}.raw.csv").read_text()
-    measured_by_ncu = parse_raw(text)[0].profile
-    for name, tolerance in expected.items():
-        value, truth = own.get(name), measured_by_ncu.get(name)
-        assert value is not None, name
-        assert truth is not None, name
-        assert value == pytest.approx(truth, rel=tolerance), name
-
-
-def test_naive_product_matches_the_capture(
-    executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    own = profiled(executor, calibration(case, "naive_matmul"))
-    close_to_ncu(
-        own, "h200_naive_matmul_1024",
-        {
-            ncu.GLOBAL_LD_REQUESTS: 0, ncu.GLOBAL_LD_SECTORS: 0, ncu.GLOBAL_ST_REQUESTS: 0,
-            ncu.BYTES_PER_SECTOR_LD: 0, ncu.BYTES_PER_SECTOR_ST: 0, ncu.L1_HIT_RATE: 0.01,
-            ncu.GLOBAL_LD_HIT_RATE: 0.01, ncu.L2_WRITE_SECTORS: 0, ncu.L2_READ_SECTORS: 0.1,
-            ncu.DRAM_READ_BYTES: 0.01, ncu.FFMA_PER_CYCLE: 0.1, ncu.L1_THROUGHPUT: 0.05,
-            ncu.SM_THROUGHPUT: 0.1, ncu.DURATION: 0.1, ncu.INST_EXECUTED: 0.2, ncu.REGISTERS: 0,
-            ncu.THEORETICAL_OCCUPANCY: 0,
-            ncu.ACHIEVED_OCCUPANCY: 0.1, ncu.WAVES: 0.01, ncu.L2_HIT_RATE: 0.02,
-        },
-    )  # fmt: skip
-    assert len(own.metrics) >= 40
-    assert own.source == "modelled"
-    assert "acc +=" in own.hot_lines[0].text
-
-
-def test_register_tiling_matches_the_capture(
-    executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    own = profiled(executor, calibration(case, "reg64"))
-    close_to_ncu(
-        own, "h200_regtiled_matmul_1024",
-        {
-            ncu.GLOBAL_LD_REQUESTS: 0, ncu.GLOBAL_LD_SECTORS: 0, ncu.SHARED_LD_INST: 0,
-            ncu.SHARED_ST_INST: 0, ncu.SHARED_WAVEFRONTS_IDEAL: 0, ncu.SHARED_LD_WAVEFRONTS: 0.01,
-            ncu.SHARED_ST_WAVEFRONTS: 0.05,
-            ncu.BANK_CONFLICTS_ST: 0.1, ncu.INST_EXECUTED: 0.2, ncu.REGISTERS: 0.15,
-            ncu.SHARED_STATIC: 0,
-            ncu.ACHIEVED_OCCUPANCY: 0.1, ncu.BARRIERS_PER_BLOCK: 0, ncu.DRAM_READ_BYTES: 0.01,
-        },
-    )  # fmt: skip
-
-
-def test_six_products_are_near_their_measured_times(
-    executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    modelled = {n: measured(executor, calibration(case, n)).median_us for n in CALIBRATION}
-    truth = {name: row[3] for name, row in CALIBRATION.items()}
-    for name in CALIBRATION:
-        assert modelled[name] == pytest.approx(truth[name], rel=0.3), name
-        speedup = modelled["naive_matmul"] / modelled[name]
-        real = truth["naive_matmul"] / truth[name]
-        assert real / 2 < speedup < real * 2, name
-    order = [sorted(t.values()).index(v) for t in (modelled, truth) for v in t.values()]
-    squares = sum((a - b) ** 2 for a, b in zip(order[:6], order[6:], strict=True))
-    assert 1 - 6 * squares / (6 * 35) >= 0.8
-
-
-@pytest.mark.parametrize(("name", "truth_us"), [("naive_matmul", 1185.0), ("tiled_matmul", 936.0)])
-def test_a10_times_come_out_sensibly(
-    executor: CpuExecutor, case: Callable[..., Case], name: str, truth_us: float
-) -> None:
-    executor.device = "A10"
-    assert measured(executor, calibration(case, name)).median_us == pytest.approx(truth_us, rel=0.3)
+    """`made_case` in the test's own folder."""
+    return partial(made_case, tmp_path)
 
 
 ADD = """

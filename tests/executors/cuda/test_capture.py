@@ -90,8 +90,17 @@ def test_workloads_are_those_of_the_cpu_executor(
     parsed = load_program(path)
     first = captured(platform, parsed, tmp_path)
     for count in first.counts:
-        ours = or_why_not(on_gpu(platform, parsed).capture, count.kernel, tmp_path / "gpu")
         theirs = or_why_not(cpu_executor.capture, parsed, count.kernel, (), tmp_path / "cpu", 60.0)
+        known: dict[str, dict[str, Any]] = {}
+        both: list[Workload] = []
+        for _ in range(5):  # those kept cover most of the time, which a busy machine shifts
+            ours = or_why_not(on_gpu(platform, parsed).capture, count.kernel, tmp_path / "gpu")
+            if not isinstance(ours, Captured) or not isinstance(theirs, Captured):
+                break
+            known = {configuration(w): facts(w) for w in theirs.workloads}
+            both = [w for w in ours.workloads if configuration(w) in known]
+            if both:
+                break
         if not isinstance(ours, Captured) or not isinstance(theirs, Captured):
             assert ours == theirs
             assert (path.stem, count.kernel) == ("indirect", "stride")
@@ -100,8 +109,6 @@ def test_workloads_are_those_of_the_cpu_executor(
         assert {c.kernel: c.launches for c in ours.counts} == {
             c.kernel: c.launches for c in theirs.counts
         }
-        known = {configuration(w): facts(w) for w in theirs.workloads}
-        both = [w for w in ours.workloads if configuration(w) in known]
         assert both
         for workload in both:
             assert facts(workload) == known[configuration(workload)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from pathlib import Path
 from typing import Any
@@ -412,6 +413,91 @@ class TestMeasure:
             "nothing to time"
             in refused(gpu, MeasureTask(sides=(), buffers=buffers(tmp_path))).problem
         )
+
+
+class SharedGpu(ScriptedGpu):
+    """Another process has the GPU in turns with this one, whenever both want it."""
+
+    own_us, others_us = 2000.0, 4000.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gap_us = 1.5
+        self.memory_us = 20.0
+        self.left_us = 0.0
+        self.seen_us = 0.0
+        self.random = random.Random(5)
+
+    def synchronize(self) -> None:
+        """What this process had to do since it last waited, cut by the others' slices; then the
+        host takes its time, and the others go on meanwhile."""
+        work = self.now_us - self.seen_us
+        if work > self.left_us:
+            self.now_us += self.random.random() * self.others_us  # they are in the middle of one
+            slices = int((work - self.left_us) // self.own_us)
+            self.now_us += slices * self.others_us
+            self.left_us = self.own_us - (work - self.left_us) % self.own_us
+        else:
+            self.left_us -= work
+        super().synchronize()
+        self.now_us += 20.0 * self.random.random()
+        self.seen_us = self.now_us
+
+
+class TestHostTimeOnASharedGpu:
+    """The host's clock where others have the GPU most of the time."""
+
+    def taken(self, folder: Path, gpu: ScriptedGpu, host_seconds: float) -> MeasureReply:
+        gpu.durations = {"scale": lambda _: 6.0, "other": lambda _: 2.0}
+        policy = QUICK.model_copy(update={"min_sample_us": 20.0, "host_seconds": host_seconds})
+        return timed(gpu, measure_task(folder, "scale", "other", policy=policy))
+
+    def test_the_smallest_of_many_samples_is_a_launchs_time(self, tmp_path: Path) -> None:
+        reply = self.taken(tmp_path, SharedGpu(), 8.0)
+        for found, us in zip(reply.regimes[1].sides, (6.0, 2.0), strict=True):
+            assert found.slope_us == pytest.approx(us + 1.5, abs=0.6)
+            assert found.slope_error_us is not None
+            assert found.slope_error_us < 1.0
+        assert reply.host_gap_us == pytest.approx(1.5, abs=0.6)
+
+    def test_no_time_for_many_shows(self, tmp_path: Path) -> None:
+        gpu = SharedGpu()
+        gpu.memory_us = 40.0  # series as long as a slice
+        reply = self.taken(tmp_path, gpu, 0.0)
+        errors = [found.slope_error_us for found in reply.regimes[1].sides]
+        assert max(error for error in errors if error is not None) > 2.0
+
+    def test_hidden_work_stays_visible(self, tmp_path: Path) -> None:
+        class Forged(SharedGpu):
+            """`other` leaves 40 us behind that no event sees; a wait waits for it."""
+
+            hidden_us = 0.0
+
+            def launch(self, function: str, *given: Any) -> None:
+                super().launch(function, *given)
+                self.hidden_us += 40.0 if function == "other" else 0.0
+
+            def elapsed_us(self, start: Any, end: Any) -> float:
+                return float(end.at_us - start.at_us)
+
+            def synchronize(self) -> None:
+                self.now_us += self.hidden_us
+                self.hidden_us = 0.0
+                super().synchronize()
+
+        warm = self.taken(tmp_path, Forged(), 8.0).regimes[1].sides
+        assert statistics.median(warm[1].samples_us) < 10.0
+        assert warm[1].slope_us is not None
+        assert warm[1].slope_us > 30.0
+
+    def test_a_quiet_gpu_is_asked_no_longer_than_it_must(self, tmp_path: Path) -> None:
+        gpu = ScriptedGpu()
+        gpu.gap_us = 1.5
+        reply = self.taken(tmp_path, gpu, 8.0)
+        errors = [found.slope_error_us for found in reply.regimes[1].sides]
+        assert errors == [pytest.approx(0.0, abs=1e-6)] * 2
+        assert reply.host_gap_error_us == pytest.approx(0.0, abs=1e-6)
+        assert reply.seconds < 0.1
 
 
 def test_the_default_policy_takes_forty_samples() -> None:

@@ -20,8 +20,8 @@ from cudaops.executors.cuda.protocol import (
     TimingPolicy,
 )
 from cudaops.executors.cuda.runner.driver import Driver, Refusal
+from cudaops.executors.cuda.runner.host_time import LONG_US, HostTime, HostTimes
 from cudaops.executors.cuda.runner.sampling import (
-    LEAST_FILLS_BEFORE_MANY,
     PLANS_BEFORE,
     Bench,
     Clock,
@@ -42,9 +42,6 @@ CHAINED = 3
 LEAST_SHARE, MOST_SHARE = 0.5, 2.0
 """A launch on its own results may take between half and twice the time of one on restored memory
 to count as the same work. Chosen: launch gaps move the time of a 2 us kernel by up to a third."""
-SLOPE_REPEATS = 5
-SLOPE_LAUNCHES = (4, 64)
-"""Least and most of N."""
 SAME_SHARE, SAME_US = 0.1, 1.5
 """A launch on its own results takes the same time as one on restored memory where they differ by no
 more: less than the clocks gate lets the host's clock and the events differ (`gates.clocks`)."""
@@ -60,8 +57,6 @@ kernels' own durations are taken as often as the samples. Chosen: what events sa
 of the launching and no longer of the kernel."""
 TRACED_SHARE = 0.25
 """Of the seconds allowed for samples, what those durations may take as well."""
-LONG_US = 1000.0
-"""A launch longer than this is calibrated once: its spread is small against it."""
 
 
 class Repetition(NamedTuple):
@@ -127,17 +122,17 @@ class _Measurement:
             self._regime(regime, repetition, begun + share * number)
             for number, regime in enumerate(self.wanted, start=1)
         ]
-        times = [self._with_slope(t, repetition) if t.regime == "warm" else t for t in times]
+        times, nothing = self._with_host(times, repetition)
         for side in self.sides:
             self.bench.check_guards(side)
-        host_gap_us = self._host_gap_us() if "warm" in self.wanted else None
         times = self._with_activity(times)
         self._say_what_is_missing(times)
         return MeasureReply(
             regimes=tuple(times),
             seconds=self.clock() - self.started,
             outputs=self.watcher.outputs() if self.watcher else (),
-            host_gap_us=host_gap_us,
+            host_gap_us=nothing.us if nothing else None,
+            host_gap_error_us=nothing.error_us if nothing else None,
             looking_s=self._looking(),
             notices=tuple(self.notices),
         )
@@ -305,53 +300,26 @@ class _Measurement:
             redone=again,
         )
 
-    def _with_slope(self, times: RegimeTimes, repetition: Repetition) -> RegimeTimes:
+    def _with_host(
+        self, times: list[RegimeTimes], repetition: Repetition
+    ) -> tuple[list[RegimeTimes], HostTime | None]:
+        """What the host's clock says of warm launches; and of a kernel that does nothing."""
+        warm = next((one for one in times if one.regime == "warm"), None)
+        if warm is None:
+            return times, None
+        medians = [statistics.median(side.samples_us) for side in warm.sides]
+        host = HostTimes(self.bench, self.policy, medians, self.clock, restored=repetition.restored)
+        host.take()
         sides = []
-        for side, taken in enumerate(times.sides):
-            slope = self._slope(side, statistics.median(taken.samples_us), repetition)
-            if slope <= 0:
-                shown = self.bench.sides[side].loaded.shown
-                self.notices.append(f"{shown}: the host's clock gives no slope ({slope:.2f} us)")
-            sides.append(taken.model_copy(update={"slope_us": slope if slope > 0 else None}))
-        return times.model_copy(update={"sides": tuple(sides)})
-
-    def _slope(self, side: int, launch_us: float, repetition: Repetition) -> float:
-        """Time of 2N launches less that of N, over N, by the host's clock."""
-        least, most = SLOPE_LAUNCHES
-        count = math.ceil(self.policy.slope_ms * 1e3 / max(launch_us, 1e-3))
-        count = min(most, max(least, count))
-        restored = repetition.restored
-        repeats, ahead = 1, LEAST_FILLS_BEFORE_MANY
-        if launch_us < LONG_US:
-            repeats = SLOPE_REPEATS
-            ahead = self.bench.slope_ahead(side, 2 * count, restored=restored)
-
-        def difference(*, launching: bool) -> float:
-            once: list[float] = []
-            twice: list[float] = []
-            for _ in range(repeats):
-                for launches, found in ((count, once), (2 * count, twice)):
-                    found.append(
-                        self.bench.host_us(
-                            side, launches, ahead=ahead, restored=restored, launching=launching
-                        )
-                    )
-            return (statistics.median(twice) - statistics.median(once)) / count
-
-        return difference(launching=True) - (difference(launching=False) if restored else 0.0)
-
-    def _host_gap_us(self) -> float | None:
-        """What a kernel that does nothing takes by the host's clock, launched back to back."""
-        _, most = SLOPE_LAUNCHES
-        found: list[list[float]] = [[], []]
-        for _ in range(SLOPE_REPEATS):
-            for times, launches in zip(found, (most, 2 * most), strict=True):
-                us = self.bench.empty_host_us(launches, LEAST_FILLS_BEFORE_MANY)
-                if us is None:
-                    return None
-                times.append(us)
-        once, twice = (statistics.median(times) for times in found)
-        return max(0.0, (twice - once) / most)
+        for number, taken in enumerate(warm.sides):
+            us, error = host.of_side(number)
+            if us <= 0:
+                shown = self.bench.sides[number].loaded.shown
+                self.notices.append(f"{shown}: the host's clock gives no slope ({us:.2f} us)")
+            found = {"slope_us": us if us > 0 else None, "slope_error_us": error}
+            sides.append(taken.model_copy(update=found))
+        timed = warm.model_copy(update={"sides": tuple(sides)})
+        return [timed if one is warm else one for one in times], host.of_nothing()
 
     def _with_activity(self, times: list[RegimeTimes]) -> list[RegimeTimes]:
         """The last thing that is done: a tracer costs time, and may go on doing so."""

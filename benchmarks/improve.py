@@ -1,0 +1,155 @@
+"""What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu and ARGS.
+
+    python benchmarks/improve.py FOLDER --executor cuda --jobs 4 --limit 560 --out OUT
+
+Writes OUT/improve.json (a row a program, kept after each), a line a program, and OUT/runs.tar.xz
+with reports, events and rewrites. On `cuda` every best.cu is also built by plain nvcc and run
+beside the author's program: a word such as FAIL that the author's does not print is said. `--args`
+as in corpus.py. Ends with how many were improved, and the geometric mean of those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import queue
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+BEGAN = time.monotonic()
+LEAST_S = 60.0
+"""No program is begun with less time left."""
+_FAILED = re.compile(r"\b(fail\w*|mismatch\w*|incorrect|wrong|error)\b", re.IGNORECASE)
+_KEPT = ("report.md", "run.json", "events.jsonl", "best.cu", "best.patch", "iterations")
+
+
+def improved(
+    folder: Path, argv: list[str], options: argparse.Namespace, out: Path
+) -> dict[str, Any]:
+    """One program's row."""
+    (source,) = folder.glob("*.cu")
+    left = options.limit - (time.monotonic() - BEGAN)
+    command = [
+        sys.executable, "-m", "cudaops", "run", source.name, "--executor", options.executor,
+        "--timeout", "100", "--out", str(out), *options.options.split(), "--", *argv,
+    ]  # fmt: skip
+    began = time.monotonic()
+    env = {**os.environ, "CUDAOPS_MEMORY": "off"}
+    row: dict[str, Any] = {"program": folder.name, "argv": argv}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, env=env,
+            timeout=min(options.each, left),
+        )  # fmt: skip
+        said = done.stderr.strip().splitlines()
+        row |= {"exit": done.returncode, "said": said[-1][:300] if said else ""}
+    except subprocess.TimeoutExpired:
+        row["exit"] = "timeout"
+    row["seconds"] = round(time.monotonic() - began, 1)
+    if (out / "run.json").is_file():
+        record = json.loads((out / "run.json").read_text())
+        verify = record.get("verify") or {}
+        row |= {name: record.get(name) for name in ("outcome", "reason", "seconds_by_tool")}
+        row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
+        row["tried"] = [a["title"] for a in record.get("attempts") or []]
+    if options.executor == "cuda" and row.get("outcome") == "accepted":
+        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", argv)
+    return row
+
+
+def beside(folder: Path, source: str, best: Path, argv: list[str]) -> str:
+    """What the rewritten program says, built by nvcc alone, beside the author's."""
+    texts = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, text in (("author", folder / source), ("best", best)):
+            exe = Path(scratch) / name
+            build = [
+                "nvcc",
+                "-O3",
+                "-arch=native",
+                "-std=c++17",
+                f"-I{folder}",
+                str(text),
+                "-o",
+                str(exe),
+            ]
+            built = subprocess.run(build, capture_output=True, text=True, check=False, cwd=folder)
+            if built.returncode:
+                return f"{name} does not compile: {built.stderr.strip()[:200]}"
+            try:
+                ran = subprocess.run(
+                    [str(exe), *argv], cwd=folder, capture_output=True, text=True, check=False,
+                    timeout=120,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return f"{name} takes more than 120 s"
+            texts.append((ran.returncode, sorted({w.lower() for w in _FAILED.findall(ran.stdout)})))
+    return "the same" if texts[0] == texts[1] else f"author {texts[0]}, best {texts[1]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--args", type=Path)
+    parser.add_argument("--executor", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--jobs", type=int, default=2, help="programs at once")
+    parser.add_argument("--limit", type=float, default=560.0, help="seconds for all")
+    parser.add_argument("--each", type=float, default=240.0, help="seconds for one")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--options", default="", help="of `cudaops run`")
+    options = parser.parse_args()
+    lines = json.loads(options.args.read_text()) if options.args else {}
+    waiting: queue.Queue[Path] = queue.Queue()
+    for folder in sorted(options.folder.resolve().iterdir()):
+        if (folder / "ARGS").is_file() and (not options.only or folder.name in options.only):
+            waiting.put(folder)
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = Path(scratch)
+
+        def work() -> None:
+            while options.limit - (time.monotonic() - BEGAN) > LEAST_S:
+                try:
+                    folder = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                argv = lines.get(folder.name, (folder / "ARGS").read_text()).split()
+                row = improved(folder, argv, options, runs / folder.name)
+                rows.append(row)
+                (options.out / "improve.json").write_text(json.dumps(rows, indent=1) + "\n")
+                why = (row.get("reason") or row.get("said") or "")[:100]
+                sys.stdout.write(
+                    f"{time.monotonic() - BEGAN:5.0f} s  {folder.name:20s} exit {row['exit']}, "
+                    f"{row['seconds']} s: {row.get('outcome')} {row.get('speedup')} "
+                    f"{row.get('plain_nvcc', '')} {why}\n"
+                )
+                sys.stdout.flush()
+
+        with ThreadPoolExecutor(max_workers=options.jobs) as pool:
+            for job in [pool.submit(work) for _ in range(options.jobs)]:
+                job.result()
+        with tarfile.open(options.out / "runs.tar.xz", "w:xz") as kept:
+            for path in sorted(p for name in _KEPT for p in runs.glob(f"*/{name}")):
+                kept.add(path, path.relative_to(runs))
+    good = [r["speedup"] for r in rows if r.get("outcome") in ("accepted", "provisional")]
+    mean = math.exp(sum(map(math.log, good)) / len(good)) if good else 1.0
+    sys.stdout.write(
+        f"{len(rows)} programs, {waiting.qsize()} not reached; {len(good)} improved, "
+        f"geometric mean of those {mean:.2f}x\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

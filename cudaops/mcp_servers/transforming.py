@@ -1,0 +1,242 @@
+"""Tools of the MCP server `sandbox` that transform the open program's kernel by themselves."""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import CurrentContext
+from pydantic import Field
+
+from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Ran
+from cudaops.domain.rewrite import ResolvedPlan, Rewrite
+from cudaops.domain.run import Say
+from cudaops.domain.search import StepShare, TransformationSearch, Transformed
+from cudaops.domain.workload import FLOATING, Workload
+from cudaops.errors import InputError, PlanError
+from cudaops.executors.arrays import UNIT_ROUNDOFF, stored
+from cudaops.executors.compare import distance
+from cudaops.executors.cpu.unit import captured_inputs
+from cudaops.executors.stopping import raise_if_stopped
+from cudaops.mcp_servers.calls import in_thread, progress, works
+from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
+from cudaops.mcp_servers.sessions import SessionProvider
+from cudaops.program.syntax import NotUnderstood
+from cudaops.sandbox.workbench import Workbench
+from cudaops.transformations.draft import PROPOSER, Draft, Subject
+from cudaops.transformations.registry import TRANSFORMATIONS
+from cudaops.transformations.search import Found, Limits, Node, Search, Share, Timed
+
+ROUNDING_FACTOR = 4.0
+"""Results may differ by this many times the root of the unit roundoff (1e-3 for floats). Chosen: a
+look must not refuse another order of a long sum, and what is wrong is off by more."""
+BUILDERS = 4
+"""Drafts built beside each other where times are measured; two where they are modelled, which takes
+a core each."""
+
+
+def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
+    """Register the search over transformations."""
+
+    @server.tool(annotations=works("Search transformations"))
+    @in_thread
+    def search_transformations(
+        source: SourceText | None = None,
+        tuned: TunedValues = {},  # noqa: B006
+        subtype: Annotated[str, Field(description="What limits the kernel: a verdict's.")] = "",
+        max_trials: Annotated[int, Field(ge=1, le=5000)] = 80,
+        max_seconds: Annotated[float, Field(gt=0, le=7200)] = 120.0,
+        most: Annotated[int, Field(ge=1, le=5, description="Sequences wanted.")] = 1,
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> TransformationSearch:
+        """Sequences of transformations that make the author's kernel, or a rewrite, faster: each
+        proved right from the kernel's form, sought by time. Not judged yet."""
+        bench = sessions.current().bench
+        rewrite = None
+        if source is not None:
+            rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
+        limits = Limits(max_trials, time.monotonic() + max_seconds)
+        found = search(bench, rewrite, limits, subtype, progress(context, max_trials))
+        return found.model_copy(update={"found": found.found[:most]})
+
+
+def search(
+    bench: Workbench, rewrite: Rewrite | None, limits: Limits, subtype: str, say: Say
+) -> TransformationSearch:
+    """One search; the same again is not made twice. Raises InputError where the author's kernel
+    cannot be timed."""
+    key = "" if rewrite is None else rewrite.id
+    if key not in bench.searched:
+        bench.searched[key] = _searched(bench, rewrite, limits, subtype, say)
+    return bench.searched[key]
+
+
+def _searched(
+    bench: Workbench, rewrite: Rewrite | None, limits: Limits, subtype: str, say: Say
+) -> TransformationSearch:
+    subject = Subject(bench.program, bench.kernel, bench.workloads)
+    trying = _Trying(bench, say)
+    try:
+        root = Draft.of(subject) if rewrite is None else Draft.from_rewrite(subject, rewrite)
+        begun = trying.time(rewrite)
+    except NotUnderstood as problem:
+        return TransformationSearch(
+            found=(), baseline_us=0.0, tried=(), stopped=f"not begun: {problem}", seconds=0.0
+        )
+    if begun.time_us is None:
+        raise InputError(
+            f"{'the author' if rewrite is None else 'it'} has no time: {begun.failure}"
+        )
+    with closing(trying), ThreadPoolExecutor(max_workers=trying.builders) as pool:
+        found = Search(
+            lambda rewrites: trying.times(rewrites, pool),
+            limits,
+            trying.problem,
+            {one.name for one in TRANSFORMATIONS if subtype in one.relieves},
+            say=say,
+            batch=trying.builders,
+        ).run(root, begun.time_us)
+    return _record(found, trying.ranked(found.best))
+
+
+class _Trying:
+    """Drafts put to the executor."""
+
+    def __init__(self, bench: Workbench, say: Say) -> None:
+        self._bench, self._say = bench, say
+        self._authors: dict[str, Ran | Misbehaved] = {}
+        self.builders = 2 if bench.models_time else BUILDERS
+
+    def times(self, rewrites: Sequence[Rewrite], pool: ThreadPoolExecutor) -> Sequence[Timed]:
+        """Of several, built beside each other."""
+        contexts = [contextvars.copy_context() for _ in rewrites]
+        jobs = [
+            pool.submit(context.run, self.time, rewrite)
+            for context, rewrite in zip(contexts, rewrites, strict=True)
+        ]
+        return [job.result() for job in jobs]
+
+    def time(self, rewrite: Rewrite | None, *, draft: bool = True) -> Timed:
+        """Over all timed workloads, by their weights."""
+        total = weight = 0.0
+        for workload in self._bench.timed:
+            raise_if_stopped()
+            try:
+                measured = self._bench.measure(rewrite, workload, draft=draft)
+            except PlanError as error:
+                return Timed(None, f"launch plan: {error}")
+            if not isinstance(measured, Measurement):
+                return Timed(None, measured.message)
+            total += measured.median_us * workload.time_share
+            weight += workload.time_share
+        return Timed(total / weight if weight else None)
+
+    def problem(self, rewrite: Rewrite) -> str | None:
+        """Why it is wrong on the captured inputs of the smallest judged workload that it applies
+        to; None where it is not. A look, to keep what is wrong from being built on: the judge finds
+        out whether it is right."""
+        for workload in sorted(self._bench.judged, key=_bytes):
+            plan = self._bench.plan(workload, rewrite)
+            if plan.applicable:
+                return self._difference(rewrite, workload, plan)
+        return None
+
+    def _difference(self, rewrite: Rewrite, workload: Workload, plan: ResolvedPlan) -> str | None:
+        bench, name = self._bench, f"search-{rewrite.id}"
+        compiled = bench.executor.compile(bench.unit(workload, rewrite), draft=True)
+        if isinstance(compiled, CompileFailed):
+            return compiled.message
+        expected = self._author(workload)
+        if isinstance(expected, Misbehaved):
+            return None  # there is nothing to hold it against
+        ran = bench.executor.run(
+            compiled, workload, plan, captured_inputs(workload), bench.folder / "work" / name,
+            timeout_s=bench.timeout_s,
+        )  # fmt: skip
+        try:
+            return ran.message if isinstance(ran, Misbehaved) else _apart(workload, ran, expected)
+        finally:
+            bench.discard(name)
+
+    def _author(self, workload: Workload) -> Ran | Misbehaved:
+        """What the author's kernel gives, run once."""
+        if workload.id not in self._authors:
+            folder = self._bench.folder / "work" / f"search-{workload.id}"
+            self._authors[workload.id] = self._bench.run_author(
+                workload, captured_inputs(workload), folder
+            )
+        return self._authors[workload.id]
+
+    def close(self) -> None:
+        """Remove what it wrote."""
+        for workload in self._authors:
+            self._bench.discard(f"search-{workload}")
+
+    def ranked(self, nodes: Sequence[Node]) -> dict[int, float]:
+        """Times by the compiler that has the last word: NVRTC and nvcc allocate registers
+        differently, so the order of a search may not survive."""
+        if self._bench.models_time:
+            return {node.number: node.time_us for node in nodes}
+        with ThreadPoolExecutor(max_workers=self.builders) as pool:
+            list(pool.map(self._bench.compile, [node.rewrite for node in nodes]))
+        author = self.time(None, draft=False).time_us
+        timed = {node.number: self.time(node.rewrite, draft=False).time_us for node in nodes}
+        return {n: us for n, us in timed.items() if us is not None and author and us < author}
+
+
+def _bytes(workload: Workload) -> int:
+    return sum(a.size_bytes for a in workload.allocations)
+
+
+def _apart(workload: Workload, ran: Ran, expected: Ran) -> str | None:
+    """The first buffer that is not what the author's kernel left, rounding aside."""
+    for allocation in workload.allocations:
+        index, element = allocation.index, allocation.element
+        if element == "opaque" or index not in ran.outputs or index not in expected.outputs:
+            continue
+        paths = Path(ran.outputs[index]), Path(expected.outputs[index])
+        gap = distance(*(stored(path, element) for path in paths))
+        allowed = ROUNDING_FACTOR * math.sqrt(UNIT_ROUNDOFF[element]) if element in FLOATING else 0
+        if gap.non_finite_mismatches or gap.relative_l2 > allowed:
+            name = next((p.name for p in workload.pointers() if p.allocation == index), "a buffer")
+            return f"{name} differs: relative L2 error {gap.relative_l2:.1e} on the captured inputs"
+    return None
+
+
+def _record(found: Found, times: dict[int, float]) -> TransformationSearch:
+    kept = sorted((n for n in found.best if n.number in times), key=lambda n: times[n.number])
+    first = found.best[0].number if found.best else -1
+    return TransformationSearch(
+        found=tuple(
+            _transformed(n, times[n.number], found.shares if n.number == first else ())
+            for n in kept
+        ),
+        baseline_us=found.baseline_us,
+        tried=found.tried,
+        stopped=found.stopped,
+        seconds=found.seconds,
+    )
+
+
+def _transformed(node: Node, time_us: float, shares: Sequence[Share]) -> Transformed:
+    steps = shares or [Share(x.name, x.setting, None) for x in node.draft.steps]
+    most = max(steps, key=lambda x: x.factor or 0.0)
+    told = [f"{x.name} {x.factor:.2f}x" for x in steps if x.factor is not None]
+    share = f" Left out one at a time, they bring: {', '.join(told)}." if len(told) > 1 else ""
+    rewrite = node.rewrite.model_copy(
+        update={"proposer": f"{PROPOSER}:{most.name}", "why": node.rewrite.why + share}
+    )
+    return Transformed(
+        rewrite=rewrite,
+        time_us=time_us,
+        steps=tuple(
+            StepShare(name=x.name, setting=dict(x.setting), factor=x.factor) for x in steps
+        ),
+    )

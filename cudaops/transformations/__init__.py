@@ -1,0 +1,1 @@
+"""Transformations: each gives another kernel and launch that compute the same, from a `Draft`."""

@@ -1,0 +1,156 @@
+"""Statements that accumulate: `sum += e` in its spellings, extremes, flags, and best ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cudaops.program import syntax as s
+from cudaops.transformations.trees import PURE, is_pure, root_of
+
+Kind = Literal["sum", "product", "and", "or", "xor", "min", "max", "flag", "best"]
+FUNCTIONS = PURE | {
+    "__half2float", "__float2half", "__bfloat162float", "fdividef", "rhypot", "rsqrtf", "norm3df",
+    "rnorm3df", "norm3d", "exp10", "exp10f", "sinpi", "sinpif", "cospi", "cospif", "erfcinv",
+    "normcdf", "normcdff", "lgamma", "lgammaf", "tgamma", "tgammaf", "umin", "umax", "llabs",
+    "labs", "__sad", "__usad", "__dp4a", "__fma_rn", "__dadd_rn", "__dmul_rn", "__saturatef",
+    "make_short2", "make_short4", "make_ushort2", "make_uchar2", "make_uchar3", "make_uchar4",
+    "__log2f", "__log10f", "__exp10f", "__tanf", "__uint2float_rn", "__int2float_rn",
+    "__ll2float_rn", "__float2uint_rn", "__float2int_rz", "__double2int_rn", "__int2double_rn",
+    "__hadd", "__hsub", "__hmul", "__hfma", "__hdiv", "__half22float2", "__low2float",
+    "__high2float", "__bfloat1622float2", "__ldcs", "__ldcg", "__ldca", "__byte_perm",
+    "__funnelshift_l", "__funnelshift_r", "__dsub_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn",
+    "__hiloint2double", "__double2hiint", "__double2loint", "__longlong_as_double",
+    "__double_as_longlong", "__vabsdiffu4", "__float22half2_rn", "__float2bfloat16",
+    "__float2half2_rn", "__floats2half2_rn", "__halves2half2", "__half2half2", "__hadd2",
+    "__hsub2", "__hmul2", "__hfma2", "__hgt2", "__hge2", "__hlt2", "__hle2", "__hmax", "__hmin",
+    "__hmax2", "__hmin2", "__hneg", "__hgt", "__hge", "__hlt", "__hle", "__heq", "h2exp", "hexp",
+    "lroundf", "lround", "llroundf", "lrintf", "lrint", "remainderf", "fdimf", "fdim", "roundf",
+    "make_char4", "make_uint3", "make_double3", "make_double4", "nearbyintf", "nearbyint",
+}  # fmt: skip
+_SUMS: Mapping[str, Kind] = {
+    "+": "sum",
+    "-": "sum",
+    "*": "product",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+}
+_EXTREMA: Mapping[str, Kind] = {
+    "min": "min", "fminf": "min", "fmin": "min", "max": "max", "fmaxf": "max", "fmax": "max",
+    "umin": "min", "umax": "max",
+}  # fmt: skip
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True)
+class Found:
+    """One statement that accumulates."""
+
+    place: Any
+    kind: Kind
+    uses: int
+    """How often it mentions the place."""
+    values: tuple[Any, ...] = ()
+    function: str = ""
+    moved: tuple[tuple[Any, Any], ...] = ()
+
+
+def accumulations(body: Any) -> Iterator[Found]:
+    """Statements that accumulate, at any depth."""
+    for x in body:
+        if (found := accumulation(x)) is not None:
+            yield found
+            continue
+        yield from accumulations([y for y in s.children(x) if isinstance(y, s.Statement)])
+        if isinstance(x, s.For):
+            yield from (f for y in x.step if (f := _assigned(y)) is not None)
+
+
+def accumulation(x: Any) -> Found | None:
+    match x:
+        case s.Evaluate(value):
+            return _assigned(value)
+        case s.If(condition, yes, ()):
+            return _best(condition, yes)
+    return None
+
+
+def _assigned(x: Any) -> Found | None:
+    """`sum += e` in its spellings."""
+    match x:
+        case s.Step(place, _):
+            return Found(place, "sum", 1)
+        case s.Assign(place, operator, value) if operator in _SUMS:
+            return Found(place, _SUMS[operator], 1, (value,))
+        case s.Assign(place, "", s.Number(text)):
+            return Found(place, "flag", 1, (), text)
+        case s.Assign(place, "", s.Name("true" | "false" as text)):
+            return Found(place, "flag", 1, (), text)
+        case s.Assign(place, "", value):
+            return _rewritten(place, value)
+    return None
+
+
+def _rewritten(place: Any, value: Any) -> Found | None:
+    """`sum = sum + e`, `best = max(best, e)`, `best = e > best ? e : best`."""
+    match value:
+        case s.Call(function, (a, b)) if function in _EXTREMA and place in (a, b):
+            rest = b if a == place else a
+            return Found(place, _EXTREMA[function], 2, (rest,), function)
+        case s.Choice(s.Binary(operator, a, b), yes, no) if operator in FLIPPED:
+            other = b if a == place else a
+            if place not in (a, b) or {repr(yes), repr(no)} != {repr(place), repr(other)}:
+                return None
+            grows = (operator in (">", ">=")) == (yes == a)
+            return Found(place, "max" if grows else "min", 3 - (yes == no), (other,))
+        case s.Binary(operator, left, right) if operator in _SUMS:
+            chain, at = [right], left
+            while at != place and operator in "+-":
+                if not isinstance(at, s.Binary) or at.operator not in ("+", "-"):
+                    break
+                chain.append(at.right)
+                at = at.left
+            if at == place:
+                return Found(place, _SUMS[operator], 2, tuple(chain))
+            if right == place and operator != "-":
+                return Found(place, _SUMS[operator], 2, (left,))
+    return None
+
+
+def _best(condition: Any, yes: Sequence[Any]) -> Found | None:
+    """`if (e < best) { best = e; at = j; }`, other conditions beside."""
+    assigned = [
+        (x.value.target, x.value.value)
+        for x in yes
+        if isinstance(x, s.Evaluate) and isinstance(x.value, s.Assign) and not x.value.operator
+    ]
+    if len(assigned) != len(yes):
+        return None
+    for part in _conjuncts(condition):
+        if not isinstance(part, s.Binary) or part.operator not in FLIPPED:
+            continue
+        flipped = FLIPPED[part.operator]
+        for operator, new, old in (
+            (part.operator, part.left, part.right), (flipped, part.right, part.left),
+        ):  # fmt: skip
+            rest = tuple((p, v) for p, v in assigned if p != old)
+            if (old, new) not in assigned or len(rest) != len(assigned) - 1:
+                continue
+            if not is_pure(new, FUNCTIONS) or root_of(old) is None:
+                continue
+            if not rest:
+                grows = operator in (">", ">=")
+                return Found(old, "max" if grows else "min", 2, (new,))
+            if operator in (">", "<") and all(isinstance(p, s.Name) for p, _ in rest):
+                return Found(old, "best", 2, (new,), operator, rest)
+    return None
+
+
+def _conjuncts(node: Any) -> Iterator[Any]:
+    if isinstance(node, s.Binary) and node.operator == "&&":
+        yield from _conjuncts(node.left)
+        yield from _conjuncts(node.right)
+    else:
+        yield node

@@ -1,0 +1,251 @@
+"""A thread does the work of several: their loads together, what they share once.
+
+Which threads: those of neighbouring blocks with the same number in their block, so that a warp's
+accesses stay as they were (`block`); or neighbours in the grid, whose elements are adjacent
+(`neighbours`). CUDA lets blocks run one after the other in any order, and threads between barriers
+too; a result that depended on the order would be a race of the author's. So blocks may always be
+gone through one by one, with a barrier between where they use shared memory. Statement by statement
+is right for threads that neither wait nor exchange anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cudaops.domain.hypothesis import Family
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.conduct import (
+    Conduct,
+    conduct,
+    functions_say,
+    pure_functions,
+    refuse_exchange,
+)
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.items import Spread, item_loop
+from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
+from cudaops.transformations.returns import without_returns
+from cudaops.transformations.serial import continued, invariant, own_parameters, with_parameter
+from cudaops.transformations.trees import changed
+
+FACTORS = (4, 2, 8)
+
+
+class Coarsen:
+    """Several threads' work for each thread, with fewer threads."""
+
+    name = "coarsen"
+    title = "several items a thread"
+    family: Family = "launch_geometry"
+    relieves = frozenset({
+        "issue_slots", "integer_pipe", "stall_long_scoreboard", "low_parallelism", "many_waves",
+        "l1_load_throughput", "dram_bandwidth", "stall_wait", "tail_effect", "fma_pipe",
+        "atomic_contention",
+    })  # fmt: skip
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        """Axes with more than one block, the longest first; strided, then neighbours."""
+        conduct(draft)
+        used = builtins_in(draft.form.kernel.body)
+        axes = [a for a in AXES if f"blockIdx.{a}" in used and _blocks(draft, a) > 1]
+        axes.sort(key=lambda a: -_blocks(draft, a))
+        found: list[Setting] = [
+            {"factor": f, "by": "block", "axis": axes[0]} for f in FACTORS if axes
+        ]
+        if axes and f"threadIdx.{axes[0]}" in used:
+            found.append({"factor": 4, "by": "neighbours", "axis": axes[0]})
+        found += [{"factor": 4, "by": "block", "axis": axis} for axis in axes[1:]]
+        return tuple(found)
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        """Spread over the statements where that is proved, else one item after the other."""
+        for spread in (True, False):
+            one = _Coarsening(draft, int(setting["factor"]), str(setting["axis"]), spread)
+            edited = one.by_block() if setting["by"] == "block" else one.by_neighbours()
+            done = edited.stepped(Step(self.name, setting, one.says))
+            try:
+                _ = done.form
+            except NotUnderstood:
+                if not one.is_spread:
+                    raise
+            else:
+                return done
+        raise NotUnderstood("what came of it")
+
+
+def _blocks(draft: Draft, axis: str) -> int:
+    return min(int(getattr(w.grid, axis)) for w in draft.workloads)
+
+
+class _Coarsening:
+    def __init__(self, draft: Draft, factor: int, axis: str, spread: bool) -> None:
+        self._wants_spread, self.is_spread = spread, False
+        self._draft, self._factor, self._axis = draft, factor, axis
+        self._conduct: Conduct = conduct(draft)
+        self._item = draft.free("item")
+        self._body = draft.form.kernel.body
+        self._header = draft.printer().header
+        self._arguments: list[str] = []
+        self.says = ""
+
+    # Blocks
+
+    def by_block(self) -> Draft:
+        """Neighbouring blocks' threads of one number."""
+        axis, draft = self._axis, self._draft
+        if {"blockIdx", "gridDim"} & functions_say(draft):
+            raise NotUnderstood("a function that asks for its block")
+        said = builtins_in(self._body)
+        if f"blockIdx.{axis}" not in said or said & s.BUILTINS:
+            raise NotUnderstood(f"blockIdx.{axis} is not used")
+        block = s.Member(s.Name("blockIdx"), axis, type="unsigned")
+        number = s.Number(str(self._factor), type="int")
+        mine = s.Binary("*", block, number, type="unsigned")
+        new: Any = s.Binary("+", mine, s.Name(self._item, type="int"), type="unsigned")
+        count = f"gridDim.{axis}"
+        named: Any = s.Name(draft.free("blocks"), type="unsigned")
+        uses = sum(1 for x in s.below(self._body) if builtin(x) == f"blockIdx.{axis}")
+
+        def change(x: Any) -> Any:
+            said = builtin(x)
+            return new if said == f"blockIdx.{axis}" else named if said == count else x
+
+        tail = self._tail()
+        body = changed(self._body, change)
+        if count in said or tail is None:
+            self._add_argument(f"const unsigned {named.text}", draft.says(count))
+        if tail is None:
+            body = self._kept_within(body, new, named)
+        lines = self._spread(body) if self._may_spread() else None
+        if lines is None:
+            if uses > 1:
+                name = s.Name(draft.free("block"), type="unsigned")
+                body = renamed_node(body, new, name)
+                body = (s.Declare("const unsigned", name.text, value=new), *body)
+            lines = self._one_by_one(body)
+        self._tell("the same thread of as many neighbouring blocks")
+        requires = [tail] if tail else []
+        return self._launched(lines).requiring(*requires)
+
+    def _kept_within(self, body: Any, block: Any, blocks: Any) -> tuple[Any, ...]:
+        """The body for blocks of the author's alone."""
+        if self._conduct.returns:
+            return (s.If(s.Binary(">=", block, blocks), (s.Leave("return"),)), *body)
+        return (s.If(s.Binary("<", block, blocks), tuple(body)),)
+
+    def _tail(self) -> str | None:
+        """A condition under which blocks beyond the author's do nothing; None where there is none
+        and they must be kept from it."""
+        draft, axis = self._draft, self._axis
+        if not self._conduct.barriers and not self._conduct.shared:
+            found = widest(draft, axis)
+            if found is not None:
+                return found.covered
+        if all(getattr(w.grid, axis) % self._factor == 0 for w in draft.workloads):
+            return f"{draft.says(f'gridDim.{axis}')} % {self._factor} == 0"
+        return None
+
+    # Neighbours
+
+    def by_neighbours(self) -> Draft:
+        """Threads next to each other in the grid."""
+        draft, axis = self._draft, self._axis
+        if functions_say(draft) or not self._conduct.is_alone:
+            raise NotUnderstood("threads that talk to their block")
+        places = Places.of(draft, self._body, axis)
+        number, item = s.Number(str(self._factor)), s.Name(self._item, type="int")
+
+        def new(place: Any) -> Any:
+            return s.Binary("+", s.Binary("*", place, number), item, type=place.type)
+
+        body = places.replaced(self._body, new)
+        found = widest(draft, axis)
+        requires = []
+        if found is not None:
+            requires.append(found.covered)
+        elif all(getattr(w.grid, axis) % self._factor == 0 for w in draft.workloads):
+            requires.append(f"{draft.says(f'gridDim.{axis}')} % {self._factor} == 0")
+        else:
+            raise NotUnderstood("threads beyond the author's would do something")
+        if places.literal_in(self._body):
+            requires.append(f"{draft.says(f'blockDim.{axis}')} == {places.width}")
+        whole = None
+        if found is not None:
+            limit = found.limit if found.limit.isidentifier() else f"({found.limit})"
+            even = f"{limit} % {self._factor} == 0"
+            if all(x is not None for x in draft.requiring(even).resolved):
+                requires.append(even)
+                whole = True
+        lines = self._spread(body, whole=bool(whole)) if self._may_spread() else None
+        if lines is None:
+            refuse_exchange(draft)
+            lines = self._one_by_one(body)
+        self._tell("as many neighbours")
+        return self._launched(lines).requiring(*requires)
+
+    # Bodies
+
+    def _may_spread(self) -> bool:
+        if not self._wants_spread or not self._conduct.is_alone:
+            return False
+        try:
+            refuse_exchange(self._draft)
+        except NotUnderstood:
+            return False
+        return True
+
+    def _spread(self, body: Any, *, whole: bool = False) -> tuple[Any, ...] | None:
+        """Statement by statement; None where that cannot be."""
+        try:
+            spread = Spread(
+                self._draft, without_returns(own_parameters(self._draft, body)), self._item,
+                self._factor, pure_functions(self._draft),
+                (lambda _: True) if whole else None,
+            )  # fmt: skip
+            lines = spread.statements()
+            self._draft.with_body(lines)
+        except NotUnderstood:
+            return None
+        self.is_spread = True
+        return lines
+
+    def _one_by_one(self, body: Any) -> tuple[Any, ...]:
+        """Every item after the one before it, with its own parameters."""
+        synchronised = self._conduct.barriers or self._conduct.collectives or self._conduct.shared
+        if self._conduct.returns:
+            if synchronised or self._conduct.calls_other:
+                raise NotUnderstood("threads that leave before a barrier")
+            body = continued(body)
+        body = own_parameters(self._draft, body)
+        kept = [x for x in body if isinstance(x, s.Declare) and x.shared]
+        rest = [x for x in body if not (isinstance(x, s.Declare) and x.shared)]
+        if self._conduct.shared:
+            rest.append(s.Evaluate(s.Call("__syncthreads", ())))
+        early, rest = invariant(rest, self._item)
+        loop = item_loop(self._item, self._factor, rest)
+        if synchronised:
+            loop = loop[1:]
+        return (*kept, *early, *loop)
+
+    # Launch
+
+    def _add_argument(self, declaration: str, expression: str) -> None:
+        self._header = with_parameter(self._header, declaration)
+        self._arguments.append(expression)
+
+    def _launched(self, lines: tuple[Any, ...]) -> Draft:
+        draft, at = self._draft, AXES.index(self._axis)
+        grid = list(draft.launch.grid)
+        grid[at] = f"ceil_div({grid[at]}, {self._factor})"
+        edited = draft.with_body(lines, self._header)
+        return edited.launched(grid=tuple(grid), args=(*draft.launch.args, *self._arguments))
+
+    def _tell(self, which: str) -> None:
+        self.says = f"A thread does the work of {self._factor} threads: {which}."
+
+
+def renamed_node(body: Any, old: Any, new: Any) -> Any:
+    """The tree with one expression, wherever it stands, in place of another."""
+    return changed(body, lambda x: new if x is old else x)

@@ -1,0 +1,276 @@
+"""A thread's loops shared by the lanes of a warp, a part of a warp, or a whole block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cudaops.domain.hypothesis import Family
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.lanes import Sharing, Team, choose, limits
+from cudaops.transformations.splitting import Loops, Split
+from cudaops.transformations.text import Raw
+from cudaops.transformations.trees import calls_in, changed
+
+_MOST_THREADS = 67_108_864
+"""Of the author's grid along x, so that 32 times as many are counted in 32 bits."""
+BLOCK = 256
+"""Threads of a block that works as one team."""
+
+
+class Cooperate:
+    """As many lanes as the setting says do what one thread did, and share its loops.
+
+    Legal because all lanes of a team hold the same values: they start with one thread's indices and
+    go through its text alike, and after a shared loop each gets the same sums. What they read may
+    be stored to by no other thread (`lanes.Sharing`), except in shared memory between barriers.
+    """
+
+    name = "cooperate"
+    title = "a warp or a block for a thread's loops"
+    family: Family = "reduction"
+    relieves = frozenset({
+        "low_parallelism", "occupancy_grid", "stall_long_scoreboard", "uncoalesced_access",
+        "stall_wait", "tail_effect", "divergence", "launch_bound",
+    })  # fmt: skip
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        """A warp, a part of one, a block; outer loops before inner ones."""
+        loops = Loops(draft)
+        body = draft.form.kernel.body
+        outer = _chosen(draft, loops, 2, inner=False)
+        if not outer:
+            return ()
+        offered: list[Setting] = [{"lanes": n} for n in (32, 8, BLOCK, 4)]
+        inner = _chosen(draft, loops, 2, inner=True)
+        if set(inner) != set(outer):
+            offered[2:2] = [{"lanes": n, "loops": "inner"} for n in (32, 8)]
+        found = []
+        for setting in offered:
+            try:
+                lanes = int(setting["lanes"])
+                _placed(draft, body, lanes)
+                if _chosen(draft, loops, lanes, inner="loops" in setting):
+                    found.append(setting)
+            except NotUnderstood:
+                continue
+        return tuple(found)
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        """Conditions are on the block's shape and the number of threads."""
+        kernel, lanes = draft.form.kernel, int(setting["lanes"])
+        loops = Loops(draft)
+        chosen = _chosen(draft, loops, lanes, inner=setting.get("loops") == "inner")
+        if not chosen:
+            raise NotUnderstood("no loop whose iterations can be shared")
+        place = _placed(draft, kernel.body, lanes)
+        lane = draft.free("lane")
+        team = Team(draft, lanes, lane, place.mask(draft), is_block=lanes > 32)
+        body = Sharing(draft, loops, team, chosen, kernel.body).shared(whole_kernel=True)
+        mapped = changed(tuple(body), place.change)
+        number = "threadIdx.x" if team.is_block else f"threadIdx.x % {lanes}"
+        head = [Raw(f"const int {lane} = {number};  // of those that do one thread's work")]
+        if lanes < 32:
+            shift = f"(threadIdx.x % 32 / {lanes} * {lanes})"
+            head.append(Raw(f"const unsigned {team.mask} = {hex((1 << lanes) - 1)}u << {shift};"))
+        head += [Raw(line) for line in place.head]
+        printer = draft.printer()
+        header = re.sub(r"__launch_bounds__\s*\([^()]*\)\s*", "", printer.header)
+        edited = draft.with_body((*head, *mapped), header)
+        if team.helpers:
+            edited = edited.adding("\n\n".join(team.helpers.values()))
+        who = "a block" if team.is_block else "a warp" if lanes == 32 else f"{lanes} lanes"
+        says = f"Gave each thread's work to {who}: its iterations are shared, its sums combined."
+        guards = [*place.requires, *limits(draft, chosen.values(), lanes)]
+        made = edited.launched(grid=place.grid, block=place.block).requiring(*true_or_said(guards))
+        made = made.stepped(Step(self.name, setting, says))
+        if None in made.resolved:
+            raise NotUnderstood("a launch that does not allow it")
+        return made
+
+
+def true_or_said(conditions: Sequence[str]) -> list[str]:
+    """Conditions without those on numbers alone that hold."""
+    kept = []
+    for one in conditions:
+        found = re.fullmatch(r"(\d+) (%|<=) (\d+)( == 0)?", one)
+        if found:
+            a, b = int(found[1]), int(found[3])
+            if (a % b == 0) if found[2] == "%" else (a <= b):
+                continue
+        kept.append(one)
+    return kept
+
+
+def _chosen(draft: Draft, loops: Loops, lanes: int, *, inner: bool) -> dict[int, Split]:
+    least = min(lanes, 32)
+    long = {o.where for o in draft.facts.loops if o.trips.high is None or o.trips.high >= least}
+    return choose(loops, draft.form.kernel.body, lambda x: x.where in long, inner=inner)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Where lanes stand in the new launch, and what takes the place of a thread's indices."""
+
+    grid: tuple[str, str, str]
+    block: tuple[str, str, str]
+    lanes: int
+    requires: tuple[str, ...]
+    linear: Any = None
+    """What stands for `blockIdx.x * blockDim.x + threadIdx.x`; None where it is not looked for."""
+    names: tuple[tuple[str, Any], ...] = ()
+    """What stands for `threadIdx.x` and the others."""
+    head: tuple[str, ...] = ()
+
+    def change(self, node: Any) -> Any:
+        """For `trees.changed`."""
+        if self.linear is not None:
+            if _is_linear(node):
+                return self.linear if self.lanes > 32 else s.Binary("/", node, self._count)
+            if _is_total(node):
+                if self.lanes > 32:
+                    return s.Member(s.Name("gridDim"), "x")
+                return s.Binary("/", node, self._count)
+        place = _member(node)
+        return dict(self.names).get(place, node)
+
+    @property
+    def _count(self) -> s.Number:
+        return s.Number(str(self.lanes))
+
+    def mask(self, draft: Draft) -> str:
+        """Of a team, as an expression."""
+        return "0xffffffff" if self.lanes >= 32 else draft.free("team")
+
+
+def _member(node: Any) -> str:
+    match node:
+        case s.Member(s.Name(root), axis) if root in s.BUILTINS:
+            return f"{root}.{axis}"
+    return ""
+
+
+def _bare(node: Any) -> Any:
+    while isinstance(node, s.Cast) and node.type in ("int", "unsigned", "unsigned long long",
+                                                     "long long"):  # fmt: skip
+        node = node.operand
+    return node
+
+
+def _is_product(node: Any, one: str, other: str) -> bool:
+    match _bare(node):
+        case s.Binary("*", a, b):
+            return {_member(_bare(a)), _member(_bare(b))} == {one, other}
+    return False
+
+
+def _is_linear(node: Any) -> bool:
+    match node:
+        case s.Binary("+", a, b):
+            for product, index in ((a, b), (b, a)):
+                if _is_product(product, "blockIdx.x", "blockDim.x"):
+                    return _member(_bare(index)) == "threadIdx.x"
+    return False
+
+
+def _is_total(node: Any) -> bool:
+    return isinstance(node, s.Binary) and _is_product(node, "gridDim.x", "blockDim.x")
+
+
+_X = ("threadIdx.x", "blockIdx.x", "blockDim.x", "gridDim.x")
+
+
+def _uses_beyond(body: Any) -> set[str]:
+    """Builtins that stand outside of `blockIdx.x * blockDim.x + threadIdx.x`."""
+    rest = changed(tuple(body), lambda x: s.Number("0") if _is_linear(x) or _is_total(x) else x)
+    return {_member(x) for x in s.below(rest)} - {""}
+
+
+def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
+    """How lanes are launched. Raises NotUnderstood."""
+    grid, block = draft.launch.grid, draft.launch.block
+    x, count = draft.says("blockDim.x"), draft.says("gridDim.x")
+    own = {y for y in s.below(tuple(body)) if isinstance(y, s.Declare) and y.shared}
+    tied = bool(own) or "__syncthreads" in calls_in(tuple(body))
+    beyond = _uses_beyond(body)
+    few = f"{x} * {count} <= {_MOST_THREADS}"
+    if lanes > 32:
+        flat = block[1:] == ("1", "1")
+        if tied or not flat or beyond & {*_X, "threadIdx.y", "threadIdx.z", "blockDim.y"}:
+            raise NotUnderstood("a block for each thread where blocks already mean something")
+        wide = _product(count, x)
+        index = s.Member(s.Name("blockIdx"), "x")
+        return _Placed((wide, *grid[1:]), (str(lanes), "1", "1"), lanes, (few,), index)
+    whole: tuple[str, ...] = (f"{x} % {lanes} == 0",)
+    if lanes < 32 and block[1:] != ("1", "1"):
+        whole = (f"{x} % 32 == 0",)
+    if not tied and not beyond & set(_X):
+        wide = _product(count, str(lanes))
+        if _divides(draft, lanes if block[1:] == ("1", "1") else 32 if lanes < 32 else lanes):
+            return _Placed((wide, *grid[1:]), block, lanes, (*whole, few), s.Number("0"))
+        if block[1:] == ("1", "1") and _fills(draft, BLOCK // lanes):
+            # Blocks of another size: nothing knows where one begins.
+            whole = (f"{x} * {count} % {BLOCK // lanes} == 0", few)
+            all_ = f"{_product(count, x)} / {BLOCK // lanes}"
+            return _Placed((all_, *grid[1:]), (str(BLOCK), "1", "1"), lanes, whole, s.Number("0"))
+    number = s.Number(str(lanes))
+
+    def of(root: str) -> Any:
+        return s.Member(s.Name(root), "x")
+
+    threads = f"{x} * {draft.says('blockDim.y')} * {draft.says('blockDim.z')}"
+    sizes = [draft.value(f"blockDim.{axis}") for axis in "xyz"]
+    fits = all(isinstance(n, int) for n in sizes) and _times(sizes) * lanes <= 1024
+    if tied or fits:
+        if not fits:
+            raise NotUnderstood("a block that would be too large")
+        names: dict[str, Any] = {
+            "threadIdx.x": s.Binary("/", of("threadIdx"), number),
+            "blockDim.x": s.Binary("/", of("blockDim"), number),
+        }
+        rows = () if lanes == 32 or block[1:] == ("1", "1") else (f"{x} * {lanes} % 32 == 0",)
+        return _Placed(
+            grid, (_product(x, str(lanes)), *block[1:]), lanes,
+            (f"{threads} <= {1024 // lanes}", *rows), None, tuple(names.items()),
+        )  # fmt: skip
+    if not _divides(draft, lanes):
+        raise NotUnderstood("a block that lanes do not divide")
+    thread = draft.free("thread")
+    names = {
+        "threadIdx.x": s.Name(thread),
+        "blockIdx.x": s.Binary("/", of("blockIdx"), number),
+        "gridDim.x": s.Binary("/", of("gridDim"), number),
+    }
+    head = f"const int {thread} = (blockIdx.x % {lanes} * blockDim.x + threadIdx.x) / {lanes};"
+    wide = _product(count, str(lanes))
+    return _Placed(
+        (wide, *grid[1:]), block, lanes, (*whole, few), None, tuple(names.items()), (head,)
+    )  # fmt: skip
+
+
+def _divides(draft: Draft, lanes: int) -> bool:
+    size = draft.value("blockDim.x")
+    return isinstance(size, int) and size % lanes == 0
+
+
+def _fills(draft: Draft, threads: int) -> bool:
+    """Whether every launch has a whole multiple of so many threads along x."""
+    return all(w.grid.x * w.block.x % threads == 0 for w in draft.workloads)
+
+
+def _times(sizes: Sequence[Any]) -> int:
+    product = 1
+    for n in sizes:
+        product *= int(n)
+    return product
+
+
+def _product(one: str, other: str) -> str:
+    if one.isdigit() and other.isdigit():
+        return str(int(one) * int(other))
+    return f"{one} * {other}"

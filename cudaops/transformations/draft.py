@@ -1,0 +1,436 @@
+"""A kernel on its way to a rewrite: device text, how it is launched, and what was done to it.
+
+A draft begins as a copy of the author's kernel, or as somebody's rewrite. A transformation gives
+another draft; what it reads of one is what clang and the analysis say of the draft's own text, so
+that each builds on what the others left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from cudaops.domain.program import Kernel, Program, SourceFile
+from cudaops.domain.rewrite import NumberValue, ResolvedLaunch, Rewrite
+from cudaops.domain.workload import (
+    Argument,
+    NullArgument,
+    OpaqueArgument,
+    PointerArgument,
+    ScalarArgument,
+    Workload,
+)
+from cudaops.errors import PlanError
+from cudaops.program import syntax as s
+from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.analysis.kernel import analyse
+from cudaops.program.analysis.values import Launched
+from cudaops.program.candidate import NAMESPACE
+from cudaops.program.front_end import kernel_form
+from cudaops.program.lexing import byte_text, plain_text
+from cudaops.program.outline import outline
+from cudaops.program.parse import parse_files
+from cudaops.program.plans import make_rewrite, resolve
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.conditions import resolved
+from cudaops.transformations.text import FunctionText
+
+FILE = "cudaops-draft.cu"
+"""Name of the draft's text among the program's files."""
+PROPOSER = "engine"
+_LINKAGE = re.compile(r'\bextern\s*"C"\s*(?!\{)')
+_DIRECTIVE = re.compile(r"^[ \t]*//[ \t]*@(launch|tune|requires|scratch)\b.*\n?", re.MULTILINE)
+_BUILTINS = tuple(f"{root}.{axis}" for root in ("gridDim", "blockDim") for axis in "xyz")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be made faster."""
+
+    program: Program
+    """The author's."""
+    kernel: Kernel
+    workloads: tuple[Workload, ...]
+    """Of one instance of the kernel, the most expensive first."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One transformation, as it was applied."""
+
+    name: str
+    setting: Mapping[str, int | str]
+    """What `Transformation.apply` was given."""
+    says: str
+    """What it did, for the reader of the rewrite: a sentence."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a draft. Expressions are those of launch plans, over the author's kernel."""
+
+    kernel: str
+    """Name of the function in the draft's text."""
+    grid: tuple[str, str, str]
+    block: tuple[str, str, str]
+    args: tuple[str, ...]
+    smem: str = "0"
+    template: str = ""
+    """`<float, 4>`; empty for a plain function."""
+
+    @property
+    def directive(self) -> str:
+        """As a rewrite says it."""
+        smem = "" if self.smem == "0" else f" smem={self.smem}"
+        return (
+            f"// @launch {self.kernel}{self.template} grid=({_extents(self.grid)}) "
+            f"block=({_extents(self.block)}){smem} args=({', '.join(self.args)})"
+        )
+
+
+def _extents(extents: tuple[str, str, str]) -> str:
+    kept = list(extents)
+    while len(kept) > 1 and kept[-1] == "1":
+        kept.pop()
+    return ", ".join(kept)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Everything a rewrite is made of, and what is known of it.
+
+    The kernel that transformations work on is that of the launch at `focus`, the dearest.
+    """
+
+    subject: Subject
+    text: str
+    """Device code without directives."""
+    launches: tuple[Launch, ...]
+    scratch: tuple[tuple[str, str], ...] = ()
+    """(name, bytes as an expression)."""
+    requires: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    focus: int = 0
+    taken: frozenset[str] = field(default=frozenset(), compare=False)
+    """Names that the author's program uses."""
+
+    # Beginnings
+
+    @classmethod
+    def of(cls, subject: Subject) -> Draft:
+        """The author's kernel under another name, launched as it was. Raises NotUnderstood."""
+        kernel, workloads = subject.kernel, subject.workloads
+        if kernel.qualified_name != kernel.name:
+            raise NotUnderstood("a kernel in a namespace")
+        template = ""
+        if kernel.template_parameters:
+            found = {w.callee.partition("<")[2].rpartition(">")[0] for w in workloads}
+            if len(found) != 1 or not (arguments := found.pop()):
+                raise NotUnderstood("template arguments that differ or are not written")
+            template = f"<{arguments}>"
+        taken = _names(f.text for f in subject.program.files)
+        name = _free(f"{kernel.name}_fast", taken)
+        written = kernel.text
+        if "#" in written:
+            form = kernel_form(subject.program, kernel, workloads[0].callee if template else None)
+            written = resolved(written, form.kernel, kernel.start_byte)
+        own = rf"\b{re.escape(kernel.name)}\b(?=\s*\()"  # a variable may have the name too
+        text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
+        launch = Launch(
+            name,
+            _trimmed("gridDim", workloads),
+            _trimmed("blockDim", workloads),
+            tuple(p.name for p in kernel.parameters),
+            "smem" if any(w.dynamic_smem_bytes for w in workloads) else "0",
+            template,
+        )
+        return cls(subject, text.strip() + "\n", (launch,), taken=taken)
+
+    @classmethod
+    def from_rewrite(cls, subject: Subject, rewrite: Rewrite) -> Draft:
+        """A rewrite of somebody's, its tune values in place. Raises NotUnderstood."""
+        plan = rewrite.plan
+        text = _DIRECTIVE.sub("", rewrite.source)
+        values = rewrite.values()
+        defines = "".join(f"#define {n} {v}\n" for n, v in values.items() if n in _names([text]))
+
+        def put(expression: str) -> str:
+            return re.sub(
+                r"[A-Za-z_]\w*", lambda m: str(values.get(m.group(), m.group())), expression
+            )
+
+        def dim(extents: Sequence[str]) -> tuple[str, str, str]:
+            x, y, z = [*map(put, extents), "1", "1"][:3]
+            return x, y, z
+
+        launches = []
+        for step in plan.launches:
+            name, bracket, arguments = step.kernel.partition("<")
+            launches.append(
+                Launch(
+                    name.strip(), dim(step.grid), dim(step.block), tuple(map(put, step.args)),
+                    put(step.smem), put(bracket + arguments),
+                )
+            )  # fmt: skip
+        taken = _names(f.text for f in subject.program.files)
+        return cls(
+            subject, defines + text.strip() + "\n", tuple(launches),
+            tuple((x.name, put(x.size_bytes)) for x in plan.scratch),
+            tuple(map(put, plan.requires)), taken=taken,
+        )  # fmt: skip
+
+    # What comes of it
+
+    def rewrite(self) -> Rewrite:
+        """With directives. Raises NotUnderstood where the plan cannot be written."""
+        return self._rewrite
+
+    @cached_property
+    def _rewrite(self) -> Rewrite:
+        lines = [f"// {step.says}" for step in self.steps]
+        lines += [f"// @scratch {name} bytes={size}" for name, size in self.scratch]
+        lines += [f"// @requires {one}" for one in self.requires]
+        lines += [launch.directive for launch in self.launches]
+        source = "\n".join(lines) + "\n" + self.text
+        title = ", ".join(dict.fromkeys(step.name for step in self.steps)) or "as its author wrote"
+        why = " ".join(step.says for step in self.steps)
+        try:
+            return make_rewrite(source, PROPOSER, title, why)
+        except PlanError as error:
+            raise NotUnderstood(str(error)) from error
+
+    # What it says
+
+    @property
+    def launch(self) -> Launch:
+        """The one that transformations work on."""
+        return self.launches[self.focus]
+
+    @cached_property
+    def program(self) -> Program:
+        """The author's program with the draft's text as another file, which comes first."""
+        author = self.subject.program
+        head = f'#include "{author.main_path}"\nnamespace {NAMESPACE} {{\n'
+        file = SourceFile(path=FILE, text=f"{head}{self.text}}}\n")
+        parsed = parse_files(author.root_name, (file,))
+        return author.model_copy(
+            update={
+                "main_path": FILE,
+                "files": (file, *author.files),
+                "kernels": (*parsed.kernels, *author.kernels),
+            }
+        )
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The launched kernel as intake reads it. Raises NotUnderstood."""
+        try:
+            return self.program.kernel(f"{NAMESPACE}::{self.launch.kernel}")
+        except KeyError:
+            raise NotUnderstood(f"no kernel {self.launch.kernel} in the draft") from None
+
+    @cached_property
+    def resolved(self) -> tuple[ResolvedLaunch | None, ...]:
+        """Of each of the subject's workloads, the launch of the kernel; None where a `@requires`
+        keeps the author's kernel. Raises NotUnderstood."""
+        try:
+            plans = [
+                resolve(self.rewrite(), self.subject.kernel, w) for w in self.subject.workloads
+            ]
+        except PlanError as error:
+            raise NotUnderstood(str(error)) from error
+        return tuple(p.launches[self.focus] if p.applicable else None for p in plans)
+
+    @cached_property
+    def workloads(self) -> tuple[Workload, ...]:
+        """The subject's, as launches of the draft's kernel, where it runs at all."""
+        names = [p.name for p in self.kernel.parameters]
+        callee = f"{NAMESPACE}::{self.launch.kernel}{self.launch.template}"
+        found = []
+        for workload, launch in zip(self.subject.workloads, self.resolved, strict=True):
+            if launch is None:
+                continue
+            arguments = [
+                _argument(name, value, workload)
+                for name, value in zip(names, launch.values, strict=True)
+            ]
+            update = {
+                "kernel": self.launch.kernel,
+                "callee": callee,
+                "grid": launch.grid,
+                "block": launch.block,
+                "dynamic_smem_bytes": launch.dynamic_smem_bytes,
+                "arguments": tuple(a for a in arguments if a is not None),
+            }
+            found.append(workload.model_copy(update=update))
+        if not found:
+            raise NotUnderstood("it runs on no workload")
+        return tuple(found)
+
+    @cached_property
+    def form(self) -> s.KernelForm:
+        """The kernel's tree. Raises NotUnderstood."""
+        callee = self.workloads[0].callee if self.launch.template else None
+        return kernel_form(self.program, self.kernel, callee)
+
+    @cached_property
+    def facts(self) -> KernelFacts:
+        """What it does with memory, for all workloads. Raises NotUnderstood."""
+        return analyse(self.form, Launched.by(self.workloads))
+
+    @cached_property
+    def timed_facts(self) -> KernelFacts:
+        """The same for the most expensive workload alone."""
+        return analyse(self.form, Launched.by(self.workloads[:1]))
+
+    def printer(self, function: s.Function | None = None) -> FunctionText:
+        """Of the kernel, or of a function that stands in the draft. Raises NotUnderstood."""
+        function = function or self.form.kernel
+        if function.where is None or function.where.file != FILE:
+            raise NotUnderstood(f"{function.name} does not stand in the draft")
+        return FunctionText(self.program.main.text, function)
+
+    def value(self, name: str) -> int | float | None:
+        """Of a parameter, `gridDim.x` or `blockDim.x`; None where workloads differ in it, or where
+        it is no number."""
+        seen: set[int | float] = set()
+        for workload in self.workloads:
+            root, _, axis = name.partition(".")
+            if axis:
+                extent = workload.grid if root == "gridDim" else workload.block
+                seen.add(getattr(extent, axis))
+                continue
+            found = next((a for a in workload.arguments if a.name == name), None)
+            if not isinstance(found, ScalarArgument):
+                return None
+            seen.add(found.value)
+        return seen.pop() if len(seen) == 1 else None
+
+    def says(self, name: str) -> str:
+        """A parameter or extent of the draft's kernel as an expression of plans."""
+        root, _, axis = name.partition(".")
+        if axis:
+            extents = self.launch.grid if root == "gridDim" else self.launch.block
+            return _safe(extents["xyz".index(axis)])
+        names = [p.name for p in self.kernel.parameters]
+        return _safe(self.launch.args[names.index(name)])
+
+    def free(self, wanted: str) -> str:
+        """A name that neither the author nor the draft uses."""
+        return _free(wanted, self.taken | _names([self.text]))
+
+    # Other drafts
+
+    def owned(self, name: str) -> Draft:
+        """With a copy of one of the author's device functions, under another name, in the draft,
+        where it can be edited; itself where the draft has its own. Raises NotUnderstood."""
+        function = self.form.function(name)
+        if function is None or function.where is None:
+            raise NotUnderstood(f"no function {name} of the program")
+        if function.where.file == FILE:
+            return self
+        if function.qualified_name != name:
+            raise NotUnderstood(f"{name} in a namespace or class, or one of several")
+        text = self.program.file(function.where.file).text
+        facts = outline(byte_text(text))
+        at = function.where.start
+        item = next((i for i in facts.items if i.start <= at < i.end), None)
+        others = [i for f in self.subject.program.files for i in outline(byte_text(f.text)).items
+                  if i.name == name and i.body is not None]  # fmt: skip
+        if item is None or item.kind != "function" or len(others) != 1:
+            raise NotUnderstood(f"where {name} is defined")
+        own = self.free(f"{name}_fast")
+        copy = plain_text(facts.lexed.text[item.start : item.end])
+        if "#" in copy:
+            copy = resolved(copy, function, item.start)
+        whole = f"{copy.strip()}\n\n{self.text}"
+        return self._with(text=re.sub(rf"(?<![\w.>:]){re.escape(name)}\b", own, whole))
+
+    def edited(self, function: s.Function, text: str) -> Draft:
+        """With this text in place of a function's definition. Raises NotUnderstood."""
+        where = function.where
+        if where is None or where.file != FILE:
+            raise NotUnderstood(f"{function.name} does not stand in the draft")
+        whole = self.program.main.text.encode()
+        head = whole.index(b"{\n") + 2
+        changed = whole[head : where.start] + text.encode() + whole[where.end : -2]
+        return self._with(text=changed.decode())
+
+    def with_body(self, body: Sequence[Any], header: str | None = None) -> Draft:
+        """With another body of the kernel: see `FunctionText`."""
+        return self.edited(self.form.kernel, self.printer().printed(body, header))
+
+    def launched(self, **changes: Any) -> Draft:
+        """With another `grid`, `block`, `args`, `smem`, `kernel` or `template` of its launch."""
+        launches = list(self.launches)
+        launches[self.focus] = replace(self.launch, **changes)
+        return self._with(launches=tuple(launches))
+
+    def requiring(self, *conditions: str) -> Draft:
+        """With further conditions, over the author's kernel."""
+        return self._with(requires=tuple(dict.fromkeys([*self.requires, *conditions])))
+
+    def adding(self, text: str) -> Draft:
+        """With further device code above its own."""
+        return self._with(text=text.rstrip() + "\n\n" + self.text)
+
+    def stepped(self, step: Step) -> Draft:
+        """With one more step told."""
+        return self._with(steps=(*self.steps, step))
+
+    def _with(self, **changes: Any) -> Draft:
+        return replace(self, **changes)
+
+
+def _argument(name: str, value: Any, workload: Workload) -> Argument | None:
+    """One argument as if captured."""
+    if isinstance(value, NumberValue):
+        element = "f64" if isinstance(value.value, float) else "i64"
+        return ScalarArgument(name=name, element=element, value=value.value)
+    if value.kind == "null":
+        return NullArgument(name=name)
+    if value.kind == "buffer" and value.allocation is not None:
+        return PointerArgument(
+            name=name, element=workload.allocations[value.allocation].element,
+            allocation=value.allocation, offset_bytes=value.offset_bytes,
+        )  # fmt: skip
+    if value.kind == "raw":
+        same = (a for a in workload.arguments if isinstance(a, OpaqueArgument))
+        found = next((a for a in same if a.raw_hex == value.raw_hex), None)
+        if found is None:
+            return None
+        fields = tuple(
+            f.model_copy(update={"path": name + f.path.removeprefix(found.name)})
+            for f in found.pointers
+        )
+        return found.model_copy(update={"name": name, "pointers": fields})
+    return None
+
+
+def _trimmed(root: str, workloads: Sequence[Workload]) -> tuple[str, str, str]:
+    """`gridDim.x` and so on; 1 where it is 1 in every workload and the axis is not x."""
+    extents = [w.grid if root == "gridDim" else w.block for w in workloads]
+    flat = {axis: all(getattr(e, axis) == 1 for e in extents) for axis in "yz"}
+    return (
+        f"{root}.x",
+        "1" if flat["y"] and flat["z"] else f"{root}.y",
+        "1" if flat["z"] else f"{root}.z",
+    )
+
+
+def _safe(expression: str) -> str:
+    return expression if re.fullmatch(r"[\w.]+", expression) else f"({expression})"
+
+
+def _names(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text))
+
+
+def _free(wanted: str, taken: frozenset[str]) -> str:
+    candidate, at = wanted, 2
+    while candidate in taken:
+        candidate, at = f"{wanted}{at}", at + 1
+    return candidate

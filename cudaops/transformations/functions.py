@@ -1,0 +1,95 @@
+"""Every function that a launch runs: the kernel and the device functions that it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.draft import FILE, Draft
+from cudaops.transformations.trees import calls_in
+
+Rewritten = Callable[[Draft, s.Function], tuple[Any, ...] | None]
+"""Another body of a function of a draft; None where it stays as it is."""
+
+
+def reached(draft: Draft) -> Iterator[s.Function]:
+    """The kernel and the program's functions that it reaches, callers before what they call.
+
+    Several instances of one template are left out: their text is one, their types are not.
+    """
+    form = draft.form
+    yield form.kernel
+    places = [f.where for f in form.functions]
+    plain = {f.name: f for f in form.functions if places.count(f.where) == 1}
+    left = dict(plain)
+    while left:
+        called = {name for f in left.values() for name in calls_in(f.body) if name != f.name}
+        free = [name for name in left if name not in called] or list(left)[:1]
+        for name in free:
+            yield left.pop(name)
+
+
+def rewritten(draft: Draft, change: Rewritten) -> Draft:
+    """With `change` made in every function that can be edited: a device function of the author is
+    copied into the draft first, and what calls it too. The draft itself where nothing changes.
+
+    Raises NotUnderstood where the kernel itself cannot be printed.
+    """
+    draft = owning(draft, change)
+    for name in [f.name for f in reached(draft) if f.where is not None and f.where.file == FILE]:
+        function = _named(draft, name)
+        body = None if function is None else change(draft, function)
+        if function is not None and body is not None:
+            draft = draft.edited(function, draft.printer(function).printed(body))
+    return draft
+
+
+def _named(draft: Draft, name: str) -> s.Function | None:
+    kernel = draft.form.kernel
+    return kernel if name == kernel.name else draft.form.function(name)
+
+
+def owning(draft: Draft, change: Rewritten) -> Draft:
+    """With everything in the draft that is to be edited, and all callers of it."""
+    left_out: set[str] = set()
+    while True:
+        function = _missing(draft, change, left_out)
+        if function is None:
+            return draft
+        try:
+            draft = draft.owned(function.name)
+        except NotUnderstood:
+            left_out.add(function.name)
+
+
+def _missing(draft: Draft, change: Rewritten, left_out: set[str]) -> s.Function | None:
+    """The author's function that is to come into the draft next."""
+    functions = list(reached(draft))
+    wanted: set[str] = set()
+    for function in reversed(functions):
+        if change(draft, function) is not None or calls_in(function.body) & wanted:
+            wanted.add(function.name)
+    shown = {draft.form.kernel.name}
+    for function in functions:
+        if function.name not in wanted or function.name in left_out:
+            continue
+        called = any(function.name in calls_in(f.body) for f in functions if f.name in shown)
+        if function.where is not None and function.where.file == FILE:
+            shown.add(function.name)
+        elif called:
+            return function
+    return None
+
+
+def taking_values(draft: Draft) -> frozenset[str]:
+    """Functions of the program that take no argument by reference, as their text says."""
+    found = set()
+    for function in draft.form.functions:
+        if function.where is None or function.body_where is None:
+            continue
+        text = draft.program.file(function.where.file).text.encode()
+        if b"&" not in text[function.where.start : function.body_where.start]:
+            found.add(function.name)
+    return frozenset(found)

@@ -1,0 +1,273 @@
+"""Other blocks for threads that do not care how they are grouped.
+
+Such a thread knows its place only as `blockIdx.x * blockDim.x + threadIdx.x`, waits for no other
+and exchanges nothing: the same places in other blocks do the same work. Those beyond the author's
+do nothing where the kernel itself bounds what it does; else there must be none. Blocks that are
+used by their number are kept whole, and several of them make one block (`rows`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudaops.domain.hypothesis import Family
+from cudaops.program import syntax as s
+from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.conduct import Conduct, conduct, functions_say
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
+from cudaops.transformations.serial import with_parameter
+from cudaops.transformations.trees import changed
+
+_WARP, _MOST_THREADS, _MOST_ROWS = 32, 1024, 65_535
+_SHAPES = {
+    1: ((256,), (128,), (512,), (64,), (1024,), (32,)),
+    2: ((32, 8), (64, 4), (32, 4), (16, 16), (128, 2), (256, 1)),
+    3: ((32, 4, 2), (64, 4, 1), (16, 8, 2), (32, 8, 1)),
+}
+_ROWS = (8, 4, 16, 2)
+
+
+class Geometry:
+    """Another block size or shape, axes exchanged, or several small blocks as one."""
+
+    name = "geometry"
+    title = "launch geometry"
+    family: Family = "launch_geometry"
+    relieves = frozenset({
+        "occupancy_block_size", "low_parallelism", "occupancy_grid", "tail_effect",
+        "uncoalesced_access", "stall_long_scoreboard", "stall_lg_throttle", "dram_bandwidth",
+        "l1_load_throughput", "occupancy_registers", "many_waves",
+    })  # fmt: skip
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        """Exchanged axes where memory asks for it, then shapes that are not the author's."""
+        found = conduct(draft)
+        used = builtins_in(draft.form.kernel.body)
+        axes = [a for a in AXES if f"threadIdx.{a}" in used]
+        offered: list[Setting] = []
+        if found.is_alone and len(axes) == 2 and _is_turned(draft.facts):
+            offered += [{"x": 32, "y": 8, "swap": 1}, {"x": 16, "y": 16, "swap": 1}]
+        regular = found.is_alone and bool(axes) and all(_is_regular(draft, a) for a in axes)
+        threads = max(math.prod((w.block.x, w.block.y, w.block.z)) for w in draft.workloads)
+        stacks = "blockIdx.x" in used and _may_stack(draft, found)
+        if stacks and (threads < _WARP or not regular):
+            few = [r for r in _ROWS if 2 * _WARP <= threads * r <= 512]
+            offered += [{"rows": r} for r in few[:3]]
+        if regular:
+            now = [draft.value(f"blockDim.{a}") for a in axes]
+            shapes = [x for x in _SHAPES[len(axes)] if list(x) != now]
+            offered += [dict(zip(axes, shape, strict=True)) for shape in shapes[:5]]
+        return tuple(offered)[:6]
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        """Raises NotUnderstood where a thread can tell how it was grouped."""
+        if "rows" in setting:
+            edited, says = _stacked(draft, int(setting["rows"]))
+        else:
+            shape = {a: int(setting[a]) for a in AXES if a in setting}
+            edited, says = _regrouped(draft, shape, swap=bool(setting.get("swap")))
+        done = edited.stepped(Step(self.name, setting, says))
+        _ = done.form
+        return done
+
+
+def _is_regular(draft: Draft, axis: str) -> bool:
+    """Whether an axis is used by the thread's place alone."""
+    body = draft.form.kernel.body
+    try:
+        Places.of(draft, body, axis).replaced(body, lambda x: x, totals=True)
+    except NotUnderstood:
+        return False
+    return True
+
+
+def _is_turned(facts: KernelFacts) -> bool:
+    """Whether more accesses are adjacent along threadIdx.y than along threadIdx.x."""
+    votes = 0
+    for access in facts.accesses:
+        if access.space != "global":
+            continue
+        strides = {axis: access.stride_bytes(f"threadIdx.{axis}") for axis in "xy"}
+        for axis, sign in (("x", -1), ("y", 1)):
+            stride = strides[axis]
+            if stride is not None and stride.constant == access.element_bytes:
+                votes += sign
+    return votes > 0
+
+
+# Blocks of another size
+
+
+def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draft, str]:
+    found = conduct(draft)
+    if not found.is_alone or functions_say(draft):
+        raise NotUnderstood("threads that talk to their block")
+    body: Any = draft.form.kernel.body
+    used = builtins_in(body)
+    axes = [a for a in AXES if f"threadIdx.{a}" in used]
+    if set(axes) != set(shape) or (swap and axes != ["x", "y"]):
+        raise NotUnderstood("another set of axes")
+    threads = math.prod(shape.values())
+    if not _WARP <= threads <= _MOST_THREADS:
+        raise NotUnderstood(f"{threads} threads a block")
+    places = {a: Places.of(draft, body, a) for a in axes}
+    partner = {"x": "y", "y": "x"} if swap else {a: a for a in axes}
+    new_body = body
+    for axis in axes:
+        literal = places[axis].literal_in(body)
+
+        def new(place: Any, axis: str = axis, literal: bool = literal) -> Any:
+            if not literal and not swap:
+                return place
+            return _marked_place(partner[axis], shape[partner[axis]] if literal else None)
+
+        other = places[axis].replaced(new_body, new, totals=not swap and not literal)
+        new_body = other if literal or swap else new_body
+    new_body = changed(new_body, _unmarked)
+    edited = draft if new_body is body else draft.with_body(new_body, _header(draft, threads))
+    if new_body is body and draft.form.kernel.launch_bounds:
+        edited = draft.with_body(body, _header(draft, threads))
+    grid, block, requires = list(draft.launch.grid), list(draft.launch.block), []
+    for axis in axes:
+        target = AXES.index(partner[axis])
+        extent, conditions = _extent(draft, axis, shape[partner[axis]])
+        grid[target], block[target] = extent, str(shape[partner[axis]])
+        requires += conditions
+        if places[axis].literal_in(body):
+            requires.append(f"{draft.says(f'blockDim.{axis}')} == {places[axis].width}")
+        if target > 0:
+            requires.append(f"{extent} <= {_MOST_ROWS}")
+    for axis in AXES:
+        if axis not in axes:
+            requires.append(f"{draft.says(f'blockDim.{axis}')} == 1")
+    requires = [r for r in requires if r != "1 == 1"]
+    shown = " x ".join(str(shape[a]) for a in axes)
+    says = f"Blocks of {shown} threads over the same places."
+    if swap:
+        says = f"x and y exchanged, so that neighbours in a warp read neighbours in memory. {says}"
+    return edited.launched(grid=tuple(grid), block=tuple(block)).requiring(*requires), says
+
+
+def _extent(draft: Draft, axis: str, width: int) -> tuple[str, list[str]]:
+    """Blocks of this width along an axis of the author's places, and what must hold for it."""
+    found = widest(draft, axis)
+    if found is not None and f"gridDim.{axis}" not in builtins_in(draft.form.kernel.body):
+        return f"ceil_div({found.limit}, {width})", [found.covered, f"{found.limit} >= 1"]
+    total = f"{draft.says(f'gridDim.{axis}')} * {draft.says(f'blockDim.{axis}')}"
+    whole = f"{total} % {width} == 0"
+    if any(x is None for x in draft.requiring(whole).resolved):
+        raise NotUnderstood("places beyond the author's would do something")
+    return f"{total} / {width}", [whole]
+
+
+def _marked_place(axis: str, width: int | None) -> Any:
+    """A place on another axis, under a name that nobody takes for a place of this one."""
+    wide: Any = s.Name(f"@blockDim.{axis}") if width is None else s.Number(str(width))
+    product = s.Binary("*", s.Name(f"@blockIdx.{axis}"), wide)
+    return s.Binary("+", product, s.Name(f"@threadIdx.{axis}"))
+
+
+def _unmarked(node: Any) -> Any:
+    if isinstance(node, s.Name) and node.text.startswith("@"):
+        root, _, axis = node.text[1:].partition(".")
+        return s.Member(s.Name(root), axis, type="unsigned")
+    return node
+
+
+def _header(draft: Draft, threads: int) -> str:
+    """With a launch bound that the new block keeps."""
+    header, bounds = draft.printer().header, draft.form.kernel.launch_bounds
+    if not bounds:
+        return header
+    pattern = r"__launch_bounds__\s*\(\s*\d+\s*\)"
+    if re.search(pattern, header):
+        return re.sub(pattern, f"__launch_bounds__({threads})", header, count=1)
+    if threads > bounds[0]:
+        raise NotUnderstood(f"{threads} threads over the kernel's bound")
+    return header
+
+
+# Several blocks as one
+
+
+def _may_stack(draft: Draft, found: Conduct) -> bool:
+    blocks = [w.block for w in draft.workloads]
+    flat = all(b.y == b.z == 1 for b in blocks) and all(w.grid.x > 1 for w in draft.workloads)
+    warps = all(b.x % _WARP == 0 for b in blocks)
+    lonely = not (found.barriers or found.shared or found.calls_other)
+    return flat and lonely and (warps or not found.collectives) and max(b.x for b in blocks) <= 256
+
+
+def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
+    """`blockIdx.x * rows + threadIdx.y` for `blockIdx.x`, in blocks of so many rows."""
+    found = conduct(draft)
+    body = draft.form.kernel.body
+    used = builtins_in(body)
+    if not _may_stack(draft, found) or functions_say(draft) & {"blockIdx", "gridDim", "threadIdx"}:
+        raise NotUnderstood("threads that talk to their block")
+    if found.collectives and found.returns:
+        raise NotUnderstood("lanes that leave before their warp's exchange")
+    if "blockIdx.x" not in used or used & s.BUILTINS or any(
+        f"{root}.{a}" in used for root in ("threadIdx", "blockDim") for a in "yz"
+    ):  # fmt: skip
+        raise NotUnderstood("blocks of several axes")
+    rows_text = s.Number(str(rows))
+    row = s.Member(s.Name("threadIdx"), "y", type="unsigned")
+    block = s.Member(s.Name("blockIdx"), "x", type="unsigned")
+    mine = s.Binary("+", s.Binary("*", block, rows_text), row, type="unsigned")
+    name = s.Name(draft.free("block"), type="unsigned")
+    uses = sum(1 for x in s.below(body) if builtin(x) == "blockIdx.x")
+    new: Any = mine if uses == 1 else name
+    blocks, header, arguments = s.Name(draft.free("blocks"), type="unsigned"), None, []
+    covered, guard = _rows_end(draft, rows)
+    if guard or "gridDim.x" in used:
+        header = with_parameter(
+            _header(draft, rows * _threads(draft)), f"const unsigned {blocks.text}"
+        )
+        arguments.append(draft.says("gridDim.x"))
+    elif draft.form.kernel.launch_bounds:
+        header = _header(draft, rows * _threads(draft))
+    says = {"blockIdx.x": new, "gridDim.x": blocks}
+    lines: tuple[Any, ...] = changed(body, lambda x: says.get(builtin(x), x))
+    if guard:
+        leave = s.If(s.Binary(">=", new, blocks), (s.Leave("return"),))
+        lines = (leave, *lines)
+    if new is name:
+        lines = (s.Declare("const unsigned", name.text, value=mine), *lines)
+    threads = f"{draft.says('blockDim.x')} * {rows} <= {_MOST_THREADS}"
+    requires = [*covered, threads, *_flat(draft)]
+    if found.collectives:
+        requires.append(f"{draft.says('blockDim.x')} % {_WARP} == 0")
+    grid = (f"ceil_div({draft.launch.grid[0]}, {rows})", *draft.launch.grid[1:])
+    edited = draft.with_body(lines, header).launched(
+        grid=grid, block=(draft.launch.block[0], str(rows), "1"),
+        args=(*draft.launch.args, *arguments),
+    )  # fmt: skip
+    return edited.requiring(*requires), f"{rows} of the author's blocks are the rows of one."
+
+
+def _threads(draft: Draft) -> int:
+    return max(w.block.x for w in draft.workloads)
+
+
+def _flat(draft: Draft) -> Iterator[str]:
+    for axis in "yz":
+        if (said := draft.says(f"blockDim.{axis}")) != "1":
+            yield f"{said} == 1"
+
+
+def _rows_end(draft: Draft, rows: int) -> tuple[list[str], bool]:
+    """What must hold for rows beyond the author's to do nothing; whether they must be kept from
+    it."""
+    found = widest(draft, "x")
+    if found is not None:
+        return [found.covered], False
+    if all(w.grid.x % rows == 0 for w in draft.workloads):
+        return [f"{draft.says('gridDim.x')} % {rows} == 0"], False
+    return [], True

@@ -1,0 +1,470 @@
+"""Loops that count, as their trees tell: what unrolling, splitting and register windows ask of one.
+
+Nothing here looks at values: whatever it says holds for every launch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudaops.program import syntax as s
+from cudaops.program.analysis.facts import Loop
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.polynomials import Polynomial, Symbol
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.draft import FILE, Draft
+from cudaops.transformations.trees import (
+    PURE,
+    changed,
+    declared_in,
+    names_in,
+    reads_memory,
+    root_of,
+    written_in,
+)
+
+_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_CONVERSIONS = re.compile(
+    r"make_\w+|__(half|float|double|int|uint|low|high|bfloat|nv_bfloat)\w*2\w+"
+    r"|__[hfd](add|sub|mul|div|fma|rcp|sqrt|max|min|eq|ne|lt|le|gt|ge)\w*"
+)
+"""Conversions and arithmetic of numbers, of which there are too many to list."""
+_SCALARS = INTEGERS | {"float", "double"}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`for (v = start; v < bound; v += step) body`, where only the step moves `v`, and neither the
+    bound nor the step changes in the body. A `while` that ends in its step is one too."""
+
+    node: s.For
+    variable: str
+    type: str
+    """Of the variable."""
+    start: Any
+    """Expression; None where the variable has its value from before."""
+    is_own: bool
+    """The variable is declared in the loop's header."""
+    operator: str
+    """`<`, `<=`, `>` or `>=`, the variable on the left."""
+    bound: Any
+    step: Any
+    """What is added; for a step down, what is taken away."""
+    body: tuple[s.Statement, ...]
+    """Without the step of a `while`."""
+
+    @property
+    def sign(self) -> str:
+        """Of the step."""
+        return "+" if self.operator in ("<", "<=") else "-"
+
+    @property
+    def stride(self) -> int | None:
+        """The step where it is a literal."""
+        return literal(self.step)
+
+    def after(self, iterations: int) -> Any:
+        """The variable so many iterations later."""
+        name = s.Name(self.variable, type=self.type)
+        return name if not iterations else s.Binary(self.sign, name, self.moved(iterations))
+
+    def moved(self, iterations: int) -> Any:
+        """By how much so many iterations move the variable, in its own type."""
+        if self.stride is not None:
+            return s.Number(str(self.stride * iterations), type="int")
+        step = self.step
+        if getattr(step, "type", "") != self.type:
+            step = s.Cast(self.type, step)
+        return (
+            step if iterations == 1 else s.Binary("*", s.Number(str(iterations), type="int"), step)
+        )
+
+    def trips(self) -> int | None:
+        """How often it runs, where all of it is literal."""
+        start, bound, step = literal(self.start), literal(self.bound), self.stride
+        if start is None or bound is None or not step:
+            return None
+        span = bound - start if self.sign == "+" else start - bound
+        span += self.operator in ("<=", ">=")
+        return max(0, -(-span // step))
+
+
+def literal(node: Any) -> int | None:
+    """An integer as written, with its sign."""
+    if isinstance(node, s.Unary) and node.operator == "-":
+        inner = literal(node.operand)
+        return None if inner is None else -inner
+    if not isinstance(node, s.Number):
+        return None
+    try:
+        found = s.integer_literal(node.text)
+    except ValueError:
+        return None
+    return None if found is None else found[0]
+
+
+def counted(node: s.For, form: s.KernelForm) -> Counted:
+    """The loop as one that counts. Raises NotUnderstood."""
+    step, body = node.step, node.body
+    if not step and body and isinstance(body[-1], s.Evaluate):
+        if any(isinstance(x, s.Leave) and x.word == "continue" for x in s.below(body)):
+            raise NotUnderstood("a `while` with `continue`")
+        step, body = (body[-1].value,), body[:-1]
+    if len(step) != 1:
+        raise NotUnderstood("a loop that does not step one variable")
+    variable, by, sign = _stepping(step[0])
+    operator, bound = _comparison(node.condition, variable)
+    if sign != ("+" if operator in ("<", "<=") else "-"):
+        raise NotUnderstood("a loop that steps away from its bound")
+    start, is_own = _beginning(node.first, variable)
+    loop = Counted(node, variable.text, variable.type, start, is_own, operator, bound, by, body)
+    if variable.type not in INTEGERS:
+        raise NotUnderstood(f"a loop over a {variable.type or 'value'}")
+    _stays(loop, form)
+    return loop
+
+
+def _stepping(step: Any) -> tuple[s.Name, Any, str]:
+    match step:
+        case s.Step(s.Name() as name, by):
+            return name, s.Number(str(abs(by)), type="int"), "+" if by > 0 else "-"
+        case s.Assign(s.Name() as name, "+" | "-" as sign, by):
+            return _upwards(name, by, sign)
+        case s.Assign(s.Name() as name, "", s.Binary("+" | "-" as sign, s.Name(text), by)) if (
+            text == name.text
+        ):
+            return _upwards(name, by, sign)
+    raise NotUnderstood("how a loop steps")
+
+
+def _upwards(name: s.Name, by: Any, sign: str) -> tuple[s.Name, Any, str]:
+    value = literal(by)
+    if value is not None and value <= 0:
+        raise NotUnderstood("a step that is not positive")
+    return name, by, sign
+
+
+def _comparison(condition: Any, variable: s.Name) -> tuple[str, Any]:
+    match condition:
+        case s.Binary(operator, s.Name(text), bound) if (
+            text == variable.text and operator in _OPPOSITE
+        ):
+            return operator, bound
+        case s.Binary(operator, bound, s.Name(text)) if (
+            text == variable.text and operator in _OPPOSITE
+        ):
+            return _OPPOSITE[operator], bound
+    raise NotUnderstood("a loop that does not compare its variable with a bound")
+
+
+def _beginning(first: Sequence[Any], variable: s.Name) -> tuple[Any, bool]:
+    match tuple(first):
+        case ():
+            return None, False
+        case (s.Declare(name=name, value=value),) if name == variable.text and value is not None:
+            return value, True
+        case (s.Evaluate(s.Assign(s.Name(name), "", value)),) if name == variable.text:
+            return value, False
+    raise NotUnderstood("how a loop begins")
+
+
+def _stays(loop: Counted, form: s.KernelForm) -> None:
+    """Raises NotUnderstood unless only the step moves the variable, and nothing the bound."""
+    fixed = {loop.variable} | names_in(loop.bound) | names_in(loop.step)
+    changes = changes_in(loop.body, form)
+    if fixed & changes:
+        raise NotUnderstood(f"a loop whose body changes {', '.join(sorted(fixed & changes))}")
+    ends = (loop.bound, loop.step)
+    if any(isinstance(x, s.Call) and x.function not in PURE for x in s.below(ends)):
+        raise NotUnderstood("a loop whose bound is called for")
+    if reads_memory(ends) and writes_memory(loop.body, form):
+        raise NotUnderstood("a loop whose bound stands in memory, and that writes memory")
+
+
+def changes_in(body: Any, form: s.KernelForm) -> set[str]:
+    """Variables that may be other ones after it, and names that memory is written through. Raises
+    NotUnderstood where that cannot be told."""
+    found = written_in(body)
+    if found is None:
+        raise NotUnderstood("a write to an unknown place")
+    for x in s.below(body):
+        if isinstance(x, s.Opaque) or (isinstance(x, s.Unmodelled) and "lambda" in x.what):
+            raise NotUnderstood(f"{x.what} in a loop")
+        if isinstance(x, s.Call) and x.function not in PURE:
+            given = _referred(x, form)
+            found |= {root for a in given if (root := root_of(a)) is not None}
+    return found
+
+
+def _referred(call: s.Call, form: s.KernelForm) -> Sequence[Any]:
+    """Arguments that a call may change by their names."""
+    function = form.function(call.function)
+    if function is None or len(function.parameters) != len(call.arguments):
+        return call.arguments
+    pairs = zip(function.parameters, call.arguments, strict=True)
+    return [a for p, a in pairs if p.unclear.endswith("is a reference")]
+
+
+def _reached(body: Any, form: s.KernelForm) -> Iterator[Any]:
+    """Everything below it, and in the program's functions that it calls."""
+    waiting, seen = [body], set()
+    while waiting:
+        for x in s.below(waiting.pop()):
+            yield x
+            if isinstance(x, s.Call) and x.function not in seen:
+                seen.add(x.function)
+                if (function := form.function(x.function)) is not None:
+                    waiting.append(function.body)
+
+
+def writes_memory(body: Any, form: s.KernelForm) -> bool:
+    """Whether it may write anything but variables by their names."""
+    for x in _reached(body, form):
+        match x:
+            case s.Call(name) if name not in PURE and (
+                not form.function(name) or _referred(x, form)
+            ):
+                return True
+            case s.Assign(target) | s.Step(target):
+                while isinstance(target, s.Member):
+                    target = target.base
+                if not isinstance(target, s.Name):
+                    return True
+    return False
+
+
+def meets_others(body: Any, form: s.KernelForm) -> bool:
+    """Whether threads meet in it, or may: barriers, shuffles, votes, calls that nobody knows."""
+    for x in _reached(body, form):
+        match x:
+            case s.Opaque():
+                return True
+            case s.Call(name) if not (
+                name in PURE
+                or form.function(name)
+                or name.startswith("atomic")
+                or _CONVERSIONS.fullmatch(name)
+            ):
+                return True
+    return False
+
+
+def leaves(body: Any) -> bool:
+    """Whether a `break`, `continue` or `return` stands in it."""
+    return any(isinstance(x, s.Leave | s.Give) for x in s.below(body))
+
+
+def size_of(body: Any, form: s.KernelForm) -> int:
+    """Operations of it, those of the program's functions included, each function once."""
+    return sum(isinstance(x, s.Binary | s.Assign | s.Index | s.Call) for x in _reached(body, form))
+
+
+def is_innermost(loop: s.For) -> bool:
+    """Whether no loop stands in it."""
+    return not any(isinstance(x, s.For | s.Do) for x in s.below(loop.body))
+
+
+def is_volatile(draft: Draft, function: s.Function) -> bool:
+    """Whether the text says `volatile` or inline assembly, of which trees tell nothing."""
+    text = draft.text if function.where and function.where.file == FILE else ""
+    return bool(re.search(r"\bvolatile\b|\basm\b|\b__asm__\b", text))
+
+
+# Making copies of a body
+
+
+def copy_of(body: Any, places: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """A body once more, with other expressions for variables and fields (by their trees), and
+    without its comments. A declared variable that is among them is declared under its new name."""
+
+    def change(x: Any) -> Any:
+        match x:
+            case s.Name() | s.Member() if x in places:
+                return places[x]
+            case s.Declare(pointer=True, extents=(), value=value) if value is not None:
+                x = replace(x, type="auto", pointer=False)
+            case s.Refer():
+                x = replace(x, type="auto")
+        if isinstance(x, s.Declare | s.Refer) and (new := places.get(s.Name(x.name))) is not None:
+            x = replace(x, name=new.text)
+        return replace(x, where=None) if isinstance(x, s.Statement) else x
+
+    made = changed(tuple(body), change)
+    assert isinstance(made, tuple)
+    return made
+
+
+def scoped(body: Sequence[Any]) -> tuple[Any, ...]:
+    """The statements as they can stand beside others: in braces where they declare something."""
+    declares = any(isinstance(x, s.Declare | s.Refer) for x in body)
+    return (s.Block(tuple(body)),) if declares else tuple(body)
+
+
+def plainly_declared(function: s.Function, name: str) -> bool:
+    """Whether a variable has its name to itself in the whole function."""
+    plain = name.partition("#")[0]
+    same = [x for x in declared_in(function.body) if x.partition("#")[0] == plain]
+    return same == [name] and all(p.name != plain for p in function.parameters)
+
+
+def scalars_of(function: s.Function) -> dict[str, str]:
+    """Variables of the function that hold one number each, and nobody's address is taken of, with
+    their types; parameters too."""
+    found = {p.name: p.type for p in function.parameters if not p.is_pointer and not p.unclear}
+    pointed = set()
+    for x in s.below(function.body):
+        match x:
+            case s.Declare(kind, name, pointer=False, extents=(), shared=False):
+                found[name] = kind
+            case s.Unary("&", operand) | s.Refer(target=operand):
+                pointed.add(root_of(operand))
+    return {n: t for n, t in found.items() if t in _SCALARS and n not in pointed}
+
+
+# Which loops there are
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A loop of the draft's kernel, or of a function that it calls."""
+
+    function: str
+    """Empty for the kernel's own."""
+    number: int
+    """Among the function's loops, in the text's order, from 0."""
+    node: s.For
+
+    @property
+    def setting(self) -> dict[str, int | str]:
+        """How a setting names it."""
+        named: dict[str, int | str] = {"loop": self.number}
+        return named | {"function": self.function} if self.function else named
+
+
+def dearest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
+    """Loops by what they cost in the most expensive launch, as far as it is known, the dearest
+    first."""
+    weighed: list[tuple[float, int, Placed]] = []
+    owners: list[s.Function] = [draft.form.kernel]
+    if functions:
+        owners += draft.form.functions
+    for function in owners:
+        name = "" if function is draft.form.kernel else function.name
+        for number, node in enumerate(_loops(function.body)):
+            weighed.append((-_weight(draft, node), len(weighed), Placed(name, number, node)))
+    return tuple(placed for *_, placed in sorted(weighed, key=lambda x: x[:2]))
+
+
+def _loops(body: Any) -> Iterator[s.For]:
+    return (x for x in s.below(tuple(body)) if isinstance(x, s.For))
+
+
+_UNKNOWN_TRIPS = 16
+
+
+def _weight(draft: Draft, node: s.For) -> float:
+    """Statements that run in the loop, inner ones by their trips."""
+    return _cost(node, {o.where: o for o in draft.timed_facts.loops if o.where is not None})
+
+
+def _cost(node: Any, loops: Mapping[Any, Loop]) -> float:
+    inside = sum(_cost(x, loops) for x in s.children(node))
+    if isinstance(node, s.For):
+        found = loops.get(node.where)
+        trips = _UNKNOWN_TRIPS if found is None or found.trips.high is None else found.trips.high
+        return inside * max(trips, 0)
+    return inside + isinstance(node, s.Binary | s.Call | s.Assign | s.Index)
+
+
+def loop_of(function: s.Function, number: int | str) -> s.For:
+    """The one that a setting names. Raises NotUnderstood."""
+    for at, node in enumerate(_loops(function.body)):
+        if at == number:
+            return node
+    raise NotUnderstood("no such loop")
+
+
+# What a launch must keep to
+
+
+def conditions(draft: Draft, loop: Counted, iterations: int) -> tuple[str, ...]:
+    """What `@requires` says for a loop to look so many iterations ahead: its step is positive, and
+    the bound not so near to its type's last number that looking ahead passes it.
+
+    A bound that is no parameter is a count of what stands in memory, or of what fits into a launch,
+    and never so near. Raises NotUnderstood where the step's sign cannot be told.
+    """
+    found: list[str] = []
+    step = str(loop.stride)
+    if loop.stride is None:
+        moved = _step_of(draft, loop)
+        found += positive(draft, moved)
+        step = f"({moved.text(draft.says)})"
+    given = {p.name for p in draft.kernel.parameters}
+    bound = loop.bound
+    is_wide = loop.type.endswith("long long") or loop.sign == "-"
+    if isinstance(bound, s.Name) and bound.text in given and not is_wide:
+        bits = 32 if loop.type.startswith("unsigned") else 31
+        room = f"{iterations} * {step}"
+        if loop.stride is not None:
+            found.append(
+                f"{draft.says(bound.text)} <= {(1 << bits) - 1 - iterations * loop.stride}"
+            )
+        else:
+            found.append(f"{draft.says(bound.text)} <= {(1 << bits) - 1} - {room}")
+    return tuple(found)
+
+
+def _step_of(draft: Draft, loop: Counted) -> Polynomial:
+    facts = [x for x in draft.facts.loops if x.where == loop.node.where]
+    steps = {x.step for x in facts if x.step is not None}
+    if len(steps) != 1:
+        raise NotUnderstood("a step that is not known")
+    step = steps.pop()
+    return step if loop.sign == "+" else -step
+
+
+def positive(draft: Draft, value: Polynomial) -> list[str]:
+    """What must hold for a polynomial over a launch to be 1 or more. Raises NotUnderstood."""
+    found = []
+    parameters = {p.name for p in draft.kernel.parameters}
+    for atom in set(value.atoms()):
+        if not isinstance(atom, Symbol):
+            raise NotUnderstood("a step that is divided for")
+        if atom.name in parameters:
+            found.append(f"{draft.says(atom.name)} > 0")
+        elif not atom.name.startswith(("blockDim.", "gridDim.")):
+            raise NotUnderstood(f"a step of {atom.name.partition('#')[0]}")
+    if not value.terms or not value.sure_nonnegative:
+        raise NotUnderstood("a step that may be negative")
+    return sorted(found)
+
+
+def looks_ahead(loop: Counted) -> None:
+    """Raises NotUnderstood unless `v + k < bound` says that `v < bound` would hold k steps later:
+    both signed or both unsigned, or the variable never negative."""
+    kinds = {_is_signed(loop.type), _is_signed(getattr(loop.bound, "type", ""))}
+    if loop.sign == "-" and kinds != {True}:
+        raise NotUnderstood("an unsigned loop that counts down")
+    if len(kinds) == 2 and not _is_counted_up(loop.start):
+        raise NotUnderstood("a signed variable against an unsigned bound")
+
+
+def _is_signed(kind: str) -> bool:
+    return kind in ("int", "long long", "short", "char", "signed char", "unsigned char",
+                    "unsigned short", "bool")  # fmt: skip
+
+
+def _is_counted_up(start: Any) -> bool:
+    """Whether an expression is made of indices and positive numbers alone."""
+    match start:
+        case s.Number():
+            return literal(start) is not None
+        case s.Member(s.Name(root)):
+            return root in s.BUILTINS
+        case s.Binary("+" | "*" | "/" | "%", left, right):
+            return _is_counted_up(left) and _is_counted_up(right)
+    return False

@@ -1,0 +1,376 @@
+"""Sequences of transformations, sought by what each step brings.
+
+Rounds of a beam: the best drafts so far are each given every further step, a transformation with a
+setting; what gained in earlier rounds is tried first, what lost is left out. Small gains add up:
+a step is worth keeping where it gains at all, the bar is for the end. Then every step of the best
+is left out in turn, which says what each brought, and those that brought nothing go.
+
+Deterministic: the same times give the same search.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.search import TriedDraft
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting, Transformation
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.registry import TRANSFORMATIONS
+
+GAIN = 1.01
+"""A round that betters the best by less than this factor is the last one, and a step without which
+the result is slower by less is dropped. Chosen: what two measurements of one kernel differ by."""
+WORTHWHILE = (0.0001, 0.9, 0.98, 1.0)
+"""What a step must have brought where it was tried, to be tried in the first round, the second and
+so on. Chosen: what lost a little alone may gain behind another step; what lost much does not."""
+FIRST = 2
+UNPROMISING = 1.05
+"""Further settings of a transformation than its first ones are tried unless the best of those made
+its draft slower by this factor."""
+REPEATS = 2
+"""So often one transformation may stand in a sequence: another loop, another pointer."""
+FAILURES = 3
+"""So often a transformation may give what does not compile or run before it is left out."""
+
+
+class Timed(NamedTuple):
+    """What came of trying one draft."""
+
+    time_us: float | None
+    """Weighted over what is timed; None where there is none."""
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One draft that was tried."""
+
+    number: int
+    draft: Draft
+    rewrite: Rewrite
+    time_us: float
+    parent: int | None = None
+    """Number of the draft that it was made from."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a search ends."""
+
+    max_trials: int
+    deadline: float
+    """By `time.monotonic`."""
+    width: int = 3
+    """Drafts that a round goes on from. Chosen: times of near equals change places."""
+    depth: int = 8
+    """Steps of a sequence at most."""
+
+
+class Share(NamedTuple):
+    """What one step of a sequence brings."""
+
+    name: str
+    setting: Setting
+    factor: float | None
+    """Time without it over time with it; None where the rest cannot do without."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found."""
+
+    best: tuple[Node, ...]
+    """The fastest first, each of other transformations than those before it; the author's kernel
+    is not among them."""
+    shares: tuple[Share, ...]
+    """Of the best one's steps."""
+    baseline_us: float
+    tried: tuple[TriedDraft, ...]
+    """In the order of trying."""
+    stopped: str
+    """Why it ended: `no step gains`, `trials`, `seconds`."""
+    seconds: float
+
+
+_Child = tuple[Draft, Rewrite]
+_Answer = Future[Sequence[Timed]]
+
+
+_Step = tuple[Transformation, Setting, int]
+"""With the setting's place among those that are offered."""
+
+
+class _Begun(NamedTuple):
+    """Drafts that are being timed."""
+
+    children: Sequence[_Child]
+    timed: _Answer
+
+
+Try = Callable[[Sequence[Rewrite]], Sequence[Timed]]
+"""Times of several rewrites, which may be built beside each other."""
+
+
+@dataclass
+class Search:
+    """One search, under way."""
+
+    attempt: Try
+    limits: Limits
+    is_right: Callable[[Rewrite], str | None] = lambda rewrite: None
+    """Why a rewrite computes something else, asked before anything is built on it."""
+    relieves: Collection[str] = ()
+    """Names of transformations that are remedies for what limits the kernel: they come first."""
+    offered: Sequence[Transformation] = TRANSFORMATIONS
+    say: Callable[[str], None] = lambda line: None
+    batch: int = 2
+    """Rewrites handed to `attempt` at once."""
+    _nodes: list[Node] = field(default_factory=list)
+    _texts: set[str] = field(default_factory=set)
+    _gains: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Log of the best factor a step brought, by name and setting."""
+    _broken: dict[str, int] = field(default_factory=dict)
+    _tried: list[TriedDraft] = field(default_factory=list)
+    _wrong: set[int] = field(default_factory=set)
+    _right: set[int] = field(default_factory=set)
+    _thread: ThreadPoolExecutor = field(init=False)
+    _trials: int = 0
+    _stopped: str = ""
+
+    def run(self, root: Draft, baseline_us: float) -> Found:
+        """Search from a draft whose time is known."""
+        with ThreadPoolExecutor(max_workers=1) as self._thread:
+            return self._run(root, baseline_us)
+
+    def _run(self, root: Draft, baseline_us: float) -> Found:
+        started = time.monotonic()
+        first = Node(0, root, root.rewrite(), baseline_us)
+        self._nodes, self._right = [first], {0}
+        self._texts = {first.rewrite.source_id}
+        beam, best_us = [first], baseline_us
+        for depth in range(self.limits.depth):
+            before = len(self._nodes)
+            for node in beam:
+                self._expand(node, depth)
+                if self._stopped:
+                    break
+            beam = self._beam(before)
+            now = min((n.time_us for n in beam), default=best_us)
+            if self._stopped or not beam or now * GAIN > best_us:
+                break
+            best_us = now
+        best = self._distinct()
+        shares: tuple[Share, ...] = ()
+        if best:
+            simpler, shares = self._simplified(best[0], root)
+            best = (simpler, *(n for n in best[1:] if n is not simpler))
+        return Found(
+            best, shares, baseline_us, tuple(self._tried), self._stopped or "no step gains",
+            time.monotonic() - started,
+        )  # fmt: skip
+
+    # One round
+
+    def _expand(self, node: Node, depth: int) -> None:
+        """Try every step that may gain from here. While some are timed the next are written."""
+        children = self._children(node, depth)
+        begun: _Begun | None = None
+        while not self._stopped:
+            waiting = list(islice(children, self.batch))
+            if begun is not None:
+                self._end(node, *begun)
+            begun = self._begin(waiting) if waiting and not self._stopped else None
+            if begun is None:
+                return
+        if begun is not None:
+            self._end(node, *begun)
+
+    def _children(self, node: Node, depth: int) -> Iterator[tuple[Draft, Rewrite]]:
+        for one, setting, number in sorted(self._steps(node, depth), key=self._place):
+            if self._broken.get(one.name, 0) >= FAILURES:
+                continue
+            if number >= FIRST and self._best_gain(one.name) < -math.log(UNPROMISING):
+                continue
+            try:
+                draft = one.apply(node.draft, setting)
+                rewrite = draft.rewrite()
+            except NotUnderstood:
+                continue
+            if rewrite.source_id not in self._texts:
+                self._texts.add(rewrite.source_id)
+                yield draft, rewrite
+
+    def _steps(self, node: Node, depth: int) -> Iterator[_Step]:
+        done = [step.name for step in node.draft.steps]
+        for one in self.offered:
+            if self._broken.get(one.name, 0) >= FAILURES or done.count(one.name) >= REPEATS:
+                continue
+            try:
+                for number, setting in enumerate(one.settings(node.draft)):
+                    if self._gains.get(_key(one.name, setting), 0.0) >= self._least(depth):
+                        yield one, setting, number
+            except NotUnderstood:
+                continue
+
+    @staticmethod
+    def _least(depth: int) -> float:
+        """Log of the factor that a known step must have brought to be tried again."""
+        return math.log(WORTHWHILE[min(depth, len(WORTHWHILE) - 1)])
+
+    def _place(self, step: _Step) -> tuple[float, bool, bool]:
+        """Order of trying: what gained most, then what is not known, the first settings of each
+        and remedies before others."""
+        one, setting, number = step
+        gain = self._gains.get(_key(one.name, setting), 0.0)
+        return -gain, number >= FIRST, one.name not in self.relieves
+
+    def _best_gain(self, name: str) -> float:
+        """Log of the best factor that any setting of it brought so far; 0 where none was tried."""
+        return max((g for (known, _), g in self._gains.items() if known == name), default=0.0)
+
+    def _begin(self, children: Sequence[_Child]) -> _Begun | None:
+        """Have them timed; None where a limit is reached."""
+        if time.monotonic() >= self.limits.deadline:
+            self._stopped = "seconds"
+            return None
+        children = children[: self.limits.max_trials - self._trials]
+        if not children:
+            self._stopped = "trials"
+            return None
+        self._trials += len(children)
+        context = contextvars.copy_context()
+        rewrites = [rewrite for _, rewrite in children]
+        return _Begun(children, self._thread.submit(context.run, self.attempt, rewrites))
+
+    def _end(self, parent: Node, children: Sequence[_Child], timed: _Answer) -> None:
+        for (draft, rewrite), found in zip(children, timed.result(), strict=True):
+            self._note(parent, draft, rewrite, found)
+
+    def _note(self, parent: Node, draft: Draft, rewrite: Rewrite, found: Timed) -> None:
+        step = draft.steps[-1]
+        tree = spelled(draft.steps)
+        if found.time_us is None:
+            self._fails(step)
+            self._tried.append(TriedDraft(title=tree, time_us=None, failure=found.failure))
+            self.say(f"{tree}: {found.failure}")
+            return
+        self._tried.append(TriedDraft(title=tree, time_us=found.time_us))
+        node = Node(len(self._nodes), draft, rewrite, found.time_us, parent.number)
+        self._nodes.append(node)
+        gain = math.log(parent.time_us / found.time_us)
+        key = _key(step.name, step.setting)
+        self._gains[key] = max(gain, self._gains.get(key, gain))
+        self.say(f"{tree}: {found.time_us:.1f} us, {self._nodes[0].time_us / found.time_us:.2f}x")
+
+    def _fails(self, step: Step) -> None:
+        """Not with this setting again, and after some of them not at all."""
+        self._gains[_key(step.name, step.setting)] = -math.inf
+        self._broken[step.name] = self._broken.get(step.name, 0) + 1
+
+    # What is gone on from
+
+    def _beam(self, before: int) -> list[Node]:
+        """The fastest that nothing was built on yet; the first of them is right on the captured
+        inputs."""
+        fresh = [n for n in self._nodes[before:] if n.time_us < self._nodes[n.parent or 0].time_us]
+        kept: list[Node] = []
+        for node in sorted(fresh, key=lambda n: (n.time_us, n.number)):
+            if len(kept) == self.limits.width:
+                break
+            if kept or self._checked(node):
+                kept.append(node)
+        return kept
+
+    def _checked(self, node: Node) -> bool:
+        if node.number in self._right or node.number in self._wrong:
+            return node.number in self._right
+        problem = self.is_right(node.rewrite)
+        (self._right if problem is None else self._wrong).add(node.number)
+        if problem is not None:
+            self._fails(node.draft.steps[-1])
+            title = spelled(node.draft.steps)
+            self._tried.append(TriedDraft(title=title, time_us=None, failure=problem))
+            self.say(f"{title}: {problem}")
+        return problem is None
+
+    def _distinct(self, most: int = 3) -> tuple[Node, ...]:
+        """The fastest of each set of transformations; the first is right on the captured inputs,
+        and none is known to be wrong."""
+        found: dict[frozenset[str], Node] = {}
+        for node in sorted(self._nodes[1:], key=lambda n: (n.time_us, n.number)):
+            steps = frozenset(x.name for x in node.draft.steps)
+            if len(found) == most or node.time_us * GAIN > self._nodes[0].time_us:
+                break
+            if node.number in self._wrong or steps in found:
+                continue
+            if found or self._checked(node):
+                found[steps] = node
+        return tuple(found.values())
+
+    # Which steps are worth their text
+
+    def _simplified(self, node: Node, root: Draft) -> tuple[Node, tuple[Share, ...]]:
+        """Without the steps that bring nothing; and what each of the others brings."""
+        steps = list(node.draft.steps[len(root.steps) :])
+        shares: dict[int, float | None] = {}
+        at = len(steps) - 1
+        while at >= 0 and len(steps) > 1:
+            rest = [x for i, x in enumerate(steps) if i != at]
+            without = self._again(root, rest)
+            if without is None:
+                shares[at] = None
+            elif without.time_us <= node.time_us * GAIN and self._checked(without):
+                node, steps = without, rest
+                shares = {i - (i > at): f for i, f in shares.items()}
+            else:
+                shares[at] = without.time_us / node.time_us
+            at -= 1
+        if len(steps) == 1:
+            shares = {0: self._nodes[0].time_us / node.time_us}
+        told = (Share(x.name, x.setting, shares.get(i)) for i, x in enumerate(steps))
+        return node, tuple(told)
+
+    def _again(self, root: Draft, steps: Sequence[Step]) -> Node | None:
+        """A draft made of these steps anew; None where one of them cannot be, or it has no time."""
+        by_name = {one.name: one for one in self.offered}
+        draft = root
+        try:
+            for step in steps:
+                draft = by_name[step.name].apply(draft, step.setting)
+            rewrite = draft.rewrite()
+        except NotUnderstood:
+            return None
+        known = next((n for n in self._nodes if n.rewrite.source_id == rewrite.source_id), None)
+        if known is not None or time.monotonic() >= self.limits.deadline:
+            return known
+        self._trials += 1
+        (found,) = self.attempt([rewrite])
+        if found.time_us is None:
+            return None
+        node = Node(len(self._nodes), draft, rewrite, found.time_us, 0)
+        self._nodes.append(node)
+        return node
+
+
+def _key(name: str, setting: Setting) -> tuple[str, str]:
+    return name, repr(sorted(setting.items()))
+
+
+def spelled(steps: Sequence[Step]) -> str:
+    """Steps in order, with their settings."""
+    words = (
+        f"{x.name} ({', '.join(f'{name} {value}' for name, value in x.setting.items())})"
+        if x.setting
+        else x.name
+        for x in steps
+    )
+    return " > ".join(words)

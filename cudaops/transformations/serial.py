@@ -1,0 +1,87 @@
+"""One block's work after another's in the same block: parameters, jumps and what comes first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.draft import Draft
+from cudaops.transformations.trees import changed, names_in, renamed, written_in
+
+
+def continued(body: Any) -> Any:
+    """With `continue` for `return`. Raises NotUnderstood inside of loops and switches."""
+    for node in s.below(body):
+        if isinstance(node, s.For | s.Do | s.Switch) and any(
+            isinstance(x, s.Leave) and x.word == "return" for x in s.below(node)
+        ):
+            raise NotUnderstood("a return inside of a loop")
+
+    def change(node: Any) -> Any:
+        leaves = isinstance(node, s.Leave) and node.word == "return"
+        return replace(node, word="continue", where=None) if leaves else node
+
+    return changed(body, change)
+
+
+def own_parameters(draft: Draft, body: Any) -> Any:
+    """With copies of parameters that the kernel changes: each block's work begins with the
+    launch's."""
+    changing = assigned_names(body)
+    copies = []
+    for p in draft.form.kernel.parameters:
+        if p.name not in changing:
+            continue
+        own = draft.free(f"{p.name}_own")
+        body = renamed(body, {p.name: s.Name(own, type=p.type + "*" * p.is_pointer)})
+        const = "const " if p.is_pointer and p.is_const else ""
+        value = s.Name(p.name)
+        copies.append(s.Declare(const + p.type, own, pointer=p.is_pointer, value=value))
+    return (*copies, *body)
+
+
+def assigned_names(body: Any) -> set[str]:
+    """Variables that are assigned themselves, or whose address is taken."""
+    found = set()
+    for node in s.below(body):
+        match node:
+            case s.Assign(s.Name(text), _, _) | s.Step(s.Name(text), _):
+                found.add(text)
+            case s.Assign(s.Member(), _, _) | s.Step(s.Member(), _):
+                place = node.target
+                while isinstance(place, s.Member):
+                    place = place.base
+                found.update({place.text} if isinstance(place, s.Name) else ())
+            case s.Unary("&", s.Name(text)) | s.Refer(_, _, s.Name(text)):
+                found.add(text)
+    return found
+
+
+def invariant(body: Sequence[Any], item: str) -> tuple[list[Any], list[Any]]:
+    """Declarations at the begin that are the same whatever `item` is, and the rest."""
+    early: list[Any] = []
+    rest = list(body)
+    while rest and isinstance(rest[0], s.Declare):
+        node = rest[0]
+        later = {x.name for x in rest if isinstance(x, s.Declare)}
+        changing = written_in(tuple(rest))
+        if (
+            changing is None or node.name in changing or node.value is None or node.extents
+            or names_in(node.value) & ({item} | later | changing)
+            or any(isinstance(x, s.Call | s.Unmodelled | s.Index) for x in s.below(node.value))
+        ):  # fmt: skip
+            break
+        early.append(rest.pop(0))
+    return early, rest
+
+
+def with_parameter(header: str, declaration: str) -> str:
+    """A function's header with one more parameter."""
+    head, _, tail = header.rpartition(")")
+    empty = re.search(r"\(\s*(void)?\s*$", head)
+    head = head[: empty.start() + 1] if empty else head.rstrip() + ", "
+    return f"{head}{declaration}){tail}"

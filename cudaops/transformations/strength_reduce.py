@@ -1,0 +1,490 @@
+"""Dear arithmetic as cheap arithmetic that gives the same: powers, roots and divisions.
+
+`exact`: `pow` and `powf` with a small whole exponent become products, the more accurate way (a
+product of up to three factors rounds at most twice; CUDA's `powf` is documented with 4 ulp, `pow`
+with 2), which overflow, underflow and treat NaN and infinities where the function does: an
+intermediate power lies between the base and the result. `(x + 1) % n` and `(n + x - 1) % n` become
+a compare and a select where `0 <= x < n` is seen in the text or is made true by a guard
+(`ranges`): integers, the same to the bit.
+
+`reciprocals`: besides, divisions by one denominator become products with its reciprocal, computed
+once; `a / sqrt(b)` becomes `a * rsqrt(b)`. Each costs one rounding more, so the gates decide; where
+the denominator is a number of the launch a guard keeps its reciprocal a normal number. One that
+only the thread knows must be normal too (2^-126 to 2^126 for float) for its quotients to hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from cudaops.domain.hypothesis import Family
+from cudaops.program import syntax as s
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.functions import owning, reached, rewritten, taking_values
+from cudaops.transformations.ranges import Ranges, holds, in_order, launch_text
+from cudaops.transformations.trees import (
+    bodies_of,
+    changed,
+    is_pure,
+    may_write,
+    names_in,
+    plain_variables,
+    reads_memory,
+)
+
+FLOATS = ("float", "double")
+HIGHEST_POWER = {"float": 8, "double": 5}
+"""Whose product stays within the rounding that CUDA documents for `powf` and `pow`.
+Source: CUDA C++ Programming Guide, mathematical functions: 4 and 2 ulp."""
+_POWER_NAMES = {2: "squared", 3: "cubed"}
+_PRODUCTS = {
+    2: ("x * x",), 3: ("x * x * x",), 4: ("x * x", "x2 * x2"), 5: ("x * x", "x2 * x2 * x"),
+    6: ("x * x", "x2 * x2 * x2"), 7: ("x * x", "x2 * x2 * x2 * x"),
+    8: ("x * x", "(x2 * x2) * (x2 * x2)"),
+}  # fmt: skip
+_ROOTS = {"sqrtf": "float", "sqrt": "double"}
+_WIDEST = 10**18
+"""A denominator of the launch lies between it and its reciprocal."""
+
+
+class StrengthReduce:
+    """Products for powers, selects for wrapped remainders, reciprocals for divisions."""
+
+    name = "strength_reduce"
+    title = "cheaper arithmetic"
+    family: Family = "algorithm"
+    relieves = frozenset({
+        "fp64_pipe", "sfu_pipe", "issue_slots", "integer_pipe", "fma_pipe", "stall_wait",
+    })  # fmt: skip
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        """With the reciprocals first, where there are any: they bring more."""
+        known = taking_values(draft)
+        exact = any(_has_power(f.body) or _has_wrap(f.body) for f in reached(draft))
+        divides = any(_shared_divisions(f, known) for f in reached(draft))
+        found: tuple[Setting, ...] = ({"what": "reciprocals"},) if divides else ()
+        return (*found, {"what": "exact"}) if exact else found
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        """Powers, then remainders, then divisions."""
+        told: list[str] = []
+        began = draft
+        draft = _with_powers(draft)
+        if draft is not began:
+            told.append("powers are products")
+        before = draft
+        draft = _with_selects(draft)
+        if draft is not before:
+            told.append("remainders that wrap around once are selects")
+        if setting["what"] == "reciprocals":
+            before = draft
+            draft = _with_reciprocals(draft)
+            if draft is not before:
+                told.append("divisions by one number are products with its reciprocal")
+        if draft is began:
+            raise NotUnderstood("no power, wrapped remainder or shared denominator")
+        says = "; ".join(told)
+        return draft.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}."))
+
+
+# Powers
+
+
+@dataclass(frozen=True)
+class _Power:
+    base: s.Expression
+    exponent: int
+    type: str
+
+
+def _power(node: Any) -> _Power | None:
+    match node:
+        case s.Call("pow" | "powf" as name, (base, exponent), type=kind) if kind in FLOATS:
+            value = _whole_number(exponent)
+            if name == "powf" and kind != "float":
+                return None
+            if value is not None and 2 <= value <= HIGHEST_POWER[kind]:
+                return _Power(base, value, kind)
+    return None
+
+
+def _whole_number(node: s.Expression) -> int | None:
+    if isinstance(node, s.Cast) and node.type in (*FLOATS, *INTEGERS):
+        return _whole_number(node.operand)
+    if not isinstance(node, s.Number):
+        return None
+    try:
+        value = float(node.text.rstrip("fFlLuU"))
+    except ValueError:
+        return None
+    return int(value) if value.is_integer() else None
+
+
+def _has_power(body: Any) -> bool:
+    return any(_power(x) for x in s.below(body))
+
+
+def _with_powers(draft: Draft) -> Draft:
+    found = [p for f in reached(draft) for x in s.below(f.body) if (p := _power(x))]
+    needed = sorted({(p.exponent, p.type) for p in found if not _stands_twice(p)})
+    names = {
+        (n, kind): draft.free(_POWER_NAMES.get(n, f"to_the_{n}") + "f" * (kind == "float"))
+        for n, kind in needed
+    }
+    used: set[tuple[int, str]] = set()
+
+    def change(node: Any) -> Any:
+        power = _power(node)
+        if power is None:
+            return node
+        if _stands_twice(power):
+            return s.Binary("*", power.base, power.base, type=power.type)
+        key = (power.exponent, power.type)
+        used.add(key)
+        return s.Call(names[key], (power.base,), type=power.type)
+
+    def changing(_: Draft, function: s.Function) -> tuple[Any, ...] | None:
+        return _if_changed(function, changed(function.body, change))
+
+    # Copies of the author's functions go to the top: the helpers above them.
+    helpers = {key: _power_function(names[key], *key) for key in needed}
+    begun = owning(draft, changing) if found else draft
+    used.clear()
+    for text in helpers.values():
+        begun = begun.adding(text)
+    edited = rewritten(begun, changing)
+    if edited is begun:
+        return draft
+    for key in helpers.keys() - used:
+        edited = replace(edited, text=edited.text.replace(f"{helpers[key]}\n\n", ""))
+    return edited
+
+
+def _stands_twice(power: _Power) -> bool:
+    """A square that reads well as a product in place."""
+    return power.exponent == 2 and isinstance(power.base, s.Name) and power.base.type == power.type
+
+
+def _power_function(name: str, exponent: int, kind: str) -> str:
+    *steps, result = _PRODUCTS[exponent]
+    lines = [f"    const {kind} x2 = {step};" for step in steps]
+    head = f"__device__ __forceinline__ {kind} {name}({kind} x)\n{{\n"
+    return head + "\n".join([*lines, f"    return {result};"]) + "\n}"
+
+
+def _if_changed(function: s.Function, body: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    return None if body is function.body else body
+
+
+# Remainders
+
+
+@dataclass(frozen=True)
+class _Wrap:
+    """`(x + by) % n`, or `(n + x - by) % n` where `by` is negative."""
+
+    x: s.Expression
+    by: int
+    n: s.Expression
+    type: str
+
+
+def _wrap(node: Any) -> _Wrap | None:
+    match node:
+        case s.Binary("%", dividend, (s.Name() | s.Number()) as n, type=kind):
+            pass
+        case _:
+            return None
+    terms = list(_terms(dividend, 1))
+    if kind not in INTEGERS or any(getattr(t, "type", kind) not in INTEGERS for _, t in terms):
+        return None
+    wholes = [(sign, t) for sign, t in terms if isinstance(t, s.Number)]
+    by = sum(sign * int(t.text.rstrip("uUlL"), 0) for sign, t in wholes if t != n)
+    turns = [(sign, t) for sign, t in terms if t == n]
+    rest = [(sign, t) for sign, t in terms if t != n and not isinstance(t, s.Number)]
+    if len(rest) != 1 or rest[0][0] != 1 or by == 0:
+        return None
+    once = [sign for sign, _ in turns] == [1]
+    x = rest[0][1]
+    if isinstance(x, s.Name) and ((by > 0 and not turns) or (by < 0 and once)):
+        return _Wrap(x, by, n, kind)
+    return None
+
+
+def _terms(node: s.Expression, sign: int) -> Iterator[tuple[int, s.Expression]]:
+    if isinstance(node, s.Binary) and node.operator in "+-" and node.type in INTEGERS:
+        yield from _terms(node.left, sign)
+        yield from _terms(node.right, sign if node.operator == "+" else -sign)
+    else:
+        yield sign, node
+
+
+def _has_wrap(body: Any) -> bool:
+    return any(_wrap(x) for x in s.below(body))
+
+
+def _with_selects(draft: Draft) -> Draft:
+    """In the kernel alone: what `x` may be is known there."""
+    kernel = draft.form.kernel
+    ranges = Ranges(draft)
+    conditions: dict[str, None] = {}
+
+    def change(node: Any) -> Any:
+        wrap = _wrap(node)
+        if wrap is None:
+            return node
+        needed = ranges.within(wrap.x, wrap.n, at=node)
+        most = ranges.most(wrap.n, abs(wrap.by))
+        if needed is None or most is None or not holds(draft, (*needed, *most)):
+            return node
+        conditions.update(dict.fromkeys([*needed, *most]))
+        return _select(wrap)
+
+    # Of the tree as it is: places are found by identity.
+    body = _changed_once(kernel.body, change)
+    if body is kernel.body:
+        return draft
+    return draft.with_body(body).requiring(*in_order([tuple(conditions)]))
+
+
+def _changed_once(body: Any, change: Any) -> Any:
+    news = {id(x): new for x in s.below(body) if (new := change(x)) is not x}
+    return changed(body, lambda x: news.get(id(x), x)) if news else body
+
+
+def _select(wrap: _Wrap) -> s.Expression:
+    """All of one type: that of the remainder, which has `x` and `n` in it."""
+    by = s.Number(str(abs(wrap.by)), type=wrap.type)
+    if wrap.by > 0:
+        moved = s.Binary("+", wrap.x, by, type=wrap.type)
+        over = s.Binary("-", moved, wrap.n, type=wrap.type)
+        if wrap.by == 1:
+            over = s.Number("0", type=wrap.type)  # type: ignore[assignment]
+        return s.Choice(s.Binary("<", moved, wrap.n), moved, over, type=wrap.type)
+    moved = s.Binary("-", wrap.x, by, type=wrap.type)
+    around = s.Binary("+", moved, wrap.n, type=wrap.type)
+    return s.Choice(s.Binary(">=", wrap.x, by), moved, around, type=wrap.type)
+
+
+# Divisions
+
+
+@dataclass(frozen=True)
+class _Division:
+    by: s.Expression
+    type: str
+
+
+def _division(node: Any) -> _Division | None:
+    """Of floating numbers, by something that may be computed at another moment."""
+    match node:
+        case s.Binary("/", _, by, type=kind) if kind in FLOATS:
+            pass
+        case s.Assign(target, "/", by, type=kind) if kind in FLOATS and target.type == kind:
+            if _type_of(by) == "double" and kind == "float":
+                return None
+        case _:
+            return None
+    if reads_memory(by) or not is_pure(by) or _is_power_of_two(by):
+        return None
+    return _Division(by, kind)
+
+
+def _type_of(node: Any) -> str:
+    return str(getattr(node, "type", ""))
+
+
+def _number(node: Any) -> float | None:
+    if not isinstance(node, s.Number):
+        return None
+    try:
+        return float(node.text.rstrip("fFlLuU"))
+    except ValueError:
+        return None
+
+
+def _is_power_of_two(node: s.Expression) -> bool:
+    """The compiler multiplies by its reciprocal, which is exact."""
+    value = _number(node)
+    return value is not None and (value == 0 or math.frexp(abs(value))[0] == 0.5)
+
+
+def _root(node: Any) -> s.Call | None:
+    """The root of `1 / sqrt(x)`."""
+    match node:
+        case s.Binary("/", _, s.Call("sqrt" | "sqrtf", (x,)) as root, type=kind):
+            return root if kind == root.type and kind in FLOATS and _type_of(x) == kind else None
+    return None
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Divisions by one denominator, all between two writes of what it is computed from."""
+
+    division: _Division
+    before: s.Statement
+    """Where the reciprocal is computed."""
+    uses: tuple[Any, ...]
+
+
+def _shared_divisions(function: s.Function, known: frozenset[str]) -> bool:
+    return (
+        any(_root(x) for x in s.below(function.body))
+        or any((d := _division(x)) and _number(d.by) for x in s.below(function.body))
+        or bool(_groups(function, known))
+    )
+
+
+def _groups(function: s.Function, known: frozenset[str]) -> list[_Group]:
+    locals_ = plain_variables(function)
+    found: list[_Group] = []
+    divisions = [d for x in s.below(function.body) if (d := _division(x)) and _root(x) is None]
+    for division in dict.fromkeys(divisions):
+        names = names_in(division.by) - s.BUILTINS
+        if names and names <= locals_:
+            found += _placed(_Sought(division, names, known), function.body)
+    return found
+
+
+@dataclass(frozen=True)
+class _Sought:
+    division: _Division
+    names: set[str]
+    """That the denominator is computed from."""
+    known: frozenset[str]
+    """Functions that take no references."""
+
+    def uses(self, node: Any) -> list[Any]:
+        """Divisions by it."""
+        return [x for x in s.below(node) if _division(x) == self.division and _root(x) is None]
+
+
+def _placed(sought: _Sought, body: Sequence[s.Statement]) -> Iterator[_Group]:
+    """The groups of a list of statements and of those within."""
+    run: list[tuple[s.Statement, list[Any]]] = []
+    for statement in (*body, None):
+        uses = [] if statement is None else sought.uses(statement)
+        touched = statement is None or may_write(statement, sought.names, sought.known)
+        if statement is not None and uses and not touched:
+            run.append((statement, uses))
+        if not touched:
+            continue
+        yield from _of_run(sought, run)
+        run = []
+        # In a switch a declaration would stand between its cases.
+        if statement is not None and uses and not isinstance(statement, s.Switch):
+            for inner in bodies_of(statement):
+                yield from _placed(sought, inner)
+
+
+def _of_run(sought: _Sought, run: Sequence[tuple[s.Statement, list[Any]]]) -> Iterator[_Group]:
+    if not run:
+        return
+    first = run[0][0]
+    if len(run) == 1 and isinstance(first, s.If | s.Block) and not _in_condition(first, run[0][1]):
+        for inner in bodies_of(first):
+            yield from _placed(sought, inner)
+        return
+    uses = [u for _, found in run for u in found]
+    if len(uses) > 1 or any(isinstance(x, s.For | s.Do) for x in s.below(first)):
+        yield _Group(sought.division, first, tuple(uses))
+
+
+def _in_condition(statement: s.Statement, uses: Sequence[Any]) -> bool:
+    inside = {id(x) for body in bodies_of(statement) for x in s.below(body)}
+    return any(id(u) not in inside for u in uses)
+
+
+def _with_reciprocals(draft: Draft) -> Draft:
+    guards = _reciprocal_guards(draft)
+
+    def change(draft: Draft, function: s.Function) -> tuple[Any, ...] | None:
+        taken: set[str] = set()
+        placed: dict[int, list[Any]] = {}
+        inverse: dict[int, Any] = {}
+        for group in _groups(function, taking_values(draft)):
+            name = _named(draft, group.division.by, taken)
+            declared = s.Declare(
+                f"const {group.division.type}", name,
+                value=s.Binary("/", _one(group.division.type), group.division.by),
+            )  # fmt: skip
+            placed.setdefault(id(group.before), []).append(declared)
+            inverse |= dict.fromkeys(map(id, group.uses), s.Name(name, type=group.division.type))
+        body = _multiplied(function.body, inverse, placed)
+        return _if_changed(function, body)
+
+    edited = rewritten(draft, change)
+    return edited if edited is draft else edited.requiring(*guards)
+
+
+def _one(kind: str) -> s.Number:
+    return s.Number("1.0f" if kind == "float" else "1.0", type=kind)
+
+
+def _named(draft: Draft, by: s.Expression, taken: set[str]) -> str:
+    hint = f"inv_{by.text.partition('#')[0]}" if isinstance(by, s.Name) else "inverse"
+    name, at = draft.free(hint), 2
+    while name in taken:
+        name, at = draft.free(f"{hint}{at}"), at + 1
+    taken.add(name)
+    return name
+
+
+def _multiplied(
+    body: tuple[Any, ...], inverse: Mapping[int, Any], placed: Mapping[int, Sequence[Any]]
+) -> tuple[Any, ...]:
+    """With products in place of divisions; found in the tree as it was, from the leaves up."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, tuple) and not isinstance(node, s.Range):
+            items = [y for x in node for y in (*placed.get(id(x), ()), visit(x))]
+            same = len(items) == len(node) and all(a is b for a, b in zip(items, node, strict=True))
+            return node if same else tuple(items)
+        if not is_dataclass(node) or isinstance(node, type):
+            return node
+        updates = {
+            f.name: new
+            for f in fields(node)
+            if (new := visit(old := getattr(node, f.name))) is not old
+        }
+        done = replace(node, **updates) if updates else node
+        return _product(node, done, inverse.get(id(node)))
+
+    return visit(body)  # type: ignore[no-any-return]
+
+
+def _product(node: Any, done: Any, inverse: Any) -> Any:
+    """`done`: the node with what is below it done."""
+    root = _root(node)
+    if root is not None:
+        name = "rsqrtf" if root.type == "float" else "rsqrt"
+        call = s.Call(name, done.right.arguments, type=root.type)
+        return call if _number(node.left) == 1 else replace(done, operator="*", right=call)
+    division = _division(node)
+    if inverse is None and division is not None and _number(division.by):
+        kind = division.type
+        inverse = s.Binary("/", _one(kind), division.by, type=kind)
+    if inverse is None:
+        return done
+    if isinstance(done, s.Assign):
+        return replace(done, operator="*", value=inverse)
+    if _number(node.left) == 1 and isinstance(inverse, s.Name):
+        return inverse
+    return replace(done, operator="*", right=inverse)
+
+
+def _reciprocal_guards(draft: Draft) -> list[str]:
+    """That denominators which the launch gives have a reciprocal of full precision."""
+    guards = []
+    for group in _groups(draft.form.kernel, taking_values(draft)):
+        text = launch_text(draft, group.division.by)
+        if text is not None and _type_of(group.division.by) in FLOATS:
+            size = f"max({text}, 0 - ({text}))"
+            guards += [f"{size} <= {_WIDEST}", f"{size} * {_WIDEST} >= 1"]
+    return guards

@@ -1,0 +1,124 @@
+"""What a body's variables are worth where they never change: indices as polynomials, inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cudaops.program import syntax as s
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.polynomials import (
+    Polynomial,
+    divide,
+    number,
+    recombined,
+    remainder,
+    symbol,
+)
+from cudaops.transformations.trees import changed, reads_memory, root_of
+
+_DEPTH = 24
+
+
+class Variables:
+    """Of one body: those with one value from their declaration on are that value."""
+
+    def __init__(self, body: Sequence[s.Statement]) -> None:
+        self._declares: dict[str, s.Declare] = {}
+        self._changed: set[str] = set()
+        for node in s.below(tuple(body)):
+            match node:
+                case s.Declare():
+                    again = node.name in self._declares
+                    self._changed.update({node.name} if again else ())
+                    self._declares[node.name] = node
+                case s.Assign(target) | s.Step(target) | s.Refer(_, _, target):
+                    if not isinstance(target, s.Index) and (root := root_of(target)):
+                        self._changed.add(root)
+                case s.Unary("&", operand):
+                    if not isinstance(operand, s.Index) and (root := root_of(operand)):
+                        self._changed.add(root)
+
+    def declared(self, name: str) -> s.Declare | None:
+        """Its declaration; None for a parameter."""
+        return self._declares.get(name)
+
+    def is_changed(self, name: str) -> bool:
+        """Whether it is assigned after its declaration, or may be."""
+        return name in self._changed
+
+    def value(self, name: str) -> Any:
+        """What an integer is worth wherever it stands, as an expression; None where it may change
+        or stands for memory."""
+        node = self._declares.get(name)
+        if node is None or name in self._changed or node.extents or node.pointer:
+            return None
+        if node.type not in INTEGERS or node.value is None or reads_memory(node.value):
+            return None
+        if any(isinstance(x, s.Call | s.Assign | s.Step) for x in s.below(node.value)):
+            return None
+        return node.value
+
+    def inlined(self, expression: Any, names: Mapping[str, Any]) -> Any:
+        """An expression with these variables replaced, and others by their values where those
+        have any of them in it."""
+
+        def change(node: Any, depth: int = 0) -> Any:
+            if not isinstance(node, s.Name):
+                return node
+            if node.text in names:
+                return names[node.text]
+            value = self.value(node.text)
+            if value is None or depth > _DEPTH:
+                return node
+            deeper = changed(value, lambda x: change(x, depth + 1))
+            return node if deeper is value else deeper
+
+        return changed(changed(expression, change), _simple)
+
+    def polynomial(self, node: Any, *kept: str, depth: int = 0) -> Polynomial | None:
+        """An integer over parameters, builtins and variables that change; those of `kept` stay
+        themselves. None for what has no polynomial. Division is that of numbers from 0 on."""
+        if depth > _DEPTH:
+            return None
+
+        def of(x: Any) -> Polynomial | None:
+            return self.polynomial(x, *kept, depth=depth + 1)
+
+        match node:
+            case s.Number(text):
+                try:
+                    found = s.integer_literal(text)
+                except ValueError:
+                    return None
+                return number(found[0]) if found else None
+            case s.Name(text):
+                value = None if text in kept else self.value(text)
+                return symbol(text) if value is None else of(value)
+            case s.Cast(kind, operand) if kind in INTEGERS:
+                return of(operand)
+            case s.Member(s.Name(root), axis) if root in s.BUILTINS:
+                return symbol(f"{root}.{axis}")
+            case s.Binary("+" | "-" | "*" | "/" | "%" as operator, left, right):
+                a, b = of(left), of(right)
+                if a is None or b is None:
+                    return None
+                match operator:
+                    case "+":
+                        return recombined(a + b)
+                    case "-":
+                        return a - b
+                    case "*":
+                        return a * b
+                    case "/" if b.terms:
+                        return divide(a, b)
+                    case "%" if b.terms:
+                        return remainder(a, b)
+        return None
+
+
+def _simple(node: Any) -> Any:
+    match node:
+        case s.Binary("+", left, s.Number("0")):
+            return left
+    return node

@@ -1,0 +1,318 @@
+"""One kernel before and after each transformation: `docs/transformations.md` is made of them.
+
+`python -m tests.transformations.examples` writes the page anew.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cudaops.domain.program import SourceFile
+from cudaops.program.parse import parse_files
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Subject
+from cudaops.transformations.registry import TRANSFORMATIONS, transformation
+from tests.recipes.bench import Array, workload_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "transformations.md"
+
+Values = dict[str, Array | int | float]
+
+
+class Example(NamedTuple):
+    """One kernel, a launch of it, and what is done to it."""
+
+    source: str
+    arguments: Values
+    grid: tuple[int, ...] = (4,)
+    block: tuple[int, ...] = (64,)
+    setting: Setting | None = None
+    """None: the first that is offered."""
+
+
+def _floats(count: int) -> Array:
+    return (np.arange(count) % 13).astype(np.float32)
+
+
+def _ints(count: int) -> Array:
+    return (np.arange(count) % 13).astype(np.int32)
+
+
+_SCALE = """__global__ void scale(const float* x, float* y, float by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = by * x[i];
+}"""
+_SCALED: Values = {"x": _floats(256), "y": _floats(256), "by": 0.5, "n": 250}
+_ROWS = """__global__ void row_sums(const float* a, float* y, int rows, int columns) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float sum = 0.0f;
+    for (int k = 0; k < columns; ++k) sum += a[row * columns + k];
+    y[row] = sum;
+}"""
+_SUMMED: Values = {"a": _floats(250 * 40), "y": _floats(250), "rows": 250, "columns": 40}
+_TREE = """__global__ void block_sums(const float* a, float* y, int n) {
+    __shared__ float part[64];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    part[t] = i < n ? a[i] : 0.0f;
+    __syncthreads();
+    for (int s = blockDim.x / 2; s > 0; s >>= 1) {
+        if (t < s) part[t] += part[t + s];
+        __syncthreads();
+    }
+    if (t == 0) y[blockIdx.x] = part[0];
+}"""
+_COUNT = """__global__ void count(const int* values, int* bins, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&bins[values[i]], 1);
+}"""
+
+_WINDOW = """__global__ void blur(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0.0f;
+    for (int d = -2; d <= 2; ++d) {
+        if (i + d >= 0 && i + d < n) sum += x[i + d];
+    }
+    y[i] = sum;
+}"""
+
+EXAMPLES: dict[str, Example] = {
+    "speculate": Example(_WINDOW, {"x": _floats(256), "y": _floats(256), "n": 250}),
+    "specialise": Example(_ROWS, _SUMMED),
+    "cooperate": Example(_ROWS, _SUMMED),
+    "split_work": Example(_ROWS, _SUMMED),
+    "shuffle_tree": Example(_TREE, {"a": _floats(256), "y": _floats(4), "n": 250}),
+    "coarsen": Example(_SCALE, _SCALED),
+    "geometry": Example(_SCALE, _SCALED),
+    "grid_stride": Example(
+        _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
+    ),
+    "accumulators": Example(_ROWS, _SUMMED),
+    "unroll": Example(_ROWS, _SUMMED),
+    "restrict_cache": Example(_SCALE, _SCALED),
+    "atomics_private": Example(
+        _COUNT, {"values": _ints(256), "bins": np.zeros(13, np.int32), "n": 250}
+    ),
+    "merge_blocks": Example(
+        """__global__ void count(const int* values, int* bins, int n) {
+    __shared__ int own[16];
+    if (threadIdx.x < 16) own[threadIdx.x] = 0;
+    __syncthreads();
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&own[values[i]], 1);
+    __syncthreads();
+    if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], own[threadIdx.x]);
+}""",
+        {"values": _ints(69000), "bins": np.zeros(16, np.int32), "n": 68990}, (2157,), (32,),
+    ),
+    "atomics_warp": Example(
+        """__global__ void total(const int* values, int* sum, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(sum, values[i]);
+}""",
+        {"values": _ints(256), "sum": np.zeros(1, np.int32), "n": 250},
+    ),
+    "private_arrays": Example(
+        """__global__ void modes(const int* a, int* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int count[16] = {};
+    for (int k = 0; k < m; ++k) count[a[i * m + k]]++;
+    int best = 0;
+    for (int k = 1; k < 16; ++k)
+        if (count[k] > count[best]) best = k;
+    y[i] = best;
+}""",
+        {"a": _ints(250 * 20), "y": _ints(250), "n": 250, "m": 20},
+    ),
+    "strength_reduce": Example(
+        """__global__ void ring(const float* x, float* y, int w, int h) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int column = i % w, row = i / w;
+    if (row < h) y[i] = x[row * w + (column + 1) % w] + x[row * w + (column + w - 1) % w];
+}""",
+        {"x": _floats(250), "y": _floats(250), "w": 25, "h": 10},
+    ),
+    "tabulate": Example(
+        """__global__ void blur(const float* x, float* y, int n, float width) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0.0f, weights = 0.0f;
+    for (int d = -4; d <= 4; ++d) {
+        float weight = expf(-(d * d) / (2.0f * width * width));
+        int at = min(max(i + d, 0), n - 1);
+        sum += weight * x[at];
+        weights += weight;
+    }
+    y[i] = sum / weights;
+}""",
+        {"x": _floats(250), "y": _floats(250), "n": 250, "width": 1.5},
+    ),
+    "index32": Example(
+        """__global__ void shift(const float* x, float* y, size_t n) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[n - 1 - i] = x[i];
+}""",
+        {"x": _floats(250), "y": _floats(250), "n": 250},
+    ),
+    "scalar_replace": Example(
+        """__global__ void add_rows(const float* a, float* y, int rows, int columns) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    for (int k = 0; k < columns; ++k) y[row] += a[k * rows + row];
+}""",
+        {"a": _floats(250 * 40), "y": _floats(250), "rows": 250, "columns": 40},
+    ),
+    "interior": Example(
+        """__global__ void smooth(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0.0f;
+    for (int d = -2; d <= 2; ++d)
+        if (i + d >= 0 && i + d < n) sum += x[i + d];
+    y[i] = sum;
+}""",
+        {"x": _floats(250), "y": _floats(250), "n": 250},
+    ),
+    "jam": Example(
+        """__global__ void products(const float* a, const float* x, float* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int r = 0; r < 8; ++r) {
+        float sum = 0.0f;
+        for (int k = 0; k < m; ++k) sum += a[r * m + k] * x[k * n + i];
+        y[r * n + i] = sum;
+    }
+}""",
+        {"a": _floats(8 * 20), "x": _floats(20 * 250), "y": _floats(8 * 250), "n": 250, "m": 20},
+    ),
+    "register_window": Example(
+        """__global__ void second(const float* a, float* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int k = 1; k < m - 1; ++k)
+        y[k * n + i] = a[(k - 1) * n + i] - 2.0f * a[k * n + i] + a[(k + 1) * n + i];
+}""",
+        {"a": _floats(20 * 250), "y": _floats(20 * 250), "n": 250, "m": 20},
+    ),
+    "stage": Example(
+        """__global__ void nearest(const float* p, const float* q, float* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float best = 1e30f;
+    for (int j = 0; j < m; ++j) best = fminf(best, fabsf(p[i] - q[j]));
+    y[i] = best;
+}""",
+        {"p": _floats(250), "q": _floats(70), "y": _floats(250), "n": 250, "m": 70},
+    ),
+    "pad": Example(
+        """__global__ void turn(const float* x, float* y, int n) {
+    __shared__ float tile[32][32];
+    int column = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 32 + threadIdx.y;
+    tile[threadIdx.y][threadIdx.x] = x[row * n + column];
+    __syncthreads();
+    y[(blockIdx.x * 32 + threadIdx.y) * n + blockIdx.y * 32 + threadIdx.x] =
+        tile[threadIdx.x][threadIdx.y];
+}""",
+        {"x": _floats(64 * 64), "y": _floats(64 * 64), "n": 64}, (2, 2), (32, 32),
+    ),
+    "barriers": Example(
+        """__global__ void twice(const float* x, float* y, int n) {
+    __shared__ float own[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    own[threadIdx.x] = i < n ? x[i] : 0.0f;
+    __syncthreads();
+    if (i < n) y[i] = 2.0f * own[threadIdx.x];
+}""",
+        {"x": _floats(256), "y": _floats(256), "n": 250},
+    ),
+    "vectorise": Example(
+        """__global__ void scale(const float* x, float* y, float by) {
+    int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
+    for (int k = 0; k < 4; ++k) y[i + k] = by * x[i + k];
+}""",
+        {"x": _floats(1024), "y": _floats(1024), "by": 0.5},
+    ),
+    "distribute": Example(
+        """__global__ void outer(const float* a, const float* b, float* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int j = 0; j < m; ++j) y[j * n + i] = a[i] * b[j];
+}""",
+        {"a": _floats(250), "b": _floats(20), "y": _floats(5000), "n": 250, "m": 20},
+    ),
+    "share_serial": Example(
+        """__global__ void block_sums(const float* a, float* y, int n) {
+    __shared__ float part[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    part[threadIdx.x] = i < n ? a[i] : 0.0f;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        float sum = 0.0f;
+        for (int k = 0; k < 64; ++k) sum += part[k];
+        y[blockIdx.x] = sum;
+    }
+}""",
+        {"a": _floats(256), "y": _floats(4), "n": 250},
+    ),
+}  # fmt: skip
+
+_HEAD = """\
+# Transformations
+
+Edits that make some kernels faster and change no result. A search puts sequences of them together
+by what each brings (`cudaops/transformations/search.py`); where no pattern of
+[recipes.md](recipes.md) applies, this is what `cudaops run` proposes without a model. Each is
+proved right from the kernel's form, or made right by `@requires`, or refused. How to add one:
+[adding-a-transformation.md](adding-a-transformation.md).
+
+This page is made by `python -m tests.transformations.examples`; a test compares. Every example is
+executed against its original.
+"""
+
+
+def before(name: str, folder: Path) -> Draft:
+    """The example's kernel as a draft."""
+    one = EXAMPLES[name]
+    text = one.source + "\nint main() { return 0; }\n"
+    program = parse_files("main", (SourceFile(path="main.cu", text=text),))
+    kernel = program.kernels[0]
+    workload = workload_of(folder, kernel.name, one.grid, one.block, one.arguments)
+    return Draft.of(Subject(program, kernel, (workload,)))
+
+
+def after(name: str, draft: Draft) -> Draft:
+    """With the example's transformation."""
+    one, setting = transformation(name), EXAMPLES[name].setting
+    return one.apply(draft, one.settings(draft)[0] if setting is None else setting)
+
+
+def section(name: str) -> str:
+    """One transformation: what it is for, and its example."""
+    one = transformation(name)
+    with tempfile.TemporaryDirectory() as folder:
+        draft = before(name, Path(folder))
+        changed = after(name, draft)
+    story = " ".join((type(one).__doc__ or "").split("\n\n")[0].split())
+    settings = "; ".join(str(dict(x)) for x in one.settings(draft))
+    return (
+        f"\n## {name}\n\n{one.title.capitalize()}. {story}\n\n"
+        f"Against: {', '.join(f'`{x}`' for x in sorted(one.relieves))}. "
+        f"Offered here: `{settings}`.\n\n"
+        f"```cuda\n{EXAMPLES[name].source}\n```\n\n"
+        f"```cuda\n{changed.rewrite().source.rstrip()}\n```\n"
+    )
+
+
+def page() -> str:
+    """All of it."""
+    return _HEAD + "".join(section(one.name) for one in TRANSFORMATIONS)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,231 @@
+"""Kernels drawn at random, with launches: to transform at random and run against the original.
+
+Each stays within its arrays, has no race and reads nothing unwritten, whatever is drawn. Floats
+hold small whole numbers, so that sums in another order are equal to the bit.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.recipes.bench import Array
+
+Values = dict[str, Array | int | float]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One kernel and one launch of it."""
+
+    source: str
+    arguments: Values
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+
+
+class Generator:
+    """Draws kernels by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self._numbers = np.random.default_rng(seed)
+
+    def kernel(self) -> Drawn:
+        """One of the kinds below."""
+        kinds = (
+            self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
+            self._counters, self._matrix, self._table,
+        )  # fmt: skip
+        return self._draw.choice(kinds)()
+
+    # Pieces
+
+    def _values(self, count: int, kind: str, most: int = 5) -> Array:
+        found = self._numbers.integers(0 if kind == "unsigned" else -most, most + 1, count)
+        types = {"float": np.float32, "int": np.int32, "unsigned": np.uint32, "double": np.float64}
+        return found.astype(types[kind])
+
+    def _kind(self) -> str:
+        return self._draw.choice(["float", "int", "double"])
+
+    def _place(self, n: str) -> str:
+        """How a thread finds its element, and leaves where there is none."""
+        at = "blockIdx.x * blockDim.x + threadIdx.x"
+        return self._draw.choice([
+            f"int i = {at}; if (i < {n}) {{ BODY }}",
+            f"const int i = {at};\n    if (i >= {n}) return;\n    BODY",
+            f"for (int i = {at}; i < {n}; i += blockDim.x * gridDim.x) {{ BODY }}",
+            f"unsigned i = {at}; if (i < {n}) {{ BODY }}",
+        ])  # fmt: skip
+
+    def _term(self, depth: int = 0) -> str:
+        """An expression over a[i], b[i], i, n and c."""
+        if depth > 2 or self._draw.random() < 0.3:
+            return self._draw.choice(["a[i]", "b[i]", "c", "2", "(int)i % 7", "a[n - 1 - i]"])
+        left, right = self._term(depth + 1), self._term(depth + 1)
+        return self._draw.choice([
+            f"({left} + {right})", f"({left} - {right})", f"{left} * {self._draw.randint(1, 3)}",
+            f"(a[i] > b[i] ? {left} : {right})", f"min({left} * 1.0f, {right} * 1.0f)",
+        ])  # fmt: skip
+
+    def _made(
+        self, kind: str, signature: str, body: str, arguments: Values,
+        threads: int, *, extra: str = "",
+    ) -> Drawn:  # fmt: skip
+        block = self._draw.choice([32, 48, 64, 128, 256])
+        source = f"{extra}__global__ void k({signature}) {{\n    {body}\n}}"
+        source = source.replace("TYPE", kind)
+        return Drawn(source, arguments, (-(-threads // block),), (block,))
+
+    # Kinds
+
+    def _elementwise(self) -> Drawn:
+        kind, n = self._kind(), self._draw.choice([1, 33, 100, 256, 1000])
+        body = f"y[i] = {self._term()};"
+        if self._draw.random() < 0.4:
+            body = f"TYPE t = {self._term()};  // kept\n    if (t > c) t -= c;\n    y[i] = t;"
+        if self._draw.random() < 0.2:
+            body = f"if (a[i] > 0) y[i] = {self._term()}; else y[i] += {self._term()};"
+        arguments: Values = {
+            "a": self._values(n, kind), "b": self._values(n, kind), "y": self._values(n, kind),
+            "c": self._draw.randint(1, 4), "n": n,
+        }  # fmt: skip
+        signature = "const TYPE* a, const TYPE* b, TYPE* y, int c, int n"
+        return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
+
+    def _rows(self) -> Drawn:
+        """A loop a thread."""
+        kind, n, m = self._kind(), self._draw.choice([3, 40, 65]), self._draw.choice([1, 7, 32, 61])
+        at = self._draw.choice(["i * m + k", "k * n + i"])
+        take = self._draw.choice([f"a[{at}] * w[k]", f"a[{at}]", f"abs(a[{at}] - w[k])"])
+        header = self._draw.choice([
+            "for (int k = 0; k < m; k++)", "for (int k = m - 1; k >= 0; --k)",
+            "for (int k = 0; k < m; k += 2)", "for (unsigned k = 0; k < (unsigned)m; ++k)",
+        ])  # fmt: skip
+        first, step, last = self._draw.choice([
+            ("TYPE s = 0;", f"s += {take};", "y[i] = s;"),
+            ("TYPE s = 0, t = 1;", f"s += {take}; t = max(t, s * 0 + {take});", "y[i] = s - t;"),
+            ("TYPE s = w[0];", f"s = min(s, {take});", "y[i] = s;"),
+            ("int s = 0;", f"if ({take} > 0) s++;", "y[i] = s;"),
+            ("int s = 0;", f"if ({take} > 3) {{ s = k; break; }}", "y[i] = s;"),
+            ("", f"y[i] += {take};", ""),
+            ("TYPE s = 0;", f"s += {take}; y[i] = s;", ""),
+        ])  # fmt: skip
+        body = f"{first} {header} {{ {step} }} {last}"
+        arguments: Values = {
+            "a": self._values(n * m, kind), "w": self._values(m, kind),
+            "y": self._values(n, kind), "n": n, "m": m,
+        }  # fmt: skip
+        signature = "const TYPE* a, const TYPE* w, TYPE* y, int n, int m"
+        return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
+
+    def _stencil(self) -> Drawn:
+        kind, w, h = self._kind(), self._draw.choice([5, 32, 37]), self._draw.choice([4, 9])
+        left, right = self._draw.choice([
+            ("(x + w - 1) % w", "(x + 1) % w"), ("max(x - 1, 0)", "min(x + 1, w - 1)"),
+        ])  # fmt: skip
+        body = (
+            "int x = i % w, y0 = i / w;\n"
+            f"    TYPE s = in[y0 * w + {left}] + in[y0 * w + {right}];\n"
+            "    if (y0 > 0) s += in[(y0 - 1) * w + x];\n"
+            "    if (y0 < h - 1) s += in[(y0 + 1) * w + x];\n"
+            "    out[i] = s - 4 * in[i];"
+        )
+        arguments: Values = {
+            "in": self._values(w * h, kind), "out": self._values(w * h, kind), "w": w, "h": h,
+        }  # fmt: skip
+        signature = "const TYPE* in, TYPE* out, int w, int h"
+        place = self._place("w * h").replace("BODY", body)
+        return self._made(kind, signature, place, arguments, w * h)
+
+    def _block_sum(self) -> Drawn:
+        kind, block = self._kind(), self._draw.choice([32, 64, 128, 256])
+        blocks = self._draw.choice([1, 3])
+        n = block * blocks - self._draw.choice([0, 0, 5])
+        step = self._draw.choice([
+            "if (t < s) sm[t] += sm[t + s];", "if (t < s) sm[t] = max(sm[t], sm[t + s]);",
+        ])  # fmt: skip
+        source = (
+            "__global__ void k(const TYPE* a, TYPE* y, int n) {\n"
+            f"    __shared__ TYPE sm[{block}];\n"
+            "    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;\n"
+            "    sm[t] = i < n ? a[i] : 0;\n    __syncthreads();\n"
+            f"    for (int s = blockDim.x / 2; s > 0; s >>= 1) {{ {step} __syncthreads(); }}\n"
+            "    if (t == 0) y[blockIdx.x] = sm[0];\n}"
+        ).replace("TYPE", kind)
+        arguments: Values = {"a": self._values(n, kind), "y": self._values(blocks, kind), "n": n}
+        return Drawn(source, arguments, (blocks,), (block,))
+
+    def _histogram(self) -> Drawn:
+        n, bins = self._draw.choice([50, 400]), self._draw.choice([1, 8, 30])
+        add = self._draw.choice([
+            "atomicAdd(&y[a[i] % bins], 1);", "atomicAdd(&y[a[i] % bins], a[i]);",
+            "if (a[i] > 2) atomicAdd(&y[a[i] % bins], 1);", "atomicMax(&y[a[i] % bins], a[i]);",
+        ])  # fmt: skip
+        arguments: Values = {
+            "a": self._values(n, "unsigned", 40), "y": self._values(bins, "unsigned"),
+            "bins": bins, "n": n,
+        }  # fmt: skip
+        signature = "const unsigned* a, unsigned* y, int bins, int n"
+        return self._made(
+            "unsigned", signature, self._place("n").replace("BODY", add), arguments, n
+        )
+
+    def _counters(self) -> Drawn:
+        """Private arrays that are indexed by data."""
+        n, m, bins = self._draw.choice([20, 70]), self._draw.choice([9, 40]), 8
+        body = (
+            f"int count[{bins}] = {{}};\n"
+            f"    for (int k = 0; k < m; ++k) count[a[i * m + k] & {bins - 1}]++;\n"
+            f"    int s = 0;\n    for (int k = 0; k < {bins}; ++k) s = s * 3 + count[k];\n"
+            "    y[i] = s;"
+        )
+        arguments: Values = {
+            "a": self._values(n * m, "int", 60), "y": self._values(n, "int"), "n": n, "m": m,
+        }  # fmt: skip
+        signature = "const int* a, int* y, int n, int m"
+        return self._made("int", signature, self._place("n").replace("BODY", body), arguments, n)
+
+    def _matrix(self) -> Drawn:
+        """Two dimensions, a nested loop."""
+        kind, rows, columns = self._kind(), self._draw.choice([5, 16]), self._draw.choice([7, 33])
+        swapped = self._draw.random() < 0.5
+        x, y = ("y", "x") if swapped else ("x", "y")
+        source = (
+            "__global__ void k(const TYPE* a, const TYPE* b, TYPE* c, int rows, int columns) {\n"
+            f"    int column = blockIdx.{x} * blockDim.{x} + threadIdx.{x};\n"
+            f"    int row = blockIdx.{y} * blockDim.{y} + threadIdx.{y};\n"
+            "    if (row < rows && column < columns) {\n        TYPE s = 0;\n"
+            "        for (int j = 0; j < 3; ++j)\n"
+            "            for (int k = 0; k < 4; ++k)\n"
+            "                s += a[row * 4 + k] * b[k * columns + column] * j;\n"
+            "        c[row * columns + column] = s;\n    }\n}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "a": self._values(rows * 4, kind), "b": self._values(4 * columns, kind),
+            "c": self._values(rows * columns, kind), "rows": rows, "columns": columns,
+        }  # fmt: skip
+        extents = {x: columns, y: rows}
+        block = (self._draw.choice([8, 16, 32]), self._draw.choice([4, 8]))
+        grid = (-(-extents["x"] // block[0]), -(-extents["y"] // block[1]))
+        return Drawn(source, arguments, grid, block)
+
+    def _table(self) -> Drawn:
+        """All threads read the same, one after the other."""
+        kind, n, m = "float", self._draw.choice([30, 130]), self._draw.choice([5, 50])
+        body = (
+            "TYPE px = p[i];\n    int inside = 0;\n"
+            "    for (int j = 0; j < m; j++) {\n"
+            "        TYPE d = q[j] - px;\n"
+            "        if (d > 0 && q[(j + 1) % m] <= 2) inside = !inside;\n        px += d * 0;\n"
+            "    }\n    y[i] = inside;"
+        )
+        arguments: Values = {
+            "p": self._values(n, kind), "q": self._values(m, kind),
+            "y": self._values(n, "int"), "n": n, "m": m,
+        }  # fmt: skip
+        signature = "const TYPE* p, const TYPE* q, int* y, int n, int m"
+        return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)

@@ -1,0 +1,97 @@
+"""Drafts: what they begin with, device functions of their own, and rewrites taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.draft import Draft
+from cudaops.transformations.specialise import Specialise
+from tests.transformations.bench import Case
+
+HELPED = """
+template <typename T>
+__device__ T twice(T x) { return x + x; }  // the author's
+static __device__ float half(float x) { return 0.5f * x; }
+__device__ float half_again(float x) { return half(x) * 0.5f; }
+__global__ void k(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = twice(half_again(x[i])) + half(x[i]);
+}"""
+
+
+def made(case: Callable[..., Case]) -> Case:
+    x = np.arange(50, dtype=np.float32)
+    return case(HELPED, {"x": x, "y": x * 0, "n": 50}, grid=(2,), block=(32,), callee="k")
+
+
+@pytest.mark.parametrize("name", ["twice", "half", "half_again"])
+def test_a_function_of_the_author_is_copied_once(name: str, case: Callable[..., Case]) -> None:
+    one = made(case)
+    draft = one.draft.owned(name)
+    assert f"{name}_fast(" in draft.text
+    function = draft.form.function(f"{name}_fast")
+    assert function is not None
+    assert draft.owned(f"{name}_fast") is draft
+    one.same(draft)
+    again = draft.edited(function, draft.printer(function).printed(function.body))
+    one.same(again)
+
+
+def test_a_function_that_is_not_there(case: Callable[..., Case]) -> None:
+    with pytest.raises(NotUnderstood):
+        made(case).draft.owned("third")
+
+
+def test_a_rewrite_is_taken_up_again(case: Callable[..., Case]) -> None:
+    one = made(case)
+    first = one.applied(Specialise())
+    again = Draft.from_rewrite(one.subject, first.rewrite())
+    assert again.requires == first.requires
+    assert again.launches == first.launches
+    assert again.form.kernel.body == first.form.kernel.body
+    one.same(again)
+
+
+CONDITIONS = """
+#define WIDE 1
+__global__ void k(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#ifdef WIDE
+    if (i < n) {
+#  if WIDE > 1
+        y[i] = 0;
+#  else
+        y[i] = x[i];  // this one
+#  endif
+    }
+#else
+    y[0] = 1;
+#endif
+#ifdef NOISY
+    printf("no");
+#endif
+}"""
+
+
+def test_of_conditions_the_compiled_branch_stays(case: Callable[..., Case]) -> None:
+    x = np.arange(50, dtype=np.float32)
+    one = case(CONDITIONS, {"x": x, "y": x * 0, "n": 50}, grid=(2,), block=(32,))
+    text = one.draft.text
+    assert "#" not in text
+    assert "// this one" in text
+    assert "printf" not in text
+    assert "y[0]" not in text
+    one.same(one.applied(Specialise()))
+
+
+def test_conditions_on_the_compiler_stay(case: Callable[..., Case]) -> None:
+    x = np.arange(50, dtype=np.float32)
+    source = CONDITIONS.replace("#ifdef NOISY", "#if __CUDA_ARCH__ > 700")
+    one = case(source, {"x": x, "y": x * 0, "n": 50}, grid=(2,), block=(32,))
+    assert "#if __CUDA_ARCH__ > 700" in one.draft.text
+    with pytest.raises(NotUnderstood):
+        one.applied(Specialise())

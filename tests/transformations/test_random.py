@@ -1,0 +1,58 @@
+"""Random kernels through random sequences of transformations, executed against the original."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting, Transformation
+from cudaops.transformations.draft import Draft
+from cudaops.transformations.registry import TRANSFORMATIONS
+from tests.lanes import mostly_deep
+from tests.transformations.bench import Case
+from tests.transformations.generator import Generator
+
+SEEDS = 2000
+"""Of the deep lane, over its eighths."""
+QUICK = 24
+"""Of `make test`."""
+STEPS = 3
+
+
+def offers(draft: Draft) -> list[tuple[Transformation, Setting]]:
+    found: list[tuple[Transformation, Setting]] = []
+    for one in TRANSFORMATIONS:
+        try:
+            found += [(one, setting) for setting in one.settings(draft)]
+        except NotUnderstood:
+            continue
+    return found
+
+
+def transformed(draft: Draft, draw: random.Random) -> Draft:
+    """Up to `STEPS` steps, drawn among those that apply."""
+    for _ in range(draw.randint(1, STEPS)):
+        waiting = offers(draft)
+        order = {one.name: draw.random() for one in TRANSFORMATIONS}
+        draw.shuffle(waiting)
+        waiting.sort(key=lambda offer: order[offer[0].name])  # each as likely as any other
+        for one, setting in waiting:
+            try:
+                draft = one.apply(draft, setting)
+                draft.rewrite()
+                break
+            except NotUnderstood:
+                continue
+    return draft
+
+
+@pytest.mark.parametrize("seed", mostly_deep(range(SEEDS), QUICK))
+def test_what_comes_out_is_the_same(seed: int, case: Callable[..., Case]) -> None:
+    drawn = Generator(seed).kernel()
+    made = case(drawn.source, drawn.arguments, grid=drawn.grid, block=drawn.block)
+    draft = transformed(made.draft, random.Random(seed))
+    if draft.steps:
+        made.same(draft, tolerance=1e-5)

@@ -1,0 +1,119 @@
+"""The search over sequences: what it puts together, what it drops, when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from cudaops.domain.hypothesis import Family
+from cudaops.domain.rewrite import Rewrite
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.search import Found, Limits, Search, Timed
+from tests.transformations.bench import Case
+
+KERNEL = """
+__global__ void k(float* y, int n) {
+    int i = threadIdx.x;
+    if (i < n) y[i] = 1.0f;
+}"""
+TIMES = {"half": 0.5, "tenth": 0.9, "nothing": 1.0, "worse": 1.5, "wrong": 0.1}
+"""What each kind of step multiplies the time by."""
+
+
+class Marked:
+    """Writes its name above the text: what it changes is told apart, and nothing else."""
+
+    family: Family = "other"
+    relieves: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, after: str = "") -> None:
+        self.name = self.title = name
+        self._after = after
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        return () if f"// {self.name}\n" in draft.text else ({"times": 1},)
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        if self._after and f"// {self._after}\n" not in draft.text:
+            raise NotUnderstood(f"needs {self._after}")
+        if not self.settings(draft):
+            raise NotUnderstood("done")
+        return draft.adding(f"// {self.name}\n").stepped(Step(self.name, setting, self.name))
+
+
+def timed(rewrites: Sequence[Rewrite]) -> Sequence[Timed]:
+    found = []
+    for rewrite in rewrites:
+        us = 100.0
+        for name, factor in TIMES.items():
+            us *= factor if f"// {name}\n\n" in rewrite.source else 1.0
+        broken = "// broken\n\n" in rewrite.source
+        found.append(Timed(None, "does not compile") if broken else Timed(us))
+    return found
+
+
+def problem(rewrite: Rewrite) -> str | None:
+    return "y differs" if "// wrong\n\n" in rewrite.source else None
+
+
+@pytest.fixture
+def root(case: Callable[..., Case]) -> Draft:
+    y = np.zeros(32, np.float32)
+    made: Case = case(KERNEL, {"y": y, "n": 20}, grid=(1,), block=(32,))
+    return made.draft
+
+
+def searched(root: Draft, *steps: Marked, trials: int = 100, seconds: float = 60.0) -> Found:
+    limits = Limits(trials, time.monotonic() + seconds)
+    return Search(timed, limits, problem, offered=steps).run(root, 100.0)
+
+
+def test_gains_add_up_and_what_brings_nothing_goes(root: Draft) -> None:
+    offered = [Marked(name) for name in ("nothing", "worse", "tenth", "half")]
+    found = searched(root, *offered)
+    assert found.best[0].time_us == pytest.approx(45.0)
+    shares = {x.name: x.factor for x in found.shares}
+    assert shares == {"half": pytest.approx(2.0), "tenth": pytest.approx(1 / 0.9)}
+    assert found.stopped == "no step gains"
+    again = searched(root, *offered)
+    assert [x.title for x in again.tried] == [x.title for x in found.tried]
+
+
+def test_what_is_wrong_is_not_built_on(root: Draft) -> None:
+    found = searched(root, Marked("wrong"), Marked("tenth"))
+    assert found.best[0].time_us == pytest.approx(90.0)
+    assert [x.failure for x in found.tried if x.failure] == ["y differs"]
+    assert not [x for x in found.tried if x.title.startswith("wrong (times 1) > ")]
+
+
+def test_a_step_that_another_makes_possible(root: Draft) -> None:
+    found = searched(root, Marked("tenth"), Marked("half", after="tenth"))
+    assert found.best[0].time_us == pytest.approx(45.0)
+    assert {x.name: x.factor for x in found.shares} == {
+        "tenth": None, "half": pytest.approx(2.0),
+    }  # fmt: skip
+
+
+def test_what_does_not_compile_is_told_once(root: Draft) -> None:
+    found = searched(root, Marked("broken"), Marked("half"))
+    assert [x.title for x in found.tried if x.failure] == ["broken (times 1)"]
+    assert found.best[0].time_us == pytest.approx(50.0)
+
+
+def test_the_limits_hold(root: Draft) -> None:
+    offered = [Marked(name) for name in ("tenth", "half", "nothing", "worse")]
+    few = searched(root, *offered, trials=2)
+    assert (few.stopped, len(few.tried)) == ("trials", 2)
+    late = searched(root, *offered, seconds=-1.0)
+    assert (late.stopped, late.tried, late.best) == ("seconds", (), ())
+
+
+def test_nothing_gains(root: Draft) -> None:
+    found = searched(root, Marked("worse"), Marked("nothing"))
+    assert found.best == ()
+    assert found.shares == ()
