@@ -32,6 +32,23 @@ class RunView(NamedTuple):
     """Branches of the search under way: anti-context too."""
     sources: tuple[tuple[str, str], ...] = ()
     """Label (`attempt 2`) and text of every rewrite so far: none is written twice."""
+    bar: float = 1.0
+    """Speedup over the author's kernel from which on a rewrite is kept."""
+    author: Profile | None = None
+    """Of the author's kernel; None: `profile` is."""
+    refused: Profile | None = None
+    """Of the newest candidate, where it was not kept and was timed."""
+    waiting: tuple[Hypothesis, ...] = ()
+    """Planned before the newest candidate was judged, and not written yet."""
+
+
+class Plan(NamedTuple):
+    """What a developer names as worth trying."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    """Most promising first."""
+    nothing: str = ""
+    """Why nothing is, in its own words; empty where it did not say so."""
 
 
 class Written(NamedTuple):
@@ -49,7 +66,7 @@ class Developer(Protocol):
     """Proposes and writes candidates. A model that is out of reach or out of money raises
     `cudaops.errors.ModelUnavailable`: recipes go on then."""
 
-    async def plan(self, view: RunView, wanted: int, scope: str) -> tuple[Hypothesis, ...]:
+    async def plan(self, view: RunView, wanted: int, scope: str) -> Plan:
         """Up to `wanted` hypotheses, most promising first, of different families where it can.
 
         `scope` names iteration and branch in the journal of calls: `01`, `02/b3`.

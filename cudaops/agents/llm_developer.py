@@ -13,22 +13,23 @@ from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from cudaops.agents.developer import RunView, Written
+from cudaops.agents.developer import Plan, RunView, Written
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.model_use import ModelRole
 from cudaops.domain.model_use import ModelRole as Role
 from cudaops.domain.rewrite import Rewrite
-from cudaops.errors import InputError, PlanError
+from cudaops.errors import InputError
 from cudaops.executors.ledger import LEDGER
-from cudaops.mcp_servers.sandbox import CompileReport, StrippedProgram
+from cudaops.gates.precheck import Precheck
+from cudaops.mcp_servers.sandbox import StrippedProgram
 from cudaops.models.caller import Caller
 from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
 from cudaops.prompts.answers import CoderAnswer, Unusable, read_rewrite, unusable
-from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
+from cudaops.prompts.hypotheses import read_hypotheses, read_lesson, read_nothing
 from cudaops.prompts.prompt import Prompt
 from cudaops.prompts.roles import (
     Briefing,
@@ -50,6 +51,8 @@ TOOLS = {
 """What a model may call while it writes, by server. Nothing here times or judges: what a candidate
 is worth is found out after the answer."""
 
+WITH_TOOLS: frozenset[Role] = frozenset({"coder", "fixer"})
+"""Roles that may call them."""
 TOOL_CALLS = 4
 """Calls a model may make before one answer. Chosen: a search, a note and two compiles; what it
 does not know then it will not find by asking more."""
@@ -63,7 +66,8 @@ REASKS = 2
 """How often an answer that cannot be used is asked for again. Chosen: a model that misses the form
 three times will miss it a fourth time; every try is paid for."""
 FIXES = 2
-"""How often one rewrite that does not compile is mended. Chosen: as `REASKS`."""
+"""How often one rewrite that the precheck refuses is mended before it is given up. Chosen: as
+`REASKS`."""
 
 
 class _Writing(NamedTuple):
@@ -88,16 +92,21 @@ class ModelDeveloper:
     """What prompts are made of, with all that does not change in a run filled in."""
     say: Callable[[str], None]
 
-    async def plan(self, view: RunView, wanted: int, scope: str) -> tuple[Hypothesis, ...]:
+    async def plan(self, view: RunView, wanted: int, scope: str) -> Plan:
         """Hypotheses; none where no usable answer came. Raises ModelUnavailable."""
 
-        async def read(text: str) -> tuple[Hypothesis, ...] | Unusable:
-            return read_hypotheses(text, wanted)
+        async def read(text: str) -> Plan | Unusable:
+            found = read_hypotheses(text, wanted)
+            if isinstance(found, Unusable):
+                return found
+            return Plan(found, "" if found else read_nothing(text))
 
         found = await self._answer("planner", planner_prompt(self.brief(view), wanted), scope, read)
-        if found == ():
-            self.say("the planner names nothing worth trying")
-        return () if isinstance(found, Unusable) else found
+        if isinstance(found, Unusable):
+            return Plan(())
+        if found.nothing:
+            self.say(f"the planner names nothing worth trying: {found.nothing}")
+        return found
 
     async def write(
         self,
@@ -137,7 +146,7 @@ class ModelDeveloper:
     ) -> Result | Unusable:
         """What was read of the answer, asked for again where it cannot be used; else why not."""
         messages = first_messages(prompt.system, prompt.user)
-        reply = await self.conversation.ask(role, messages, scope, with_tools=role == "coder")
+        reply = await self.conversation.ask(role, messages, scope, with_tools=role in WITH_TOOLS)
         for left in range(REASKS, -1, -1):
             found = await read(reply.text)
             if not isinstance(found, Unusable):
@@ -178,17 +187,18 @@ class ModelDeveloper:
         return unusable("repeated", f"this is {twin.label} again but for names, comments or layout")
 
     async def _written(self, writing: _Writing, role: Role, prompt: Prompt) -> Written:
-        """The answer once it compiles, or as it is after the last fix."""
+        """The answer once the precheck finds nothing. What still does not build or apply after the
+        last fix is given up, and no candidate; what is only wrong is for the judge to say."""
         hypothesis, scope = writing.hypothesis, writing.scope
         draft = await self._draft(writing, role, prompt)
         if isinstance(draft, Unusable):
             return Written(None, hypothesis.family, draft.detail)
-        report = await self._compile(scope, draft.source)
+        report = await self._precheck(scope, draft.source)
         for _ in range(FIXES):
             if report.ok:
                 break
             where = f"{report.location}: " if report.location else ""
-            self.say(f"it does not compile: {where}{report.message}")
+            self.say(f"it goes back to the model: {where}{report.message}")
             prompt = fixer_prompt(
                 writing.briefing, hypothesis, draft.source, where + report.message, report.log
             )
@@ -196,13 +206,11 @@ class ModelDeveloper:
             if isinstance(fixed, Unusable):
                 break
             draft = fixed
-            report = await self._compile(scope, draft.source)
+            report = await self._precheck(scope, draft.source)
         problem = None if report.ok else report.message
-        try:
-            rewrite = self._rewrite(draft, hypothesis)
-        except PlanError as error:
-            return Written(None, hypothesis.family, f"launch plan: {error}")
-        return Written(rewrite, hypothesis.family, problem)
+        if problem is not None and report.stage != "results":
+            return Written(None, hypothesis.family, problem)
+        return Written(self._rewrite(draft, hypothesis), hypothesis.family, problem)
 
     def _rewrite(self, draft: CoderAnswer, hypothesis: Hypothesis) -> Rewrite:
         return make_rewrite(
@@ -212,16 +220,16 @@ class ModelDeveloper:
             draft.why or hypothesis.why,
         )
 
-    async def _compile(self, scope: str, source: str) -> CompileReport:
+    async def _precheck(self, scope: str, source: str) -> Precheck:
         """Journalled: the log goes into the next prompt, which must be the same on a resume."""
         arguments = {"source": source}
         known = self.journal.recall_tool(scope, "compile_rewrite:report", arguments)
         if known is not None:
-            return CompileReport.model_validate_json(known)
+            return Precheck.model_validate_json(known)
         try:
-            report = await self.toolbox.call("sandbox", "compile_rewrite", CompileReport, arguments)
+            report = await self.toolbox.call("sandbox", "compile_rewrite", Precheck, arguments)
         except InputError as refusal:
-            report = CompileReport(ok=False, message=str(refusal))
+            report = Precheck(ok=False, stage="text", message=str(refusal))
         self.journal.record_tool(
             scope, "compile_rewrite:report", arguments, report.model_dump_json()
         )

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from cudaops.cuda.devices import device
+from cudaops.cuda.verdict import diagnose
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.judgement import Attempt, Judgement
+from cudaops.domain.judgement import Attempt, Judgement, TunedSetting
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 
@@ -51,10 +53,11 @@ def attempt_of(
     configurations_tried: int = 1,
     *,
     family: str | None = None,
+    settings: tuple[TunedSetting, ...] = (),
 ) -> Attempt:
     """The attempt as it is kept: anti-context for the next one. `iteration` counts from 1."""
     rewrite = evaluation.rewrite
-    timed = evaluation.timed
+    timed, profile = evaluation.timed, evaluation.profile
     return Attempt(
         iteration=iteration,
         rewrite_id=rewrite.id,
@@ -69,6 +72,8 @@ def attempt_of(
         candidate_us=timed.candidate.median_us if timed else None,
         candidate_launched_us=timed.candidate.events_us if timed else None,
         configurations_tried=configurations_tried,
+        settings=settings,
+        limited_by=diagnose(profile, device(profile.device)).summary if profile else "",
         lesson=lesson_of(rewrite, judgement),
     )
 

@@ -107,6 +107,15 @@ class Judgement(Record):
         return next((g for g in self.gates if g.name == name), None)
 
 
+class TunedSetting(Record):
+    """Values of a rewrite's tune names that were tried, with what came of it."""
+
+    values: dict[str, int]
+    time_us: float | None
+    """By the clock of the search; None where it has no time."""
+    failure: str | None = None
+
+
 class Attempt(Record):
     """One candidate that was tried, kept as anti-context for the next."""
 
@@ -129,6 +138,10 @@ class Attempt(Record):
     """By CUDA events, which is how a search times rewrites, also where `candidate_us` is the
     kernels' own time; None in records of before."""
     configurations_tried: int = 1
+    settings: tuple[TunedSetting, ...] = ()
+    """Every setting of its tune names that was tried; empty in records of before."""
+    limited_by: str = ""
+    """What limits it, by its own profile; empty where it has none."""
     lesson: str
     """One line for the next attempt: what not to repeat."""
 

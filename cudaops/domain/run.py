@@ -186,6 +186,26 @@ class AccessSummary(Record):
     line: int | None = None
 
 
+class ValueSummary(Record):
+    """What stands in one captured buffer before the launch, as far as it was looked at."""
+
+    workload: str
+    allocation: int
+    elements: int
+    looked_at: int
+    """Elements that these numbers are of: all, or blocks spread evenly."""
+    least: float | None
+    greatest: float | None
+    """Finite ones; None where there are none."""
+    zero_share: float
+    """0-1, of those looked at."""
+    non_finite_share: float = 0.0
+    distinct: int | None = None
+    """Different values; None: more than `sandbox.values.MOST_DISTINCT`."""
+    order: Literal["ascending", "descending", "constant"] | None = None
+    """Of neighbours that were looked at, equal ones allowed; None: neither."""
+
+
 class ProgramSummary(Record):
     """The author's program and what was captured of it."""
 

@@ -20,6 +20,7 @@ from cudaops.domain.judgement import Comparison, Gate, GateName, Qualification
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
+from cudaops.domain.workload import Workload
 from cudaops.gates.clocks import clocks_gate
 from cudaops.gates.compile import compile_gate
 from cudaops.gates.correctness import Subject, Verifier
@@ -32,6 +33,10 @@ from cudaops.gates.qualification import qualification_of
 from cudaops.gates.timed_outputs import timed_outputs_gate
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
+
+LEARNERS = ("llm:", "mcp:")
+"""Who is told of a candidate that is too slow whether it is right as well, on the smallest
+workload: they write the next one. Recipes and transformations learn nothing from it."""
 
 
 def evaluate(
@@ -91,7 +96,11 @@ class Evaluating:
     def run(self, min_speedup: float) -> None:
         """Every gate that is reached."""
         compiled = self.build()
-        if compiled is None or not self._timed_once(min_speedup):
+        if compiled is None:
+            return
+        if not self._timed_once(min_speedup):
+            if self.comparisons and self.rewrite.proposer.startswith(LEARNERS):
+                self.right_on_captured(compiled, smallest=True)
             return
         dear = self._correct(compiled) and self._worth_its_time() and self._whole()
         if dear:
@@ -132,18 +141,23 @@ class Evaluating:
         return weighted_speedup(comparisons) >= min_speedup
 
     def _correct(self, compiled: Sequence[Compiled]) -> bool:
-        subjects = self._subjects(compiled)
+        subjects = self._subjects(compiled, self.bench.judged)
         first = self.bench.qualification is None
         self.qualification = qualification_of(self.bench)
         if first:
             self.say(f"the oracle: {self.qualification.line}")
         return self._verified(subjects)
 
-    def right_on_captured(self, compiled: Sequence[Compiled]) -> bool:
-        """The checker, and the result of the program's own inputs; none of the gates after them."""
-        return self._verified(self._subjects(compiled), gates=2)
+    def right_on_captured(self, compiled: Sequence[Compiled], *, smallest: bool = False) -> bool:
+        """The checker, and the result of the program's own inputs; none of the gates after them.
+        `smallest`: on the judged workload with the least memory that the rewrite applies to."""
+        wanted = self.bench.judged
+        if smallest:
+            taken = [w for w in wanted if self.bench.plan(w, self.rewrite).applicable] or wanted
+            wanted = (min(taken, key=lambda w: sum(a.size_bytes for a in w.allocations)),)
+        return self._verified(self._subjects(compiled, wanted), gates=2)
 
-    def _subjects(self, compiled: Sequence[Compiled]) -> list[Subject]:
+    def _subjects(self, compiled: Sequence[Compiled], wanted: Sequence[Workload]) -> list[Subject]:
         bench = self.bench
         if not bench.has_oracles:
             self.say("running the author's kernel for reference, on every set of inputs")
@@ -155,7 +169,7 @@ class Evaluating:
                 None if bench.models_time else partial(bench.run_author, workload),
             )
             for workload, one in zip(bench.workloads, compiled, strict=True)
-            if workload.is_judged
+            if workload in wanted
         ]
 
     def _verified(self, subjects: Sequence[Subject], gates: int | None = None) -> bool:

@@ -139,7 +139,10 @@ def route_gather(state: State) -> list[Send] | Literal["sandbox", "seed", "repor
     return "seed" if state["search"]["judged"] else "report"
 
 
-SEEN = ("profile", "verdict", "research", "attempts", "explored", "search", "seconds_by_stage")
+SEEN = (
+    "profile", "baseline_profile", "verdict", "research", "attempts", "explored", "search",
+    "seconds_by_stage",
+)  # fmt: skip
 """What a branch is given of the state beside its task and the incumbent's text."""
 
 

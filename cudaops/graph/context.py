@@ -27,6 +27,10 @@ SEARCH_SECONDS = 2.5
 a round over all transformations is some 40 trials, which take half a second each where times are
 measured, and two to three rounds bring what there is."""
 
+IMPROVEMENT = 1.02
+"""A later rewrite must beat the incumbent by this factor. Chosen: two runs of one kernel differ
+by less."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
@@ -82,6 +86,14 @@ def kept_us(state: State) -> float | None:
     return kept[-1].candidate_launched_us or kept[-1].candidate_us
 
 
+def bar_of(state: State, context: Context) -> float:
+    """The speedup over the baseline that the proposal must reach: the user's, or the incumbent's
+    and a little more."""
+    bar = context.options.policy.min_speedup
+    incumbent = state.get("incumbent")
+    return max(bar, incumbent["judgement"]["speedup"] * IMPROVEMENT) if incumbent else bar
+
+
 def view_of(state: State, context: Context, explored: Iterable[Branch] = ()) -> RunView:
     """What a developer is shown. `explored`: branches of the search under way."""
     bench = context.bench
@@ -99,7 +111,18 @@ def view_of(state: State, context: Context, explored: Iterable[Branch] = ()) -> 
         attempts=attempts,
         explored=branches,
         sources=(*_sources(bench.folder, attempts), *written),
+        bar=bar_of(state, context),
+        author=Profile.model_validate(state["baseline_profile"]),
+        refused=_refused(state, attempts),
     )
+
+
+def _refused(state: State, attempts: tuple[Attempt, ...]) -> Profile | None:
+    """The newest candidate's profile, where it was not kept and has one."""
+    if not attempts or attempts[-1].judgement.outcome != "rejected":
+        return None
+    raw = state.get("evaluation", {}).get("profile")
+    return Profile.model_validate(raw) if raw else None
 
 
 def _sources(folder: Path, attempts: tuple[Attempt, ...]) -> tuple[tuple[str, str], ...]:

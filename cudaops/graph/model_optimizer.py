@@ -15,7 +15,7 @@ from cudaops.graph.context import Context, view_of
 from cudaops.graph.state import Json, State
 
 PLANNED = 3
-"""Hypotheses asked for at once: as many as the default `--max-iterations` can try."""
+"""Hypotheses asked for at once: one to write, and others where nothing usable comes of it."""
 GATE_REPAIRS = 1
 """How often a rewrite that a gate refused goes back to the model before the next hypothesis."""
 
@@ -35,6 +35,8 @@ class Next(NamedTuple):
     update: State
     problem: str | None = None
     """Why there is no rewrite."""
+    nothing: str = ""
+    """Why the planner says, after something was judged, that nothing more is worth trying."""
 
 
 async def next_rewrite(state: State, context: Context, developer: ModelDeveloper) -> Next:
@@ -63,18 +65,25 @@ def scope_of(state: State) -> str:
 async def _next_hypothesis(
     state: State, context: Context, developer: ModelDeveloper, view: RunView, scope: str
 ) -> Next:
-    """The first hypothesis of which anything usable was written."""
+    """The first hypothesis of which anything usable was written; planned anew after every
+    judgement, which may have disproved what was planned before."""
     waiting = [Hypothesis.model_validate(h) for h in state.get("hypotheses", [])]
-    problem = "the planner has no usable hypothesis"
-    if not waiting:
-        waiting = list(await developer.plan(view, PLANNED, scope))
-        announce_plan(context, "optimizer", waiting)
+    problem, judged = "the planner has no usable hypothesis", len(state.get("attempts", []))
+    if not waiting or state.get("planned_at", 0) != judged:
+        plan = await developer.plan(view._replace(waiting=tuple(waiting)), PLANNED, scope)
+        announce_plan(context, "optimizer", plan.hypotheses)
+        if plan.nothing:
+            nothing = plan.nothing if judged else ""
+            update: State = {"hypotheses": [], "hypothesis": None}
+            return Next(None, update, f"nothing is worth trying: {plan.nothing}", nothing)
+        waiting = list(plan.hypotheses) or waiting
     while waiting:
         hypothesis = waiting.pop(0)
         written: Written = await developer.write(view, hypothesis, scope)
         if written.rewrite is not None:
             left = [h.model_dump(mode="json") for h in waiting]
-            return _to_test(written.rewrite, hypothesis, left, 0)
+            given = _to_test(written.rewrite, hypothesis, left, 0)
+            return given._replace(update={**given.update, "planned_at": judged})
         problem = f"{hypothesis.title}: {written.problem}"
         context.events.emit("optimizer", "optimizer", "notice", problem)
     return Next(None, {"hypotheses": [], "hypothesis": None}, problem)

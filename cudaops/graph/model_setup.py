@@ -28,9 +28,9 @@ from cudaops.models.prices import known_price, parse_price, require_price, summa
 from cudaops.models.scripted import read_script
 from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
 from cudaops.prompts.exemplars import exemplar_for
-from cudaops.prompts.expert_notes import catalogue, fired
+from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.prompt import count_tokens
-from cudaops.prompts.roles import Briefing
+from cudaops.prompts.roles import Briefing, Judging
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -166,8 +166,17 @@ def brief_with(
     if bench.executor.name == "cpu":
         includes -= NOT_ON_CPU
 
+    def judging() -> Judging:
+        times = [(w.id, bench.baseline_time(w).median_us, w.time_share) for w in bench.timed]
+        runs = tuple(one.run for one in bench.captured.runs)
+        return Judging(bench.executor.time_source, runs, tuple(times), options.policy)
+
+    known: list[Judging] = []
+
     def brief(view: RunView) -> Briefing:
-        notes = fired(view.verdict, view.profile)
+        notes = bearing(view.verdict, view.profile)
+        if not known:  # taken once, when the first question is written
+            known.append(judging())
         return Briefing(
             program=view.program,
             kernel=view.kernel,
@@ -175,6 +184,8 @@ def brief_with(
             device=device(bench.executor.device),
             accesses=bench.accesses,
             notes_catalogue=catalogue(),
+            judging=known[0],
+            values=bench.values,
             exemplar=_exemplar(view, kept),
             memory_text=memory_text,
             patterns_text=patterns_text,
@@ -188,6 +199,10 @@ def brief_with(
             incumbent=view.incumbent,
             attempts=view.attempts,
             explored=view.explored,
+            bar=view.bar,
+            author=view.author,
+            refused=view.refused,
+            waiting=view.waiting,
         )
 
     return brief

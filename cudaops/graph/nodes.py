@@ -11,13 +11,13 @@ from cudaops.agents.llm_developer import ModelDeveloper
 from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.judgement import Gate, Judgement, Policy
+from cudaops.domain.judgement import Gate, Judgement, Policy, TunedSetting
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.domain.search import TransformationSearch
 from cudaops.errors import ModelUnavailable
-from cudaops.graph.context import Context, attempts_of, incumbent_of, kept_us
+from cudaops.graph.context import Context, attempts_of, bar_of, incumbent_of, kept_us
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
@@ -36,9 +36,6 @@ WORTH_JUDGING = 0.5
 """Share of the wanted gain that a search must have seen. Chosen: the search's clock has launches'
 gaps in it, which the judge's leaves out for short kernels, but what is far from the bar is not
 worth half a minute of gates."""
-IMPROVEMENT = 1.02
-"""A later rewrite must beat the incumbent by this factor. Chosen: two runs of one kernel differ
-by less."""
 
 
 async def supervise(state: State, context: Context) -> tuple[State, str]:
@@ -96,6 +93,9 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
         else:
             if given.rewrite is not None:
                 return await _tuned(given.rewrite, state, context, given.update)
+            if given.nothing:
+                ended = f"the planner sees nothing more worth trying: {given.nothing}"
+                return {**given.update, "proposal": None, "reason": ended}, ended
             notice = f"the model has nothing that can be tested: {given.problem}; a recipe is next"
             context.events.emit("optimizer", "optimizer", "notice", notice)
             update = {**given.update, "notices": [notice]}
@@ -200,14 +200,6 @@ def _proposed(rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:
     }
 
 
-def bar_of(state: State, context: Context) -> float:
-    """The speedup over the baseline that the proposal must reach: the user's, or the incumbent's
-    and a little more."""
-    bar = context.options.policy.min_speedup
-    incumbent = state.get("incumbent")
-    return max(bar, incumbent["judgement"]["speedup"] * IMPROVEMENT) if incumbent else bar
-
-
 async def evaluate(state: State, context: Context) -> tuple[State, str]:
     """Compile, verify and time the proposal."""
     rewrite = Rewrite.model_validate(state["proposal"])
@@ -243,6 +235,11 @@ async def verify(state: State, context: Context) -> tuple[State, str]:
         iteration,
         max(1, len(trials)),
         family=_family(state, evaluation.rewrite),
+        settings=tuple(
+            TunedSetting(values=t["values"], time_us=t["time_us"], failure=t["failure"])
+            for t in trials
+            if t["values"]
+        ),
     )
     attempt, learnt = await lesson(state, context, attempt)
     forgotten = remember(state, context, attempt)

@@ -23,10 +23,10 @@ from cudaops.graph.branches import (
     search_of,
     task_view,
 )
-from cudaops.graph.context import Context, incumbent_of
+from cudaops.graph.context import Context, bar_of, incumbent_of
 from cudaops.graph.folder import write_json, write_whole
 from cudaops.graph.model_optimizer import announce_plan, model_out, scope_of
-from cudaops.graph.nodes import bar_of, may_transform
+from cudaops.graph.nodes import may_transform
 from cudaops.graph.state import State
 from cudaops.recipes.registry import family_of, propose
 from cudaops.sandbox.workbench import Workbench
@@ -130,8 +130,8 @@ class Step:
         except ModelUnavailable as error:
             self.lose_model(error)
             return
-        announce_plan(self.context, "seed", planned)
-        hypotheses = (*self.search.hypotheses, *planned)
+        announce_plan(self.context, "seed", planned.hypotheses)
+        hypotheses = (*self.search.hypotheses, *planned.hypotheses)
         self.search = self.search.model_copy(update={"hypotheses": hypotheses})
 
     async def next_round(self) -> bool:
@@ -217,7 +217,8 @@ class Step:
         developer = self.context.developer
         assert developer is not None, "only a search that can write improves branches"
         view = task_view(about, self._seen(), self.context)
-        return list(await developer.plan(view, wanted, f"{self.scope}/b{about.order.id}"))
+        planned = await developer.plan(view, wanted, f"{self.scope}/b{about.order.id}")
+        return list(planned.hypotheses)
 
     def _hypothesis(self, order: Order) -> Hypothesis | None:
         if order.kind == "seed" and order.hypothesis is not None:

@@ -31,6 +31,9 @@ class State(TypedDict, total=False):
     baseline_research: Json
     hypotheses: list[Json]
     """What a model planned for `verdict` and nobody has written yet, most promising first."""
+    planned_at: int
+    """Candidates that had been judged when `hypotheses` were planned: after another one they are
+    planned anew."""
     hypothesis: Json | None
     """The one that `proposal` follows; None for a recipe's."""
     mends: int

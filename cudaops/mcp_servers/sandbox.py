@@ -15,8 +15,8 @@ from pydantic import Field
 
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
-from cudaops.domain.base import Record, SourceLocation
-from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
+from cudaops.domain.base import Record
+from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved
 from cudaops.domain.judge import weighted_speedup
 from cudaops.domain.judgement import Comparison
 from cudaops.domain.profile import Profile
@@ -25,6 +25,7 @@ from cudaops.domain.run import Say, TriedConfiguration
 from cudaops.errors import InputError, PlanError
 from cudaops.executors.stopping import raise_if_stopped
 from cudaops.gates.evaluate import Evaluating, Screened, screen
+from cudaops.gates.precheck import Precheck, precheck
 from cudaops.mcp_servers.calls import in_thread, progress, works
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.judging import WriteRun, add_judging
@@ -63,18 +64,6 @@ ProgramText = Annotated[
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-
-
-class CompileReport(Record):
-    """Whether a rewrite compiles."""
-
-    ok: bool
-    message: str
-    """The compiler's name, or its first error."""
-    location: SourceLocation | None = None
-    """Of the error; `candidate.cu` is the rewrite's own text."""
-    log: str = ""
-    """What the compiler printed, bounded to 16 KiB."""
 
 
 class StrippedProgram(Record):
@@ -192,13 +181,19 @@ def _add_text_tools(server: FastMCP, sessions: SessionProvider) -> None:
 
     @server.tool(annotations=works("Compile a rewrite"))
     @in_thread
-    def compile_rewrite(source: SourceText, tuned: TunedValues = {}) -> CompileReport:  # noqa: B006
-        """Compile a rewrite; a compiler error comes back with its line."""
+    def compile_rewrite(
+        source: SourceText,
+        tuned: TunedValues = {},  # noqa: B006
+        context: Context = CurrentContext(),  # noqa: B008
+    ) -> Precheck:
+        """Compile a rewrite with both compilers, resolve its plan and conditions on every workload,
+        compare its outputs on the smallest one and take a first time. The first problem comes back
+        with its line; registers and spills are ptxas's. Not a judgement."""
         bench = sessions.current().bench
         rewrite = read_rewrite(source, tuned=tuned)
         if problem := problem_of(rewrite, bench):
-            return CompileReport(ok=False, message=problem)
-        return _compile_report(bench.compile(rewrite))
+            return Precheck(ok=False, stage="text", message=problem)
+        return _shown_precheck(precheck(bench, rewrite, progress(context)))
 
     @server.tool(annotations=works("Strip a program of its host code"))
     @in_thread
@@ -237,12 +232,14 @@ def _shown(rewrite: Rewrite) -> Proposal:
     )
 
 
-def _compile_report(outcome: Compiled | CompileFailed) -> CompileReport:
-    printed = _without_folders(outcome.log)
-    if isinstance(outcome, Compiled):
-        return CompileReport(ok=True, message=outcome.compiler, log=printed)
-    message = _without_folders(outcome.message)
-    return CompileReport(ok=False, message=message, location=outcome.location, log=printed)
+def _shown_precheck(found: Precheck) -> Precheck:
+    return found.model_copy(
+        update={
+            "message": _without_folders(found.message),
+            "log": _without_folders(found.log),
+            "kernels": tuple(map(_without_folders, found.kernels)),
+        }
+    )
 
 
 def _without_folders(printed: str) -> str:

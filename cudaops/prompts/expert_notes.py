@@ -1,7 +1,8 @@
 """Expert notes: a short brief on each of nineteen bottlenecks, given where a profile asks for it.
 
-A prompt always holds the catalogue, a line a note; the full text only of the few that fired. The
-texts lie in `expert/`; when each fires stands here (`TRIGGERS`), all of it in docs/expert-notes.md.
+A model's question holds the ids of all and the text of the few that bear on the verdict; over MCP
+those that fired are named, and read where they are wanted. The texts lie in `expert/`; when each
+fires stands here (`TRIGGERS`), all of it in docs/expert-notes.md.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from cudaops.errors import InputError
 
 MOST_FIRED = 5
 """Notes given in full at once: five of at most 320 tokens leave room in a prompt of 8,000."""
+MOST_BEARING = 2
+"""Of them in a model's question: each stands beside the evidence, and more is not read."""
 
 _FIELDS = ("id", "title", "signal", "subtypes", "sources")
 
@@ -201,8 +204,8 @@ launch fills the device, memory accesses, what warps wait for."""
 
 
 def catalogue() -> str:
-    """A line for each note: id and signal. The same for every run."""
-    return "\n".join(f"- {note.id}: {note.signal}" for note in _notes().values())
+    """The id of each note. The same for every run."""
+    return ", ".join(note.id for note in _notes().values())
 
 
 def fired(verdict: Verdict, profile: Profile) -> tuple[ExpertNote, ...]:
@@ -216,6 +219,12 @@ def fired(verdict: Verdict, profile: Profile) -> tuple[ExpertNote, ...]:
     ids = [note for subtype in subtypes for note in _on(subtype, known)]
     found = tuple(dict.fromkeys((*ids, *_by_metrics(known))))
     return tuple(_notes()[note] for note in found[:MOST_FIRED])
+
+
+def bearing(verdict: Verdict, profile: Profile) -> tuple[ExpertNote, ...]:
+    """Of those that fired, the notes on the verdict's own subtype, at most `MOST_BEARING`."""
+    ids = dict.fromkeys(_on(verdict.subtype, _known_facts(profile, verdict.roofline)))
+    return tuple(_notes()[note] for note in list(ids)[:MOST_BEARING])
 
 
 def read_note(note: str) -> ExpertNote:

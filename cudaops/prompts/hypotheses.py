@@ -14,6 +14,7 @@ from cudaops.prompts.answers import MAX_ANSWER, MAX_TITLE, Unusable
 from cudaops.prompts.text import answer_text, fenced_blocks, one_line, prose
 
 MAX_LESSON = 200
+NO_REASON = "no reason given"
 _MAX_WHY = 500
 _MAX_STEPS = 12
 _MAX_STEP = 300
@@ -77,7 +78,7 @@ _PLAN: TypeAdapter[list[_Planned]] = TypeAdapter(list[_Planned])
 
 def read_hypotheses(text: str, wanted: int) -> tuple[Hypothesis, ...] | Unusable:
     """Up to `wanted` hypotheses, in the answer's order, without repetitions; none where the answer
-    is `[]`.
+    is `[]` or `{"nothing": "..."}`.
 
     An unknown family is `other`. Of a speedup given as a range the lower end counts, and a
     percentage counts as none. `Unusable` (`malformed`, `no_code` where there is no JSON at all)
@@ -103,6 +104,15 @@ def read_hypotheses(text: str, wanted: int) -> tuple[Hypothesis, ...] | Unusable
     return tuple(found.values())[: max(wanted, 0)]
 
 
+def read_nothing(text: str) -> str:
+    """Why nothing is worth trying, of an answer that names no hypothesis."""
+    answer = answer_text(text[:MAX_ANSWER])
+    texts = [b.text for b in fenced_blocks(answer) if b.text.lstrip()[:1] in ("[", "{")] or [answer]
+    with suppress(ValueError, RecursionError, TypeError, KeyError):
+        return one_line(str(json.loads(texts[0], strict=False)["nothing"]), _MAX_WHY) or NO_REASON
+    return NO_REASON
+
+
 def read_lesson(text: str) -> str:
     """The first line that says something, without markdown, at most MAX_LESSON characters, fit to
     stand in later prompts; empty where nothing is left."""
@@ -122,7 +132,7 @@ def _planned(text: str) -> list[_Planned]:
     """Raises ValueError (ValidationError is one) or RecursionError."""
     value = json.loads(text, strict=False)
     if isinstance(value, dict):
-        value = value.get("hypotheses", [value])
+        value = [] if set(value) == {"nothing"} else value.get("hypotheses", [value])
     return _PLAN.validate_python(value)
 
 

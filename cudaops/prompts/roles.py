@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cudaops.cuda.devices import Device
+from cudaops.domain.execution import TimeSource
 from cudaops.domain.hypothesis import FAMILIES, Hypothesis
-from cudaops.domain.judgement import Attempt
-from cudaops.domain.options import Precision
+from cudaops.domain.judgement import Attempt, Policy
+from cudaops.domain.options import Precision, ProgramRun
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import AccessSummary, ResearchFindings
+from cudaops.domain.run import AccessSummary, ResearchFindings, ValueSummary
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import Workload
 from cudaops.program.hygiene import ALLOWED_INCLUDES
@@ -38,6 +39,23 @@ _PLACE = re.compile(r"candidate\.cu[:(](\d{1,6})|\bline (\d{1,6})\b|(?<![\w:.])(
 _TELLING = re.compile(r"error|fatal|fault|undefined|mismatch|race|refused", re.IGNORECASE)
 
 
+class Judging(NamedTuple):
+    """What decides about a rewrite: the clock, what it is applied to, the tolerances."""
+
+    time_source: TimeSource
+    runs: tuple[ProgramRun, ...]
+    """How the program is run."""
+    baseline_us: tuple[tuple[str, float, float], ...]
+    """Workload, the author's time on it by the clock of the search, and its weight."""
+    policy: Policy
+
+    @property
+    def author_us(self) -> float | None:
+        """The author's time, weighted; None where none was taken."""
+        weight = sum(w for _, _, w in self.baseline_us)
+        return sum(us * w for _, us, w in self.baseline_us) / weight if weight else None
+
+
 class Briefing(NamedTuple):
     """The state of a run as a prompt shows it.
 
@@ -52,7 +70,11 @@ class Briefing(NamedTuple):
     accesses: tuple[AccessSummary, ...] = ()
     """What the author's kernel does with memory."""
     notes_catalogue: str = ""
-    """One line an expert note; part of every prompt."""
+    """Ids of the expert notes; part of every prompt."""
+    judging: Judging | None = None
+    """How a rewrite is timed and judged; None: not said."""
+    values: tuple[ValueSummary, ...] = ()
+    """What stands in the captured buffers."""
     exemplar: str = ""
     """A rewrite to learn the form from, chosen once for a run: `exemplars.exemplar_for` of the
     baseline's verdict, or what a recipe that applies wrote."""
@@ -80,6 +102,21 @@ class Briefing(NamedTuple):
     """Everything judged so far, oldest first."""
     explored: tuple[Branch, ...] = ()
     """Branches of the search under way."""
+    bar: float = 1.0
+    """Speedup over the author's kernel from which on a rewrite is kept."""
+    author: Profile | None = None
+    """Of the author's kernel, where `profile` is the incumbent's."""
+    refused: Profile | None = None
+    """Of the newest candidate, where it was not kept and was timed."""
+    waiting: tuple[Hypothesis, ...] = ()
+    """Planned before the newest candidate was judged, and not written yet."""
+
+    @property
+    def elements(self) -> frozenset[str]:
+        """Element types of what the launches are given."""
+        held = {a.element for w in self.workloads for a in w.allocations}
+        passed = {a.element for w in self.workloads for a in w.arguments if a.kind == "scalar"}
+        return frozenset(held | passed)
 
 
 def planner_prompt(b: Briefing, wanted: int) -> Prompt:
@@ -119,11 +156,14 @@ def reask(reason: str) -> str:
 def planner_drafts(b: Briefing, wanted: int) -> tuple[Draft, ...]:
     """The planner's parts."""
     form = {"families": FAMILIES, "max_words": b.max_words}
-    task = {"wanted": wanted, "subject": _subject(b)}
+    waiting = fenced("\n".join(map(hypothesis_text, b.waiting))) if b.waiting else ""
+    task = {"wanted": wanted, "subject": _subject(b), "waiting": waiting}
     return (
         *_common(b),
         Draft("answer's form", "planner_format.j2", form, True),
         *_evidence(b),
+        *_research(b),
+        *_bar(b),
         *_incumbent(b, "propose"),
         _anti_context(b),
         Draft("task", "planner_task.j2", task),
@@ -145,6 +185,7 @@ def coder_drafts(
         *_common(b),
         _code_form(b, "coder"),
         *_evidence(b),
+        *_bar(b),
         *(() if is_parent else _incumbent(b, "write")),
         _anti_context(b),
         Draft("task", "coder_task.j2", task),
@@ -166,17 +207,21 @@ def fixer_drafts(
     return (
         *_common(b),
         _code_form(b, "fixer"),
+        *_bar(b),
         _anti_context(b),
         Draft("task", "fixer_task.j2", task),
     )
 
 
 def reflector_drafts(b: Briefing, attempt: Attempt) -> tuple[Draft, ...]:
-    """The reflector's parts. The anti-context holds what came before the attempt."""
+    """The reflector's parts, without any source: what the attempt was, how it ended, what came
+    before."""
     before = b._replace(attempts=tuple(a for a in b.attempts if a != attempt))
     return (
-        *_common(b),
+        Draft("material", "material.j2", {}, True),
+        *_judging(b),
         Draft("answer's form", "reflector_format.j2", {"most": MAX_LESSON}, True),
+        *_bar(b),
         _anti_context(before),
         Draft("task", "reflector_task.j2", {"attempt": fenced(wording.attempt_text(attempt))}),
     )
@@ -249,9 +294,11 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
     }
     drafts = [
         Draft("rules", "rules.j2", rules, True),
+        Draft("material", "material.j2", {}, True),
         Draft("directives", "directives.j2",
               {"parameters": [p.name for p in b.kernel.parameters]}, True),
-        Draft("device", "device.j2", {"facts": wording.device_lines(b.device)}, True),
+        Draft("device", "device.j2", {"facts": wording.device_lines(b.device, b.elements)}, True),
+        *_judging(b),
         Draft("notes catalogue", "catalogue.j2", {"catalogue": b.notes_catalogue}, True),
         _kernel(b),
         _workloads(b),
@@ -278,10 +325,34 @@ def _evidence(b: Briefing) -> tuple[Draft, ...]:
         Draft(f"note {id_}", "note.j2", {"id": id_, "text": text}, optional=True)
         for id_, text in b.notes
     ]
-    if b.research is not None and b.research.citations:
-        passages = fenced("\n".join(wording.citation_lines(b.research)))
-        drafts.append(Draft("research", "research.j2", {"passages": passages}, optional=True))
     return tuple(drafts)
+
+
+def _research(b: Briefing) -> tuple[Draft, ...]:
+    """What the knowledge base says, for who plans."""
+    if b.research is None or not b.research.citations:
+        return ()
+    passages = fenced("\n".join(wording.citation_lines(b.research)))
+    return (Draft("research", "research.j2", {"passages": passages}, optional=True),)
+
+
+def _judging(b: Briefing) -> tuple[Draft, ...]:
+    """How a rewrite is timed and judged: the same for a whole run."""
+    if b.judging is None:
+        return ()
+    judging = b.judging
+    lines = wording.judging_lines(
+        judging.time_source, judging.runs, judging.baseline_us, judging.policy, b.device
+    )
+    return (Draft("judging", "judging.j2", {"facts": lines}, True),)
+
+
+def _bar(b: Briefing) -> tuple[Draft, ...]:
+    """What a rewrite must reach now, in the time that decides."""
+    author_us = b.judging.author_us if b.judging is not None else None
+    if author_us is None:
+        return ()
+    return (Draft("bar", "bar.j2", {"bar": wording.bar_line(author_us, b.bar)}),)
 
 
 def _incumbent(b: Briefing, verb: str) -> tuple[Draft, ...]:
@@ -319,7 +390,9 @@ def _kernel(b: Briefing) -> Draft:
 
 
 def _workloads(b: Briefing) -> Draft:
-    lines = [each for workload in b.workloads for each in wording.workload_lines(workload)]
+    lines = [
+        each for workload in b.workloads for each in wording.workload_lines(workload, b.values)
+    ]
     return Draft("workloads", "workloads.j2", {"launches": fenced("\n".join(lines))}, True)
 
 
@@ -355,10 +428,14 @@ def _verdict(b: Briefing) -> Draft:
 def _profile(b: Briefing) -> Draft:
     assert b.verdict is not None
     assert b.profile is not None
+    beside = {"the author's": b.author} if b.incumbent is not None and b.author else {}
+    if b.refused is not None and b.attempts:
+        beside[f"#{b.attempts[-1].iteration}, refused"] = b.refused
     values = {
         "subject": _subject(b),
         "provenance": wording.provenance(b.profile),
-        "numbers": wording.profile_lines(b.profile, b.verdict.roofline),
+        "others": ", ".join(beside),
+        "numbers": wording.profile_lines(b.profile, b.verdict.roofline, tuple(beside.values())),
     }
     return Draft("profile", "profile.j2", values, optional=True)
 

@@ -3,16 +3,17 @@ what was tried, and why it was not enough. Nothing is ever left out of that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cudaops.cuda import metrics as ncu
-from cudaops.cuda.derived import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, facts
+from cudaops.cuda.derived import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, Fact, facts
 from cudaops.cuda.devices import Device
 from cudaops.domain.execution import UNMEASURED_WORDS, TimeSource
-from cudaops.domain.judgement import Attempt
+from cudaops.domain.judgement import Attempt, Policy, TunedSetting
+from cudaops.domain.options import ProgramRun
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import AccessSummary, ResearchFindings
+from cudaops.domain.run import AccessSummary, ResearchFindings, ValueSummary
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
@@ -36,6 +37,7 @@ _STALLS = 3
 """Reasons of waiting that are shown, the longest first."""
 _STALL_FROM_PCT = 5.0
 _FINDINGS = 8
+_SETTINGS = 12
 _FIELDS = 16
 _RULES = 3
 _CITATIONS = 3
@@ -45,6 +47,12 @@ NEWEST = 4
 """Attempts shown with everything known of them; older ones take a short line each. Judgement: what
 a model would repeat is what it has just been told to improve."""
 
+_CLOCK: dict[TimeSource, str] = {
+    "modelled": "modelled from counted work; the same every time, and smaller is faster",
+    "standin": "that of a stand-in on this machine's processor, which says nothing of a GPU",
+}
+_MEASURED = "the kernels' own duration on the GPU, beside the author's in turns, cold and warm L2"
+_ROLES = {"both": "judged and timed", "judged": "judged", "timed": "timed"}
 _HOW: dict[TimeSource, str] = {"modelled": " modelled", "standin": " of a stand-in"}
 
 
@@ -58,8 +66,9 @@ def quantity(value: float, unit: str) -> str:
     return f"{number(value)} {unit}".strip()
 
 
-def device_lines(device: Device) -> tuple[str, ...]:
-    """What a rewrite's sizes are chosen by."""
+def device_lines(device: Device, elements: Collection[str] = ()) -> tuple[str, ...]:
+    """What a rewrite's sizes are chosen by. `elements`: types that the kernel is given."""
+    fp64 = f", FP64 {number(device.peak_fp64_gflops)}" if "f64" in elements else ""
     a_block = (
         f"a block: at most {device.max_threads_per_block} threads, "
         f"{device.shared_bytes_per_block:,} bytes of static shared memory, "
@@ -74,21 +83,89 @@ def device_lines(device: Device) -> tuple[str, ...]:
     )
     peaks = (
         f"peaks: L2 of {device.l2_bytes / 2**20:g} MiB, DRAM "
-        f"{number(device.dram_bandwidth_gb_s)} GB/s, FP32 {number(device.peak_fp32_gflops)} "
+        f"{number(device.dram_bandwidth_gb_s)} GB/s, FP32 {number(device.peak_fp32_gflops)}{fp64} "
         f"GFLOP/s at {number(device.sm_clock_mhz)} MHz"
     )
     head = f"{device.full_name}, compute capability {device.capability}, {device.sm_count} SMs"
     return head, a_block, an_sm, peaks
 
 
-def workload_lines(workload: Workload) -> tuple[str, ...]:
-    """One captured launch: geometry, then its arguments in order."""
+def judging_lines(
+    time_source: TimeSource,
+    runs: Sequence[ProgramRun],
+    baseline_us: Sequence[tuple[str, float, float]],
+    policy: Policy,
+    device: Device,
+) -> Iterator[str]:
+    """How a rewrite is timed and judged: the clock and its floor, what is run, gates, tolerances.
+
+    `baseline_us`: workload, the author's time, its weight.
+    """
+    yield f"time: {_CLOCK.get(time_source, _MEASURED)}, all launches of a plan together"
+    yield (
+        f"a launch takes {number(device.launch_us)} us before it does anything, so a plan of n "
+        f"launches never takes less than n times that"
+    )
+    told = ", ".join(f"{name} {number(us)} us, weight {w:.2f}" for name, us, w in baseline_us)
+    if told:
+        yield f"the author's kernel by that clock: {told}"
+    lines = [f"`{' '.join(('./program', *run.argv))}` ({_ROLES[run.role]})" for run in runs]
+    yield f"the program is run as {'; '.join(lines)}"
+    yield (
+        "gates, in this order, the first that fails ends it: text; compile and launch plan on "
+        "every workload; what the compilers made of it; time against the bar; memory checker "
+        "(bounds, races, divergent barriers); outputs on the captured inputs, on small integers, "
+        "on secret inputs of other distributions; ten launches in a row; no faster than the "
+        "hardware can; what the whole program prints"
+    )
+    yield (
+        f"integers are equal; floats: relative L2 error against a wider run of the author's kernel "
+        f"at most {policy.max_error_factor:g} times the author's own, and on small integers, where "
+        f"sums are exact, equal; NaN and infinity in the same places; printed numbers within "
+        f"{policy.rtol_program:g}"
+    )
+
+
+def bar_line(author_us: float, bar: float) -> str:
+    """The bar as a speedup and as a time of the clock that decides."""
+    return (
+        f"{bar:.2f}x the author's speed or more: at most {number(author_us / bar)} us where the "
+        f"author's kernel takes {number(author_us)} us, over all timed workloads by their weights."
+    )
+
+
+def workload_lines(workload: Workload, values: Sequence[ValueSummary] = ()) -> tuple[str, ...]:
+    """One captured launch: geometry, then its arguments in order, with what stands in them."""
+    seen = {v.allocation: value_line(v) for v in values if v.workload == workload.id}
     head = (
         f"{workload.id}: {workload.callee}, grid {workload.grid}, block {workload.block}, "
         f"{workload.dynamic_smem_bytes} bytes of dynamic shared memory, launched "
         f"{workload.launches}x, {_part(workload)}, L2 {workload.l2_regime}"
     )
-    return (head, *(f"  {_argument(workload, each)}" for each in workload.arguments))
+    return (head, *(f"  {_argument(workload, each, seen)}" for each in workload.arguments))
+
+
+def value_line(seen: ValueSummary) -> str:
+    """`values 0 to 63, 12 % zeros, 64 different, ascending`."""
+    if seen.least is None or seen.greatest is None:
+        return "no finite value"
+    told = [f"values {_exact(seen.least)} to {_exact(seen.greatest)}"]
+    if seen.zero_share:
+        told.append(f"{100 * seen.zero_share:.3g} % zeros")
+    if seen.distinct is not None:
+        told.append(f"{seen.distinct} different")
+    if seen.non_finite_share:
+        told.append(f"{100 * seen.non_finite_share:.3g} % not finite")
+    if seen.order is not None and seen.order != "constant":
+        told.append(seen.order)
+    if seen.looked_at < seen.elements:
+        told.append(f"of {seen.looked_at:,} looked at")
+    return ", ".join(told)
+
+
+def _exact(value: float) -> str:
+    """A value of an input: nine digits tell floats apart."""
+    return f"{value:.9g}"
 
 
 def _part(workload: Workload) -> str:
@@ -98,7 +175,7 @@ def _part(workload: Workload) -> str:
     return f"{workload.time_share:.0%} of the kernel's time{alone}"
 
 
-def _argument(workload: Workload, argument: Argument) -> str:
+def _argument(workload: Workload, argument: Argument, seen: Mapping[int, str]) -> str:
     match argument.kind:
         case "scalar":
             return f"{argument.name} = {argument.value:.9g} ({argument.element})"
@@ -106,19 +183,22 @@ def _argument(workload: Workload, argument: Argument) -> str:
             return f"{argument.name} = nullptr"
         case "opaque":
             size = f"{argument.name}: a structure of {len(argument.raw_hex) // 2} bytes"
-            named = [f"{p.path}: {_pointed(workload, p)}" for p in argument.pointers]
+            named = [f"{p.path}: {_pointed(workload, p, seen)}" for p in argument.pointers]
             more = [f"and {len(named) - _FIELDS} more pointers"] if len(named) > _FIELDS else []
             return "\n    ".join([size, *named[:_FIELDS], *more])
-    return f"{argument.name}: {_pointed(workload, argument)}"
+    return f"{argument.name}: {_pointed(workload, argument, seen)}"
 
 
-def _pointed(workload: Workload, pointer: PointerArgument | PointerField) -> str:
+def _pointed(
+    workload: Workload, pointer: PointerArgument | PointerField, seen: Mapping[int, str]
+) -> str:
     held = next(a for a in workload.allocations if a.index == pointer.allocation)
     count = (held.size_bytes - pointer.offset_bytes) // ELEMENT_BYTES[pointer.element]
     shared = sum(p.allocation == held.index for p in workload.pointers()) > 1
     offset = f", from byte {pointer.offset_bytes:,} on" if pointer.offset_bytes else ""
     also = f", in allocation {held.index}" if shared else ""
-    return f"{count:,} x {pointer.element}, {held.role}{offset}{also}"
+    values = f"; {seen[held.index]}" if held.index in seen else ""
+    return f"{count:,} x {pointer.element}, {held.role}{offset}{also}{values}"
 
 
 def access_lines(accesses: Sequence[AccessSummary]) -> Iterator[str]:
@@ -177,10 +257,18 @@ def roofline_line(roofline: Roofline | None, duration_us: float) -> str:
     )
 
 
-def profile_lines(profile: Profile, roofline: Roofline | None) -> tuple[str, ...]:
-    """The main numbers of a profile; what was not collected is left out."""
+def profile_lines(
+    profile: Profile, roofline: Roofline | None, others: Sequence[Profile] = ()
+) -> tuple[str, ...]:
+    """The main numbers of a profile, behind each those of other profiles; what was not collected is
+    left out."""
     known = facts(profile, roofline)
-    shown = [f"{known[n].label}: {quantity(*known[n][:2])}" for n in _MAIN if n in known]
+    beside = [facts(other, None) for other in others]
+    shown = [
+        f"{known[n].label}: {' / '.join([quantity(*known[n][:2]), *_of_others(n, beside)])}"
+        for n in _MAIN
+        if n in known
+    ]
     stalls = sorted(
         (f for name, f in known.items() if name.startswith("cudaops__stall_")),
         key=lambda fact: -fact.value,
@@ -191,6 +279,10 @@ def profile_lines(profile: Profile, roofline: Roofline | None) -> tuple[str, ...
         if f.value >= _STALL_FROM_PCT
     ]
     return tuple(shown)
+
+
+def _of_others(name: str, beside: Sequence[Mapping[str, Fact]]) -> list[str]:
+    return [number(known[name].value) if name in known else "unknown" for known in beside]
 
 
 def provenance(profile: Profile) -> str:
@@ -276,8 +368,23 @@ def _full(attempt: Attempt) -> str:
         f"#{attempt.iteration}{family} {line(attempt.title, 100)}"
         f"{f' ({tuned})' if tuned else ''}: {_ratio(attempt)}{line(reason, 320)}"
     )
+    captured = attempt.judgement.gate("correctness_captured")
+    if stopped_by(attempt) == "speedup" and captured is not None and captured.passed:
+        shown += "; its outputs on the captured inputs are right"
+    if attempt.settings:
+        shown += f"; tried: {', '.join(map(_setting, attempt.settings[:_SETTINGS]))}"
+    if attempt.limited_by and attempt.judgement.outcome == "rejected":
+        shown += f"; its own profile: {line(attempt.limited_by, 200)}"
     # The lesson that stands where no model wrote one only repeats the reason.
     return shown if reason in attempt.lesson else f"{shown}; learnt: {line(attempt.lesson, 200)}"
+
+
+def _setting(tried: TunedSetting) -> str:
+    """`BLOCK=128 8.1 us`."""
+    values = " ".join(f"{name}={value}" for name, value in tried.values.items())
+    if tried.time_us is None:
+        return f"{values} {line(tried.failure or 'no time', 60)}"
+    return f"{values} {number(tried.time_us)} us"
 
 
 def _short(attempt: Attempt) -> str:

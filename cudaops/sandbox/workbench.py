@@ -25,7 +25,7 @@ from cudaops.domain.options import ProgramRun, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
-from cudaops.domain.run import AccessSummary
+from cudaops.domain.run import AccessSummary, ValueSummary
 from cudaops.domain.search import TransformationSearch
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
@@ -45,6 +45,7 @@ from cudaops.sandbox.oracle import (
     refine_roles,
     timed_references,
 )
+from cudaops.sandbox.values import value_summaries
 
 MOST_LINES = 8
 """Places that one line of a report names."""
@@ -332,6 +333,11 @@ class Workbench:
     def accesses(self) -> tuple[AccessSummary, ...]:
         """What the author's kernel does with memory, as its text says."""
         return summarise(self.program, self.kernel, self.workloads)
+
+    @cached_property
+    def values(self) -> tuple[ValueSummary, ...]:
+        """What stands in the buffers of its launches."""
+        return tuple(one for workload in self.workloads for one in value_summaries(workload))
 
     def _run_author(self, run: CapturedRun) -> ProgramRan:
         captured = run.captured

@@ -158,7 +158,7 @@ def test_a_plan_in_broken_json_is_asked_for_again(
         Reply('```json\n[{"family": "tiling", "title": \n```'), Reply(f"```json\n{plan}\n```")
     )
     found, _ = develop(product, nim, tmp_path, lambda d: d.plan(product.view, 3, "01"))
-    assert [h.title for h in found] == ["register tiling"]
+    assert [h.title for h in found.hypotheses] == ["register tiling"]
     assert len(nim.chats) == 2
 
 

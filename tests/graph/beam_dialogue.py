@@ -201,7 +201,10 @@ __global__ void both(const float* A, const float* B, float* C, int N) {
 
 # Modelled for an A10 by `gates.evaluate.screen` at N = 256 (2026-11-20): the author's kernel
 # 20.8 us, _TWO 9.4 us, _FOUR 7.1 us, _APART 15.9 us, _BOTH 12.3 us.
-WRONG = Idea("algorithm", "every sixteenth product", _answer("sampled", _SIXTEENTH))
+WRONG = Idea(
+    "algorithm", "every sixteenth product",
+    _answer("sampled", _SIXTEENTH), _answer("sampled", _SIXTEENTH),
+)  # fmt: skip
 BROKEN = Idea(
     "coalescing",
     "tiles of a stride nobody declared",

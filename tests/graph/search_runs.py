@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from cudaops.agents.developer import Developer, RunView, Written
+from cudaops.agents.developer import Developer, Plan, RunView, Written
 from cudaops.domain.hypothesis import Family, Hypothesis
 from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
@@ -92,7 +92,7 @@ class Shelf:
         self.views: dict[str, list[RunView]] = defaultdict(list)
         self.at_work = self.most_at_work = 0
 
-    async def plan(self, view: RunView, wanted: int, scope: str) -> tuple[Hypothesis, ...]:
+    async def plan(self, view: RunView, wanted: int, scope: str) -> Plan:
         """The next of the first ideas, or what is known to improve the incumbent."""
         self._note(f"plan {scope} {wanted}")
         self.views[f"plan {scope}"].append(view)
@@ -101,8 +101,11 @@ class Shelf:
         title = view.incumbent.title if view.incumbent and "/" in scope else None
         ideas = self._first if title is None else self._later.get(title, [])
         given, ideas[:] = ideas[:wanted], ideas[wanted:]
-        return tuple(
-            Hypothesis(family=idea.family, title=idea.name, why="known by heart") for idea in given
+        return Plan(
+            tuple(
+                Hypothesis(family=idea.family, title=idea.name, why="known by heart")
+                for idea in given
+            )
         )
 
     async def write(

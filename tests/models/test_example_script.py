@@ -50,4 +50,4 @@ def test_the_plan_names_what_is_written(script: Script) -> None:
 def test_lessons_are_one_line(script: Script) -> None:
     lessons = [answer.text for answer in script.answers if answer.role == "reflector"]
     assert [read_lesson(text) for text in lessons] == lessons
-    assert len(lessons) == 4
+    assert len(lessons) == 2

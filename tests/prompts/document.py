@@ -61,7 +61,7 @@ def page() -> str:
         _block(common),
     ]
     for heading, prompt in shown.items():
-        form_text = prompt.parts[form].text
+        form_text = next(part.text for part in prompt.parts if part.name == "answer's form")
         sections += [
             f"## {heading}\n", "The system message ends with:\n", _block(form_text),
             "The user message:\n", _block(prompt.user),

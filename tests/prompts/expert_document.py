@@ -14,6 +14,7 @@ from cudaops.cuda.rule import Condition
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.prompts.expert_notes import (
+    MOST_BEARING,
     MOST_FIRED,
     STALLED_MATH,
     TRIGGERS,
@@ -26,12 +27,12 @@ from cudaops.prompts.prompt import count_tokens, counted_by
 
 _INTRO = (
     "Written by `python -m tests.prompts.expert_document` from `cudaops/prompts/expert/` and "
-    "`cudaops/prompts/expert_notes.py`; a test holds this page to them. Every prompt of a model "
-    "holds the catalogue, one line a note. The full text of at most {most} is given: first of "
-    "those on the verdict's subtype, then of those on the other findings in their order, then of "
-    "those that metrics alone call for, by severity. A model can read the others by id through "
-    "the tool `read_expert_note` of the knowledge server. A metric that was not collected fires "
-    "nothing.\n\n"
+    "`cudaops/prompts/expert_notes.py`; a test holds this page to them. A model's question holds "
+    f"the ids of all and the full text of at most {MOST_BEARING} on the verdict's own subtype; a "
+    "model can read the others by id through the tool `read_expert_note` of the knowledge server. "
+    "`propose_rewrites` names at most {most}: first those on the verdict's subtype, then those on "
+    "the other findings in their order, then those that metrics alone call for, by severity. A "
+    "metric that was not collected fires nothing.\n\n"
     "The topics are those of source document 001; the text is our own. Where its trigger or its "
     "advice is not followed, the last column says why. *The naive product* and *the tiled product* "
     "are the two captures in [tests/data/ncu](../tests/data/ncu/README.md): NVIDIA H200, ncu "
@@ -102,7 +103,7 @@ def _totals(notes: Iterable[ExpertNote]) -> str:
     fired = {subtype for cues in TRIGGERS.values() for cue in cues for subtype in cue.subtypes}
     silent = ", ".join(f"`{subtype}`" for subtype in SUBTYPES if subtype not in fired)
     return (
-        f"The catalogue takes {count_tokens(catalogue()):,} tokens, the {MOST_FIRED} longest notes "
+        f"The ids take {count_tokens(catalogue()):,} tokens, the {MOST_FIRED} longest notes "
         f"{sum(sizes[:MOST_FIRED]):,}, all of them {sum(sizes):,}. No note is about the subtypes "
         f"{silent}: there the verdict's relief and the page of the knowledge base stand alone."
     )

@@ -11,17 +11,18 @@ from cudaops.cuda.verdict import diagnose
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.hypothesis import Hypothesis
-from cudaops.domain.judgement import Attempt, Gate, GateName, Judgement
+from cudaops.domain.judgement import Attempt, Gate, GateName, Judgement, Policy
+from cudaops.domain.options import ProgramRun
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import Citation, ResearchFindings
+from cudaops.domain.run import Citation, ResearchFindings, ValueSummary
 from cudaops.domain.workload import Allocation, Element, PointerArgument, ScalarArgument, Workload
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.parse import load_program
 from cudaops.prompts.exemplars import exemplar_for, read_exemplar
-from cudaops.prompts.expert_notes import catalogue, fired
-from cudaops.prompts.roles import Briefing
+from cudaops.prompts.expert_notes import bearing, catalogue
+from cudaops.prompts.roles import Briefing, Judging
 from cudaops.rag.notes import builtin_notes
 from cudaops.recipes.matmul import MatmulRecipe
 
@@ -91,7 +92,14 @@ def first() -> Briefing:
         accesses=summarise(program(), kernel(), (workload(),)),
         notes_catalogue=catalogue(), exemplar=exemplar_for(verdict).text,
         profile=profile, verdict=verdict, research=findings(),
-        notes=tuple((note.id, note.text) for note in fired(verdict, profile)),
+        notes=tuple((note.id, note.text) for note in bearing(verdict, profile)),
+        judging=Judging("cuda_event", (ProgramRun(),), (("w0", 415.3, 1.0),), Policy()),
+        values=tuple(
+            ValueSummary(workload="w0", allocation=i, elements=1 << 20, looked_at=1 << 20,
+                         least=0.0, greatest=1.0, zero_share=0.0)
+            for i in range(2)
+        ),
+        bar=Policy().min_speedup,
     )  # fmt: skip
 
 
@@ -109,7 +117,8 @@ def with_incumbent() -> Briefing:
     )  # fmt: skip
     return first()._replace(
         attempts=(*FAILED, kept), incumbent=incumbent(), profile=profile, verdict=verdict,
-        notes=tuple((note.id, note.text) for note in fired(verdict, profile)),
+        notes=tuple((note.id, note.text) for note in bearing(verdict, profile)),
+        bar=4.34 * 1.02, author=captured()[0],
     )  # fmt: skip
 
 
