@@ -26,7 +26,7 @@ from cudaops.domain.options import (
 )
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.search import SearchOptions
+from cudaops.domain.search import SearchOptions, SearchSummary
 
 AgentName = Literal[
     "intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "review",
@@ -236,6 +236,8 @@ class RunRecord(Record):
     qualification: Qualification | None = None
     """What the oracle can see on this program; None where no candidate got as far as that."""
     attempts: tuple[Attempt, ...] = ()
+    transformations: tuple[SearchSummary, ...] = ()
+    """Searches over transformations, in order."""
     model: ModelUse | None = None
     """What was asked of a language model; None where none was asked."""
     notices: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ from cudaops.domain.run import (
     TimingSummary,
     VerifySummary,
 )
+from cudaops.domain.search import SearchSummary
 from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.graph.state import Json, State
 from cudaops.sandbox.workbench import Workbench
@@ -84,6 +85,9 @@ def build_record(
         judgement=Judgement.model_validate(incumbent["judgement"]) if incumbent else None,
         qualification=_qualification(state),
         attempts=attempts,
+        transformations=tuple(
+            SearchSummary.model_validate(one) for one in state.get("transformations", [])
+        ),
         notices=tuple(dict.fromkeys(notices)),
         seconds_by_stage={name: round(value, 3) for name, value in seconds.items()},
         seconds_by_tool=seconds_by_tool,

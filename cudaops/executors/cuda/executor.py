@@ -306,6 +306,7 @@ class CudaExecutor:
             buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
             regimes=(workload.l2_regime,),
             policy=SEARCH.model_copy(update={"samples": max(samples, SEARCH.samples)}),
+            keep=True,
         )
         times = self._measured(self.host.session("search"), task, workload, timeout_s)
         return times if isinstance(times, Misbehaved) else times[0]
@@ -345,6 +346,7 @@ class CudaExecutor:
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
+        self.host.make_room()
         launched = Launched(
             compiled,
             workload,
@@ -395,7 +397,11 @@ class CudaExecutor:
         return side_of(self.module(compiled), compiled.unit, workload, plan, folder, scratch_fill)
 
     def _session(self, compiled: Compiled) -> RunnerSession:
-        """What may be accepted is run in a runner of its own, and so is the author's kernel."""
+        """What may be accepted is run in a runner of its own, and so is the author's kernel. A
+        draft is no more than a hint and is run where it was timed: to start a runner takes longer
+        than most trials."""
+        if compiled.draft:
+            return self.host.session("search")
         rewrite = compiled.unit.rewrite
         return self.host.session("author" if rewrite is None else f"candidate {rewrite.id}")
 
@@ -408,6 +414,7 @@ class CudaExecutor:
         return measurements(reply, workload, self.device, self.time_source)
 
     def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> GpuProgram:
+        self.host.make_room()
         where = self.program_folder or Path.cwd()
         most = self._capture_bytes or 2 * self.host.facts.memory_bytes
         return GpuProgram(self.host.platform, program, argv, where, timeout_s, most)
