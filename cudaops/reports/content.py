@@ -232,7 +232,9 @@ def share_rows(record: RunRecord) -> list[tuple[str, str, str]]:
         (
             step.name,
             ", ".join(f"{name} {value}" for name, value in step.setting.items()),
-            "not known: the others need it" if step.factor is None else f"{step.factor:.2f}×",
+            "not known: the others need it"
+            if step.factor is None
+            else times_faster(step.factor, clock_of(record)),
         )
         for step in (found[-1].steps if found else ())
     ]
