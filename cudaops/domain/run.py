@@ -12,6 +12,7 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import TimeSource
+from cudaops.domain.instructions import InstructionChange
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualification
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.options import (
@@ -238,6 +239,8 @@ class RunRecord(Record):
     attempts: tuple[Attempt, ...] = ()
     transformations: tuple[SearchSummary, ...] = ()
     """Searches over transformations, in order."""
+    instructions: InstructionChange | None = None
+    """What changed in SASS, where something was kept and built for a GPU."""
     model: ModelUse | None = None
     """What was asked of a language model; None where none was asked."""
     notices: tuple[str, ...] = ()

@@ -240,6 +240,19 @@ def share_rows(record: RunRecord) -> list[tuple[str, str, str]]:
     ]
 
 
+def instruction_rows(record: RunRecord) -> list[tuple[str, str, str]]:
+    """Class of instruction, how many the author's kernel has and how many the best."""
+    return record.instructions.rows() if record.instructions is not None else []
+
+
+def instructions_missing(record: RunRecord) -> str:
+    """Why nothing is known of instructions, where something should be; else empty."""
+    return record.instructions.missing if record.instructions is not None else ""
+
+
+INSTRUCTIONS = (
+    "Instructions in the machine code of the kernels, each counted once however often it runs."
+)
 SHARES = "Time without a step over time with it, by the clock of the search that found them."
 
 

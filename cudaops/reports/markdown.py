@@ -26,6 +26,7 @@ def run_report(record: RunRecord) -> str:
         sections.append("## What was tried\n\n" + _table(header, rows))
     sections += [
         _transformations(record),
+        _instructions(record),
         _model(record),
         _gates(record),
         _oracle(record),
@@ -136,6 +137,16 @@ def _research(record: RunRecord) -> str:
         )
     )
     return "\n\n".join(part for part in parts if part)
+
+
+def _instructions(record: RunRecord) -> str:
+    """What changed in SASS; that nothing is known, where nothing is."""
+    title = "## What changed in SASS"
+    if missing := content.instructions_missing(record):
+        return f"{title}\n\nNot known: {_text(missing)}."
+    rows = content.instruction_rows(record)
+    table = _table(("class", "author's", "best"), rows)
+    return f"{title}\n\n{content.INSTRUCTIONS}\n\n{table}" if rows else ""
 
 
 def _transformations(record: RunRecord) -> str:

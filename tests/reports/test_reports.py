@@ -9,6 +9,7 @@ import re
 import pytest
 from rich.console import Console
 
+from cudaops.domain.instructions import InstructionChange, KernelInstructions
 from cudaops.domain.run import Event, RunRecord
 from cudaops.domain.search import FoundSequence, SearchCost, SearchSummary, StepShare
 from cudaops.errors import InputError
@@ -110,6 +111,26 @@ def test_what_each_transformation_of_the_winner_brings() -> None:
     assert "60 trials in 24.0 s" in page
     other = record.model_copy(update={"best": None, "judgement": None})
     assert content.share_rows(other) == []
+
+
+def test_what_changed_in_sass_and_that_it_is_not_known() -> None:
+    def kernel(registers: int, **counts: int) -> KernelInstructions:
+        return KernelInstructions(
+            kernel="k", sm_arch="sm_86", registers=registers, spilled_bytes=8, counts=counts
+        )
+
+    change = InstructionChange(author=(kernel(40, FP32=9),), best=(kernel(64, FP32=3, MUFU=1),))
+    record = records.provisional().model_copy(update={"instructions": change})
+    shown = markdown.run_report(record)
+    assert "## What changed in SASS" in shown
+    for row in ("| instructions | 9 | 4 |", "| MUFU | 0 | 1 |", "| registers a thread | 40 | 64 |"):
+        assert row in shown
+    assert '<th scope="row">registers a thread</th><td>40</td>' in page_of.document(record, ())
+    unknown = InstructionChange(missing="nvdisasm is not here")
+    record = record.model_copy(update={"instructions": unknown})
+    assert "Not known: nvdisasm is not here." in markdown.run_report(record)
+    assert "is not known: nvdisasm is not here." in page_of.document(record, ())
+    assert "SASS" not in markdown.run_report(records.provisional())
 
 
 def test_no_control_character_reaches_the_terminal() -> None:

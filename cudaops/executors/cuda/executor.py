@@ -20,6 +20,7 @@ from cudaops.domain.execution import (
     TimeSource,
     Unit,
 )
+from cudaops.domain.instructions import KernelInstructions
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.options import ClockControl, ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
@@ -28,7 +29,9 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.base import Check, InputSet
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
+from cudaops.executors.cuda.build import IMAGE
 from cudaops.executors.cuda.checking import Subject
 from cudaops.executors.cuda.host import GpuHost, in_background
 from cudaops.executors.cuda.platform import NVIDIA, Module
@@ -42,6 +45,7 @@ from cudaops.executors.cuda.protocol import (
     SeriesTask,
     Side,
 )
+from cudaops.executors.cuda.sass import instructions_of
 from cudaops.executors.cuda.session import RunnerSession, expected, settle_gpu_level
 from cudaops.executors.cuda.tasks import (
     SEARCH,
@@ -361,6 +365,20 @@ class CudaExecutor:
             lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s),
             "full" if every_metric else "deciding",
         )
+
+    def instructions(self, compiled: Compiled) -> tuple[KernelInstructions, ...] | str:
+        """See `Executor.instructions`. Of the cubin that was judged, by nvdisasm."""
+        module = self.module(compiled)
+        if not module.resources:
+            return "it is not known what its kernels take"
+        rewritten = compiled.unit.rewrite is not None
+        own = [
+            (one, taken)
+            for one, taken in zip(module.launchables, module.resources, strict=True)
+            if (one.entry != BASELINE_ENTRY) == rewritten
+        ]
+        image = module.folder / IMAGE
+        return instructions_of(image, [one for one, _ in own], [taken for _, taken in own])
 
     def tools(self) -> Mapping[str, str]:
         """The compilers, the driver, and the profiler and checkers that are there."""
