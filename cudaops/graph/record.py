@@ -86,7 +86,7 @@ def build_record(
         best=Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None,
         judgement=Judgement.model_validate(incumbent["judgement"]) if incumbent else None,
         qualification=_qualification(state),
-        instructions=_instructions(bench, incumbent),
+        instructions=instruction_change(bench, incumbent),
         attempts=attempts,
         transformations=tuple(
             SearchSummary.model_validate(one) for one in state.get("transformations", [])
@@ -104,7 +104,7 @@ def _findings(state: State) -> ResearchFindings | None:
     return None if found is None else ResearchFindings.model_validate(found)
 
 
-def _instructions(bench: Workbench, incumbent: Json | None) -> InstructionChange | None:
+def instruction_change(bench: Workbench, incumbent: Json | None) -> InstructionChange | None:
     """What changed in SASS, of what was built for the judgement."""
     if incumbent is None or bench.executor.name != "cuda":
         return None

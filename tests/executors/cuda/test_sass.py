@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cudaops.domain.instructions import InstructionChange, KernelInstructions
+from cudaops.domain.judgement import Policy
 from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.build import IMAGE, GpuBuilder
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.cuda.ncu import find_nvdisasm
 from cudaops.executors.cuda.sass import OTHER, class_of, counted, instructions_of
+from cudaops.graph.record import instruction_change
+from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.workbench import open_workbench
+from tests.executors.cases import VECTOR_MAIN, program
 from tests.executors.cuda.gpu_builds import built, unit_of
+from tests.standin.platform import STANDIN
 
 pytestmark = [
     pytest.mark.nvcc,
@@ -80,6 +89,42 @@ def test_every_kernel_of_a_plan_once_wide_loads_and_local_memory(tmp_path: Path)
     assert "global loads, 32 bit" not in wide.counts
     assert sum(n for name, n in spills.counts.items() if name.startswith("local stores")) > 0
     assert OTHER not in spills.counts
+
+
+SCALE = "__global__ void scale(const float* a, float* b, int n) {{\n{}\n}}\n"
+PLAIN = "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) b[i] = 2 * a[i];"
+
+
+def test_a_run_keeps_what_changed_or_why_it_is_not_known(tmp_path: Path, kernels: Path) -> None:
+    parsed = program(
+        tmp_path / "p",
+        SCALE.format(PLAIN),
+        VECTOR_MAIN.replace("LAUNCH", "scale<<<4, 256>>>(a, b, n)"),
+    )
+    rewrite = make_rewrite(
+        "// @launch wide grid=(1) block=(256) args=(a, b)\n"
+        "__global__ void wide(const float* a, float* b) {\n"
+        "  float4 x = reinterpret_cast<const float4*>(a)[threadIdx.x % 250];\n"
+        "  reinterpret_cast<float4*>(b)[threadIdx.x % 250] = "
+        "make_float4(2 * x.x, 2 * x.y, 2 * x.z, 2 * x.w);\n}\n",
+        "user", "t", "w",
+    )  # fmt: skip
+    incumbent = {"rewrite": rewrite.model_dump(mode="json")}
+    with closing(CudaExecutor(None, kernels, driver=STANDIN, sm_arch="sm_86")) as gpu:
+        bench = open_workbench(
+            parsed, None, (), gpu, Policy(seed=3), tmp_path / "b", sm_arch="sm_86", timeout_s=60.0
+        )
+        change = instruction_change(bench, incumbent)
+        assert instruction_change(bench, None) is None
+    assert change is not None
+    assert [one.kernel for one in (*change.author, *change.best)] == ["scale", "wide"]
+    assert change.author[0].counts["global loads, 32 bit"] == 1
+    assert change.best[0].counts["global loads, 128 bit"] == 1
+    on_cpu = open_workbench(
+        parsed, None, (), CpuExecutor("A10", kernels), Policy(seed=3), tmp_path / "c",
+        sm_arch="sm_86", timeout_s=60.0,
+    )  # fmt: skip
+    assert instruction_change(on_cpu, incumbent) is None
 
 
 def test_what_fills_a_kernel_up_is_not_counted() -> None:
