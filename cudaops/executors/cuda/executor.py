@@ -215,7 +215,8 @@ class CudaExecutor:
         check: Check = "none",
         timeout_s: float = 60.0,
     ) -> Ran | Misbehaved:
-        """See `Executor.run`. A fault is looked at again with a checker, which names its line."""
+        """See `Executor.run`. A fault is looked at again with a checker, which names its line; not
+        a draft's, which nobody mends."""
         if compiled.unit.wide_doubles:
             return self.host.processor.run(
                 compiled, workload, plan, inputs, folder, check=check, timeout_s=timeout_s
@@ -241,7 +242,7 @@ class CudaExecutor:
         )
         reply = expected(session.request(task, timeout_s), RunReply)
         if isinstance(reply, Misbehaved):
-            return self.host.checker.named(subject, reply)
+            return reply if compiled.draft else self.host.checker.named(subject, reply)
         ran = Ran(
             outputs=dict(task.dumps),
             global_outputs=dict(task.global_dumps),
