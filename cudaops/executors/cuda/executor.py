@@ -304,7 +304,8 @@ class CudaExecutor:
         samples: int = 1,
         timeout_s: float = 120.0,
     ) -> Measurement | Misbehaved:
-        """See `Executor.measure`. In the program's own regime alone; at least `samples`."""
+        """See `Executor.measure`. In the program's own regime alone; as many samples as settle
+        their median, `SEARCH.samples` or `samples` at most."""
         inputs = captured_inputs(workload)
         task = MeasureTask(
             sides=(self._side(compiled, workload, plan, self.host.scratch_folder),),

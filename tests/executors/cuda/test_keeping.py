@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cuda.protocol import (
     Fault,
     MeasureReply,
@@ -243,3 +244,22 @@ class TestSession:
         assert not session.release()
         assert isinstance(session.request(trial(tmp_path), 60.0), MeasureReply)
         assert session.release()
+
+    def test_asks_others_for_room_before_it_gives_up(self, tmp_path: Path) -> None:
+        asked: list[bool] = []
+
+        def make_room() -> bool:
+            asked.append(True)
+            return len(asked) == 1
+
+        root = str(Path(__file__).resolve().parents[3])
+        driver = "tests.executors.cuda.scripted_gpu:ScriptedGpu"
+        task = run_task(tmp_path, "scale")
+        large = task.buffers[1].model_copy(update={"size_bytes": 2 * FACTS.memory_bytes})
+        task = task.model_copy(update={"buffers": (task.buffers[0], large)})
+        with (
+            RunnerSession(driver, environment={"PYTHONPATH": root}, make_room=make_room) as session,
+            pytest.raises(SandboxUnavailable, match="not enough free memory"),
+        ):
+            session.request(task, 60.0)
+        assert len(asked) == 2
