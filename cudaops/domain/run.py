@@ -12,6 +12,7 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import TimeSource
+from cudaops.domain.instructions import InstructionChange
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualification
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.options import (
@@ -26,7 +27,7 @@ from cudaops.domain.options import (
 )
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.search import SearchOptions
+from cudaops.domain.search import SearchOptions, SearchSummary
 
 AgentName = Literal[
     "intake", "supervisor", "profiler", "research", "optimizer", "sandbox", "verify", "review",
@@ -256,6 +257,10 @@ class RunRecord(Record):
     qualification: Qualification | None = None
     """What the oracle can see on this program; None where no candidate got as far as that."""
     attempts: tuple[Attempt, ...] = ()
+    transformations: tuple[SearchSummary, ...] = ()
+    """Searches over transformations, in order."""
+    instructions: InstructionChange | None = None
+    """What changed in SASS, where something was kept and built for a GPU."""
     model: ModelUse | None = None
     """What was asked of a language model; None where none was asked."""
     notices: tuple[str, ...] = ()

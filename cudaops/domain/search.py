@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from cudaops.domain.base import Record
 from cudaops.domain.options import Strategy
 from cudaops.domain.rewrite import Rewrite
@@ -84,6 +86,14 @@ class Transformed(Record):
     steps: tuple[StepShare, ...]
 
 
+class FoundSequence(Record):
+    """One sequence of transformations that a search found."""
+
+    time_us: float
+    """By the clock of its search."""
+    steps: tuple[StepShare, ...]
+
+
 class TriedDraft(Record):
     """One sequence that a search tried."""
 
@@ -91,6 +101,37 @@ class TriedDraft(Record):
     """Its steps in order, with settings."""
     time_us: float | None
     failure: str | None = None
+
+
+class SearchCost(Record):
+    """What a search over transformations took."""
+
+    trials: int
+    """Drafts that were built and timed, or tried to be."""
+    seconds: float
+    parts: dict[str, float] = Field(default_factory=dict)
+    """Seconds in which each part of it was at work: `writing drafts`, `building`, `waiting for the
+    GPU`, `measuring`, `checking`. Parts overlap."""
+
+    @property
+    def line(self) -> str:
+        """In one line."""
+        rate = f" ({60 * self.trials / self.seconds:.0f} a minute)" if self.seconds > 0 else ""
+        parts = ", ".join(f"{name} {spent:.1f} s" for name, spent in self.parts.items())
+        told = f"{self.trials} trials in {self.seconds:.1f} s{rate}"
+        return f"{told}; at once or in turn: {parts}" if parts else told
+
+
+class SearchSummary(Record):
+    """A search over transformations, as a run keeps it."""
+
+    cost: SearchCost
+    baseline_us: float
+    """What the search began with, in the search's own clock."""
+    stopped: str
+    """Why it ended."""
+    found: dict[str, FoundSequence] = Field(default_factory=dict)
+    """By `Rewrite.source_id`."""
 
 
 class TransformationSearch(Record):
@@ -103,4 +144,14 @@ class TransformationSearch(Record):
     tried: tuple[TriedDraft, ...]
     stopped: str
     """Why it ended: `no step gains`, `trials`, `seconds`; or why it did not begin."""
-    seconds: float
+    cost: SearchCost
+
+    @property
+    def summary(self) -> SearchSummary:
+        """What a run keeps of it."""
+        found = {
+            x.rewrite.source_id: FoundSequence(time_us=x.time_us, steps=x.steps) for x in self.found
+        }
+        return SearchSummary(
+            cost=self.cost, baseline_us=self.baseline_us, stopped=self.stopped, found=found
+        )

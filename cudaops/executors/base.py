@@ -26,6 +26,7 @@ from cudaops.domain.execution import (
     TimeSource,
     Unit,
 )
+from cudaops.domain.instructions import KernelInstructions
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.options import ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
@@ -229,6 +230,10 @@ class Executor(Protocol):
     ) -> Profile | Misbehaved:
         """Metrics of the plan's dominant launch on the workload's captured inputs: those that a
         verdict is drawn from, or every one that can be had, which may take longer."""
+
+    def instructions(self, compiled: Compiled) -> tuple[KernelInstructions, ...] | str:
+        """The unit's own kernels as machine instructions; a line that says why where they are not
+        known."""
 
     def tools(self) -> Mapping[str, str]:
         """Name and version of every tool used, for certificates."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -58,6 +59,27 @@ class Ledger:
             return tuple(
                 i._replace(start=max(i.start, start)) for i in self._intervals if i.end > start
             )
+
+
+_waits: ContextVar[list[Interval] | None] = ContextVar("waits", default=None)
+
+
+@contextmanager
+def noting_waits() -> Iterator[list[Interval]]:
+    """Whoever waits for the GPU in here, in this thread, notes it in the list."""
+    noted: list[Interval] = []
+    token = _waits.set(noted)
+    try:
+        yield noted
+    finally:
+        _waits.reset(token)
+
+
+def waited(start: float) -> None:
+    """Note that the GPU was waited for since `start`, by `time.monotonic`, until now."""
+    noted = _waits.get()
+    if noted is not None:
+        noted.append(Interval("waiting for the GPU", start, time.monotonic()))
 
 
 LEDGER = Ledger()

@@ -129,6 +129,7 @@ async def _by_transformations(
     searched = await optimizer.search_transformations(
         context.toolbox, incumbent, verdict.subtype, context.search_limits, say
     )
+    update = {**update, **kept_search(state, searched)}
     tried = {attempt.source_id for attempt in attempts}
     least = 1 + WORTH_JUDGING * (bar_of(state, context) - 1)
     found = next(
@@ -149,6 +150,12 @@ async def _by_transformations(
     factor = searched.baseline_us / found.time_us
     told = f"{found.rewrite.title}: {factor:.2f}x, the best of {len(trials)} sequences"
     return {**update, **_proposed(found.rewrite, trials)}, told
+
+
+def kept_search(state: State, searched: TransformationSearch) -> State:
+    """What the run keeps of a search; nothing where it has it, for the same is made once."""
+    summary = searched.summary.model_dump(mode="json")
+    return {} if summary in state.get("transformations", []) else {"transformations": [summary]}
 
 
 def may_transform(incumbent: Rewrite | None) -> bool:

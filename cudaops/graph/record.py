@@ -10,7 +10,8 @@ from cudaops import __version__
 from cudaops.cuda import devices
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.execution import MEASURED, Measurement
+from cudaops.domain.execution import MEASURED, CompileFailed, Measurement
+from cudaops.domain.instructions import InstructionChange
 from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement, Qualification
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -25,6 +26,8 @@ from cudaops.domain.run import (
     TimingSummary,
     VerifySummary,
 )
+from cudaops.domain.search import SearchSummary
+from cudaops.errors import EnvironmentFailure
 from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.graph.state import Json, State
 from cudaops.sandbox.workbench import Workbench
@@ -83,7 +86,11 @@ def build_record(
         best=Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None,
         judgement=Judgement.model_validate(incumbent["judgement"]) if incumbent else None,
         qualification=_qualification(state),
+        instructions=instruction_change(bench, incumbent),
         attempts=attempts,
+        transformations=tuple(
+            SearchSummary.model_validate(one) for one in state.get("transformations", [])
+        ),
         notices=tuple(dict.fromkeys(notices)),
         seconds_by_stage={name: round(value, 3) for name, value in seconds.items()},
         seconds_by_tool=seconds_by_tool,
@@ -95,6 +102,28 @@ def build_record(
 def _findings(state: State) -> ResearchFindings | None:
     found = state.get("baseline_research")
     return None if found is None else ResearchFindings.model_validate(found)
+
+
+def instruction_change(bench: Workbench, incumbent: Json | None) -> InstructionChange | None:
+    """What changed in SASS, of what was built for the judgement."""
+    if incumbent is None or bench.executor.name != "cuda":
+        return None
+    found = []
+    for rewrite in (None, Rewrite.model_validate(incumbent["rewrite"])):
+        try:
+            compiled = bench.compile(rewrite)
+            told = (
+                compiled.placed
+                if isinstance(compiled, CompileFailed)
+                else bench.executor.instructions(compiled)
+            )
+        except EnvironmentFailure as problem:
+            told = problem.problem
+        if isinstance(told, str):
+            return InstructionChange(missing=told)
+        found.append(told)
+    author, best = found
+    return InstructionChange(author=author, best=best)
 
 
 def _qualification(state: State) -> Qualification | None:

@@ -26,7 +26,7 @@ from cudaops.graph.branches import (
 from cudaops.graph.context import Context, bar_of, incumbent_of
 from cudaops.graph.folder import write_json, write_whole
 from cudaops.graph.model_optimizer import announce_plan, model_out, scope_of
-from cudaops.graph.nodes import may_transform
+from cudaops.graph.nodes import kept_search, may_transform
 from cudaops.graph.state import State
 from cudaops.recipes.registry import family_of, propose
 from cudaops.sandbox.workbench import Workbench
@@ -51,20 +51,24 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
         favour=favour,
     )
     incumbent = incumbent_of(state)
+    kept: State = {}
     if may_transform(incumbent) and all(family_of(r) == "launch_geometry" for r in recipes):
         say = context.events.announcing("seed", "optimizer", title="transformations")
         searched = await search_transformations(
             context.toolbox, incumbent, verdict.subtype, context.search_limits, say
         )
+        kept = kept_search(state, searched)
         known = known_texts(state)
         recipes += tuple(x.rewrite for x in searched.found if x.rewrite.source_id not in known)
     begun = Search(number=search_of(state).number + 1, recipes=recipes)
     step = Step(state, context, begun)
     await step.plan(context.options.search.width, step.scope)
-    if await step.next_round():
-        return step.update()
     nothing = "nothing new to try" if state.get("attempts") else "nobody has a proposal"
-    return step.update(context.out_of_time() or nothing)
+    if await step.next_round():
+        update, told = step.update()
+    else:
+        update, told = step.update(context.out_of_time() or nothing)
+    return {**kept, **update}, told
 
 
 async def gather(state: State, context: Context) -> tuple[State, str]:

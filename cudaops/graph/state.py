@@ -54,6 +54,8 @@ class State(TypedDict, total=False):
     """The search under way (`graph.branches.Search`); absent where the strategy is greedy."""
     explored: Annotated[list[Json], operator.add]
     """Every branch of every search (`graph.branches.Explored`); append-only."""
+    transformations: Annotated[list[Json], operator.add]
+    """Every search over transformations (`domain.search.SearchSummary`); append-only."""
     task: Json
     """What one branch is to do (`graph.branches.Task`); only in what that branch is sent."""
     notices: Annotated[list[str], operator.add]

@@ -18,12 +18,13 @@ from pydantic import Field
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Ran
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.run import Say
-from cudaops.domain.search import StepShare, TransformationSearch, Transformed
+from cudaops.domain.search import SearchCost, StepShare, TransformationSearch, Transformed
 from cudaops.domain.workload import FLOATING, Workload
 from cudaops.errors import InputError, PlanError
 from cudaops.executors.arrays import UNIT_ROUNDOFF, stored
 from cudaops.executors.compare import distance
 from cudaops.executors.cpu.unit import captured_inputs
+from cudaops.executors.ledger import Ledger, noting_waits, union_seconds
 from cudaops.executors.stopping import raise_if_stopped
 from cudaops.mcp_servers.calls import in_thread, progress, works
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
@@ -37,6 +38,8 @@ from cudaops.transformations.search import Found, Limits, Node, Search, Share, T
 ROUNDING_FACTOR = 4.0
 """Results may differ by this many times the root of the unit roundoff (1e-3 for floats). Chosen: a
 look must not refuse another order of a long sum, and what is wrong is off by more."""
+PARTS = ("writing drafts", "building", "waiting for the GPU", "measuring", "checking")
+"""Of a search, as `SearchCost.parts` names them."""
 BUILDERS = 4
 """Drafts built beside each other where times are measured; two where they are modelled, which takes
 a core each."""
@@ -82,14 +85,15 @@ def _searched(
     bench: Workbench, rewrite: Rewrite | None, limits: Limits, subtype: str, say: Say
 ) -> TransformationSearch:
     subject = Subject(bench.program, bench.kernel, bench.workloads)
-    trying = _Trying(bench, say)
+    trying, started = _Trying(bench, say), time.monotonic()
     try:
         root = Draft.of(subject) if rewrite is None else Draft.from_rewrite(subject, rewrite)
         begun = trying.time(rewrite)
     except NotUnderstood as problem:
         return TransformationSearch(
-            found=(), baseline_us=0.0, tried=(), stopped=f"not begun: {problem}", seconds=0.0
-        )
+            found=(), baseline_us=0.0, tried=(), stopped=f"not begun: {problem}",
+            cost=trying.cost(0, started),
+        )  # fmt: skip
     if begun.time_us is None:
         raise InputError(
             f"{'the author' if rewrite is None else 'it'} has no time: {begun.failure}"
@@ -102,8 +106,12 @@ def _searched(
             {one.name for one in TRANSFORMATIONS if subtype in one.relieves},
             say=say,
             batch=trying.builders,
+            writing=lambda: trying.parts.working("writing drafts"),
         ).run(root, begun.time_us)
-    return _record(found, trying.ranked(found.best))
+    times = trying.ranked(found.best)
+    cost = trying.cost(found.trials, started)
+    say(cost.line)
+    return _record(found, times, cost)
 
 
 class _Trying:
@@ -112,6 +120,8 @@ class _Trying:
     def __init__(self, bench: Workbench, say: Say) -> None:
         self._bench, self._say = bench, say
         self._authors: dict[str, Ran | Misbehaved] = {}
+        self.parts = Ledger()
+        """Which part of the search was at work when."""
         self.builders = 2 if bench.models_time else BUILDERS
 
     def times(self, rewrites: Sequence[Rewrite], pool: ThreadPoolExecutor) -> Sequence[Timed]:
@@ -129,7 +139,7 @@ class _Trying:
         for workload in self._bench.timed:
             raise_if_stopped()
             try:
-                measured = self._bench.measure(rewrite, workload, draft=draft)
+                measured = self._measured(rewrite, workload, draft=draft)
             except PlanError as error:
                 return Timed(None, f"launch plan: {error}")
             if not isinstance(measured, Measurement):
@@ -138,6 +148,38 @@ class _Trying:
             weight += workload.time_share
         return Timed(total / weight if weight else None)
 
+    def _measured(
+        self, rewrite: Rewrite | None, workload: Workload, *, draft: bool
+    ) -> Measurement | Misbehaved | CompileFailed:
+        """`Workbench.measure`, its parts noted."""
+        with self.parts.working("building"):
+            compiled = self._bench.executor.compile(
+                self._bench.unit(workload, rewrite), draft=draft
+            )
+        if isinstance(compiled, CompileFailed):
+            return compiled
+        begun = time.monotonic()
+        with noting_waits() as waits:
+            measured = self._bench.executor.measure(
+                compiled,
+                workload,
+                self._bench.plan(workload, rewrite),
+                timeout_s=self._bench.timeout_s,
+            )
+        for wait in waits:
+            self.parts.add(*wait)
+            begun = wait.end
+        self.parts.add("measuring", begun, time.monotonic())
+        return measured
+
+    def cost(self, trials: int, started: float) -> SearchCost:
+        """Of the search so far."""
+        noted = self.parts.since(started)
+        spent = {
+            part: round(union_seconds([i for i in noted if i.tool == part]), 3) for part in PARTS
+        }
+        return SearchCost(trials=trials, seconds=round(time.monotonic() - started, 3), parts=spent)
+
     def problem(self, rewrite: Rewrite) -> str | None:
         """Why it is wrong on the captured inputs of the smallest judged workload that it applies
         to; None where it is not. A look, to keep what is wrong from being built on: the judge finds
@@ -145,7 +187,8 @@ class _Trying:
         for workload in sorted(self._bench.judged, key=_bytes):
             plan = self._bench.plan(workload, rewrite)
             if plan.applicable:
-                return self._difference(rewrite, workload, plan)
+                with self.parts.working("checking"):
+                    return self._difference(rewrite, workload, plan)
         return None
 
     def _difference(self, rewrite: Rewrite, workload: Workload, plan: ResolvedPlan) -> str | None:
@@ -184,7 +227,7 @@ class _Trying:
         differently, so the order of a search may not survive."""
         if self._bench.models_time:
             return {node.number: node.time_us for node in nodes}
-        with ThreadPoolExecutor(max_workers=self.builders) as pool:
+        with self.parts.working("building"), ThreadPoolExecutor(self.builders) as pool:
             list(pool.map(self._bench.compile, [node.rewrite for node in nodes]))
         author = self.time(None, draft=False).time_us
         timed = {node.number: self.time(node.rewrite, draft=False).time_us for node in nodes}
@@ -210,7 +253,7 @@ def _apart(workload: Workload, ran: Ran, expected: Ran) -> str | None:
     return None
 
 
-def _record(found: Found, times: dict[int, float]) -> TransformationSearch:
+def _record(found: Found, times: dict[int, float], cost: SearchCost) -> TransformationSearch:
     kept = sorted((n for n in found.best if n.number in times), key=lambda n: times[n.number])
     first = found.best[0].number if found.best else -1
     return TransformationSearch(
@@ -221,7 +264,7 @@ def _record(found: Found, times: dict[int, float]) -> TransformationSearch:
         baseline_us=found.baseline_us,
         tried=found.tried,
         stopped=found.stopped,
-        seconds=found.seconds,
+        cost=cost,
     )
 
 

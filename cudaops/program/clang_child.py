@@ -176,10 +176,12 @@ def _attributes(cursor: Cursor) -> set[CursorKind]:
 
 
 def definitions(cursor: Cursor) -> Iterator[Cursor]:
-    """Functions that the program defines at namespace scope."""
+    """Functions that the program defines at namespace scope. The insides of others' namespaces,
+    hundreds of them in the standard library, are not looked at."""
     for child in cursor.get_children():
         if child.kind in (_K.NAMESPACE, _K.LINKAGE_SPEC, _K.UNEXPOSED_DECL):
-            yield from definitions(child)
+            if is_own(child):
+                yield from definitions(child)
         elif child.kind == _K.FUNCTION_DECL and child.is_definition() and is_own(child):
             yield child
 

@@ -217,6 +217,45 @@ def attempt_row(attempt: Attempt, device: str) -> AttemptRow:
     )
 
 
+def search_sentences(record: RunRecord) -> list[str]:
+    """What each search over transformations took."""
+    return [one_line(one.cost.line, 300) for one in record.transformations]
+
+
+def share_rows(record: RunRecord) -> list[tuple[str, str, str]]:
+    """Step, setting and what it brings, of the sequence of transformations that was kept, in the
+    order in which they were applied; empty where what was kept is none."""
+    best = record.best
+    found = [s.found[best.source_id] for s in record.transformations
+             if best is not None and best.source_id in s.found]  # fmt: skip
+    return [
+        (
+            step.name,
+            ", ".join(f"{name} {value}" for name, value in step.setting.items()),
+            "not known: the others need it"
+            if step.factor is None
+            else times_faster(step.factor, clock_of(record)),
+        )
+        for step in (found[-1].steps if found else ())
+    ]
+
+
+def instruction_rows(record: RunRecord) -> list[tuple[str, str, str]]:
+    """Class of instruction, how many the author's kernel has and how many the best."""
+    return record.instructions.rows() if record.instructions is not None else []
+
+
+def instructions_missing(record: RunRecord) -> str:
+    """Why nothing is known of instructions, where something should be; else empty."""
+    return record.instructions.missing if record.instructions is not None else ""
+
+
+INSTRUCTIONS = (
+    "Instructions in the machine code of the kernels, each counted once however often it runs."
+)
+SHARES = "Time without a step over time with it, by the clock of the search that found them."
+
+
 def verdict_sentence(verdict: Verdict, clock: Clock) -> str:
     """The verdict's summary with the source of the numbers in it."""
     return f"{one_line(verdict.summary, 600).rstrip('.')} ({clock})."

@@ -24,7 +24,14 @@ def run_report(record: RunRecord) -> str:
         rows = [tuple(row) for row in content.attempt_rows(record)]
         header = ("no.", "what", "outcome", "time", "speedup", "why")
         sections.append("## What was tried\n\n" + _table(header, rows))
-    sections += [_model(record), _gates(record), _oracle(record), _rewrite(record)]
+    sections += [
+        _transformations(record),
+        _instructions(record),
+        _model(record),
+        _gates(record),
+        _oracle(record),
+        _rewrite(record),
+    ]
     if record.notices:
         sections.append("## Notices\n\n" + _bullets(record.notices))
     sections += [_files(record), _how(record)]
@@ -130,6 +137,26 @@ def _research(record: RunRecord) -> str:
         )
     )
     return "\n\n".join(part for part in parts if part)
+
+
+def _instructions(record: RunRecord) -> str:
+    """What changed in SASS; that nothing is known, where nothing is."""
+    title = "## What changed in SASS"
+    if missing := content.instructions_missing(record):
+        return f"{title}\n\nNot known: {_text(missing)}."
+    rows = content.instruction_rows(record)
+    table = _table(("class", "author's", "best"), rows)
+    return f"{title}\n\n{content.INSTRUCTIONS}\n\n{table}" if rows else ""
+
+
+def _transformations(record: RunRecord) -> str:
+    """What the search took, and what each step of the winner brings."""
+    if not record.transformations:
+        return ""
+    parts = ["## Transformations", _bullets(content.search_sentences(record))]
+    if rows := content.share_rows(record):
+        parts += [content.SHARES, _table(("step", "setting", "brings"), rows)]
+    return "\n\n".join(parts)
 
 
 def _model(record: RunRecord) -> str:

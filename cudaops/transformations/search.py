@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -98,7 +99,7 @@ class Found:
     """In the order of trying."""
     stopped: str
     """Why it ended: `no step gains`, `trials`, `seconds`."""
-    seconds: float
+    trials: int
 
 
 _Child = tuple[Draft, Rewrite]
@@ -134,6 +135,8 @@ class Search:
     say: Callable[[str], None] = lambda line: None
     batch: int = 2
     """Rewrites handed to `attempt` at once."""
+    writing: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while drafts are written."""
     _nodes: list[Node] = field(default_factory=list)
     _texts: set[str] = field(default_factory=set)
     _gains: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -152,7 +155,6 @@ class Search:
             return self._run(root, baseline_us)
 
     def _run(self, root: Draft, baseline_us: float) -> Found:
-        started = time.monotonic()
         first = Node(0, root, root.rewrite(), baseline_us)
         self._nodes, self._right = [first], {0}
         self._texts = {first.rewrite.source_id}
@@ -175,7 +177,7 @@ class Search:
             best = (simpler, *(n for n in best[1:] if n is not simpler))
         return Found(
             best, shares, baseline_us, tuple(self._tried), self._stopped or "no step gains",
-            time.monotonic() - started,
+            self._trials,
         )  # fmt: skip
 
     # One round
@@ -185,7 +187,8 @@ class Search:
         children = self._children(node, depth)
         begun: _Begun | None = None
         while not self._stopped:
-            waiting = list(islice(children, self.batch))
+            with self.writing():
+                waiting = list(islice(children, self.batch))
             if begun is not None:
                 self._end(node, *begun)
             begun = self._begin(waiting) if waiting and not self._stopped else None

@@ -9,10 +9,13 @@ import re
 import pytest
 from rich.console import Console
 
+from cudaops.domain.instructions import InstructionChange, KernelInstructions
 from cudaops.domain.run import Event, RunRecord
+from cudaops.domain.search import FoundSequence, SearchCost, SearchSummary, StepShare
 from cudaops.errors import InputError
 from cudaops.reports import content, markdown, terminal
 from cudaops.reports import json as run_json
+from cudaops.reports.html import render as page_of
 from cudaops.reports.quantities import Clock, microseconds, milliseconds, one_line, significant
 from cudaops.reports.terminal import Progress
 from tests.reports import records
@@ -80,6 +83,54 @@ def test_markdown_keeps_text_from_becoming_markup() -> None:
     assert "\n# heading" not in text
     assert "\\[x](y)" in text
     assert "````cuda\n" in text, "the rewrite holds ``` itself, so its fence is longer"
+
+
+def test_what_each_transformation_of_the_winner_brings() -> None:
+    record = records.provisional()
+    assert record.best is not None
+    steps = (
+        StepShare(name="index32", setting={}, factor=1.31),
+        StepShare(name="unroll", setting={"line": 7, "by": 4}, factor=None),
+    )
+    search = SearchSummary(
+        cost=SearchCost(trials=60, seconds=24.0, parts={"building": 9.5, "measuring": 3.25}),
+        baseline_us=10.0,
+        stopped="no step gains",
+        found={record.best.source_id: FoundSequence(time_us=5.0, steps=steps)},
+    )
+    record = record.model_copy(update={"transformations": (search,)})
+    shown = markdown.run_report(record)
+    assert (
+        "60 trials in 24.0 s (150 a minute); at once or in turn: building 9.5 s, measuring 3.2 s"
+        in shown
+    )
+    assert "| index32 |  | 1.31× (modelled for A10) |" in shown
+    assert "| unroll | line 7, by 4 | not known: the others need it |" in shown
+    page = page_of.document(record, ())
+    assert '<td class="r-nowrap">not known: the others need it</td>' in page
+    assert "60 trials in 24.0 s" in page
+    other = record.model_copy(update={"best": None, "judgement": None})
+    assert content.share_rows(other) == []
+
+
+def test_what_changed_in_sass_and_that_it_is_not_known() -> None:
+    def kernel(registers: int, **counts: int) -> KernelInstructions:
+        return KernelInstructions(
+            kernel="k", sm_arch="sm_86", registers=registers, spilled_bytes=8, counts=counts
+        )
+
+    change = InstructionChange(author=(kernel(40, FP32=9),), best=(kernel(64, FP32=3, MUFU=1),))
+    record = records.provisional().model_copy(update={"instructions": change})
+    shown = markdown.run_report(record)
+    assert "## What changed in SASS" in shown
+    for row in ("| instructions | 9 | 4 |", "| MUFU | 0 | 1 |", "| registers a thread | 40 | 64 |"):
+        assert row in shown
+    assert '<th scope="row">registers a thread</th><td>40</td>' in page_of.document(record, ())
+    unknown = InstructionChange(missing="nvdisasm is not here")
+    record = record.model_copy(update={"instructions": unknown})
+    assert "Not known: nvdisasm is not here." in markdown.run_report(record)
+    assert "is not known: nvdisasm is not here." in page_of.document(record, ())
+    assert "SASS" not in markdown.run_report(records.provisional())
 
 
 def test_no_control_character_reaches_the_terminal() -> None:

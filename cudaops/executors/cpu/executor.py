@@ -24,6 +24,7 @@ from cudaops.domain.execution import (
     Unit,
     UnorderedAccess,
 )
+from cudaops.domain.instructions import KernelInstructions
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.options import ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
@@ -243,6 +244,10 @@ class CpuExecutor:
         from cudaops.executors.cpu import profile
 
         return profile.profile(self, compiled, workload, plan, timeout_s=timeout_s)
+
+    def instructions(self, compiled: Compiled) -> tuple[KernelInstructions, ...] | str:
+        """See `Executor.instructions`. What runs here are those of a processor."""
+        return "nothing was built for a GPU"
 
     def tools(self) -> Mapping[str, str]:
         """The compilers; nvcc where it is there, which the time model asks for registers."""

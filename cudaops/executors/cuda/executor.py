@@ -20,6 +20,7 @@ from cudaops.domain.execution import (
     TimeSource,
     Unit,
 )
+from cudaops.domain.instructions import KernelInstructions
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.domain.options import ClockControl, ExecutorName, WarmUps
 from cudaops.domain.profile import Profile
@@ -28,7 +29,9 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.base import Check, InputSet
+from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
+from cudaops.executors.cuda.build import IMAGE
 from cudaops.executors.cuda.checking import Subject
 from cudaops.executors.cuda.host import GpuHost, in_background
 from cudaops.executors.cuda.platform import NVIDIA, Module
@@ -42,6 +45,7 @@ from cudaops.executors.cuda.protocol import (
     SeriesTask,
     Side,
 )
+from cudaops.executors.cuda.sass import instructions_of
 from cudaops.executors.cuda.session import RunnerSession, expected, settle_gpu_level
 from cudaops.executors.cuda.tasks import (
     SEARCH,
@@ -211,7 +215,8 @@ class CudaExecutor:
         check: Check = "none",
         timeout_s: float = 60.0,
     ) -> Ran | Misbehaved:
-        """See `Executor.run`. A fault is looked at again with a checker, which names its line."""
+        """See `Executor.run`. A fault is looked at again with a checker, which names its line; not
+        a draft's, which nobody mends."""
         if compiled.unit.wide_doubles:
             return self.host.processor.run(
                 compiled, workload, plan, inputs, folder, check=check, timeout_s=timeout_s
@@ -237,7 +242,7 @@ class CudaExecutor:
         )
         reply = expected(session.request(task, timeout_s), RunReply)
         if isinstance(reply, Misbehaved):
-            return self.host.checker.named(subject, reply)
+            return reply if compiled.draft else self.host.checker.named(subject, reply)
         ran = Ran(
             outputs=dict(task.dumps),
             global_outputs=dict(task.global_dumps),
@@ -299,13 +304,15 @@ class CudaExecutor:
         samples: int = 1,
         timeout_s: float = 120.0,
     ) -> Measurement | Misbehaved:
-        """See `Executor.measure`. In the program's own regime alone; at least `samples`."""
+        """See `Executor.measure`. In the program's own regime alone; as many samples as settle
+        their median, `SEARCH.samples` or `samples` at most."""
         inputs = captured_inputs(workload)
         task = MeasureTask(
             sides=(self._side(compiled, workload, plan, self.host.scratch_folder),),
             buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
             regimes=(workload.l2_regime,),
             policy=SEARCH.model_copy(update={"samples": max(samples, SEARCH.samples)}),
+            keep=True,
         )
         times = self._measured(self.host.session("search"), task, workload, timeout_s)
         return times if isinstance(times, Misbehaved) else times[0]
@@ -345,6 +352,7 @@ class CudaExecutor:
         timeout_s: float = 120.0,
     ) -> Profile | Misbehaved:
         """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
+        self.host.make_room()
         launched = Launched(
             compiled,
             workload,
@@ -359,6 +367,20 @@ class CudaExecutor:
             lambda: self.measure(compiled, workload, plan, timeout_s=timeout_s),
             "full" if every_metric else "deciding",
         )
+
+    def instructions(self, compiled: Compiled) -> tuple[KernelInstructions, ...] | str:
+        """See `Executor.instructions`. Of the cubin that was judged, by nvdisasm."""
+        module = self.module(compiled)
+        if not module.resources:
+            return "it is not known what its kernels take"
+        rewritten = compiled.unit.rewrite is not None
+        own = [
+            (one, taken)
+            for one, taken in zip(module.launchables, module.resources, strict=True)
+            if (one.entry != BASELINE_ENTRY) == rewritten
+        ]
+        image = module.folder / IMAGE
+        return instructions_of(image, [one for one, _ in own], [taken for _, taken in own])
 
     def tools(self) -> Mapping[str, str]:
         """The compilers, the driver, and the profiler and checkers that are there."""
@@ -395,7 +417,11 @@ class CudaExecutor:
         return side_of(self.module(compiled), compiled.unit, workload, plan, folder, scratch_fill)
 
     def _session(self, compiled: Compiled) -> RunnerSession:
-        """What may be accepted is run in a runner of its own, and so is the author's kernel."""
+        """What may be accepted is run in a runner of its own, and so is the author's kernel. A
+        draft is no more than a hint and is run where it was timed: to start a runner takes longer
+        than most trials."""
+        if compiled.draft:
+            return self.host.session("search")
         rewrite = compiled.unit.rewrite
         return self.host.session("author" if rewrite is None else f"candidate {rewrite.id}")
 
@@ -408,6 +434,7 @@ class CudaExecutor:
         return measurements(reply, workload, self.device, self.time_source)
 
     def _program(self, program: Program, argv: tuple[str, ...], timeout_s: float) -> GpuProgram:
+        self.host.make_room()
         where = self.program_folder or Path.cwd()
         most = self._capture_bytes or 2 * self.host.facts.memory_bytes
         return GpuProgram(self.host.platform, program, argv, where, timeout_s, most)

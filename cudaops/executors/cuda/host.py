@@ -186,7 +186,17 @@ class GpuHost:
 
     def _new_session(self) -> RunnerSession:
         own = self._platform_class
-        return RunnerSession(self.driver, environment=own.runner_environment() if own else {})
+        return RunnerSession(
+            self.driver,
+            environment=own.runner_environment() if own else {},
+            make_room=self.make_room,
+        )
+
+    def make_room(self) -> bool:
+        """Have the search's runner give back the GPU's memory that it keeps from trial to trial;
+        whether there was any."""
+        search = self._sessions.get("search")
+        return search is not None and search.release()
 
     def tools(self) -> dict[str, str]:
         """Name and version of what builds, runs and looks."""

@@ -142,6 +142,11 @@ class TimingPolicy(Record):
     where others use the GPU; 0: the least number of samples is taken as it is."""
     cupti_launches: int = 4
     """Launches whose kernel durations CUPTI records after every other time was taken; 0: none."""
+    settled_pct: float | None = None
+    """For one side that is only to be ranked. No further block is taken once the median is known to
+    this share (its standard error, from the quartiles); nothing is taken that times are held
+    against, neither gaps nor the host's clock; and of long launches as few as will do. None: all
+    samples and cross-checks."""
 
 
 class OutputWatch(Record):
@@ -210,6 +215,9 @@ class MeasureTask(Record):
     policy: TimingPolicy = TimingPolicy()
     watch: OutputWatch | None = None
     """None: nobody looks at what timed launches write, and nothing may be accepted on it."""
+    keep: bool = False
+    """The buffers and what stands in them stay on the device for the next task that has the same.
+    For searches: nothing may be accepted on it."""
 
 
 class ProfileTask(Record):
@@ -222,6 +230,12 @@ class ProfileTask(Record):
     """Index of the launch that is looked at."""
 
 
+class ReleaseTask(Record):
+    """Give back what earlier tasks left on the device. Answered like a probe."""
+
+    op: Literal["release"] = "release"
+
+
 class ProbeTask(Record):
     """Whether the GPU still works: allocate, copy there and back, compare."""
 
@@ -229,7 +243,8 @@ class ProbeTask(Record):
 
 
 Task = Annotated[
-    RunTask | SeriesTask | MeasureTask | ProfileTask | ProbeTask, Field(discriminator="op")
+    RunTask | SeriesTask | MeasureTask | ProfileTask | ProbeTask | ReleaseTask,
+    Field(discriminator="op"),
 ]
 
 
@@ -252,6 +267,8 @@ class Refused(Record):
     kind: Literal["refused"] = "refused"
     problem: str
     remedy: str
+    no_room: bool = False
+    """The device had not enough free memory."""
 
 
 class RunReply(Record):

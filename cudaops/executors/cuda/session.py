@@ -6,7 +6,8 @@ import functools
 import signal
 import tempfile
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,7 @@ from cudaops.executors.cuda.protocol import (
     ProbeTask,
     ProfileTask,
     Refused,
+    ReleaseTask,
     Reply,
     RunReply,
     Task,
@@ -36,7 +38,7 @@ from cudaops.executors.cuda.protocol import (
 from cudaops.executors.cuda.runner_process import RunnerProcess, runner_argv, runner_environment
 from cudaops.executors.isolation.level import level_of, weaken
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.ledger import LEDGER
+from cudaops.executors.ledger import LEDGER, waited
 from cudaops.executors.process import run_bounded
 from cudaops.executors.stopping import Stopped
 
@@ -74,10 +76,12 @@ class RunnerSession:
         device_index: int = 0,
         environment: Mapping[str, str] | None = None,
         lock_wait_s: float = WAIT_S,
+        make_room: Callable[[], bool] = lambda: False,
     ) -> None:
         """`environment` goes on top of what a runner sees by itself.
 
-        `lock_wait_s` is how long other processes are waited for that use the GPU.
+        `lock_wait_s` is how long other processes are waited for that use the GPU. `make_room` gives
+        memory of the GPU back that another session keeps, and says whether there was any.
         """
         self._argv = runner_argv(driver, device_index)
         self._environment = runner_environment(environment)
@@ -89,6 +93,9 @@ class RunnerSession:
         self._ended_silently = False
         self._log = ""
         self._lock_wait_s = lock_wait_s
+        self._make_room = make_room
+        self._keeps = False
+        """Whether its runner may hold memory between tasks."""
 
     def __enter__(self) -> RunnerSession:
         return self
@@ -127,7 +134,9 @@ class RunnerSession:
         runner cannot do raises SandboxUnavailable, and a GPU that cannot be opened
         PrerequisiteError.
         """
+        asked = time.monotonic()
         with self._lock:
+            waited(asked)
             if not (_traced(task) and self.facts.real):
                 return self._answer(task, timeout_s)
             if RunnerSession._tracer_fails:
@@ -146,9 +155,28 @@ class RunnerSession:
                 self._runner.leave()
                 self._forget()
 
+    def release(self) -> bool:
+        """Have the runner give back what it keeps of the GPU's memory between tasks. False where
+        there is nothing, or it is at a task: nobody may wait for that who holds the GPU."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._runner is None or not self._keeps:
+                return False
+            self._keeps = False
+            self._asked(self._runner, ReleaseTask(), PROBE_S)
+            return True
+        except SandboxUnavailable:
+            return True  # it was ended, and nothing of it is left
+        finally:
+            self._lock.release()
+
     def _answer(self, task: Task, timeout_s: float) -> Reply | Misbehaved:
         runner = self._ready()
+        self._keeps = self._keeps or (isinstance(task, MeasureTask) and task.keep)
+        asked = time.monotonic()
         with self._turn(task), LEDGER.working("kernels"):
+            waited(asked)
             return self._asked(runner, task, timeout_s)
 
     def _turn(self, task: Task) -> AbstractContextManager[None]:
@@ -174,6 +202,8 @@ class RunnerSession:
             return self._died(runner)
         reply = self._read(came.text)
         if isinstance(reply, Refused):
+            if reply.no_room and self._make_room():
+                return self._asked(runner, task, timeout_s)
             self._end()
             raise SandboxUnavailable(reply.problem, reply.remedy)
         if isinstance(reply, Fault):
@@ -276,6 +306,7 @@ class RunnerSession:
     def _forget(self) -> None:
         self._log = self._printed()
         self._runner = None
+        self._keeps = False
 
     def _printed(self) -> str:
         if self._runner is None:

@@ -18,6 +18,9 @@ from cudaops.executors.process import run_bounded
 TOOL_TIMEOUT_S = 30.0
 _A_TIME = 500
 """Names demangled by one process: a command line holds 128 KiB at least."""
+_REMEMBERED = 20_000
+_names: dict[str, str] = {}
+"""Symbol to demangled name, of all that was asked in this process."""
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -104,10 +107,13 @@ def _text(data: bytes, start: int) -> str:
 
 
 def demangled(symbols: Sequence[str], folder: Path) -> dict[str, str]:
-    """Symbol to name; what is no mangled name is its own. Raises PrerequisiteError."""
-    found: dict[str, str] = {}
-    for start in range(0, len(symbols), _A_TIME):
-        part = symbols[start : start + _A_TIME]
+    """Symbol to name; what is no mangled name is its own. Names are remembered: the drafts of a
+    search have most in common, and a confined process takes as long as the compiler. Raises
+    PrerequisiteError."""
+    found = {symbol: _names[symbol] for symbol in symbols if symbol in _names}
+    unknown = [symbol for symbol in dict.fromkeys(symbols) if symbol not in found]
+    for start in range(0, len(unknown), _A_TIME):
+        part = unknown[start : start + _A_TIME]
         done = run_bounded(
             ["c++filt", *part],
             cwd=folder,
@@ -120,6 +126,9 @@ def demangled(symbols: Sequence[str], folder: Path) -> dict[str, str]:
                 f"c++filt failed: {done.stderr.strip()[:200]}", "install binutils"
             )
         found |= zip(part, lines, strict=True)
+    if len(_names) + len(unknown) > _REMEMBERED:
+        _names.clear()
+    _names.update((symbol, found[symbol]) for symbol in unknown)
     return found
 
 

@@ -181,7 +181,14 @@ def watch_of(
 
 
 SEARCH = TimingPolicy(
-    samples=10, redone_blocks=2, spin_up_ms=20.0, host_seconds=0.0, cupti_launches=0
+    warmups=1,
+    samples=24,
+    samples_a_block=8,
+    redone_blocks=0,
+    max_seconds=2.0,
+    spin_up_ms=20.0,
+    cupti_launches=0,
+    settled_pct=1.0,
 )
 """How a configuration is timed during the search: enough to rank by, nothing is accepted on it."""
 NOT_WATCHED = SideOutputs(results=(), looked_at=0, taken=0, not_kept=0)

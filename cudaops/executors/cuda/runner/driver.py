@@ -134,8 +134,9 @@ class Driver(Protocol):
         """Give everything back; the driver is not used again."""
 
 
+NO_ROOM = "CUDA_ERROR_OUT_OF_MEMORY"
 REFUSED: frozenset[str] = frozenset({
-    "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", NO_ROOM,
     "CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING", "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
     "CUDA_ERROR_INVALID_CLUSTER_SIZE", "CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_INVALID_IMAGE",
     "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_CDP_NOT_SUPPORTED",
@@ -176,10 +177,12 @@ class KernelFault(Exception):
 class Refusal(Exception):
     """The runner cannot do what it is asked; becomes a `Refused` reply."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
+    def __init__(self, problem: str, remedy: str, *, no_room: bool = False) -> None:
         super().__init__(problem)
         self.problem = problem
         self.remedy = remedy
+        self.no_room = no_room
+        """The device had not enough free memory."""
 
 
 def running_fault(kernels: str, error: DriverError) -> KernelFault | Refusal:
@@ -203,10 +206,11 @@ def launching_fault(kernel: str, geometry: str, error: DriverError) -> KernelFau
 
 def refusal_of(error: DriverError) -> Refusal:
     """A driver's error that no kernel is to blame for."""
-    if error.name == "CUDA_ERROR_OUT_OF_MEMORY":
+    if error.name == NO_ROOM:
         return Refusal(
             f"the GPU has not enough free memory ({error.call})",
             "end other processes on the GPU (nvidia-smi lists them), or run a smaller problem",
+            no_room=True,
         )
     return Refusal(
         f"the driver failed: {error}",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from cudaops.executors.cuda.runner.driver import Driver, DriverError, Refusal
+from cudaops.executors.cuda.runner.driver import NO_ROOM, Driver, DriverError, Refusal
 
 GUARD_BYTES = 4096
 """On each side of an allocation. A multiple of 256, so that what lies between stays aligned."""
@@ -17,6 +18,8 @@ GUARD_WORD = bytes.fromhex("a9c3f5ff")
 GUARD = GUARD_WORD * (GUARD_BYTES // len(GUARD_WORD))
 ALIGNMENT = 256
 """Of what the driver gives. Source: CUDA C++ Programming Guide, device memory accesses."""
+PIECES, PIECE_BYTES = 6, 4096
+"""Places of a copy that are held against its file after a task, beside its two ends."""
 CHUNK_BYTES = 64 * 1024**2
 """Moved between host and device at a time, which bounds the runner's own memory."""
 
@@ -52,6 +55,8 @@ class Memory:
         self._shift = shift_bytes
         self._bases: list[int] = []
         self._guarded: list[Region] = []
+        self.size_bytes = 0
+        """Of everything that is allocated."""
         self.without_copy: list[str] = []
         """What is restored from the host because the device had no room for a copy of it."""
 
@@ -64,17 +69,24 @@ class Memory:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """After a failure what cannot be freed is the ended context's."""
+        self.give_back(failed=kind is not None)
+
+    def give_back(self, *, failed: bool = False) -> None:
+        """Free everything. After a failure what cannot be freed is the ended context's."""
         bases, self._bases = self._bases[::-1], []
+        self._guarded.clear()
+        self.size_bytes = 0
         for base in bases:
-            with contextlib.suppress(*((DriverError,) if kind else ())):
+            with contextlib.suppress(*((DriverError,) if failed else ())):
                 self._driver.free(base)
 
     def take(self, shown: str, size_bytes: int, *, guards: bool) -> Region:
         """Allocate. `guards`: with a band on each side that is checked by `broken_guard`."""
         band = GUARD_BYTES if guards else 0
-        allocated = self._driver.allocate(max(1, size_bytes + 2 * band + self._shift))
+        taken = max(1, size_bytes + 2 * band + self._shift)
+        allocated = self._driver.allocate(taken)
         self._bases.append(allocated)
+        self.size_bytes += taken
         base = allocated + self._shift
         region = Region(base + band, size_bytes, shown, base, guards)
         if guards:
@@ -125,10 +137,14 @@ class Restorable:
         size_bytes: int,
         shown: str,
         content: Content | None,
+        *,
+        guards: bool = False,
     ) -> None:
-        """`content` None: what stands there now is what it is given back."""
+        """`content` None: what stands there now is what it is given back. `guards`: around the
+        copy."""
         self._driver = driver
         self._memory = memory
+        self._shown = shown
         self._address = address
         self._size_bytes = size_bytes
         self._content = content
@@ -138,9 +154,9 @@ class Restorable:
         if content is not None:
             memory.fill_in(address, size_bytes, content)
         try:
-            self._copy = memory.take(f"copy of {shown}", size_bytes, guards=False).address
+            self._copy = memory.take(f"copy of {shown}", size_bytes, guards=guards).address
         except DriverError as problem:
-            if content is None or problem.name != "CUDA_ERROR_OUT_OF_MEMORY":
+            if content is None or problem.name != NO_ROOM:
                 raise
             memory.without_copy.append(shown)
         else:
@@ -157,6 +173,22 @@ class Restorable:
             self._driver.copy(self._address, self._copy, self._size_bytes)
         elif self._content is not None:
             self._memory.fill_in(self._address, self._size_bytes, self._content)
+
+    def spoilt(self) -> str | None:
+        """One line where the copy is not what its file says, seen at some places of it that are
+        drawn anew every time; None where it is, or there is none."""
+        if self._copy is None or self._content is None or self._content.file is None:
+            return None
+        last = max(0, self._size_bytes - PIECE_BYTES)
+        with self._content.file.open("rb") as file:
+            for at in (0, last, *(random.randint(0, last) for _ in range(PIECES))):
+                file.seek(at)
+                meant = file.read(min(PIECE_BYTES, self._size_bytes))
+                found = self._driver.read(self._copy + at, len(meant))
+                if found != meant:
+                    byte = at + next(i for i, x in enumerate(meant) if x != found[i])
+                    return f"byte {byte} of what {self._shown} is restored from was overwritten"
+        return None
 
 
 def _chunks(path: Path, size_bytes: int) -> Iterator[tuple[int, bytes]]:

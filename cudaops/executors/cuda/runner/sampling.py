@@ -20,13 +20,11 @@ before, is then the result of other inputs. At the other times all is put back a
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import Buffer, MeasureTask, Regime
 from cudaops.executors.cuda.runner.driver import (
     Driver,
@@ -35,20 +33,16 @@ from cudaops.executors.cuda.runner.driver import (
     Refusal,
     running_fault,
 )
+from cudaops.executors.cuda.runner.ground import Ground, Kept, check_copies
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
 from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
-from cudaops.executors.cuda.runner.replay import allocate, content_of
+from cudaops.executors.cuda.runner.replay import content_of
 
 Clock = Callable[[], float]
-WARP = 32
 
 PLANS_BEFORE: dict[Regime, int] = {"cold": 0, "warm": 1}
 """How often the plan is launched untimed before a sample."""
 
-EMPTY_PAIRS = 100
-"""Event pairs with nothing between, whose median is the pair's own time."""
-L2_TIMES = 2
-"""How often the L2 is written over: once leaves some of what was there. verification.md, D10."""
 MOST_FILLS_AHEAD = 64
 LEAST_FILLS_BEFORE_MANY, MOST_FILLS_BEFORE_MANY = 32, 256
 """Before the many launches of `Bench.host_us`. Least: 128 launches of 10 us each on an H200, whose
@@ -76,41 +70,38 @@ class Bench:
 
     def __init__(
         self,
-        driver: Driver,
+        ground: Ground,
         memory: Memory,
         sides: Sequence[LoadedSide],
-        buffers: Sequence[Buffer],
         clock: Clock,
         alternatives: Sequence[Sequence[Buffer]] = (),
+        *,
+        ranking: bool = False,
     ) -> None:
-        self.driver = driver
+        """`memory` takes what is the sides' own; it may be the ground's. `ranking`: inputs that the
+        author's kernel leaves as they are, are restored by `once` and not before each sample."""
+        driver = self.driver = ground.driver
+        self.ground = ground
         self.memory = memory
         self.clock = clock
-        regions = allocate(memory, buffers, guards=True)
+        self._ranking = ranking
+        regions, buffers = ground.regions, ground.buffers
         for loaded in sides:
             loaded.prepare(memory, regions, guards=True)
-        size = L2_TIMES * driver.facts.l2_bytes  # before the copies, which can do without room
-        self._flush = memory.take("L2 flush", size, guards=False) if size else None
         self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
-        self._read_only = _shared(driver, memory, buffers, regions, read_only=True)
-        self._written = _shared(driver, memory, buffers, regions, read_only=False)
+        ground.hold()
+        self._read_only, self._written = ground.read_only, ground.written
         captured = [r for r in (*self._read_only, *self._written) if r.is_given]
         known = {b.index: b for b in buffers}
         self._sets = [captured, *(_given(driver, memory, a, regions, known) for a in alternatives)]
         self.written = {b.index: regions[b.index] for b in buffers if not b.read_only}
         """What launches may write: by allocation."""
-        self._empty = driver.empty_kernel()
         self._graphs: dict[tuple[int | None, int], Any] = {}
-        if self._empty is not None:
-            self._launch_empty()  # loaded now: that is no work for a graph to hold
-            driver.synchronize()
-        self.has_graphs = self._empty is not None and driver.graph(self._launch_empty) is not None
-        """Whether repeated launches can be timed in a graph, and what stands between them."""
-        self._fill_byte = 0
+        self.has_graphs = ground.has_graphs
         self._fills_ahead: dict[tuple[Regime, int], int] = {}
-        self._start, self._end = driver.event(), driver.event()
+        self._start, self._end = ground.start, ground.end
         driver.synchronize()
-        self.fill_us = self._time_of_fill()
+        self.fill_us = ground.fill_us
 
     def once(self, side: int) -> None:
         """Restore and launch the plan untimed; wait; look at the guards.
@@ -123,26 +114,47 @@ class Bench:
             self.driver.synchronize()
         self.check_guards(side)
 
+    @property
+    def shown(self) -> str:
+        """All kernels, for messages."""
+        return ", ".join(dict.fromkeys(side.loaded.shown for side in self.sides))
+
     def check_guards(self, side: int) -> None:
         """Raise KernelFault where a guard band was written to."""
-        if (broken := self.memory.broken_guard()) is not None:
+        broken = self.memory.broken_guard()
+        if broken is None and self.ground.memory is not self.memory:
+            broken = self.ground.memory.broken_guard()
+        if broken is not None:
             shown = self.sides[side].loaded.shown
             raise KernelFault("guard_overwritten", f"{shown}: {broken}")
 
+    @property
+    def without_copy(self) -> list[str]:
+        """What is restored from the host because the device had no room for a copy of it."""
+        both = [*self.memory.without_copy, *self.ground.memory.without_copy]
+        return list(dict.fromkeys(both))
+
     def sample(
-        self, side: int, regime: Regime, launches: int = 1, *, in_graph: bool = False
+        self,
+        side: int,
+        regime: Regime,
+        launches: int = 1,
+        *,
+        in_graph: bool = False,
+        preceded: bool = True,
     ) -> float:
-        """Microseconds between the events, all launches together."""
+        """Microseconds between the events, all launches together. `preceded` False: also a warm
+        sample without the launch before it, for launches beside which the L2 counts for nothing."""
         with self._blamed(side):
             work = self._launching(side, launches, in_graph=in_graph)
-            self._before(side, regime, launches)
+            self._before(side, regime if preceded else "cold", launches)
             self._enclosed(work)
             return self.driver.elapsed_us(self._start, self._end)
 
     def gap_us(self, regime: Regime, launches: int, *, in_graph: bool) -> float | None:
         """What a launch of a kernel that does nothing takes in such a sample; None: there is no
         such kernel. It stands where the first side's launches stand in theirs."""
-        if self._empty is None:
+        if self.ground.empty is None:
             return None
         with self._blamed(0):
             work = self._launching(None, launches, in_graph=in_graph)
@@ -162,7 +174,7 @@ class Bench:
             if regime == "cold":
                 self.driver.reset_persisting_l2()
             else:
-                self._fill(ahead)
+                self.ground.fill(ahead)
             self._restore(side)
             if others:
                 self._exchange(others)
@@ -174,7 +186,7 @@ class Bench:
                 self._restore(side)
             self._exchange(inputs)
             if regime == "cold":
-                self._fill(ahead)
+                self.ground.fill(ahead)
             self._enclosed(self.sides[side].loaded.launch_all)
             return self.driver.elapsed_us(self._start, self._end)
 
@@ -208,14 +220,14 @@ class Bench:
 
     def empty_host_us(self, launches: int, ahead: int) -> float | None:
         """The same as `host_us` of so many kernels that do nothing."""
-        if self._empty is None:
+        if self.ground.empty is None:
             return None
         with self._blamed(0):
             self.driver.synchronize()
             started = self.clock()
-            self._fill(ahead)
+            self.ground.fill(ahead)
             for _ in range(launches):
-                self._launch_empty()
+                self.ground.launch_empty()
             self.driver.synchronize()
             return (self.clock() - started) * 1e6
 
@@ -236,20 +248,10 @@ class Bench:
             self.sides[side].loaded.launch_all()
             self.driver.synchronize()
             started = self.clock()
-            self._fill(ahead)
+            self.ground.fill(ahead)
             self._queue(side, launches, restored=restored, launching=launching)
             self.driver.synchronize()
             return (self.clock() - started) * 1e6
-
-    def empty_pair_us(self) -> float:
-        """Median time of an event pair with nothing between."""
-        times = []
-        for _ in range(EMPTY_PAIRS):
-            self._fill(1)
-            self.driver.record(self._start)
-            self.driver.record(self._end)
-            times.append(self.driver.elapsed_us(self._start, self._end))
-        return statistics.median(times)
 
     def _queue(self, side: int, launches: int, *, restored: bool, launching: bool) -> None:
         for _ in range(launches):
@@ -261,19 +263,20 @@ class Bench:
     def _before(self, side: int, regime: Regime, launches: int) -> None:
         """What stands in memory and in L2 before the events of a sample."""
         ahead = self._fills_ahead.get((regime, launches), 1)
+        restore = self._put_back if self._ranking else self._restore
         if regime == "cold":
             self.driver.reset_persisting_l2()
-            self._restore(side)
-            self._fill(ahead)
+            restore(side)
+            self.ground.fill(ahead)
         else:
-            self._fill(ahead)
-            self._restore(side)
+            self.ground.fill(ahead)
+            restore(side)
             self.sides[side].loaded.launch_all()
             self._put_back(side)
 
     def _launching(self, side: int | None, launches: int, *, in_graph: bool) -> Callable[[], None]:
         """So many launches of a side's plan, or (None) of the kernel that does nothing."""
-        once = self._launch_empty if side is None else self.sides[side].loaded.launch_all
+        once = self.ground.launch_empty if side is None else self.sides[side].loaded.launch_all
 
         def repeated() -> None:
             for _ in range(launches):
@@ -285,9 +288,6 @@ class Bench:
             self._graphs[side, launches] = self.driver.graph(repeated)
         graph = self._graphs[side, launches]
         return repeated if graph is None else partial(self.driver.launch_graph, graph)
-
-    def _launch_empty(self) -> None:
-        self.driver.launch(self._empty, Dim3(), Dim3(x=WARP), 0, ())
 
     def _enclosed(self, work: Callable[[], None]) -> None:
         self.driver.record(self._start)
@@ -317,23 +317,6 @@ class Bench:
         fills = self._fills_ahead.get((regime, 1), 1)
         return min(MOST_FILLS_AHEAD, fills * (1 + before)) if self.fill_us > 0 else fills
 
-    def _fill(self, times: int) -> None:
-        if self._flush is None:
-            return
-        for _ in range(times):
-            self._fill_byte = (self._fill_byte + 1) % 256
-            self.driver.fill(self._flush.address, self._fill_byte, self._flush.size_bytes)
-
-    def _time_of_fill(self) -> float:
-        times = []
-        for _ in range(5):
-            self._fill(1)
-            self.driver.record(self._start)
-            self._fill(1)
-            self.driver.record(self._end)
-            times.append(self.driver.elapsed_us(self._start, self._end))
-        return statistics.median(times) if self._flush else 0.0
-
     @contextmanager
     def _blamed(self, side: int) -> Iterator[None]:
         try:
@@ -343,31 +326,24 @@ class Bench:
 
 
 @contextmanager
-def bench(driver: Driver, task: MeasureTask, clock: Clock) -> Iterator[Bench]:
-    """Load the task's sides and buffers; give everything back, if the context still lives."""
+def bench(driver: Driver, task: MeasureTask, clock: Clock, kept: Kept | None) -> Iterator[Bench]:
+    """Load the task's sides and buffers; give everything back, if the context still lives, but what
+    is to be kept."""
     with ExitStack() as stack:
         loaded = [stack.enter_context(loaded_side(driver, side)) for side in task.sides]
-        memory = stack.enter_context(Memory(driver))
+        if kept is not None and task.keep:
+            ground = stack.enter_context(kept.ground(task.buffers))
+            memory = stack.enter_context(Memory(driver))
+        else:
+            memory = stack.enter_context(Memory(driver))
+            ground = Ground(driver, memory, task.buffers)
         alternatives = task.watch.alternatives if task.watch else ()
-        ready = Bench(driver, memory, loaded, task.buffers, clock, alternatives)
+        ranking = task.policy.settled_pct is not None
+        ready = Bench(ground, memory, loaded, clock, alternatives, ranking=ranking)
         stack.callback(ready.drop_graphs)
         yield ready
-
-
-def _shared(
-    driver: Driver,
-    memory: Memory,
-    buffers: Sequence[Buffer],
-    regions: dict[int, Region],
-    *,
-    read_only: bool,
-) -> list[Restorable]:
-    return [
-        Restorable(driver, memory, region.address, region.size_bytes, region.shown, content_of(b))
-        for b in buffers
-        if b.read_only == read_only
-        for region in (regions[b.index],)
-    ]
+        if ground.memory is not memory:
+            check_copies(ground, ready.shown)
 
 
 def _given(

@@ -11,8 +11,10 @@ from cudaops.executors.cuda.protocol import (
     TASK,
     Fault,
     MeasureTask,
+    ProbeReply,
     ProfileTask,
     Refused,
+    ReleaseTask,
     Reply,
     RunTask,
     SeriesTask,
@@ -20,47 +22,58 @@ from cudaops.executors.cuda.protocol import (
 )
 from cudaops.executors.cuda.runner import replay
 from cudaops.executors.cuda.runner.driver import (
+    NO_ROOM,
     Driver,
     DriverError,
     KernelFault,
     Refusal,
     refusal_of,
 )
+from cudaops.executors.cuda.runner.ground import Kept
 from cudaops.executors.cuda.runner.timing import measure
 from cudaops.executors.cuda.runner.tracing import KernelTimes
 
 
-def perform(driver: Driver, task: Task, activity: KernelTimes | None = None) -> Reply:
-    """Do a task. Whatever goes wrong is in the reply."""
+def perform(
+    driver: Driver, task: Task, activity: KernelTimes | None = None, kept: Kept | None = None
+) -> Reply:
+    """Do a task. Whatever goes wrong is in the reply. `kept`: what earlier tasks left there, and
+    what later ones shall find; None: nothing is left."""
+    held = kept or Kept(driver)
     try:
-        return _performed(driver, task, activity)
+        return _with_room(driver, task, activity, held)
     except KernelFault as fault:
         return Fault(what=fault.what, message=fault.message, error=fault.error, sticky=fault.sticky)
     except Refusal as refusal:
-        return Refused(problem=refusal.problem, remedy=refusal.remedy)
+        return _refused(refusal)
     except DriverError as problem:
-        why = refusal_of(problem)
-        return Refused(problem=why.problem, remedy=why.remedy)
+        return _refused(refusal_of(problem))
     except OSError as problem:
         return Refused(
             problem=f"cannot write the outputs: {problem}",
             remedy="free some disk space, or point CUDAOPS_CACHE and TMPDIR at a larger disk",
         )
+    finally:
+        if kept is None:
+            held.drop()
 
 
 def serve(
     driver: Driver, tasks: BinaryIO, replies: BinaryIO, activity: KernelTimes | None = None
 ) -> None:
     """Answer tasks, one JSON object a line, until they end or the context is lost."""
+    kept = Kept(driver)
     for line in tasks:
-        reply = answer(driver, line, activity)
+        reply = answer(driver, line, activity, kept)
         replies.write(encode(reply))
         replies.flush()
         if isinstance(reply, Fault) and reply.sticky:
             return
 
 
-def answer(driver: Driver, line: bytes, activity: KernelTimes | None = None) -> Reply:
+def answer(
+    driver: Driver, line: bytes, activity: KernelTimes | None = None, kept: Kept | None = None
+) -> Reply:
     """The reply to a task as it came over the pipe."""
     try:
         task = TASK.validate_json(line)
@@ -69,7 +82,7 @@ def answer(driver: Driver, line: bytes, activity: KernelTimes | None = None) -> 
         place = ".".join(str(part) for part in first["loc"])
         text = f"the task cannot be read: {place}: {first['msg']}"
         return Refused(problem=text, remedy="report it; it is a fault of cudaops")
-    return perform(driver, task, activity)
+    return perform(driver, task, activity, kept)
 
 
 def encode(reply: Reply) -> bytes:
@@ -77,13 +90,39 @@ def encode(reply: Reply) -> bytes:
     return REPLY.dump_json(reply) + b"\n"
 
 
-def _performed(driver: Driver, task: Task, activity: KernelTimes | None) -> Reply:
+def _refused(refusal: Refusal) -> Refused:
+    return Refused(problem=refusal.problem, remedy=refusal.remedy, no_room=refusal.no_room)
+
+
+def _with_room(driver: Driver, task: Task, activity: KernelTimes | None, kept: Kept) -> Reply:
+    """Whatever fails, nothing stays of what was kept before; where that had the room which was
+    wanted, the task is done again."""
+    try:
+        return _performed(driver, task, activity, kept)
+    except Exception as problem:
+        if not (kept.drop() and _wants_room(problem)):
+            raise
+    return _performed(driver, task, activity, kept)
+
+
+def _wants_room(problem: Exception) -> bool:
+    if isinstance(problem, Refusal):
+        return problem.no_room
+    if isinstance(problem, KernelFault):
+        return problem.error == NO_ROOM
+    return isinstance(problem, DriverError) and problem.name == NO_ROOM
+
+
+def _performed(driver: Driver, task: Task, activity: KernelTimes | None, kept: Kept) -> Reply:
     if isinstance(task, RunTask):
         return replay.run(driver, task)
     if isinstance(task, SeriesTask):
         return replay.run_series(driver, task)
     if isinstance(task, MeasureTask):
-        return measure(driver, task, activity=activity)
+        return measure(driver, task, activity=activity, kept=kept)
     if isinstance(task, ProfileTask):
         return replay.profile(driver, task)
+    if isinstance(task, ReleaseTask):
+        kept.drop()
+        return ProbeReply(facts=driver.facts, free_bytes=driver.free_bytes())
     return replay.probe(driver)

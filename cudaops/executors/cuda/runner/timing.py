@@ -20,6 +20,7 @@ from cudaops.executors.cuda.protocol import (
     TimingPolicy,
 )
 from cudaops.executors.cuda.runner.driver import Driver, Refusal
+from cudaops.executors.cuda.runner.ground import Kept
 from cudaops.executors.cuda.runner.host_time import LONG_US, HostTime, HostTimes
 from cudaops.executors.cuda.runner.sampling import (
     PLANS_BEFORE,
@@ -51,6 +52,13 @@ start takes, some microseconds, is then little a launch."""
 GAPS_A_BLOCK = 4
 """Samples of a kernel that does nothing after each block: twenty beside forty pairs, on a GPU that
 is as busy as it was for these. None beside launches of `LONG_US`."""
+LASTING_US = 10_000.0
+"""Beside a launch as long it does not count what stands in the L2: to load all of it anew takes
+some 20 us on an H200 and 75 us on a GeForce RTX 4090, by their data sheets."""
+LASTING_SAMPLES = 2
+MEDIAN_ERROR = 1.253 * 1.483
+"""Standard error of a median times the root of the number of samples, over half the spread between
+their quartiles: pi/2 under the root, and 1/0.6745. Normal distribution."""
 SHORT_SHARE = 0.05
 """A launch is short where what stands between two takes more than this share of its time: then the
 kernels' own durations are taken as often as the samples. Chosen: what events say beyond it is noise
@@ -75,12 +83,14 @@ def measure(
     *,
     activity: KernelTimes | None = None,
     clock: Clock = time.perf_counter,
+    kept: Kept | None = None,
 ) -> MeasureReply:
-    """Take the task's times. Raises KernelFault, Refusal or DriverError."""
+    """Take the task's times. `kept` takes what the task wants kept. Raises KernelFault, Refusal or
+    DriverError."""
     if not task.sides:
         raise Refusal("there is nothing to time in the task", "report it")
     started = clock()
-    with bench(driver, task, clock) as ready:
+    with bench(driver, task, clock, kept) as ready:
         return _Measurement(ready, task, activity, clock, started).take()
 
 
@@ -105,14 +115,18 @@ class _Measurement:
         self.notices: list[str] = []
         self.overhead_us = 0.0
         self.watcher = _watcher(ready, task.watch, len(self.sides))
+        self.quick = task.policy.settled_pct is not None
+        """Only to be ranked: see `TimingPolicy.settled_pct`."""
+        self.about_us = 0.0
+        """What the first timed launch took where only a rank is wanted and it is long; else 0."""
         self.overwritten = all(b.fill is not None for b in task.buffers if not b.read_only)
         """Whether many launches leave what one leaves: what it reads, it does not write."""
 
     def take(self) -> MeasureReply:
         self._warm_up()
-        self.overhead_us = self.bench.empty_pair_us()
+        self.overhead_us = self.bench.ground.pair_us
         repetition = Repetition(1, restored=False)
-        if "warm" in self.wanted and self.bench.driver.facts.real:
+        if "warm" in self.wanted and self.bench.driver.facts.real and not self.about_us:
             repetition = self._repetition()
         if repetition.notice is not None:
             self.notices.append(repetition.notice)
@@ -138,10 +152,16 @@ class _Measurement:
         )
 
     def _warm_up(self) -> None:
+        spun = self.policy.spin_up_ms * 1e-3
+        until = self.clock() + spun
         for side in self.sides:
-            for _ in range(max(1, self.policy.warmups)):
+            for _ in range(1 if self.quick else max(1, self.policy.warmups)):
                 self.bench.once(side)
-        until = self.clock() + self.policy.spin_up_ms * 1e-3
+        if self.quick:
+            first_us = self.bench.sample(0, "cold")
+            self.about_us = first_us if first_us >= LONG_US else 0.0
+        else:
+            until = self.clock() + spun
         while self.clock() < until:
             for side in self.sides:
                 self.bench.sample(side, "cold")
@@ -149,10 +169,13 @@ class _Measurement:
     def _repetition(self) -> Repetition:
         """How many launches make a warm sample: as many for one side as for the other."""
         self.bench.plan_ahead("warm", 1)
-        self.bench.plan_ahead("warm", CHAINED)
         shortest, same, gaps = math.inf, True, []
         for side in self.sides:
             alone = self.bench.sample(side, "warm")
+            if self.quick and alone >= 2 * self.policy.min_sample_us:
+                return Repetition(1, restored=False)
+            if side == 0:
+                self.bench.plan_ahead("warm", CHAINED)
             count = CALIBRATIONS if alone < LONG_US else 1
             alone = statistics.median(self.bench.sample(side, "warm") for _ in range(count))
             chain = statistics.median(
@@ -186,7 +209,7 @@ class _Measurement:
         launches = repetition.launches if regime == "warm" else 1
         in_graph = launches > 1 and self.bench.has_graphs
         gaps: list[float] = []
-        for number in {launches, 1} if self.watcher else {launches}:
+        for number in () if self.about_us else {launches, 1} if self.watcher else {launches}:
             self.bench.plan_ahead(regime, number)
         apart: list[list[float]] = [[] for _ in self.sides]
         kept: list[list[float]] = [[] for _ in self.sides]
@@ -199,7 +222,7 @@ class _Measurement:
             first = len(states) % len(self.sides)
             block, seen = self._block(regime, launches, first, apart, in_graph=in_graph)
             long = min(us for samples in block for us in samples) >= LONG_US
-            for _ in range(0 if long else GAPS_A_BLOCK):
+            for _ in range(0 if long or self.quick else GAPS_A_BLOCK):
                 gap = self.bench.gap_us(regime, launches, in_graph=in_graph)
                 gaps += [] if gap is None else [gap]
             noise = max(noise_pct(samples) for samples in block)
@@ -212,9 +235,11 @@ class _Measurement:
             for samples, new, results in zip(kept, block, seen, strict=True):
                 keep_positions(regime, len(samples), results)
                 samples.extend(new)
+            if self.quick and all(self._is_settled(samples) for samples in kept):
+                break
         while self.watcher and len(apart[0]) < LEAST_APART:
             self._apart(regime, self.sides, launches, apart)
-        if len(kept[0]) < self.policy.samples:
+        if len(kept[0]) < self.policy.samples and not self.quick:
             self.notices.append(
                 f"{regime}: {len(kept[0])} samples instead of {self.policy.samples} in the time "
                 f"allowed ({self.policy.max_seconds:g} s for all)"
@@ -253,17 +278,31 @@ class _Measurement:
         found: list[list[float]] = [[] for _ in self.sides]
         seen: list[list[Result | None]] = [[] for _ in self.sides]
         order = [*self.sides][first:] + [*self.sides][:first]
-        pairs = max(1, self.policy.samples_a_block)
+        pairs = self._samples_a_block()
         looks = self.watcher.looks(pairs) if self.watcher else frozenset()
         for pair in range(pairs):
             if self.watcher and self.watcher.apart_is_due(self.policy.samples):
                 self._apart(regime, order, launches, apart)
             for side in order:
-                us = self.bench.sample(side, regime, launches, in_graph=in_graph)
+                us = self.bench.sample(
+                    side, regime, launches, in_graph=in_graph,
+                    preceded=self.about_us < LASTING_US,
+                )  # fmt: skip
                 found[side].append(us / launches)
                 seen[side].append(self._result(side, launches, looking=pair in looks))
             order.reverse()
         return found, seen
+
+    def _samples_a_block(self) -> int:
+        """As the policy says; two of a lasting launch that is only to be ranked."""
+        return (
+            LASTING_SAMPLES if self.about_us >= LASTING_US else max(1, self.policy.samples_a_block)
+        )
+
+    def _is_settled(self, samples: Sequence[float]) -> bool:
+        wanted = self.policy.settled_pct
+        error = MEDIAN_ERROR * noise_pct(samples) / math.sqrt(len(samples))
+        return wanted is not None and error <= wanted
 
     def _looking(self) -> float:
         """Seconds of looking at results, which are no part of the time allowed for samples."""
@@ -305,7 +344,7 @@ class _Measurement:
     ) -> tuple[list[RegimeTimes], HostTime | None]:
         """What the host's clock says of warm launches; and of a kernel that does nothing."""
         warm = next((one for one in times if one.regime == "warm"), None)
-        if warm is None:
+        if warm is None or self.quick:
             return times, None
         medians = [statistics.median(side.samples_us) for side in warm.sides]
         host = HostTimes(self.bench, self.policy, medians, self.clock, restored=repetition.restored)
@@ -383,7 +422,7 @@ class _Measurement:
             self.notices.append("the SM clock is not known: NVML cannot be asked")
         if self.bench.driver.facts.l2_bytes <= 0:
             self.notices.append("the size of the L2 is not known: it was not written over")
-        if left := self.bench.memory.without_copy:
+        if left := self.bench.without_copy:
             names = ", ".join(left)
             self.notices.append(f"no memory for a copy of {names}: restored from the host")
 

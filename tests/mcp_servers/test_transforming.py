@@ -1,0 +1,59 @@
+"""The search over transformations behind the MCP tool: what it finds, what it says it took."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.judgement import Policy
+from cudaops.domain.run import Progress, line_of
+from cudaops.executors.base import Executor
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
+from cudaops.mcp_servers.transforming import PARTS, search
+from cudaops.sandbox.workbench import open_workbench
+from cudaops.transformations.search import Limits
+from tests.executors.cases import VECTOR_MAIN, program
+from tests.standin.platform import STANDIN
+
+KERNEL = """
+__global__ void scale(const float* a, float* b, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) b[i] = a[i] / 3.0f + pow(a[i], 2);
+}
+"""
+LAUNCH = "scale<<<4, 256>>>(a, b, n)"
+
+
+def executor(name: str, kernels: Path) -> Executor:
+    if name == "cpu":
+        return CpuExecutor("A10", kernels)
+    return CudaExecutor(None, kernels, driver=STANDIN, sm_arch="sm_86")
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_says_what_it_took(name: str, tmp_path: Path, kernels: Path) -> None:
+    parsed = program(tmp_path / "p", KERNEL, VECTOR_MAIN.replace("LAUNCH", LAUNCH))
+    on = executor(name, kernels)
+    bench = open_workbench(
+        parsed, None, (), on, Policy(seed=3), tmp_path / "bench", sm_arch="sm_86", timeout_s=60.0
+    )
+    said: list[Progress] = []
+    started = time.monotonic()
+    try:
+        found = search(bench, None, Limits(6, time.monotonic() + 120), "", said.append)
+    finally:
+        if isinstance(on, CudaExecutor):
+            on.close()
+    whole = time.monotonic() - started
+    cost = found.cost
+    assert 0 < len(found.tried) <= cost.trials
+    assert 0 < cost.seconds <= whole
+    assert tuple(cost.parts) == PARTS
+    assert all(0 <= spent <= cost.seconds for spent in cost.parts.values())
+    assert min(cost.parts[part] for part in ("writing drafts", "building", "measuring")) > 0
+    assert line_of(said[-1]) == cost.line
+    assert cost.line.startswith(f"{cost.trials} trials in {cost.seconds:.1f} s (")
+    assert list(found.summary.found) == [x.rewrite.source_id for x in found.found]
