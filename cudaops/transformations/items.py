@@ -39,6 +39,7 @@ from cudaops.transformations.trees import (
 )
 
 _CHEAP = frozenset({"min", "max", "abs"})
+VOTES = frozenset({"__syncthreads_count", "__syncthreads_or", "__syncthreads_and"})
 _MOST_LOADS = 48
 """Loads that are issued ahead, of all items: each takes a register."""
 _Names = Collection[str]
@@ -86,16 +87,20 @@ class Spread:
 
     def __init__(
         self, draft: Draft, body: tuple[Any, ...], item: str, factor: int,
-        pure: Collection[str], whole: Callable[[s.If], bool] | None = None,
+        pure: Collection[str], whole: Callable[[s.If], bool] | None = None, *,
+        shared: Sequence[s.Declare] = (), by_guards: bool = True,
     ) -> None:  # fmt: skip
         """`body` has no `return`; `item` is the variable in it. `pure`: functions of the program
-        that are. `whole`: whether a guard is the same for all items of a thread."""
-        self._whole = whole
+        that are. `whole`: whether a guard is the same for all items of a thread. `shared`: what
+        stands above the body. `by_guards`: the work under a guard of each item may be spread too,
+        rather than be done for one after the other."""
+        self._whole, self._by_guards = whole, by_guards
         self._zeroed = False
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
         self._pure = pure
         self._local = set(local_variables(body))
         self._declares = {x.name: x for x in s.below(body) if isinstance(x, s.Declare)}
+        self._block = frozenset(x.name for x in shared)
         self._known = {item, *s.BUILTINS, *self._declares}
         self._known |= {p.name for p in draft.form.kernel.parameters} | self._added(body)
         self._taken: set[str] = set()
@@ -165,7 +170,7 @@ class Spread:
         self, nodes: Sequence[Any], inside: _Names | None, found: set[str]
     ) -> None:
         for node in nodes:
-            for x in s.below(node) if node is not None else ():
+            for x in s.below(node) if node is not None and not _is_vote(node) else ():
                 for name in written_by(x, self._pure, self._local):
                     if name in self._declares and (
                         (inside is not None and name not in inside) or self._depends(x, found)
@@ -177,7 +182,7 @@ class Spread:
         conditions = [node.condition, *(node.step if isinstance(node, s.For) else ())]
         if any(self._depends(c, found) for c in conditions if c is not None):
             return True
-        return _leaves_early(node.body)
+        return _leaves(node.body)
 
     def _depends(self, node: Any, found: Collection[str] | None = None) -> bool:
         found = self._dependent if found is None else found
@@ -185,7 +190,8 @@ class Spread:
         if self._item in names or names & set(found):
             return True
         return any(
-            isinstance(x, s.Call) and (x.function in COLLECTIVES or x.function.startswith("atomic"))
+            isinstance(x, s.Call)
+            and (x.function in COLLECTIVES | VOTES or x.function.startswith("atomic"))
             for x in s.below(node)
         )
 
@@ -203,7 +209,7 @@ class Spread:
 
     def statements(self) -> tuple[Any, ...]:
         """The body of the kernel. Raises NotUnderstood where something stands in the way."""
-        parts = self._parts(self._body, None, top=True)
+        parts = self._parts(self._body, None, top=self._by_guards)
         return tuple(self._printed(parts))
 
     @property
@@ -226,6 +232,12 @@ class Spread:
                     raise NotUnderstood("a barrier that some items may not reach")
                 flush()
                 parts.append(_Single(node))
+            elif isinstance(node, s.Evaluate) and _is_vote(node.value):
+                if guard is not None:
+                    raise NotUnderstood("a vote that some items may not reach")
+                flush()
+                self._groups.append(_Group([node]))
+                parts.append(self._groups[-1])
             elif self._stays_single(node):
                 if not isinstance(node, s.Declare) or effects_in(
                     tuple(waiting), self._local, self._pure
@@ -556,7 +568,8 @@ class Spread:
         """Whether a place is not one of the thread's or block's own variables."""
         root = root_of(place)
         node = self._declares.get(root or "")
-        return root is not None and root not in self._local and not (node and node.shared)
+        is_shared = root in self._block or bool(node and node.shared)
+        return root is not None and root not in self._local and not is_shared
 
     def is_stable(self, name: str) -> bool:
         """Whether a variable has one value from its declaration on."""
@@ -581,14 +594,31 @@ def _is_barrier(node: Any) -> bool:
     return (
         isinstance(node, s.Evaluate)
         and isinstance(node.value, s.Call)
-        and node.value.function in BARRIERS
+        and node.value.function in BARRIERS - VOTES
     )
 
 
+def _is_vote(node: Any) -> bool:
+    """`all += __syncthreads_count(mine)`: a variable of the whole block, to which each item adds
+    what its threads say."""
+    match node:
+        case s.Assign(s.Name(), operator, s.Call(function, (asked,))):
+            return operator != "" and function in VOTES and not calls_in(asked) & BARRIERS
+    return False
+
+
 def _leaves(body: Sequence[Any]) -> bool:
-    return any(isinstance(x, s.Leave) for x in s.below(tuple(body)))
+    """Whether a jump leads out of these statements: those of inner loops end there."""
+    return any(_leads_out(x) for x in body)
 
 
-def _leaves_early(body: Sequence[Any]) -> bool:
-    """Whether a loop's body holds a jump of its own: what is under it may differ by item."""
-    return _leaves(body)
+def _leads_out(node: Any, within: str = "") -> bool:
+    """`within`: the words that a loop or switch around it takes."""
+    match node:
+        case s.Leave(word):
+            return word not in within.split()
+        case s.For() | s.Do():
+            within = "break continue"
+        case s.Switch():
+            within += " break"
+    return any(_leads_out(x, within) for x in s.children(node))

@@ -10,6 +10,7 @@ from cudaops.transformations.base import Transformation
 from cudaops.transformations.coarsen import Coarsen
 from cudaops.transformations.cooperate import Cooperate
 from cudaops.transformations.distribute import Distribute
+from cudaops.transformations.fold import Fold
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
 from cudaops.transformations.index32 import Index32
@@ -42,6 +43,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Coarsen(),
     Vectorise(),
     Geometry(),
+    Fold(),
     GridStride(),
     StrengthReduce(),
     Tabulate(),

@@ -89,6 +89,10 @@ EXAMPLES: dict[str, Example] = {
     "shuffle_tree": Example(_TREE, {"a": _floats(256), "y": _floats(4), "n": 250}),
     "coarsen": Example(_SCALE, _SCALED),
     "geometry": Example(_SCALE, _SCALED),
+    "fold": Example(
+        _TREE.replace("[64]", "[256]"), {"a": _floats(1024), "y": _floats(4), "n": 1000},
+        block=(256,),
+    ),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),
