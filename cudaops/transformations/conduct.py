@@ -155,7 +155,9 @@ def _has_effect(node: Any, local: Collection[str]) -> bool:
             return root_of(target) not in local
         case s.Call(function):
             return function not in PURE and not _INTRINSIC.fullmatch(function)
-        case s.Unmodelled() | s.Opaque():
+        case s.Unmodelled(what):
+            return what != "cxx_null_ptr_literal_expr"
+        case s.Opaque():
             return True
     return False
 

@@ -68,13 +68,14 @@ class Fold:
         extents = dict(zip(AXES, blocks.pop(), strict=True))
         threads = math.prod(extents.values())
         used = builtins_in(draft.form.kernel.body)
-        axis = next((a for a in "zyx" if extents[a] > 1), "x")
-        if f"threadIdx.{axis}" not in used:
-            return ()
-        factors = (threads // n for n in _SIZES if threads % n == 0)
+        axes = [a for a in "zyx" if extents[a] > 1 and f"threadIdx.{a}" in used]
+        if found.collectives:
+            axes = axes[:1]
+        factors = [threads // n for n in _SIZES if threads % n == 0]
         return tuple(
             {"axis": axis, "factor": f}
             for f in factors
+            for axis in axes
             if 2 <= f <= _MOST and extents[axis] % f == 0
         )
 
@@ -87,7 +88,9 @@ class Fold:
         body = draft.form.kernel.body
         lines = _folded(draft, _with_votes(body), axis, factor)
         block = list(draft.launch.block)
-        block[AXES.index(axis)] = _quotient(block[AXES.index(axis)], factor)
+        at = AXES.index(axis)
+        whole = draft.value(f"blockDim.{axis}") == factor
+        block[at] = "1" if whole else _quotient(block[at], factor)
         edited = draft.with_body(lines, _header(draft, factor)).launched(block=tuple(block))
         says = f"A thread does the work of {factor} threads of its block, between barriers."
         done = edited.requiring(*requires).stepped(Step(self.name, setting, says))
@@ -130,14 +133,14 @@ def _waits(function: s.Function) -> bool:
 
 def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[str]:
     """That the block can be divided; into whole warps, where lanes talk to each other."""
-    at = AXES.index(axis)
+    at, said = AXES.index(axis), draft.says(f"blockDim.{axis}")
+    whole = draft.value(f"blockDim.{axis}") == factor
+    yield f"{said} == {factor}" if whole else f"{said} % {factor} == 0"
     if not found.collectives:
-        yield f"{draft.says(f'blockDim.{axis}')} % {factor} == 0"
         return
     inner = [draft.says(f"blockDim.{a}") for a in AXES[: at + 1]]
     product = " * ".join(x for x in inner if x != "1") or "1"
     yield f"{product} % {_WARP * factor} == 0"
-    yield f"{draft.says(f'blockDim.{axis}')} % {factor} == 0"
     for outer in AXES[at + 1 :]:
         if (said := draft.says(f"blockDim.{outer}")) != "1":
             yield f"{said} == 1"
@@ -170,13 +173,16 @@ def _with_votes(body: Any) -> Any:
 def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
     """The body for as many items, of which the first is the thread's own number."""
     item = draft.free("item")
-    own = s.Member(s.Name("threadIdx"), axis, type="unsigned")
-    extent = s.Member(s.Name("blockDim"), axis, type="unsigned")
+    own: Any = s.Member(s.Name("threadIdx"), axis, type="unsigned")
+    extent: Any = s.Member(s.Name("blockDim"), axis, type="unsigned")
     further = s.Binary("*", s.Name(item, type="int"), extent, type="unsigned")
-    new = {
-        f"threadIdx.{axis}": s.Binary("+", own, further, type="unsigned"),
-        f"blockDim.{axis}": s.Binary("*", extent, s.Number(str(factor)), type="unsigned"),
-    }
+    place: Any = s.Binary("+", own, further, type="unsigned")
+    number: Any = s.Number(str(factor))
+    if draft.value(f"blockDim.{axis}") == factor:
+        place, extent = s.Cast("unsigned", s.Name(item, type="int")), s.Number(f"{factor}u")
+    else:
+        extent = s.Binary("*", extent, number, type="unsigned")
+    new = {f"threadIdx.{axis}": place, f"blockDim.{axis}": extent}
     shared = [x for x in body if isinstance(x, s.Declare) and x.shared]
     rest: Any = tuple(x for x in body if not (isinstance(x, s.Declare) and x.shared))
     if any(isinstance(x, s.Declare) and x.shared for x in s.below(rest)):

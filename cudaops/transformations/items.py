@@ -197,13 +197,26 @@ class Spread:
 
     def _stays_single(self, node: Any) -> bool:
         """Whether a statement is the same for all items and may be done once."""
-        if self._depends(node) or effects_in(node, self._local, self._pure):
+        if self._depends(node):
             return False
+        if effects_in(node, self._local, self._pure):
+            return self._stores_alike(node)
         return not any(
             isinstance(x, s.Declare) and x.name in self._dependent for x in s.below(node)
         ) and not any(
             n in self._dependent for x in s.below(node) for n in written_by(x, (), self._local)
         )
+
+    def _stores_alike(self, node: Any) -> bool:
+        """Of a statement that does not depend on the item: whether all it does is to store one
+        value to one place, which is the same however often it is done in a row."""
+        match node:
+            case s.Evaluate(s.Assign(s.Index(base, index), "", value)):
+                parts = (base, index, value)
+                return root_of(base) not in self._local and not effects_in(
+                    parts, self._local, self._pure
+                )
+        return False
 
     # Groups
 

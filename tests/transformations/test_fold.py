@@ -230,6 +230,37 @@ def test_the_text_is_its_authors(case: Callable[..., Case]) -> None:
     assert draft.launch.block == ("blockDim.x / 4", "1", "1")
 
 
+LEADER = """
+__global__ void gather(const int* at, const float* x, float* y, float* sizes, int n, int m) {
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row < n) {
+        for (int k = 0; k < m; ++k) sizes[row] = x[at[row]] + k;
+        if (threadIdx.x == 0) {
+            float sum = 0.f;
+            for (int k = at[row]; k < at[row + 1]; ++k) sum += x[k];
+            atomicAdd(&y[row], sum);
+        }
+    }
+}"""
+
+
+def test_an_axis_of_one_thread_is_none(case: Callable[..., Case]) -> None:
+    at = np.sort(_DRAW.integers(0, 99, 14)).astype(np.int32)
+    nothing = np.zeros(13, np.float32)
+    arguments = {"at": at, "x": _FLOATS, "y": nothing, "sizes": nothing * 1, "n": 13, "m": 2}
+    made = case(LEADER, arguments, grid=(1, 2), block=(8, 8))
+    draft = Fold().apply(made.draft, {"axis": "x", "factor": 8})
+    assert "threadIdx.x" not in draft.text
+    assert draft.launch.block[0] == "1"
+    assert draft.requires == ("blockDim.x == 8",)
+    stored = draft.text.index("sizes[row] =")
+    assert stored < draft.text.index("int item"), "one store for all"
+    made.same(draft)
+    half = Fold().apply(made.draft, {"axis": "x", "factor": 4})
+    assert "threadIdx.x + item * blockDim.x" in half.text
+    made.same(half)
+
+
 def test_after_shuffles_and_constants(case: Callable[..., Case]) -> None:
     source, arguments, grid, block = TAKEN["tree"]
     made = case(source, arguments, grid=grid, block=block)
