@@ -13,6 +13,7 @@ from cudaops.transformations.distribute import Distribute
 from cudaops.transformations.fold import Fold
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
+from cudaops.transformations.hoist import Hoist
 from cudaops.transformations.index32 import Index32
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
@@ -47,6 +48,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     GridStride(),
     StrengthReduce(),
     Tabulate(),
+    Hoist(),
     Index32(),
     AtomicsPrivate(),
     AtomicsWarp(),

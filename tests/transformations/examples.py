@@ -157,6 +157,17 @@ EXAMPLES: dict[str, Example] = {
 }""",
         {"x": _floats(250), "y": _floats(250), "n": 250, "width": 1.5},
     ),
+    "hoist": Example(
+        """__global__ void normalise(const float* x, const float* mean, const float* var, float* y,
+                          int n, int channels, float eps) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int c = i % channels;
+    y[i] = (x[i] - mean[c]) * (1.0f / sqrtf(var[c] + eps));
+}""",
+        {"x": _floats(250), "mean": _floats(8), "var": _floats(8), "y": _floats(250), "n": 250,
+         "channels": 8, "eps": 0.5},
+    ),
     "index32": Example(
         """__global__ void shift(const float* x, float* y, size_t n) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -38,6 +38,7 @@ class Generator:
         kinds = (
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._block_rows,
+            self._channels,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -193,6 +194,24 @@ class Generator:
             "y": self._values(rows * m, kind), "m": m,
         }  # fmt: skip
         return Drawn(source, arguments, (rows,), (block,))
+
+    def _channels(self) -> Drawn:
+        """Every element by what its channel gives."""
+        kind, n = self._draw.choice(["float", "double"]), self._draw.choice([40, 300])
+        c, m = self._draw.choice([1, 3, 8]), self._draw.choice([1, 5])
+        channel = self._draw.choice(["i % c", "i / m % c", "(i + m) % c"])
+        dear = self._draw.choice([
+            "sqrt((TYPE)(q * q))", "sqrt(w[q] * w[q]) / (1 + 0 * w[q])", "abs(w[q]) / (m * m)",
+            "pow((TYPE)(q + m), 2)", "w[q] / m * m",
+        ])  # fmt: skip
+        guard = self._draw.choice(["", "if (a[i] > 0) ", "for (int k = 0; k < 2; ++k) "])
+        body = f"int q = {channel};\n    TYPE t = a[i];\n    {guard}t += {dear};\n    y[i] = t;"
+        arguments: Values = {
+            "a": self._values(n, kind), "w": self._values(8, kind), "y": self._values(n, kind),
+            "n": n, "c": c, "m": m,
+        }  # fmt: skip
+        signature = "const TYPE* a, const TYPE* w, TYPE* y, int n, int c, int m"
+        return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
 
     def _histogram(self) -> Drawn:
         n, bins = self._draw.choice([50, 400]), self._draw.choice([1, 8, 30])
