@@ -23,7 +23,14 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import Conduct, conduct, functions_say, pure_functions
+from cudaops.transformations.conduct import (
+    Conduct,
+    conduct,
+    functions_say,
+    is_vote,
+    local_variables,
+    pure_functions,
+)
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in
@@ -148,6 +155,9 @@ def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[
 
 def _with_votes(body: Any) -> Any:
     """Votes of the block as sums that begin with nothing: each item adds its own."""
+    local = set(local_variables(body))
+    if any(isinstance(x, s.Assign) and x.operator and is_vote(x) for x in s.below(body)):
+        raise NotUnderstood("a vote that is added to something")
 
     def change(node: Any) -> Any:
         match node:
@@ -158,7 +168,7 @@ def _with_votes(body: Any) -> Any:
                 vote = s.Assign(s.Name(node.name, type=node.type), operator, call)
                 return replace(node, value=s.Number(first), where=None), s.Evaluate(vote)
             case s.Evaluate(s.Assign(s.Name() as name, "", s.Call(function) as call)) if (
-                function in _COMBINED and name.text not in names_in(call)
+                function in _COMBINED and name.text in local - names_in(call)
             ):
                 operator, first = _COMBINED[function]
                 return (

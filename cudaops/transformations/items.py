@@ -22,9 +22,17 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import effects_in, local_variables, written_by
+from cudaops.transformations.conduct import (
+    VOTES,
+    effects_in,
+    is_barrier,
+    is_vote,
+    local_variables,
+    written_by,
+)
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loads import Loads
+from cudaops.transformations.returns import leaves
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import (
     BARRIERS,
@@ -39,7 +47,6 @@ from cudaops.transformations.trees import (
 )
 
 _CHEAP = frozenset({"min", "max", "abs"})
-VOTES = frozenset({"__syncthreads_count", "__syncthreads_or", "__syncthreads_and"})
 _MOST_LOADS = 48
 """Loads that are issued ahead, of all items: each takes a register."""
 _Names = Collection[str]
@@ -170,7 +177,7 @@ class Spread:
         self, nodes: Sequence[Any], inside: _Names | None, found: set[str]
     ) -> None:
         for node in nodes:
-            for x in s.below(node) if node is not None and not _is_vote(node) else ():
+            for x in s.below(node) if node is not None and not is_vote(node) else ():
                 for name in written_by(x, self._pure, self._local):
                     if name in self._declares and (
                         (inside is not None and name not in inside) or self._depends(x, found)
@@ -182,7 +189,7 @@ class Spread:
         conditions = [node.condition, *(node.step if isinstance(node, s.For) else ())]
         if any(self._depends(c, found) for c in conditions if c is not None):
             return True
-        return _leaves(node.body)
+        return leaves(node.body)
 
     def _depends(self, node: Any, found: Collection[str] | None = None) -> bool:
         found = self._dependent if found is None else found
@@ -240,14 +247,15 @@ class Spread:
                 waiting.clear()
 
         for node in body:
-            if _is_barrier(node):
+            if is_barrier(node):
                 if guard is not None:
                     raise NotUnderstood("a barrier that some items may not reach")
                 flush()
                 parts.append(_Single(node))
-            elif isinstance(node, s.Evaluate) and _is_vote(node.value):
-                if guard is not None:
-                    raise NotUnderstood("a vote that some items may not reach")
+            elif isinstance(node, s.Evaluate) and is_vote(vote := node.value):
+                assert isinstance(vote, s.Assign)
+                if guard is not None or root_of(vote.target) in self._dependent:
+                    raise NotUnderstood("a vote that items differ in")
                 flush()
                 self._groups.append(_Group([node]))
                 parts.append(self._groups[-1])
@@ -282,7 +290,7 @@ class Spread:
             case s.If(condition, yes, no) if not self._depends(condition) and not effects_in(
                 condition, self._local, self._pure
             ):
-                if _leaves(yes) or _leaves(no):
+                if leaves(yes) or leaves(no):
                     return None
                 return [_Shared(node, (self._parts(yes, guard), self._parts(no, guard)))]
             case s.If(condition, yes, ()) if top and guard is None and self._may_repeat(condition):
@@ -601,37 +609,3 @@ def _declared_below(node: Any) -> Iterator[s.Declare]:
     for x in s.below(node):
         if isinstance(x, s.Declare):
             yield x
-
-
-def _is_barrier(node: Any) -> bool:
-    return (
-        isinstance(node, s.Evaluate)
-        and isinstance(node.value, s.Call)
-        and node.value.function in BARRIERS - VOTES
-    )
-
-
-def _is_vote(node: Any) -> bool:
-    """`all += __syncthreads_count(mine)`: a variable of the whole block, to which each item adds
-    what its threads say."""
-    match node:
-        case s.Assign(s.Name(), operator, s.Call(function, (asked,))):
-            return operator != "" and function in VOTES and not calls_in(asked) & BARRIERS
-    return False
-
-
-def _leaves(body: Sequence[Any]) -> bool:
-    """Whether a jump leads out of these statements: those of inner loops end there."""
-    return any(_leads_out(x) for x in body)
-
-
-def _leads_out(node: Any, within: str = "") -> bool:
-    """`within`: the words that a loop or switch around it takes."""
-    match node:
-        case s.Leave(word):
-            return word not in within.split()
-        case s.For() | s.Do():
-            within = "break continue"
-        case s.Switch():
-            within += " break"
-    return any(_leads_out(x, within) for x in s.children(node))
