@@ -21,6 +21,8 @@ ATOMICS = frozenset({
     "atomicAdd", "atomicSub", "atomicMin", "atomicMax", "atomicAnd", "atomicOr", "atomicXor",
     "atomicInc", "atomicDec", "atomicExch", "atomicCAS",
 })  # fmt: skip
+VOTES = frozenset({"__syncthreads_count", "__syncthreads_or", "__syncthreads_and"})
+"""Barriers that give what all threads of a block said."""
 _INTRINSIC = re.compile(
     r"__(h|half|float|double|int|uint|ll|ull|short|ushort|low|high|lows|highs|dadd|dmul|dsub|dfma"
     r"|drcp|dsqrt|ddiv|bfloat|byte|dp2a|dp4a|funnelshift|v)\w*|make_\w+|h(exp|log|sqrt|rsqrt|sin"
@@ -155,7 +157,9 @@ def _has_effect(node: Any, local: Collection[str]) -> bool:
             return root_of(target) not in local
         case s.Call(function):
             return function not in PURE and not _INTRINSIC.fullmatch(function)
-        case s.Unmodelled() | s.Opaque():
+        case s.Unmodelled(what):
+            return what != "cxx_null_ptr_literal_expr"
+        case s.Opaque():
             return True
     return False
 
@@ -219,3 +223,21 @@ def written_by(node: Any, pure: Collection[str], local: Collection[str]) -> Iter
 
 def _is_known(function: str) -> bool:
     return function in PURE or function.startswith(("atomic", "__shfl"))
+
+
+def is_barrier(node: Any) -> bool:
+    """A statement that only waits."""
+    return (
+        isinstance(node, s.Evaluate)
+        and isinstance(node.value, s.Call)
+        and node.value.function in BARRIERS - VOTES
+    )
+
+
+def is_vote(node: Any) -> bool:
+    """`all += __syncthreads_count(mine)`: a variable of the whole block, to which each item adds
+    what its threads say."""
+    match node:
+        case s.Assign(s.Name(), operator, s.Call(function, (asked,))):
+            return operator != "" and function in VOTES and not calls_in(asked) & BARRIERS
+    return False

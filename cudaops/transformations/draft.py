@@ -320,7 +320,7 @@ class Draft:
 
     def free(self, wanted: str) -> str:
         """A name that neither the author nor the draft uses."""
-        return _free(wanted, self.taken | _names([self.text]))
+        return _free(wanted, self.taken | _names([self.text]) | {name for name, _ in self.scratch})
 
     # Other drafts
 

@@ -22,9 +22,17 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import effects_in, local_variables, written_by
+from cudaops.transformations.conduct import (
+    VOTES,
+    effects_in,
+    is_barrier,
+    is_vote,
+    local_variables,
+    written_by,
+)
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loads import Loads
+from cudaops.transformations.returns import leaves
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import (
     BARRIERS,
@@ -86,16 +94,20 @@ class Spread:
 
     def __init__(
         self, draft: Draft, body: tuple[Any, ...], item: str, factor: int,
-        pure: Collection[str], whole: Callable[[s.If], bool] | None = None,
+        pure: Collection[str], whole: Callable[[s.If], bool] | None = None, *,
+        shared: Sequence[s.Declare] = (), by_guards: bool = True,
     ) -> None:  # fmt: skip
         """`body` has no `return`; `item` is the variable in it. `pure`: functions of the program
-        that are. `whole`: whether a guard is the same for all items of a thread."""
-        self._whole = whole
+        that are. `whole`: whether a guard is the same for all items of a thread. `shared`: what
+        stands above the body. `by_guards`: the work under a guard of each item may be spread too,
+        rather than be done for one after the other."""
+        self._whole, self._by_guards = whole, by_guards
         self._zeroed = False
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
         self._pure = pure
         self._local = set(local_variables(body))
         self._declares = {x.name: x for x in s.below(body) if isinstance(x, s.Declare)}
+        self._block = frozenset(x.name for x in shared)
         self._known = {item, *s.BUILTINS, *self._declares}
         self._known |= {p.name for p in draft.form.kernel.parameters} | self._added(body)
         self._taken: set[str] = set()
@@ -165,7 +177,7 @@ class Spread:
         self, nodes: Sequence[Any], inside: _Names | None, found: set[str]
     ) -> None:
         for node in nodes:
-            for x in s.below(node) if node is not None else ():
+            for x in s.below(node) if node is not None and not is_vote(node) else ():
                 for name in written_by(x, self._pure, self._local):
                     if name in self._declares and (
                         (inside is not None and name not in inside) or self._depends(x, found)
@@ -177,7 +189,7 @@ class Spread:
         conditions = [node.condition, *(node.step if isinstance(node, s.For) else ())]
         if any(self._depends(c, found) for c in conditions if c is not None):
             return True
-        return _leaves_early(node.body)
+        return leaves(node.body)
 
     def _depends(self, node: Any, found: Collection[str] | None = None) -> bool:
         found = self._dependent if found is None else found
@@ -185,25 +197,39 @@ class Spread:
         if self._item in names or names & set(found):
             return True
         return any(
-            isinstance(x, s.Call) and (x.function in COLLECTIVES or x.function.startswith("atomic"))
+            isinstance(x, s.Call)
+            and (x.function in COLLECTIVES | VOTES or x.function.startswith("atomic"))
             for x in s.below(node)
         )
 
     def _stays_single(self, node: Any) -> bool:
         """Whether a statement is the same for all items and may be done once."""
-        if self._depends(node) or effects_in(node, self._local, self._pure):
+        if self._depends(node):
             return False
+        if effects_in(node, self._local, self._pure):
+            return self._stores_alike(node)
         return not any(
             isinstance(x, s.Declare) and x.name in self._dependent for x in s.below(node)
         ) and not any(
             n in self._dependent for x in s.below(node) for n in written_by(x, (), self._local)
         )
 
+    def _stores_alike(self, node: Any) -> bool:
+        """Of a statement that does not depend on the item: whether all it does is to store one
+        value to one place, which is the same however often it is done in a row."""
+        match node:
+            case s.Evaluate(s.Assign(s.Index(base, index), "", value)):
+                parts = (base, index, value)
+                return root_of(base) not in self._local and not effects_in(
+                    parts, self._local, self._pure
+                )
+        return False
+
     # Groups
 
     def statements(self) -> tuple[Any, ...]:
         """The body of the kernel. Raises NotUnderstood where something stands in the way."""
-        parts = self._parts(self._body, None, top=True)
+        parts = self._parts(self._body, None, top=self._by_guards)
         return tuple(self._printed(parts))
 
     @property
@@ -221,11 +247,18 @@ class Spread:
                 waiting.clear()
 
         for node in body:
-            if _is_barrier(node):
+            if is_barrier(node):
                 if guard is not None:
                     raise NotUnderstood("a barrier that some items may not reach")
                 flush()
                 parts.append(_Single(node))
+            elif isinstance(node, s.Evaluate) and is_vote(vote := node.value):
+                assert isinstance(vote, s.Assign)
+                if guard is not None or root_of(vote.target) in self._dependent:
+                    raise NotUnderstood("a vote that items differ in")
+                flush()
+                self._groups.append(_Group([node]))
+                parts.append(self._groups[-1])
             elif self._stays_single(node):
                 if not isinstance(node, s.Declare) or effects_in(
                     tuple(waiting), self._local, self._pure
@@ -257,7 +290,7 @@ class Spread:
             case s.If(condition, yes, no) if not self._depends(condition) and not effects_in(
                 condition, self._local, self._pure
             ):
-                if _leaves(yes) or _leaves(no):
+                if leaves(yes) or leaves(no):
                     return None
                 return [_Shared(node, (self._parts(yes, guard), self._parts(no, guard)))]
             case s.If(condition, yes, ()) if top and guard is None and self._may_repeat(condition):
@@ -556,7 +589,8 @@ class Spread:
         """Whether a place is not one of the thread's or block's own variables."""
         root = root_of(place)
         node = self._declares.get(root or "")
-        return root is not None and root not in self._local and not (node and node.shared)
+        is_shared = root in self._block or bool(node and node.shared)
+        return root is not None and root not in self._local and not is_shared
 
     def is_stable(self, name: str) -> bool:
         """Whether a variable has one value from its declaration on."""
@@ -575,20 +609,3 @@ def _declared_below(node: Any) -> Iterator[s.Declare]:
     for x in s.below(node):
         if isinstance(x, s.Declare):
             yield x
-
-
-def _is_barrier(node: Any) -> bool:
-    return (
-        isinstance(node, s.Evaluate)
-        and isinstance(node.value, s.Call)
-        and node.value.function in BARRIERS
-    )
-
-
-def _leaves(body: Sequence[Any]) -> bool:
-    return any(isinstance(x, s.Leave) for x in s.below(tuple(body)))
-
-
-def _leaves_early(body: Sequence[Any]) -> bool:
-    """Whether a loop's body holds a jump of its own: what is under it may differ by item."""
-    return _leaves(body)

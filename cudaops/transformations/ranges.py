@@ -151,6 +151,49 @@ class Ranges:
                 texts.append(f"{sides[0]} {operator} {sides[1]}")
         return tuple(texts)
 
+    def reached_by(self, x: s.Expression, place: s.Expression, last: str) -> Proof | None:
+        """That all conditions around `x` are met by threads at every value of `place` from 0 to
+        `last`, which are the first ones in all else."""
+        texts: list[str] = []
+        if self._returns.get(id(x)) != self._returns_before(x):
+            return None
+        known = self.expanded(place)
+        roots = {y for y in s.below(known) if isinstance(y, s.Member)}
+        for condition, truth in self.holding(x):
+            for part, holds_ in _parts(condition, truth):
+                if not isinstance(part, s.Binary) or part.operator not in _OPPOSITE:
+                    return None
+                left, right = self.expanded(part.left), self.expanded(part.right)
+                operator = part.operator if holds_ else _OPPOSITE[part.operator]
+                if right == known:
+                    left, right, operator = right, left, _FLIPPED[operator]
+                if {y for y in s.below(right) if isinstance(y, s.Member)} & roots:
+                    return None
+                if left == known:
+                    found = last if operator in ("<", "<=") else "0"
+                elif {y for y in s.below(left) if isinstance(y, s.Member)} & roots:
+                    return None
+                else:
+                    found = self.launched(self._of_first(left)) or ""
+                limit = self.launched(self._of_first(right))
+                if limit is None or not found:
+                    return None
+                texts.append(f"{found} {operator} {limit}")
+        return tuple(texts)
+
+    def expanded(self, x: s.Expression) -> s.Expression:
+        """Integers without the variables that keep them, and without conversions."""
+
+        def change(node: Any) -> Any:
+            match node:
+                case s.Name(text) if (value := self._value_of(text)) is not None:
+                    return self.expanded(value)
+                case s.Cast(kind, operand) if kind in INTEGERS:
+                    return operand
+            return node
+
+        return changed(x, change)  # type: ignore[no-any-return]
+
     def _returns_before(self, x: s.Expression) -> int:
         count = 0
         for node in s.below(self._kernel.body):

@@ -10,8 +10,10 @@ from cudaops.transformations.base import Transformation
 from cudaops.transformations.coarsen import Coarsen
 from cudaops.transformations.cooperate import Cooperate
 from cudaops.transformations.distribute import Distribute
+from cudaops.transformations.fold import Fold
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
+from cudaops.transformations.hoist import Hoist
 from cudaops.transformations.index32 import Index32
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
@@ -42,9 +44,11 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Coarsen(),
     Vectorise(),
     Geometry(),
+    Fold(),
     GridStride(),
     StrengthReduce(),
     Tabulate(),
+    Hoist(),
     Index32(),
     AtomicsPrivate(),
     AtomicsWarp(),

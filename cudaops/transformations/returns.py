@@ -1,4 +1,4 @@
-"""Bodies without `return`, and conditions turned round."""
+"""Bodies without `return`, jumps that lead out of them, and conditions turned round."""
 
 from __future__ import annotations
 
@@ -43,6 +43,23 @@ def _returns(node: Any) -> bool:
 
 def _ends(body: Sequence[Any]) -> bool:
     return bool(body) and isinstance(body[-1], s.Leave) and body[-1].word == "return"
+
+
+def leaves(body: Sequence[Any]) -> bool:
+    """Whether a jump leads out of these statements: those of inner loops end there."""
+    return any(_leads_out(x) for x in body)
+
+
+def _leads_out(node: Any, within: str = "") -> bool:
+    """`within`: the words that a loop or switch around it takes."""
+    match node:
+        case s.Leave(word):
+            return word not in within.split()
+        case s.For() | s.Do():
+            within = "break continue"
+        case s.Switch():
+            within += " break"
+    return any(_leads_out(x, within) for x in s.children(node))
 
 
 def negated(condition: Any) -> Any:

@@ -39,7 +39,8 @@ from cudaops.transformations.trees import (
 
 THREADS = 128
 MOST_ENTRIES = 1 << 20
-_FLOATS = {"float": 4, "double": 8}
+FLOATS = {"float": 4, "double": 8}
+"""Bytes of what a table may hold."""
 _CHEAP = frozenset({
     "abs", "fabs", "fabsf", "min", "max", "fmin", "fminf", "fmax", "fmaxf", "fma", "fmaf", "__ldg",
     "floor", "floorf", "ceil", "ceilf", "trunc", "truncf", "rint", "rintf", "float", "double",
@@ -247,7 +248,7 @@ class _Search:
 
     def _fits(self, node: Any) -> bool:
         kind = getattr(node, "type", "")
-        if not isinstance(node, s.Binary | s.Call | s.Unary | s.Cast) or kind not in _FLOATS:
+        if not isinstance(node, s.Binary | s.Call | s.Unary | s.Cast) or kind not in FLOATS:
             return False
         return is_pure(node)
 
@@ -291,7 +292,7 @@ class _Search:
         closure = self._closure(value, known)
         assert closure is not None
         parts = [value, *(d.value for d in closure.values())]
-        if not any(_is_dear(x) for x in s.below(tuple(parts))):
+        if not any(is_dear(x) for x in s.below(tuple(parts))):
             return None
         used = {id(known[n]): known[n] for p in parts for n in names_in(p) if n in known}
         names = {n for p in parts for n in names_in(p)}
@@ -304,10 +305,11 @@ class _Search:
         return reads_memory((entry.value, *(d.value for d in entry.needed)))
 
 
-def _is_dear(node: Any) -> bool:
+def is_dear(node: Any) -> bool:
+    """Whether an operation costs more than a load."""
     match node:
         case s.Binary("/", _, by, type=kind):
-            return kind in _FLOATS and not isinstance(by, s.Number)
+            return kind in FLOATS and not isinstance(by, s.Number)
         case s.Call(name):
             return name not in _CHEAP
     return False
@@ -337,21 +339,41 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     close = printer.header.rindex(")")
     header = f"{printer.header[:close]}, const {kind}* __restrict__ {table}{printer.header[close:]}"
     edited = draft.with_body(body, header).adding(text)
-    names = [p.name for p in kernel.parameters]
-    arguments = tuple(draft.launch.args[names.index(n)] for n in used)
-    first = Launch(
-        maker, (f"ceil_div({least}, {THREADS})", "1", "1"), (str(THREADS), "1", "1"),
-        (*arguments, lent),
-    )  # fmt: skip
+    size = f"{least} * {FLOATS[kind]}"
+    arguments = arguments_of(draft, used)
+    edited = with_maker(edited, maker, arguments, least, lent, size)
+    return edited.requiring(*entry.proof, *limit)
+
+
+def arguments_of(draft: Draft, names: Sequence[str]) -> tuple[str, ...]:
+    """What the launch gives for these parameters, as expressions of plans."""
+    known = [p.name for p in draft.form.kernel.parameters]
+    return tuple(draft.launch.args[known.index(n)] for n in names)
+
+
+def parameter_list(draft: Draft, names: Sequence[str]) -> list[str]:
+    """These parameters of the kernel as those of another one, which reads what they point to."""
+    known = {p.name: p for p in draft.form.kernel.parameters}
+    return [
+        f"const {known[n].type}* __restrict__ {n}" if known[n].is_pointer
+        else f"{known[n].type} {n}" for n in names
+    ]  # fmt: skip
+
+
+def with_maker(
+    edited: Draft, maker: str, arguments: Sequence[str], entries: str, lent: str, size: str
+) -> Draft:  # fmt: skip
+    """With a kernel before the launch that fills scratch memory, a thread an entry, and that
+    memory as the launch's last argument."""
+    grid = (f"ceil_div({entries}, {THREADS})", "1", "1")
+    first = Launch(maker, grid, (str(THREADS), "1", "1"), (*arguments, lent))
     edited = edited.launched(args=(*edited.launch.args, lent))
     launches = list(edited.launches)
     launches.insert(edited.focus, first)
-    size = f"{least} * {_FLOATS[kind]}"
-    edited = replace(
+    return replace(
         edited, launches=tuple(launches), focus=edited.focus + 1,
         scratch=(*edited.scratch, (lent, size)),
     )  # fmt: skip
-    return edited.requiring(*entry.proof, *limit)
 
 
 def _is(node: Any, value: s.Expression) -> bool:
@@ -423,12 +445,8 @@ def _maker(draft: Draft, entry: _Entry, name: str, kind: str) -> tuple[str, list
     body.append(Raw(f"{table}[{at}] = {printer.expression(entry.value)};"))
     lines = printer.statements(body, 1)
     used = _used(draft, entry)
-    by_name = {p.name: p for p in draft.form.kernel.parameters}
-    listed = [
-        f"const {by_name[n].type}* __restrict__ {n}" if by_name[n].is_pointer
-        else f"{by_name[n].type} {n}" for n in used
-    ]  # fmt: skip
-    head = f"__global__ void {name}({', '.join([*listed, f'{kind}* {table}'])})"
+    listed = [*parameter_list(draft, used), f"{kind}* {table}"]
+    head = f"__global__ void {name}({', '.join(listed)})"
     return f"{head}\n{{\n{lines}\n}}", used
 
 

@@ -89,6 +89,10 @@ EXAMPLES: dict[str, Example] = {
     "shuffle_tree": Example(_TREE, {"a": _floats(256), "y": _floats(4), "n": 250}),
     "coarsen": Example(_SCALE, _SCALED),
     "geometry": Example(_SCALE, _SCALED),
+    "fold": Example(
+        _TREE.replace("[64]", "[256]"), {"a": _floats(1024), "y": _floats(4), "n": 1000},
+        block=(256,),
+    ),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),
@@ -152,6 +156,17 @@ EXAMPLES: dict[str, Example] = {
     y[i] = sum / weights;
 }""",
         {"x": _floats(250), "y": _floats(250), "n": 250, "width": 1.5},
+    ),
+    "hoist": Example(
+        """__global__ void normalise(const float* x, const float* mean, const float* var, float* y,
+                          int n, int channels, float eps) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int c = i % channels;
+    y[i] = (x[i] - mean[c]) * (1.0f / sqrtf(var[c] + eps));
+}""",
+        {"x": _floats(250), "mean": _floats(8), "var": _floats(8), "y": _floats(250), "n": 250,
+         "channels": 8, "eps": 0.5},
     ),
     "index32": Example(
         """__global__ void shift(const float* x, float* y, size_t n) {
@@ -275,6 +290,17 @@ This page is made by `python -m tests.transformations.examples`; a test compares
 executed against its original.
 """
 
+_LEFT_OUT = """
+## What is left out
+
+| what | why |
+|---|---|
+| atomics of a warp put together where their results are slots: `out[atomicAdd(&n, 1)] = x` | in another order the slots hold another array. The judge compares arrays place by place ([verification.md](verification.md)): a permutation is refused, and where the author's own order changes from launch to launch there is no reference to hold it against. Nothing in a kernel says that whoever reads the array takes any order. Atomics whose results nobody looks at are put together: `atomics_warp` |
+| smaller blocks where threads leave ahead of a barrier: `if (i >= n) return; ... __syncthreads();` | a barrier is for all threads of a block. The hardware lets those that are left go on; a thread that does the work of one that left and of one that waits would do neither |
+| shared memory and barriers in a device function, in smaller blocks | `fold` edits the kernel alone: it would have to bring the function's text into it |
+| tables of what an integer with few values reads, where no thread is known to read it | the table's kernel would read places that the author's never did, past the end of an array perhaps |
+"""  # noqa: E501
+
 
 def before(name: str, folder: Path) -> Draft:
     """The example's kernel as a draft."""
@@ -311,7 +337,7 @@ def section(name: str) -> str:
 
 def page() -> str:
     """All of it."""
-    return _HEAD + "".join(section(one.name) for one in TRANSFORMATIONS)
+    return _HEAD + "".join(section(one.name) for one in TRANSFORMATIONS) + _LEFT_OUT
 
 
 if __name__ == "__main__":

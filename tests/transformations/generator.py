@@ -37,7 +37,8 @@ class Generator:
         """One of the kinds below."""
         kinds = (
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
-            self._counters, self._matrix, self._table,
+            self._counters, self._matrix, self._table, self._block_rows,
+            self._channels,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -158,6 +159,59 @@ class Generator:
         ).replace("TYPE", kind)
         arguments: Values = {"a": self._values(n, kind), "y": self._values(blocks, kind), "n": n}
         return Drawn(source, arguments, (blocks,), (block,))
+
+    def _block_rows(self) -> Drawn:
+        """A block a row, its threads striding over it; what they found goes to all of them."""
+        kind, block = self._kind(), self._draw.choice([64, 96, 128, 256])
+        rows, m = self._draw.choice([1, 4]), self._draw.choice([1, 50, 200])
+        first, step = self._draw.choice([
+            ("0", "s += a[r * m + k] * w[k];"), ("w[0]", "s = max(s, a[r * m + k]);"),
+            ("0", "if (a[r * m + k] > 1) s += w[k]; else s -= 1;"),
+        ])  # fmt: skip
+        gather = self._draw.choice([
+            ("sm[t] = s; __syncthreads();\n"
+            "    TYPE all = 0;\n    for (int j = 0; j < blockDim.x; ++j) all += sm[j] * (j % 3);"),
+            ("for (int d = 16; d > 0; d /= 2) s += __shfl_xor_sync(0xffffffffu, s, d);\n"
+            "    if (t % 32 == 0) sm[t / 32] = s;\n    __syncthreads();\n"
+            "    TYPE all = 0;\n    for (int j = 0; j < blockDim.x / 32; ++j) all += sm[j];"),
+            ("for (int d = 0; d < 3; ++d) {\n        sm[t] = s; __syncthreads();\n"
+            "        s = s - sm[(t + d) % blockDim.x]; __syncthreads();\n    }\n    TYPE all = s;"),
+            "int all = __syncthreads_count(s > 0); sm[t] = all;",
+        ])  # fmt: skip
+        last = self._draw.choice([
+            "if (t == 0) y[r * m] = all;",
+            "for (int k = t; k < m; k += blockDim.x) y[r * m + k] = all - a[r * m + k];",
+            "__syncthreads();\n    if (t < m) y[r * m + t] = all;",
+        ])  # fmt: skip
+        source = (
+            "__global__ void k(const TYPE* a, const TYPE* w, TYPE* y, int m) {\n"
+            f"    __shared__ TYPE sm[{block}];\n    int t = threadIdx.x, r = blockIdx.x;\n"
+            f"    TYPE s = {first};\n    for (int k = t; k < m; k += blockDim.x) {{ {step} }}\n"
+            f"    {gather}\n    {last}\n}}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "a": self._values(rows * m, kind), "w": self._values(m, kind),
+            "y": self._values(rows * m, kind), "m": m,
+        }  # fmt: skip
+        return Drawn(source, arguments, (rows,), (block,))
+
+    def _channels(self) -> Drawn:
+        """Every element by what its channel gives."""
+        kind, n = self._draw.choice(["float", "double"]), self._draw.choice([40, 300])
+        c, m = self._draw.choice([1, 3, 8]), self._draw.choice([1, 5])
+        channel = self._draw.choice(["i % c", "i / m % c", "(i + m) % c"])
+        dear = self._draw.choice([
+            "sqrt((TYPE)(q * q))", "sqrt(w[q] * w[q]) / (1 + 0 * w[q])", "abs(w[q]) / (m * m)",
+            "pow((TYPE)(q + m), 2)", "w[q] / m * m",
+        ])  # fmt: skip
+        guard = self._draw.choice(["", "if (a[i] > 0) ", "for (int k = 0; k < 2; ++k) "])
+        body = f"int q = {channel};\n    TYPE t = a[i];\n    {guard}t += {dear};\n    y[i] = t;"
+        arguments: Values = {
+            "a": self._values(n, kind), "w": self._values(8, kind), "y": self._values(n, kind),
+            "n": n, "c": c, "m": m,
+        }  # fmt: skip
+        signature = "const TYPE* a, const TYPE* w, TYPE* y, int n, int c, int m"
+        return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
 
     def _histogram(self) -> Drawn:
         n, bins = self._draw.choice([50, 400]), self._draw.choice([1, 8, 30])
