@@ -12,6 +12,7 @@ from cudaops.transformations.cooperate import Cooperate
 from cudaops.transformations.distribute import Distribute
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
+from cudaops.transformations.halo import Halo
 from cudaops.transformations.index32 import Index32
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
@@ -52,6 +53,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     PrivateArrays(),
     Pad(),
     Stage(),
+    Halo(),
     Accumulators(),
     Unroll(),
     Speculate(),

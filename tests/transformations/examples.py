@@ -210,6 +210,17 @@ EXAMPLES: dict[str, Example] = {
 }""",
         {"p": _floats(250), "q": _floats(70), "y": _floats(250), "n": 250, "m": 70},
     ),
+    "halo": Example(
+        """__global__ void heat(const float* in, float* out, int w, int h, float c) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < 1 || x >= w - 1 || y < 1 || y >= h - 1) return;
+    int i = y * w + x;
+    out[i] = in[i] + c * (in[i - 1] + in[i + 1] + in[i - w] + in[i + w] - 4.0f * in[i]);
+}""",
+        {"in": _floats(50 * 13), "out": _floats(50 * 13), "w": 50, "h": 13, "c": 0.25},
+        (2, 2), (32, 8),
+    ),
     "pad": Example(
         """__global__ void turn(const float* x, float* y, int n) {
     __shared__ float tile[32][32];

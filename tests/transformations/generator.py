@@ -37,7 +37,7 @@ class Generator:
         """One of the kinds below."""
         kinds = (
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
-            self._counters, self._matrix, self._table,
+            self._counters, self._matrix, self._table, self._neighbours,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -229,3 +229,32 @@ class Generator:
         }  # fmt: skip
         signature = "const TYPE* p, const TYPE* q, int* y, int n, int m"
         return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
+
+    def _neighbours(self) -> Drawn:
+        """Two dimensions, with what lies around each point."""
+        kind, w, h = self._kind(), self._draw.choice([3, 20, 35]), self._draw.choice([3, 10])
+        radius = self._draw.choice([1, 2])
+        inside = f"x >= {radius} && x < w - {radius} && y >= {radius} && y < h - {radius}"
+        around = f"for (int i = -{radius}; i <= {radius}; ++i) for (int j = -1; j <= 1; j++)"
+        at = "(y + i) * w + x + j"
+        padded = "y + i >= 0 && y + i < h && x + j >= 0 && x + j < w"
+        clamped = "min(max(y + i, 0), h - 1) * w + min(max(x + j, 0), w - 1)"
+        star = f"a[y * w + x - {radius}] - a[y * w + x + {radius}] + a[(y - {radius}) * w + x]"
+        own, last = "b[y * w + x] =", f"a[(y + {radius}) * w + x]"
+        body = self._draw.choice([
+            f"if (x < w && y < h) {{ {around} if ({padded}) s += a[{at}]; {own} s; }}",
+            f"if (x >= w || y >= h) return; {around} s += a[{clamped}] * (j + 2); {own} s;",
+            f"if ({inside}) {own} {star} * 2 - {last};",
+            f"if ({inside}) {{ {around} s += a[{at}]; {own} s - n; }}",
+        ])  # fmt: skip
+        source = (
+            "__global__ void k(const TYPE* a, TYPE* b, int w, int h, int n) {\n"
+            "    int x = blockIdx.x * blockDim.x + threadIdx.x;\n"
+            "    int y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+            f"    TYPE s = 0;\n    {body}\n}}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "a": self._values(w * h, kind), "b": self._values(w * h, kind), "w": w, "h": h, "n": 3,
+        }  # fmt: skip
+        block = (self._draw.choice([8, 16, 32]), self._draw.choice([4, 8]))
+        return Drawn(source, arguments, (-(-w // block[0]), -(-h // block[1])), block)
