@@ -18,6 +18,7 @@ from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
 from cudaops.transformations.merge_blocks import MergeBlocks
 from cudaops.transformations.pad import Pad
+from cudaops.transformations.prefetch import Prefetch
 from cudaops.transformations.private_arrays import PrivateArrays
 from cudaops.transformations.restrict_cache import RestrictCache
 from cudaops.transformations.scalar_replace import ScalarReplace
@@ -54,6 +55,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Pad(),
     Stage(),
     Halo(),
+    Prefetch(),
     Accumulators(),
     Unroll(),
     Speculate(),

@@ -221,6 +221,22 @@ EXAMPLES: dict[str, Example] = {
         {"in": _floats(50 * 13), "out": _floats(50 * 13), "w": 50, "h": 13, "c": 0.25},
         (2, 2), (32, 8),
     ),
+    "prefetch": Example(
+        """__global__ void nearest(const float* p, const float* q, float* y, int n, int m) {
+    __shared__ float tile[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float best = 1e30f;
+    for (int first = 0; first < m; first += 64) {
+        int at = first + threadIdx.x;
+        tile[threadIdx.x] = at < m ? q[at] : 1e30f;
+        __syncthreads();
+        for (int j = 0; j < 64; ++j) best = fminf(best, fabsf(p[i] - tile[j]));
+        __syncthreads();
+    }
+    y[i] = best;
+}""",
+        {"p": _floats(256), "q": _floats(150), "y": _floats(256), "n": 256, "m": 150},
+    ),
     "pad": Example(
         """__global__ void turn(const float* x, float* y, int n) {
     __shared__ float tile[32][32];

@@ -38,6 +38,7 @@ class Generator:
         kinds = (
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._neighbours,
+            self._tiles,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -258,3 +259,27 @@ class Generator:
         }  # fmt: skip
         block = (self._draw.choice([8, 16, 32]), self._draw.choice([4, 8]))
         return Drawn(source, arguments, (-(-w // block[0]), -(-h // block[1])), block)
+
+    def _tiles(self) -> Drawn:
+        """A loop over tiles in shared memory, with barriers."""
+        kind, m, block = self._kind(), self._draw.choice([5, 32, 70]), 32
+        fill = self._draw.choice([
+            "tile[threadIdx.x] = at < m ? q[at] : 0;",
+            "if (at < m) tile[threadIdx.x] = q[at]; else tile[threadIdx.x] = 0;",
+            "TYPE v = 0; if (at < m) v = q[at] * 2; tile[threadIdx.x] = v;",
+            "if (at < m) tile[threadIdx.x] = q[at] + at; else tile[threadIdx.x] = q[0] * 0;",
+        ])  # fmt: skip
+        source = (
+            "__global__ void k(const TYPE* p, const TYPE* q, TYPE* y, int m) {\n"
+            f"    __shared__ TYPE tile[{block}];\n"
+            "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    TYPE s = p[i];\n"
+            f"    for (int first = 0; first < m; first += {block}) {{\n"
+            f"        int at = first + threadIdx.x;\n        {fill}\n        __syncthreads();\n"
+            f"        for (int j = 0; j < {block}; ++j) s += tile[j] * (j % 3);\n"
+            "        __syncthreads();\n    }\n    y[i] = s;\n}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "p": self._values(3 * block, kind), "q": self._values(m, kind),
+            "y": self._values(3 * block, kind), "m": m,
+        }  # fmt: skip
+        return Drawn(source, arguments, (3,), (block,))
