@@ -67,7 +67,7 @@ class ShareSerial:
         found = list(_serials(draft))
         if not found:
             raise NotUnderstood("no loop that one thread goes through alone")
-        loops = Loops(draft)
+        loops = Loops(draft, scans=True)
         body: Any = draft.form.kernel.body
         for one in found:
             lane = draft.printer().expression(one.thread)
@@ -97,7 +97,7 @@ def _serials(draft: Draft) -> Iterator[_Serial]:
     sizes = [draft.value(f"blockDim.{axis}") for axis in "yz"]
     if sizes != [1, 1] or any(w.block.x < 32 for w in draft.workloads):
         return
-    loops = Loops(draft)
+    loops = Loops(draft, scans=True)
     same = frozenset(_thread_names(draft.form.kernel.body))
     for body in _bodies(draft.form.kernel.body):
         reached = False

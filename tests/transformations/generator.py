@@ -38,7 +38,7 @@ class Generator:
         kinds = (
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._neighbours,
-            self._tiles,
+            self._tiles, self._prefixes,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -283,3 +283,27 @@ class Generator:
             "y": self._values(3 * block, kind), "m": m,
         }  # fmt: skip
         return Drawn(source, arguments, (3,), (block,))
+
+    def _prefixes(self) -> Drawn:
+        """A scan a row."""
+        kind, n, m = self._kind(), self._draw.choice([1, 6, 40]), self._draw.choice([4, 33, 70])
+        at = self._draw.choice(["i * m + k", "k * n + i"])
+        step = self._draw.choice([
+            f"s += a[{at}]; y[{at}] = s;", f"y[{at}] = s; s += a[{at}] * 2;",
+            f"TYPE v = a[{at}]; y[{at}] = v - s; s = max(s, v);",
+            f"TYPE v = y[{at}]; y[{at}] = s; s += v;",
+            f"int seen = a[{at}] > 0; t += seen; y[{at}] = t * 2 + seen; s += seen;",
+            f"s += a[{at}]; if (s > 2) continue; y[{at}] = s;",
+            f"s = s / 2 + a[{at}]; y[{at}] = s;",
+        ])  # fmt: skip
+        header = self._draw.choice([
+            "for (int k = 0; k < m; k++)", "for (int k = m - 1; k >= 0; --k)",
+            "for (unsigned k = 0; k < (unsigned)m; k += 1)",
+        ])  # fmt: skip
+        body = f"TYPE s = c; int t = 0; {header} {{ {step} }} z[i] = s + t;"
+        arguments: Values = {
+            "a": self._values(n * m, kind), "y": self._values(n * m, kind),
+            "z": self._values(n, kind), "c": self._draw.randint(0, 2), "n": n, "m": m,
+        }  # fmt: skip
+        signature = "const TYPE* a, TYPE* y, TYPE* z, int c, int n, int m"
+        return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
