@@ -84,7 +84,8 @@ __global__ void layer_norm(const float* x, float* y, int rows, int n) {
         inverse = rsqrtf(q / n - mean * mean + 1e-5f);
     }
     __syncthreads();
-    for (int j = threadIdx.x; j < n; j += blockDim.x) y[row * n + j] = (x[row * n + j] - mean) * inverse;
+    for (int j = threadIdx.x; j < n; j += blockDim.x)
+        y[row * n + j] = (x[row * n + j] - mean) * inverse;
 }"""
 BLOCK_SOFTMAX = """
 __global__ void softmax(const float* x, float* y, int rows, int n) {
@@ -97,7 +98,8 @@ __global__ void softmax(const float* x, float* y, int rows, int n) {
         for (int j = 0; j < n; j++) sum += expf(x[row * n + j] - most);
     }
     __syncthreads();
-    for (int j = threadIdx.x; j < n; j += blockDim.x) y[row * n + j] = expf(x[row * n + j] - most) / sum;
+    for (int j = threadIdx.x; j < n; j += blockDim.x)
+        y[row * n + j] = expf(x[row * n + j] - most) / sum;
 }"""
 
 WARP: Steps = (("cooperate", {"lanes": 32}),)
