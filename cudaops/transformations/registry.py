@@ -29,6 +29,7 @@ from cudaops.transformations.speculate import Speculate
 from cudaops.transformations.split_work import SplitWork
 from cudaops.transformations.stage import Stage
 from cudaops.transformations.strength_reduce import StrengthReduce
+from cudaops.transformations.strip import Strip
 from cudaops.transformations.tabulate import Tabulate
 from cudaops.transformations.unroll import Unroll
 from cudaops.transformations.vectorise import Vectorise
@@ -42,6 +43,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     ShuffleTree(),
     ShareSerial(),
     Coarsen(),
+    Strip(),
     Vectorise(),
     Geometry(),
     GridStride(),

@@ -258,6 +258,7 @@ EXAMPLES: dict[str, Example] = {
 }""",
         {"x": _floats(256), "y": _floats(256), "n": 250},
     ),
+    "strip": Example(_ROWS, _SUMMED),
     "vectorise": Example(
         """__global__ void scale(const float* x, float* y, float by) {
     int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);

@@ -142,6 +142,20 @@ def test_a_warp_a_row(
     made.same(draft, tolerance=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("source", "vectors"), [(SOFTMAX, 4), (LAYER_NORM, 5), (LOG_SUM_EXP, 1), (TIMES_VECTOR, 2)]
+)
+def test_a_warp_a_row_in_vectors(source: str, vectors: int, case: Callable[..., Case]) -> None:
+    made = rows_of(case, source, 70, 256, whole=False)
+    draft = made.draft
+    if source is TIMES_VECTOR:
+        draft = taken(draft, (("scalar_replace", {"loop": 0}),))
+    wide: Setting = {"loop": "all", "factor": 4}
+    draft = taken(draft, (("strip", wide), *WARP, ("vectorise", {"what": "all"})))
+    assert draft.text.count("reinterpret_cast<") == vectors
+    made.same(draft, tolerance=1e-5)
+
+
 def test_what_the_first_thread_stored_before(case: Callable[..., Case]) -> None:
     source = BLOCK_NORM.replace("if (threadIdx", "mean = 2; y[row * n] = 3;\n    if (threadIdx")
     source = source.replace("s = 0.0f", "s = mean * 0").replace(
