@@ -7,10 +7,14 @@ it loads that after the barrier, and the work on the tile stands between the loa
 Legal where the loop counts and is never left early, where what is put into the tile is made of
 arrays that nothing in the launch writes (`aliasing`) and of variables that the loop does not
 change, and where the next iteration's loads are made only if there is one: they are its own.
+
+With two buffers an iteration fills the tile that the one before it does not work on, so that one
+barrier is enough; legal where the work on a tile does nothing but read it and what nobody writes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,18 +38,24 @@ from cudaops.transformations.loops import (
     leaves,
     looks_ahead,
     loop_of,
+    meets_others,
     scoped,
+    writes_memory,
 )
+from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
+from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import (
+    changed,
     declared_in,
     is_pure,
     names_in,
     reads_memory,
+    renamed,
     root_of,
     swapped,
 )
 
-_MOST_SETTINGS = 2
+_MOST_SETTINGS = 4
 _MOST_HELD = 16
 """Elements that a thread holds in registers."""
 _BARRIER = s.Evaluate(s.Call("__syncthreads", ()))
@@ -70,7 +80,7 @@ class Prefetch:
                 _read(draft, placed.node)
             except NotUnderstood:
                 continue
-            found.append(placed.setting)
+            found += [placed.setting, {**placed.setting, "buffers": 2}]
         return tuple(found[:_MOST_SETTINGS])
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
@@ -79,9 +89,15 @@ class Prefetch:
         names = " and ".join(f"`{x}`" for x in dict.fromkeys(h.array for h in plan.held))
         says = f"Loads what comes next into {names} while the block works on what is there."
         made = draft.requiring(*conditions(draft, plan.loop, 1))
-        lines = _written(draft, plan)
-        made = made.with_body(swapped(draft.form.kernel.body, plan.loop.node, lines))
-        return made.stepped(Step(self.name, setting, says))
+        body: Any = draft.form.kernel.body
+        if setting.get("buffers") == 2:
+            _refuse_second(draft, plan)
+            says += " They are there twice: one barrier an iteration is enough."
+            body = swapped(body, plan.loop.node, _twice(draft, plan, _written(draft, plan)))
+            body = changed(body, lambda x: _doubled(x, {h.array for h in plan.held}))
+        else:
+            body = swapped(body, plan.loop.node, _written(draft, plan))
+        return made.with_body(body).stepped(Step(self.name, setting, says))
 
 
 @dataclass(frozen=True)
@@ -183,7 +199,73 @@ def _is_known_ahead(
                 raise NotUnderstood("a load of what may be written")
 
 
+def _refuse_second(draft: Draft, plan: _Plan) -> None:
+    """Raises NotUnderstood unless two of each tile take the place of a barrier: what the block
+    works on is the tiles and what nobody writes, and nobody else looks at the tiles."""
+    body, memory = draft.form.kernel.body, Memory(draft)
+    arrays = {h.array for h in plan.held}
+    shared = {x.name: x for x in s.below(body) if isinstance(x, s.Declare) and x.shared}
+    work = _without_last(plan.rest)
+    if writes_memory(work, draft.form) or meets_others(work, draft.form):
+        raise NotUnderstood("work on a tile that is more than to read it")
+    for name in arrays:
+        node = shared[name]
+        if node.unsized or not is_only_indexed(draft, name, len(node.extents)):
+            raise NotUnderstood(f"{name}, which is more than an array of elements")
+        inside = _mentions(plan.loop.node, name)
+        if _mentions(body, name) != inside:
+            raise NotUnderstood(f"{name}, which is used outside of the loop")
+    for node in s.below(plan.rest):
+        if isinstance(node, s.Name) and node.text in shared.keys() - arrays:
+            raise NotUnderstood(f"{node.text}, which is no tile of the loop")
+        if isinstance(node, s.Index) or (isinstance(node, s.Unary) and node.operator == "*"):
+            root = root_of(node)
+            private = root is not None and any(
+                isinstance(x, s.Declare) and x.name == root and x.extents and not x.shared
+                for x in s.below(body)
+            )
+            if not private and root not in arrays and not (root and memory.is_read_only(root)):
+                raise NotUnderstood("work on a tile that reads what may be written")
+    sizes = ELEMENT_BYTES | dict(draft.form.sizes)
+    counts = [[extent(e) for e in shared[name].extents] for name in arrays]
+    if any(None in c for c in counts):
+        raise NotUnderstood("tiles whose size is not known")
+    more = sum(
+        sizes[shared[name].type] * math.prod(e or 0 for e in c)
+        for name, c in zip(arrays, counts, strict=True)
+    )
+    if more > room_for(draft):
+        raise NotUnderstood("no room for a second tile")
+
+
+def _without_last(rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    return rest[:-1] if rest and rest[-1] == _BARRIER else rest
+
+
+def _mentions(node: Any, name: str) -> int:
+    return sum(isinstance(x, s.Name) and x.text == name for x in s.below(node))
+
+
 # Writing
+
+
+def _twice(draft: Draft, plan: _Plan, lines: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The loop with one barrier, and tiles by turns."""
+    *before, loop = lines
+    which, arrays = draft.free("turn"), {h.array for h in plan.held}
+    body = list(loop.body[len(plan.before) :])
+    if body[-1] == _BARRIER:
+        body.pop()
+    names = {a: s.Index(s.Name(a), s.Name(which)) for a in arrays}
+    body = [*renamed(tuple(body), names), Raw(f"{which} ^= 1;")]
+    return (*before, Raw(f"int {which} = 0;"), replace(loop, body=tuple(body)))
+
+
+def _doubled(node: Any, arrays: set[str]) -> Any:
+    """The declaration of a tile, of two of them."""
+    if isinstance(node, s.Declare) and node.shared and node.name in arrays:
+        return replace(node, extents=(s.Number("2", type="int"), *node.extents))
+    return node
 
 
 def _written(draft: Draft, plan: _Plan) -> tuple[Any, ...]:

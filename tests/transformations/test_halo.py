@@ -165,6 +165,7 @@ def test_stars_that_it_leaves(before: str, after: str, case: Callable[..., Case]
             "[AT(y + 1, x)", "[AT((y + 1) % h, x)"
         )
     made = image(case, source, 40, 9, c=0.5)
+    assert made.draft.facts.loops or made.draft.facts.accesses  # it is understood
     with pytest.raises(NotUnderstood):
         Halo().apply(made.draft, {"array": "in"})
 
@@ -188,6 +189,7 @@ def test_stars_that_it_leaves(before: str, after: str, case: Callable[..., Case]
 def test_filters_that_it_leaves(before: str, after: str, case: Callable[..., Case]) -> None:
     assert before in FILTER
     made = image(case, FILTER.replace(before, after, 1), 40, 9)
+    assert made.draft.facts.loops or made.draft.facts.accesses  # it is understood
     with pytest.raises(NotUnderstood):
         Halo().apply(made.draft, {"array": "image"})
 
@@ -197,6 +199,7 @@ def test_clamps_of_places_outside(case: Callable[..., Case]) -> None:
         "if (x >= w || y >= h) return;", "if (x >= w + 1 || y >= h + 1) return;"
     )
     made = image(case, source, 40, 9)
+    assert made.draft.facts.loops or made.draft.facts.accesses  # it is understood
     with pytest.raises(NotUnderstood):
         Halo().apply(made.draft, {"array": "image"})
 

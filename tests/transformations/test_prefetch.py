@@ -24,7 +24,7 @@ __global__ void product(const float* a, const float* b, float* c, int n, int m, 
         if (t * 8 + ty < k && column < m) bs[ty][tx] = b[(t * 8 + ty) * m + column];
         else bs[ty][tx] = 0.0f;
         __syncthreads();
-        for (int i = 0; i < 8; ++i) sum += as[ty][i] * bs[i][tx];  // of the tile
+        for (int i = 0; i < 8; ++i) { sum += as[ty][i] * bs[i][tx]; }  // of the tile
         __syncthreads();
     }
     if (row < n && column < m) c[row * m + column] = sum;
@@ -63,6 +63,12 @@ def test_a_product_by_tiles(k: int, case: Callable[..., Case]) -> None:
     assert "// of the tile" in draft.text
     assert Prefetch().settings(draft) == ()
     made.same(draft)
+    draft = Prefetch().apply(made.draft, {"loop": 0, "buffers": 2})
+    assert "float as[2][8][8], bs[2][8][8];" in draft.text.replace("; __shared__ float", ",") or (
+        draft.text.count("[2][8][8]") == 2
+    )
+    assert draft.text.count("__syncthreads") == 1
+    made.same(draft)
 
 
 @pytest.mark.parametrize("m", [100, 32, 5])
@@ -73,6 +79,32 @@ def test_a_part_of_a_tile_at_the_end(m: int, case: Callable[..., Case]) -> None:
     draft = made.applied(Prefetch())
     assert "if (first + 32 < m)" in draft.text
     made.same(draft)
+    draft = Prefetch().apply(made.draft, {"loop": 0, "buffers": 2})
+    assert draft.text.count("__syncthreads") == 1
+    made.same(draft)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("sum += as", "c[0] += 0; sum += as"),
+        ("sum += as[ty][i]", "sum += as[ty][i] + c[0] * 0"),
+        ("sum += as[ty][i]", "sum += as[ty][i] + other[i] * 0"),
+        ("if (row < n && column < m) c", "sum += as[0][0] * 0; if (row < n && column < m) c"),
+        ("sum += as[ty][i]", "sum += *(as[ty] + i)"),
+        ("        for (int i", "        __syncthreads(); for (int i"),
+    ],
+)
+def test_tiles_that_one_barrier_does_not_do_for(
+    before: str, after: str, case: Callable[..., Case]
+) -> None:
+    assert before in PRODUCT
+    source = PRODUCT.replace(before, after, 1).replace("bs[8][8];", "bs[8][8], other[8];")
+    source = source.replace("float sum = 0;", "float sum = 0; other[tx] = 0; __syncthreads();")
+    made = product(case, source, 9, 9, 9)
+    assert made.draft.facts.loops  # it is understood
+    with pytest.raises(NotUnderstood):
+        Prefetch().apply(made.draft, {"loop": 0, "buffers": 2})
 
 
 @pytest.mark.parametrize(
@@ -101,6 +133,7 @@ def test_a_part_of_a_tile_at_the_end(m: int, case: Callable[..., Case]) -> None:
 def test_what_it_leaves(before: str, after: str, case: Callable[..., Case]) -> None:
     assert before in PRODUCT
     made = product(case, PRODUCT.replace(before, after, 1), 9, 9, 9)
+    assert made.draft.facts.loops  # it is understood
     assert Prefetch().settings(made.draft) == ()
     with pytest.raises(NotUnderstood):
         Prefetch().apply(made.draft, {"loop": 0})

@@ -98,6 +98,7 @@ def test_in_place(case: Callable[..., Case]) -> None:
 )
 def test_what_it_leaves(body: str, case: Callable[..., Case]) -> None:
     one = made(case, body, 40)
+    assert one.draft.facts.loops or one.draft.facts.accesses  # it is understood
     with pytest.raises(NotUnderstood):
         Cooperate().apply(one.draft, {"lanes": 32})
 
