@@ -24,7 +24,8 @@ BLOCK = 256
 
 
 class Cooperate:
-    """As many lanes as the setting says do what one thread did, and share its loops.
+    """As many lanes as the setting says do what one thread did, and share its loops. Where an
+    iteration looks at what the ones before it have added up, they scan.
 
     Legal because all lanes of a team hold the same values: they start with one thread's indices and
     go through its text alike, and after a shared loop each gets the same sums. What they read may
@@ -41,7 +42,7 @@ class Cooperate:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """A warp, a part of one, a block; outer loops before inner ones."""
-        loops = Loops(draft)
+        loops = Loops(draft, scans=True)
         body = draft.form.kernel.body
         outer = _chosen(draft, loops, 2, inner=False)
         if not outer:
@@ -64,7 +65,7 @@ class Cooperate:
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Conditions are on the block's shape and the number of threads."""
         kernel, lanes = draft.form.kernel, int(setting["lanes"])
-        loops = Loops(draft)
+        loops = Loops(draft, scans=True)
         chosen = _chosen(draft, loops, lanes, inner=setting.get("loops") == "inner")
         if not chosen:
             raise NotUnderstood("no loop whose iterations can be shared")

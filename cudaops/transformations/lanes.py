@@ -17,7 +17,9 @@ from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS
+from cudaops.transformations.combining import merged, neutral, starts_neutral
 from cudaops.transformations.draft import Draft
+from cudaops.transformations.scanning import scanned
 from cudaops.transformations.splitting import ATOMICS, Accumulator, Loops, Split
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import (
@@ -31,7 +33,6 @@ from cudaops.transformations.trees import (
 
 FULL = "0xffffffff"
 """All lanes of a warp."""
-_OPERATORS = {"sum": "+", "product": "*", "and": "&", "or": "|", "xor": "^"}
 _STATEMENTS = frozenset({"printf", "__assert_fail", "assert"})
 """Functions that only speak to the host."""
 
@@ -175,44 +176,6 @@ def _taken_if_better(
     lines.append(f"if ({new} {a.function} {best} || ({new} == {best} && {where} < {at})) {{")
     lines += [f"    {name} = {other};" for name, other in zip(names, others, strict=True)]
     return [*lines, "}"]
-
-
-def merged(a: Accumulator, place: str, other: str) -> str:
-    """The statement that takes another lane's value into an accumulator."""
-    if a.kind in _OPERATORS:
-        return f"{place} {_OPERATORS[a.kind]}= {other};"
-    function = {"float": f"f{a.kind}f", "double": f"f{a.kind}"}.get(a.type, a.kind)
-    return f"{place} = {function}({place}, {other});"
-
-
-def neutral(a: Accumulator) -> str:
-    """What a lane begins with so that it adds nothing; empty where the author's own will do."""
-    if a.kind not in ("sum", "product", "xor"):
-        return ""
-    digit = "1" if a.kind == "product" else "0"
-    return digit + {"float": ".0f", "double": ".0"}.get(a.type, "")
-
-
-def starts_neutral(before: Sequence[Any], a: Accumulator) -> bool:
-    """Whether the statements before a loop leave the neutral value in an accumulator."""
-    root = root_of(a.place)
-    for x in reversed(before):
-        match x:
-            case s.Declare(name=name) if name == root:
-                return (x.zeroed and a.kind != "product") or _is_number(x.value, neutral(a))
-            case s.Evaluate(s.Assign(place, "", value)) if place == a.place and a.extent is None:
-                return _is_number(value, neutral(a))
-        if not isinstance(x, Raw) and root in names_in(x):
-            return False
-    return False
-
-
-def _is_number(value: Any, wanted: str) -> bool:
-    text = value.text.rstrip("fFuUlL") if isinstance(value, s.Number) else ""
-    try:
-        return float(text) == float(wanted.rstrip("f"))
-    except ValueError:
-        return False
 
 
 def shared_loop(split: Split, lane: str, lanes: str) -> tuple[list[Any], s.For]:
@@ -363,6 +326,10 @@ class Sharing:
             others: Any = RawExpression(f"{lane} != 0")
             made.append(s.If(others, zeroed))
         head, loop = shared_loop(split, lane, str(team.size))
+        if split.scans:
+            mask = "" if team.is_block else team.mask
+            loop, helpers = scanned(self._draft, split.scans, loop, lane, team.size, mask)
+            team.helpers.update(helpers)
         return [*made, *head, loop, *team.combined(split.accumulators)]
 
     def _zero(self, a: Accumulator) -> str:

@@ -13,12 +13,14 @@ from cudaops.transformations.distribute import Distribute
 from cudaops.transformations.fold import Fold
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
+from cudaops.transformations.halo import Halo
 from cudaops.transformations.hoist import Hoist
 from cudaops.transformations.index32 import Index32
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
 from cudaops.transformations.merge_blocks import MergeBlocks
 from cudaops.transformations.pad import Pad
+from cudaops.transformations.prefetch import Prefetch
 from cudaops.transformations.private_arrays import PrivateArrays
 from cudaops.transformations.restrict_cache import RestrictCache
 from cudaops.transformations.scalar_replace import ScalarReplace
@@ -29,6 +31,7 @@ from cudaops.transformations.speculate import Speculate
 from cudaops.transformations.split_work import SplitWork
 from cudaops.transformations.stage import Stage
 from cudaops.transformations.strength_reduce import StrengthReduce
+from cudaops.transformations.strip import Strip
 from cudaops.transformations.tabulate import Tabulate
 from cudaops.transformations.unroll import Unroll
 from cudaops.transformations.vectorise import Vectorise
@@ -42,6 +45,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     ShuffleTree(),
     ShareSerial(),
     Coarsen(),
+    Strip(),
     Vectorise(),
     Geometry(),
     Fold(),
@@ -56,6 +60,8 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     PrivateArrays(),
     Pad(),
     Stage(),
+    Halo(),
+    Prefetch(),
     Accumulators(),
     Unroll(),
     Speculate(),

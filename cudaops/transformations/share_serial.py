@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,16 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
-from cudaops.transformations.splitting import Loops, Split
-from cudaops.transformations.text import RawExpression
+from cudaops.transformations.loops import writes_memory
+from cudaops.transformations.splitting import WORDS, Loops, Split
+from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import (
+    PURE,
+    calls_in,
     changed,
     declared_in,
     names_in,
+    renamed,
     root_of,
     swapped,
     targets_in,
@@ -40,14 +44,17 @@ class _Serial:
     same: frozenset[str]
     """Variables that hold `threadIdx.x`."""
     chosen: Mapping[int, Split]
+    stored: bool
+    """Whether the first thread may have stored to memory since the barrier."""
 
 
 class ShareSerial:
     """The first warp goes where the first thread went, and shares its loops.
 
-    Legal where a barrier stands before it among the same statements, with no way out between: all
-    lanes of the first warp come there. What they use from outside is the same for all threads; what
-    they change there, nobody else looks at.
+    Legal where a barrier stands before it among the same statements, or it is one of the kernel's
+    own, with no way out between: all lanes of the first warp come there. What they use from outside
+    is the same for all threads; what they change there, nobody else looks at. Single variables in
+    shared memory, which nobody else may touch meanwhile, are in registers there.
     """
 
     name = "share_serial"
@@ -60,14 +67,16 @@ class ShareSerial:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """All such places at once."""
+        draft = _in_registers(draft)
         return ({"lanes": 32},) if list(_serials(draft)) else ()
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Guarded by the block's size."""
+        draft = _in_registers(draft)
         found = list(_serials(draft))
         if not found:
             raise NotUnderstood("no loop that one thread goes through alone")
-        loops = Loops(draft)
+        loops = Loops(draft, scans=True)
         body: Any = draft.form.kernel.body
         for one in found:
             lane = draft.printer().expression(one.thread)
@@ -75,6 +84,8 @@ class ShareSerial:
             sharing = Sharing(draft, loops, team, one.chosen, one.statement.yes)
             inner = tuple(sharing.shared(whole_kernel=False))
             inner = changed(inner, partial(_first_thread, one.same))
+            if one.stored:
+                inner = (Raw("__syncwarp();"), *inner)
             test: Any = RawExpression(f"{lane} < 32")
             warp = s.If(test, inner, where=one.statement.where)
             body = swapped(body, one.statement, warp)
@@ -97,21 +108,69 @@ def _serials(draft: Draft) -> Iterator[_Serial]:
     sizes = [draft.value(f"blockDim.{axis}") for axis in "yz"]
     if sizes != [1, 1] or any(w.block.x < 32 for w in draft.workloads):
         return
-    loops = Loops(draft)
+    loops = Loops(draft, scans=True)
     same = frozenset(_thread_names(draft.form.kernel.body))
     for body in _bodies(draft.form.kernel.body):
-        reached = False
+        reached, stored = body is draft.form.kernel.body, False
         for x in body:
             if _is_barrier(x):
-                reached = not _is_divergent(draft, x)
+                reached, stored = not _is_divergent(draft, x), False
                 continue
             if reached and isinstance(x, s.If) and not x.no:
                 thread = _first(x.condition, same)
                 chosen = _chosen(draft, loops, x) if thread is not None else {}
                 if chosen and _is_closed(draft, x, same):
-                    yield _Serial(x, thread, same, chosen)
+                    yield _Serial(x, thread, same, chosen, stored)
+            stored |= writes_memory((x,), draft.form)
             if any(isinstance(y, s.Leave | s.Give) for y in s.below(x)):
                 reached = False
+
+
+def _in_registers(draft: Draft) -> Draft:
+    """With registers for single shared variables that one thread changes in loops alone."""
+    body = draft.form.kernel.body
+    shared = {
+        x.name: x for x in s.below(body)
+        if isinstance(x, s.Declare) and x.shared and not x.extents and not x.pointer
+        and x.type in WORDS
+    }  # fmt: skip
+    pointed = {root_of(x.operand) for x in s.below(body) if isinstance(x, s.Unary)}
+    pointed |= {root_of(x.target) for x in s.below(body) if isinstance(x, s.Refer)}
+    same, made = frozenset(_thread_names(body)), body
+    for x in s.below(body) if shared else ():
+        if not isinstance(x, s.If) or x.no or _first(x.condition, same) is None:
+            continue
+        loops = [y for y in s.below(x.yes) if isinstance(y, s.For | s.Do)]
+        names = sorted({root_of(t) or "" for t in targets_in(tuple(loops))} & set(shared))
+        if calls_in(x.yes) - PURE or any(isinstance(y, s.Leave | s.Give) for y in s.below(x.yes)):
+            continue
+        inner: Any = x.yes
+        for name in (n for n in names if n not in pointed and "#" not in n):
+            own = draft.free(f"{name}_own")
+            inner = (
+                s.Declare(shared[name].type, own, value=s.Name(name)),
+                *renamed(inner, {name: s.Name(own, type=shared[name].type)}),
+                s.Evaluate(s.Assign(s.Name(name), "", s.Name(own))),
+            )
+            inner = _begun(inner, own)
+        if inner is not x.yes:
+            made = swapped(made, x, replace(x, yes=inner))
+    return draft if made is body else draft.with_body(made)
+
+
+def _begun(body: tuple[Any, ...], own: str) -> tuple[Any, ...]:
+    """Without a first value that is never looked at."""
+    declare, *rest = body
+    for at, x in enumerate(rest):
+        match x:
+            case s.Evaluate(s.Assign(s.Name(text), "", value)) if text == own:
+                if own in names_in(value):
+                    return body
+                first = s.Declare(declare.type, own, value=value)
+                return (*rest[:at], first, *rest[at + 1 :])
+        if own in names_in(x):
+            return body
+    return body
 
 
 def _chosen(draft: Draft, loops: Loops, statement: s.If) -> Mapping[int, Split]:

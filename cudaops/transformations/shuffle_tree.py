@@ -11,8 +11,9 @@ from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import accumulation
 from cudaops.transformations.base import Setting
+from cudaops.transformations.combining import merged
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.lanes import FULL, merged
+from cudaops.transformations.lanes import FULL
 from cudaops.transformations.liveness import live_after
 from cudaops.transformations.splitting import WORDS, Accumulator
 from cudaops.transformations.text import Raw

@@ -20,8 +20,9 @@ from cudaops.transformations.blocks import (
     with_extent,
     without_unused,
 )
+from cudaops.transformations.combining import merged, neutral, starts_neutral
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.lanes import limits, merged, neutral, shared_loop, starts_neutral
+from cudaops.transformations.lanes import limits, shared_loop
 from cudaops.transformations.splitting import Accumulator, Loops, Split
 from cudaops.transformations.text import Raw
 

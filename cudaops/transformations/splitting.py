@@ -27,6 +27,7 @@ from cudaops.transformations.accumulations import FLIPPED, FUNCTIONS, Found, Kin
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.liveness import live_after
+from cudaops.transformations.scans import Scan, scan_in
 from cudaops.transformations.trees import (
     BARRIERS,
     COLLECTIVES,
@@ -91,6 +92,8 @@ class Split:
     """Arrays that iterations store to."""
     requires: tuple[tuple[str, int], ...] = ()
     """(parameter, most it may be) so that the counter fits, for steps of one lane."""
+    scans: tuple[Scan, ...] = ()
+    """Accumulators at whose values iterations look."""
     demands: tuple[Polynomial, ...] = ()
     """Over parameters and extents: none may be negative, so that stores do not meet."""
 
@@ -98,8 +101,10 @@ class Split:
 class Loops:
     """Of one kernel: which may be split."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, *, scans: bool = False) -> None:
+        """`scans`: whether iterations may look at what those before them have added up."""
         form = draft.form
+        self._scans_too = scans
         self.form, self.facts = form, draft.facts
         self._allocations = Allocations(draft)
         self._body = form.kernel.body
@@ -148,6 +153,8 @@ class Loops:
         written = self._written(loop, inside | moved)
         accumulators = self._accumulators(loop, written)
         kept = {n for a in accumulators for n in a.roots}
+        scans = self._scans(loop, written - kept) if self._scans_too else ()
+        kept |= {x.name for x in scans}
         for name in written - kept:
             self._refuse_kept(name, loop)
         for name in moved - headed:
@@ -158,7 +165,9 @@ class Loops:
         if writes and any(reads_memory(x) for x in (bound, *(i.by for i in inductions))):
             raise NotUnderstood("a bound in memory, of a loop that stores")
         limits = self._limits(bound, inductions)
-        return Split(loop, accumulators, inductions, writes, limits, demands)
+        if scans and any(x.at not in loop.step for x in inductions):
+            raise NotUnderstood("a counter that steps in the body of a scan")
+        return Split(loop, accumulators, inductions, writes, limits, scans, demands)
 
     def _refuse_exits(self, loop: s.For) -> None:
         for x in _own(loop.body):
@@ -329,6 +338,17 @@ class Loops:
         if any(roots[n] > 1 or any(n in a.roots for a in kept if not a.moved) for n in roots):
             raise NotUnderstood("one variable kept with two extremes")
         return kept
+
+    def _scans(self, loop: s.For, names: set[str]) -> tuple[Scan, ...]:
+        """Those of these variables that are prefixes: of sums, minima and so on."""
+        found = []
+        for name in sorted(names):
+            if not _is_fresh(loop, name):
+                accumulated, scan = scan_in(loop, name, self._allocations.apart)
+                found.append(replace(scan, accumulator=self._accumulator(accumulated, loop)))
+        if len(found) > 1:
+            raise NotUnderstood("two scans in one loop")
+        return tuple(found)
 
     def _accumulator(self, x: Found, loop: s.For) -> Accumulator:
         place, extent = x.place, None

@@ -24,7 +24,8 @@ PURE = frozenset({
     "make_int2", "make_int3", "make_int4", "make_uint2", "make_uint4", "make_double2",
     "isnan", "isinf", "isfinite", "signbit", "copysign", "copysignf", "ldexp", "ldexpf",
     "float", "double", "int", "unsigned", "float2", "float3", "float4", "int2", "int3",
-    "int4", "double2",
+    "int4", "double2", "__builtin_inff", "__builtin_inf", "__builtin_huge_valf",
+    "__builtin_huge_val",
 })  # fmt: skip
 """Functions of CUDA and C that give a value and do nothing else, of their arguments alone."""
 BARRIERS = frozenset({"__syncthreads", "__syncthreads_count", "__syncthreads_and",

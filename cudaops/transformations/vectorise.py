@@ -23,6 +23,7 @@ from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import pure_functions
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.loops import counted
 from cudaops.transformations.serial import assigned_names
 from cudaops.transformations.trees import is_pure, names_in, swapped
 from cudaops.transformations.variables import Variables
@@ -265,8 +266,26 @@ class _Told:
                     if not said.isdigit():
                         yield f"{said} % {width} == 0"
                     break
+                start = self._start(atom, width)
+                if start is not None:
+                    yield from self._aligned(start, width)
+                    break
             else:
                 raise NotUnderstood("an index that need not be a multiple of the vector")
+
+    def _start(self, atom: Any, width: int) -> Polynomial | None:
+        """Where a loop begins that steps its own variable by whole vectors."""
+        for node in s.below(self._draft.form.kernel.body) if isinstance(atom, Symbol) else ():
+            if isinstance(node, s.For) and any(
+                isinstance(x, s.Declare) and x.name == atom.name for x in node.first
+            ):
+                try:
+                    loop = counted(node, self._draft.form)
+                except NotUnderstood:
+                    return None
+                by = loop.stride
+                return None if not by or by % width else self._variables.polynomial(loop.start)
+        return None
 
     def _even(self, name: str, width: int) -> str:
         """A parameter or extent that every captured launch gives as a multiple."""

@@ -225,6 +225,33 @@ EXAMPLES: dict[str, Example] = {
 }""",
         {"p": _floats(250), "q": _floats(70), "y": _floats(250), "n": 250, "m": 70},
     ),
+    "halo": Example(
+        """__global__ void heat(const float* in, float* out, int w, int h, float c) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < 1 || x >= w - 1 || y < 1 || y >= h - 1) return;
+    int i = y * w + x;
+    out[i] = in[i] + c * (in[i - 1] + in[i + 1] + in[i - w] + in[i + w] - 4.0f * in[i]);
+}""",
+        {"in": _floats(50 * 13), "out": _floats(50 * 13), "w": 50, "h": 13, "c": 0.25},
+        (2, 2), (32, 8),
+    ),
+    "prefetch": Example(
+        """__global__ void nearest(const float* p, const float* q, float* y, int n, int m) {
+    __shared__ float tile[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float best = 1e30f;
+    for (int first = 0; first < m; first += 64) {
+        int at = first + threadIdx.x;
+        tile[threadIdx.x] = at < m ? q[at] : 1e30f;
+        __syncthreads();
+        for (int j = 0; j < 64; ++j) best = fminf(best, fabsf(p[i] - tile[j]));
+        __syncthreads();
+    }
+    y[i] = best;
+}""",
+        {"p": _floats(256), "q": _floats(150), "y": _floats(256), "n": 256, "m": 150},
+    ),
     "pad": Example(
         """__global__ void turn(const float* x, float* y, int n) {
     __shared__ float tile[32][32];
@@ -246,6 +273,7 @@ EXAMPLES: dict[str, Example] = {
 }""",
         {"x": _floats(256), "y": _floats(256), "n": 250},
     ),
+    "strip": Example(_ROWS, _SUMMED),
     "vectorise": Example(
         """__global__ void scale(const float* x, float* y, float by) {
     int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);

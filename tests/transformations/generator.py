@@ -38,7 +38,7 @@ class Generator:
         kinds = (
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._block_rows,
-            self._channels,
+            self._channels, self._neighbours, self._tiles, self._prefixes,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -282,4 +282,81 @@ class Generator:
             "y": self._values(n, "int"), "n": n, "m": m,
         }  # fmt: skip
         signature = "const TYPE* p, const TYPE* q, int* y, int n, int m"
+        return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
+
+    def _neighbours(self) -> Drawn:
+        """Two dimensions, with what lies around each point."""
+        kind, w, h = self._kind(), self._draw.choice([3, 20, 35]), self._draw.choice([3, 10])
+        radius = self._draw.choice([1, 2])
+        inside = f"x >= {radius} && x < w - {radius} && y >= {radius} && y < h - {radius}"
+        around = f"for (int i = -{radius}; i <= {radius}; ++i) for (int j = -1; j <= 1; j++)"
+        at = "(y + i) * w + x + j"
+        padded = "y + i >= 0 && y + i < h && x + j >= 0 && x + j < w"
+        clamped = "min(max(y + i, 0), h - 1) * w + min(max(x + j, 0), w - 1)"
+        star = f"a[y * w + x - {radius}] - a[y * w + x + {radius}] + a[(y - {radius}) * w + x]"
+        own, last = "b[y * w + x] =", f"a[(y + {radius}) * w + x]"
+        body = self._draw.choice([
+            f"if (x < w && y < h) {{ {around} if ({padded}) s += a[{at}]; {own} s; }}",
+            f"if (x >= w || y >= h) return; {around} s += a[{clamped}] * (j + 2); {own} s;",
+            f"if ({inside}) {own} {star} * 2 - {last};",
+            f"if ({inside}) {{ {around} s += a[{at}]; {own} s - n; }}",
+        ])  # fmt: skip
+        source = (
+            "__global__ void k(const TYPE* a, TYPE* b, int w, int h, int n) {\n"
+            "    int x = blockIdx.x * blockDim.x + threadIdx.x;\n"
+            "    int y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+            f"    TYPE s = 0;\n    {body}\n}}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "a": self._values(w * h, kind), "b": self._values(w * h, kind), "w": w, "h": h, "n": 3,
+        }  # fmt: skip
+        block = (self._draw.choice([8, 16, 32]), self._draw.choice([4, 8]))
+        return Drawn(source, arguments, (-(-w // block[0]), -(-h // block[1])), block)
+
+    def _tiles(self) -> Drawn:
+        """A loop over tiles in shared memory, with barriers."""
+        kind, m, block = self._kind(), self._draw.choice([5, 32, 70]), 32
+        fill = self._draw.choice([
+            "tile[threadIdx.x] = at < m ? q[at] : 0;",
+            "if (at < m) tile[threadIdx.x] = q[at]; else tile[threadIdx.x] = 0;",
+            "TYPE v = 0; if (at < m) v = q[at] * 2; tile[threadIdx.x] = v;",
+            "if (at < m) tile[threadIdx.x] = q[at] + at; else tile[threadIdx.x] = q[0] * 0;",
+        ])  # fmt: skip
+        source = (
+            "__global__ void k(const TYPE* p, const TYPE* q, TYPE* y, int m) {\n"
+            f"    __shared__ TYPE tile[{block}];\n"
+            "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    TYPE s = p[i];\n"
+            f"    for (int first = 0; first < m; first += {block}) {{\n"
+            f"        int at = first + threadIdx.x;\n        {fill}\n        __syncthreads();\n"
+            f"        for (int j = 0; j < {block}; ++j) s += tile[j] * (j % 3);\n"
+            "        __syncthreads();\n    }\n    y[i] = s;\n}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "p": self._values(3 * block, kind), "q": self._values(m, kind),
+            "y": self._values(3 * block, kind), "m": m,
+        }  # fmt: skip
+        return Drawn(source, arguments, (3,), (block,))
+
+    def _prefixes(self) -> Drawn:
+        """A scan a row."""
+        kind, n, m = self._kind(), self._draw.choice([1, 6, 40]), self._draw.choice([4, 33, 70])
+        at = self._draw.choice(["i * m + k", "k * n + i"])
+        step = self._draw.choice([
+            f"s += a[{at}]; y[{at}] = s;", f"y[{at}] = s; s += a[{at}] * 2;",
+            f"TYPE v = a[{at}]; y[{at}] = v - s; s = max(s, v);",
+            f"TYPE v = y[{at}]; y[{at}] = s; s += v;",
+            f"int seen = a[{at}] > 0; t += seen; y[{at}] = t * 2 + seen; s += seen;",
+            f"s += a[{at}]; if (s > 2) continue; y[{at}] = s;",
+            f"s = s / 2 + a[{at}]; y[{at}] = s;",
+        ])  # fmt: skip
+        header = self._draw.choice([
+            "for (int k = 0; k < m; k++)", "for (int k = m - 1; k >= 0; --k)",
+            "for (unsigned k = 0; k < (unsigned)m; k += 1)",
+        ])  # fmt: skip
+        body = f"TYPE s = c; int t = 0; {header} {{ {step} }} z[i] = s + t;"
+        arguments: Values = {
+            "a": self._values(n * m, kind), "y": self._values(n * m, kind),
+            "z": self._values(n, kind), "c": self._draw.randint(0, 2), "n": n, "m": m,
+        }  # fmt: skip
+        signature = "const TYPE* a, TYPE* y, TYPE* z, int c, int n, int m"
         return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)

@@ -1,0 +1,163 @@
+"""Exactly when a kernel's expressions are worked out: the conditions and the loops around them.
+
+Other than `ranges`, which asks what holds where an expression stands, this says when it is reached
+as well: it is where all conditions hold, in every iteration of the loops around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.loops import Counted, counted
+
+Condition = tuple[Any, bool]
+"""An expression, and whether it holds or its opposite does."""
+UNKNOWN: Condition = (None, True)
+"""That something is reached which may as well not be."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """An expression and its way there."""
+
+    node: Any
+    conditions: tuple[Condition, ...]
+    loops: tuple[Counted, ...]
+    """Outermost first."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is told when it is reached."""
+        return UNKNOWN not in self.conditions
+
+
+@dataclass(frozen=True)
+class _Way:
+    conditions: tuple[Condition, ...] = ()
+    loops: tuple[Counted, ...] = ()
+
+    def when(self, *conditions: Condition) -> _Way:
+        return replace(self, conditions=(*self.conditions, *conditions))
+
+
+class Paths:
+    """Of one kernel."""
+
+    def __init__(self, form: s.KernelForm) -> None:
+        self._form = form
+
+    def expressions(self) -> Iterator[Reached]:
+        """Every expression that stands in a statement, whole ones before their parts."""
+        yield from self._body(self._form.kernel.body, _Way())
+
+    def _body(self, body: Sequence[Any], way: _Way) -> Iterator[Reached]:
+        for node in body:
+            yield from self._statement(node, way)
+            if isinstance(node, s.Leave | s.Give):
+                return
+            way = way.when(*_passing(node))
+
+    def _statement(self, node: Any, way: _Way) -> Iterator[Reached]:
+        match node:
+            case s.If(condition, yes, no):
+                yield from self._expression(condition, way)
+                yield from self._body(yes, way.when((condition, True)))
+                yield from self._body(no, way.when((condition, False)))
+            case s.For():
+                yield from self._loop(node, way)
+            case s.Block(body):
+                yield from self._body(body, way)
+            case s.Declare() | s.Evaluate() | s.Refer() | s.Give():
+                for child in s.children(node):
+                    yield from self._expression(child, way)
+            case _:
+                for child in s.children(node):
+                    if isinstance(child, s.Statement):
+                        yield from self._statement(child, way.when(UNKNOWN))
+                    else:
+                        yield from self._expression(child, way.when(UNKNOWN))
+
+    def _loop(self, node: s.For, way: _Way) -> Iterator[Reached]:
+        yield from self._body(node.first, way)
+        try:
+            loop = counted(node, self._form)
+            inside = replace(way, loops=(*way.loops, loop))
+            if not loop.is_own or _is_left(node.body):
+                inside = inside.when(UNKNOWN)
+        except NotUnderstood:
+            inside = way.when(UNKNOWN)
+        for head in (node.condition, *node.step):
+            if head is not None:
+                yield from self._expression(head, way.when(UNKNOWN))
+        yield from self._body(node.body, inside)
+
+    def _expression(self, node: Any, way: _Way) -> Iterator[Reached]:
+        yield Reached(node, way.conditions, way.loops)
+        match node:
+            case s.Choice(condition, yes, no):
+                yield from self._expression(condition, way)
+                yield from self._expression(yes, way.when((condition, True)))
+                yield from self._expression(no, way.when((condition, False)))
+            case s.Binary("&&" | "||" as operator, left, right):
+                yield from self._expression(left, way)
+                yield from self._expression(right, way.when((left, operator == "&&")))
+            case s.Unmodelled():
+                for child in s.children(node):
+                    yield from self._expression(child, way.when(UNKNOWN))
+            case _:
+                for child in s.children(node):
+                    yield from self._expression(child, way)
+
+
+def _is_left(body: Any) -> bool:
+    """Whether iterations may be missing: a `break` of this loop, or a `return`."""
+    for node in body if isinstance(body, tuple) else (body,):
+        match node:
+            case s.Leave("break") | s.Leave("return") | s.Give():
+                return True
+            case s.For() | s.Do() | s.Switch():
+                if any(isinstance(x, s.Give) or (isinstance(x, s.Leave) and x.word == "return")
+                       for x in s.below(node)):  # fmt: skip
+                    return True
+            case s.If(_, yes, no):
+                if _is_left(yes) or _is_left(no):
+                    return True
+            case s.Block(inner):
+                if _is_left(inner):
+                    return True
+    return False
+
+
+def _passing(node: Any) -> tuple[Condition, ...]:
+    """What must hold for the statement after this one to be reached."""
+    if isinstance(node, s.If):
+        if not any(map(_leaves, (*node.yes, *node.no))):
+            return ()
+        if node.yes and _ends(node.yes) and not any(map(_leaves, node.no)):
+            return ((node.condition, False),)
+        if node.no and _ends(node.no) and not any(map(_leaves, node.yes)):
+            return ((node.condition, True),)
+        return (UNKNOWN,)
+    return (UNKNOWN,) if _leaves(node) else ()
+
+
+def _ends(body: Sequence[Any]) -> bool:
+    """Whether what comes after is never reached this way, and the way there is straight."""
+    return isinstance(body[-1], s.Leave | s.Give) and not any(map(_leaves, body[:-1]))
+
+
+def _leaves(node: Any) -> bool:
+    """Whether a statement may lead elsewhere than to the next one."""
+    if isinstance(node, s.For | s.Do | s.Switch):
+        words = {"return", "continue"} if isinstance(node, s.Switch) else {"return"}
+        inner = (x for x in s.below(node) if isinstance(x, s.Leave | s.Give))
+        return any(isinstance(x, s.Give) or x.word in words for x in inner)
+    if isinstance(node, s.Opaque):
+        return True
+    if isinstance(node, s.If | s.Block):
+        return any(map(_leaves, (x for x in s.children(node) if isinstance(x, s.Statement))))
+    return isinstance(node, s.Leave | s.Give)
