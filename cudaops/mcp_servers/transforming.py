@@ -143,7 +143,10 @@ class _Trying:
         to; None where it is not. A look, to keep what is wrong from being built on: the judge finds
         out whether it is right."""
         for workload in sorted(self._bench.judged, key=_bytes):
-            plan = self._bench.plan(workload, rewrite)
+            try:
+                plan = self._bench.plan(workload, rewrite)
+            except PlanError as error:
+                return f"launch plan: {error}"
             if plan.applicable:
                 return self._difference(rewrite, workload, plan)
         return None
