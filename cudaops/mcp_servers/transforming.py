@@ -99,7 +99,8 @@ def _searched(
             lambda rewrites: trying.times(rewrites, pool),
             limits,
             trying.problem,
-            {one.name for one in TRANSFORMATIONS if subtype in one.relieves},
+            relieves={one.name for one in TRANSFORMATIONS if subtype in one.relieves},
+            apart=trying.apart,
             say=say,
             batch=trying.builders,
         ).run(root, begun.time_us)
@@ -137,6 +138,29 @@ class _Trying:
             total += measured.median_us * workload.time_share
             weight += workload.time_share
         return Timed(total / weight if weight else None)
+
+    def apart(self, rewrite: Rewrite) -> tuple[float, ...]:
+        """Of each launch, weighted over all timed workloads that it applies to: what the plan takes
+        longer with it than with those before it alone. Empty where that cannot be told."""
+        totals = [0.0] * len(rewrite.plan.launches)
+        for workload in self._bench.timed:
+            raise_if_stopped()
+            compiled = self._bench.executor.compile(self._bench.unit(workload, rewrite), draft=True)
+            plan = self._bench.plan(workload, rewrite)
+            if isinstance(compiled, CompileFailed):
+                return ()
+            before_us = 0.0
+            for count in range(1, len(plan.launches) + 1) if plan.applicable else ():
+                part = plan.model_copy(update={"launches": plan.launches[:count]})
+                taken = self._bench.executor.measure(
+                    compiled, workload, part, timeout_s=self._bench.timeout_s
+                )
+                if isinstance(taken, Misbehaved):
+                    return ()
+                more_us = max(taken.median_us - before_us, 0.0)
+                totals[count - 1] += more_us * workload.time_share
+                before_us = taken.median_us
+        return tuple(totals)
 
     def problem(self, rewrite: Rewrite) -> str | None:
         """Why it is wrong on the captured inputs of the smallest judged workload that it applies

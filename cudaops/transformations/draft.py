@@ -67,6 +67,9 @@ class Step:
     """What `Transformation.apply` was given."""
     says: str
     """What it did, for the reader of the rewrite: a sentence."""
+    kernel: str = ""
+    """Where a draft has several launches: the one that it was made at, by its kernel; empty for the
+    one that descends from the launch that the draft began with."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def _extents(extents: tuple[str, str, str]) -> str:
 class Draft:
     """Everything a rewrite is made of, and what is known of it.
 
-    The kernel that transformations work on is that of the launch at `focus`, the dearest.
+    The kernel that transformations work on is that of the launch at `focus`.
     """
 
     subject: Subject
@@ -233,7 +236,10 @@ class Draft:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The launched kernel as intake reads it. Raises NotUnderstood."""
+        """The launched kernel as intake reads it. Raises NotUnderstood, also where another launch
+        is of the same one: what holds for one need not hold for the other."""
+        if [launch.kernel for launch in self.launches].count(self.launch.kernel) > 1:
+            raise NotUnderstood(f"several launches of {self.launch.kernel}")
         try:
             return self.program.kernel(f"{NAMESPACE}::{self.launch.kernel}")
         except KeyError:
@@ -368,8 +374,15 @@ class Draft:
         return tuple(x.strip() for x in _USING.findall(self.text))
 
     def edited(self, function: s.Function, text: str) -> Draft:
-        """With this text in place of a function's definition. Raises NotUnderstood."""
+        """With this text in place of a function's definition. Raises NotUnderstood, also for a
+        device function that the kernel of another launch calls."""
         where = function.where
+        if function.name != self.form.kernel.name and any(
+            replace(self, focus=at).form.function(function.name) is not None
+            for at in range(len(self.launches))
+            if at != self.focus
+        ):
+            raise NotUnderstood(f"{function.name} is called by another kernel too")
         if where is None or where.file != FILE:
             raise NotUnderstood(f"{function.name} does not stand in the draft")
         whole = self.program.main.text.encode()
