@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cudaops.agents.developer import Developer, RunView
 from cudaops.agents.tools import Toolbox
+from cudaops.domain.ends import End
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -26,6 +27,11 @@ SEARCH_SECONDS = 2.5
 """How much more a search over transformations may take than the tune values of one rewrite. Chosen:
 a round over all transformations is some 40 trials, which take half a second each where times are
 measured, and two to three rounds bring what there is."""
+
+
+PROBES = 12
+"""Trials of a search where the author's kernel is at an end from the start. Chosen: the first
+settings of the transformations that are remedies; what is there shows in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +66,22 @@ class Context:
         if time.monotonic() < self.deadline:
             return None
         return f"the budget of {self.options.budget_minutes:g} minutes is used up"
+
+
+def end_of_state(state: State) -> End | None:
+    """Why what the run stands on cannot be made faster; None where it may be."""
+    raw = state.get("end")
+    return End.model_validate(raw) if raw else None
+
+
+def why_nothing(state: State) -> str:
+    """Why a run kept nothing, in one sentence."""
+    reason, end = state.get("reason", "no attempt was made"), end_of_state(state)
+    return (
+        f"nothing beat the bar: {reason}"
+        if end is None
+        else f"nothing to gain: {end.says}; {reason}"
+    )
 
 
 def attempts_of(state: State) -> tuple[Attempt, ...]:
