@@ -77,11 +77,10 @@ def end_of_state(state: State) -> End | None:
 def why_nothing(state: State) -> str:
     """Why a run kept nothing, in one sentence."""
     reason, end = state.get("reason", "no attempt was made"), end_of_state(state)
-    return (
-        f"nothing beat the bar: {reason}"
-        if end is None
-        else f"nothing to gain: {end.says}; {reason}"
-    )
+    if end is None:
+        return f"nothing beat the bar: {reason}"
+    order = end.kind == "atomic_order"
+    return f"{'an order to keep' if order else 'nothing to gain'}: {end.says}; {reason}"
 
 
 def attempts_of(state: State) -> tuple[Attempt, ...]:

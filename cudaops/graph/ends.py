@@ -61,32 +61,50 @@ def _launch_bound(bench: Workbench, profile: Profile) -> End | None:
 
 
 def atomic_order(bench: Workbench, verdict: Verdict) -> End | None:
-    """Where contended atomics limit the author's kernel, and what it makes of their results depends
-    on their order. For after a search that found nothing."""
+    """Where contended atomics limit the author's kernel, and what it writes depends on the order in
+    which they were made. For after a search that came to its end and found nothing."""
     if verdict.subtype != "atomic_contention":
         return None
     try:
         form = kernel_form(bench.program, bench.kernel, bench.callee)
     except NotUnderstood:
         return None
-    count = sum(_results_used(f) for f in (form.kernel, *form.functions))
-    if not count:
+    if not any(writes_by_order(f.body) for f in (form.kernel, *form.functions)):
         return None
-    which = "the result of an atomic operation" if count == 1 else f"results of {count} atomics"
     return End(
         kind="atomic_order",
         says=(
-            f"{verdict.summary.rstrip('.')}; {bench.kernel.qualified_name} uses {which}, which "
-            "says in what order threads came: with fewer or other atomics they would come in "
-            "another, and the results would not be the author's"
+            f"{verdict.summary.rstrip('.')}; what {bench.kernel.qualified_name} writes holds the "
+            "order in which its atomics were made, and with fewer or other ones that is another: "
+            "whether it would do for the program, nothing here can tell"
         ),
-        numbers={"atomics_whose_results_are_used": float(count)},
+        numbers={e.metric: e.value for e in verdict.evidence},
     )
 
 
-def _results_used(function: s.Function) -> int:
-    alone = {id(x.value) for x in s.below(function.body) if isinstance(x, s.Evaluate)}
-    return sum(
-        isinstance(x, s.Call) and x.function.startswith("atomic") and id(x) not in alone
-        for x in s.below(function.body)
-    )
+def writes_by_order(body: tuple[s.Statement, ...]) -> bool:
+    """Whether the result of an atomic operation reaches memory, as a value or in an index, or the
+    function's caller. A result that is only compared, as by the last block to finish, does not."""
+    held: set[str] = set()
+
+    def holds(node: object) -> bool:
+        return any(
+            (isinstance(x, s.Call) and x.function.startswith("atomic"))
+            or (isinstance(x, s.Name) and x.text in held)
+            for x in s.below(node)
+        )
+
+    size = -1
+    while size != len(held):
+        size = len(held)
+        for x in s.below(body):
+            match x:
+                case s.Declare(name=name, value=value) if value is not None and holds(value):
+                    held.add(name)
+                case s.Assign(s.Name(name), _, value) if holds(value):
+                    held.add(name)
+                case s.Assign(target, _, value) if holds(target) or holds(value):
+                    return True
+                case s.Give(value) if holds(value):
+                    return True
+    return False

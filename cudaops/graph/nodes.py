@@ -41,6 +41,8 @@ from cudaops.sandbox.workbench import Workbench
 TRANSFORMED_FURTHER = ("llm:", "mcp:", "user")
 """Whose rewrites a search over transformations goes on from. Its own it has searched already, and a
 pattern's kernel was tuned as it is."""
+EXHAUSTED = "no step gains"
+"""Of a search that came to its end."""
 NO_FURTHER = "no further recipe applies"
 WORTH_JUDGING = 0.5
 """Share of the wanted gain that a search must have seen. Chosen: the search's clock has launches'
@@ -163,7 +165,7 @@ async def _by_transformations(
     )
     if found is None:
         reason = NO_FURTHER if attempts else _nothing_found(searched)
-        if not attempts and end is None:
+        if not attempts and end is None and searched.stopped == EXHAUSTED:
             end = await asyncio.to_thread(ends.atomic_order, context.bench, verdict)
             update = {**update, "end": None if end is None else end.model_dump(mode="json")}
         return {**update, "proposal": None, "reason": reason}, reason

@@ -29,6 +29,11 @@ TIMED_GATES = ("physical_floor", "speedup")
 """Gates whose numbers rest on a time, and so on its source."""
 
 
+_ENDS: dict[EndKind, str] = {
+    "roofline": "the device allows little more",
+    "launch_bound": "a launch takes about as long",
+    "atomic_order": "what limits it is an order that its results hold",
+}
 _AFTER_END: dict[EndKind, str] = {
     "roofline": "Fewer operations or bytes: another algorithm, or kernels fused into one.",
     "launch_bound": "Launch it less often: merge its launches, or record them as a CUDA graph.",
@@ -114,7 +119,7 @@ def meaning(record: RunRecord) -> str:
     """What the outcome's word promises."""
     bar = f"{record.options.policy.min_speedup:g}×"
     if record.outcome == "nothing_found" and record.end is not None:
-        return f"the record shows that there is nothing to gain (bar {bar})"
+        return f"{_ENDS[record.end.kind]} (bar {bar})"
     return {
         "accepted": f"every gate passed; measured faster than {bar} "
         f"at {record.options.policy.confidence:.0%} confidence",

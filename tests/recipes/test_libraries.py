@@ -72,13 +72,17 @@ def named(folder: Path, source: str, body: str) -> str | None:
     return None if found is None else f"{found.name}: {found.job}"
 
 
-@pytest.mark.parametrize(("source", "body", "name"), [x[1:] for x in NAMED], ids=[x[0] for x in NAMED])
+@pytest.mark.parametrize(
+    ("source", "body", "name"), [x[1:] for x in NAMED], ids=[x[0] for x in NAMED]
+)
 def test_a_whole_job_is_named(source: str, body: str, name: str, tmp_path: Path) -> None:
     found = named(tmp_path, source, body)
     assert found is not None
     assert name in found
 
 
-@pytest.mark.parametrize(("source", "body"), [x[1:] for x in NOT_NAMED], ids=[x[0] for x in NOT_NAMED])
+@pytest.mark.parametrize(
+    ("source", "body"), [x[1:] for x in NOT_NAMED], ids=[x[0] for x in NOT_NAMED]
+)
 def test_another_job_is_not(source: str, body: str, tmp_path: Path) -> None:
     assert named(tmp_path, source, body) is None
