@@ -223,7 +223,7 @@ class _Coarsening:
         rest = [x for x in body if not (isinstance(x, s.Declare) and x.shared)]
         if self._conduct.shared:
             rest.append(s.Evaluate(s.Call("__syncthreads", ())))
-        early, rest = invariant(rest, self._item)
+        early, rest = invariant(self._draft, rest, self._item)
         loop = item_loop(self._item, self._factor, rest)
         if synchronised:
             loop = loop[1:]

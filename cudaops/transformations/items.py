@@ -25,6 +25,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conduct import effects_in, local_variables, written_by
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loads import Loads
+from cudaops.transformations.serial_blocks import by_reference
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import (
     BARRIERS,
@@ -90,6 +91,8 @@ class Spread:
     ) -> None:  # fmt: skip
         """`body` has no `return`; `item` is the variable in it. `pure`: functions of the program
         that are. `whole`: whether a guard is the same for all items of a thread."""
+        if by_reference(draft, body):
+            raise NotUnderstood("a variable that a function changes through a reference")
         self._whole = whole
         self._zeroed = False
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
