@@ -26,7 +26,7 @@ from cudaops.transformations.conduct import (
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread, item_loop
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
-from cudaops.transformations.returns import without_returns
+from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import continued, invariant, own_parameters, with_parameter
 from cudaops.transformations.trees import changed
 
