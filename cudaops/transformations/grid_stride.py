@@ -28,7 +28,7 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import Places, builtin, builtins_in
 from cudaops.transformations.serial import continued, invariant, own_parameters, with_parameter
 from cudaops.transformations.serial_blocks import modified
-from cudaops.transformations.trees import BARRIERS, changed, names_in, root_of
+from cudaops.transformations.trees import BARRIERS, changed, is_barrier, names_in, root_of
 
 _GRIDS = (1056, 528, 2112, 132)
 """Blocks: of 132 SMs, eight, four, sixteen and one each; near enough for others."""
@@ -176,7 +176,7 @@ def _setup(
     if not found.barriers:
         return early, rest
     at = next((i for i, x in enumerate(rest) if _has_barrier(x)), None)
-    if at is None or not _is_barrier(rest[at]):
+    if at is None or not is_barrier(rest[at]):
         return early, rest
     filled, later = rest[: at + 1], tuple(rest[at + 1 :])
     shared = {x.name for x in s.below(draft.form.kernel.body)
@@ -198,14 +198,6 @@ def _setup(
     if _reads_what_is_written(draft, filled):
         return early, rest
     return [*early, *filled], list(later)
-
-
-def _is_barrier(node: Any) -> bool:
-    return (
-        isinstance(node, s.Evaluate)
-        and isinstance(node.value, s.Call)
-        and node.value.function == "__syncthreads"
-    )
 
 
 def _has_barrier(node: Any) -> bool:

@@ -33,6 +33,7 @@ from cudaops.transformations.trees import (
     PURE,
     calls_in,
     changed,
+    is_barrier,
     names_in,
     reads_memory,
     renamed,
@@ -224,7 +225,7 @@ class Spread:
                 waiting.clear()
 
         for node in body:
-            if _is_barrier(node):
+            if is_barrier(node, BARRIERS):
                 if guard is not None:
                     raise NotUnderstood("a barrier that some items may not reach")
                 flush()
@@ -578,14 +579,6 @@ def _declared_below(node: Any) -> Iterator[s.Declare]:
     for x in s.below(node):
         if isinstance(x, s.Declare):
             yield x
-
-
-def _is_barrier(node: Any) -> bool:
-    return (
-        isinstance(node, s.Evaluate)
-        and isinstance(node.value, s.Call)
-        and node.value.function in BARRIERS
-    )
 
 
 def _leaves(body: Sequence[Any]) -> bool:

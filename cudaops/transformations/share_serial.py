@@ -19,6 +19,7 @@ from cudaops.transformations.text import RawExpression
 from cudaops.transformations.trees import (
     changed,
     declared_in,
+    is_barrier,
     names_in,
     root_of,
     swapped,
@@ -102,7 +103,7 @@ def _serials(draft: Draft) -> Iterator[_Serial]:
     for body in _bodies(draft.form.kernel.body):
         reached = False
         for x in body:
-            if _is_barrier(x):
+            if is_barrier(x):
                 reached = not _is_divergent(draft, x)
                 continue
             if reached and isinstance(x, s.If) and not x.no:
@@ -193,14 +194,6 @@ def _bodies(body: Sequence[Any]) -> Iterator[Sequence[Any]]:
             inner = getattr(x, part, ())
             if inner:
                 yield from _bodies(inner)
-
-
-def _is_barrier(x: Any) -> bool:
-    return (
-        isinstance(x, s.Evaluate)
-        and isinstance(x.value, s.Call)
-        and x.value.function == "__syncthreads"
-    )
 
 
 def _is_divergent(draft: Draft, x: Any) -> bool:
