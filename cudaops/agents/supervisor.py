@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
+from cudaops.domain.ends import End
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Attempt, Judgement, TunedSetting
 from cudaops.domain.profile import Verdict
@@ -28,11 +29,13 @@ def decide(
     verdict: Verdict | None,
     max_iterations: int,
     out_of_time: str | None = None,
+    end: End | None = None,
 ) -> Decision:
     """Profile the incumbent for its next bottleneck, or finish.
 
     Finishes when the iterations or the minutes are used up or when the incumbent is at the device's
-    limits. `out_of_time`: why nothing further may begin; None while there is time.
+    limits. `out_of_time`: why nothing further may begin; None while there is time. `end`: why what
+    the run stands on cannot be made faster.
     """
     used = len(attempts)
     if out_of_time is not None and used:
@@ -41,6 +44,8 @@ def decide(
         return Decision("finish", f"{used} of {max_iterations} iterations used")
     if used == 0:
         return Decision("profile", "profile the author's kernel")
+    if end is not None:
+        return Decision("finish", "what was tried did not beat it")
     if verdict is not None and verdict.bottleneck_class == "near_peak":
         return Decision("finish", f"nothing left to gain: {verdict.summary}")
     return Decision("profile", "look for the next bottleneck of the best rewrite so far")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cudaops.domain.base import Record
+from cudaops.domain.ends import End, Library
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.instructions import InstructionChange
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualification
@@ -249,6 +250,11 @@ class RunRecord(Record):
     options: RunOptions
     program: ProgramSummary | None = None
     profile: ProfileSummary | None = None
+    end: End | None = None
+    """Why the best rewrite, or the author's kernel where there is none, cannot be made faster; None
+    where the record does not show it."""
+    library: Library | None = None
+    """That does the kernel's whole job; None where none is known to. It was not timed."""
     research: ResearchFindings | None = None
     verify: VerifySummary
     best: Rewrite | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cudaops.agents.developer import Developer, RunView
 from cudaops.agents.tools import Toolbox
+from cudaops.domain.ends import End
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -30,6 +31,11 @@ measured, and two to three rounds bring what there is."""
 IMPROVEMENT = 1.02
 """A later rewrite must beat the incumbent by this factor. Chosen: two runs of one kernel differ
 by less."""
+
+
+PROBES = 12
+"""Trials of a search where the author's kernel is at an end from the start. Chosen: the first
+settings of the transformations that are remedies; what is there shows in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,21 @@ class Context:
         if time.monotonic() < self.deadline:
             return None
         return f"the budget of {self.options.budget_minutes:g} minutes is used up"
+
+
+def end_of_state(state: State) -> End | None:
+    """Why what the run stands on cannot be made faster; None where it may be."""
+    raw = state.get("end")
+    return End.model_validate(raw) if raw else None
+
+
+def why_nothing(state: State) -> str:
+    """Why a run kept nothing, in one sentence."""
+    reason, end = state.get("reason", "no attempt was made"), end_of_state(state)
+    if end is None:
+        return f"nothing beat the bar: {reason}"
+    order = end.kind == "atomic_order"
+    return f"{'an order to keep' if order else 'nothing to gain'}: {end.says}; {reason}"
 
 
 def attempts_of(state: State) -> tuple[Attempt, ...]:

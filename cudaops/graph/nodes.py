@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from langgraph.types import interrupt
@@ -17,7 +18,17 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.domain.search import TransformationSearch
 from cudaops.errors import ModelUnavailable
-from cudaops.graph.context import Context, attempts_of, bar_of, incumbent_of, kept_us
+from cudaops.graph import ends
+from cudaops.graph.context import (
+    PROBES,
+    Context,
+    attempts_of,
+    bar_of,
+    end_of_state,
+    incumbent_of,
+    kept_us,
+    why_nothing,
+)
 from cudaops.graph.folder import write_iteration
 from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
@@ -31,6 +42,8 @@ from cudaops.sandbox.workbench import Workbench
 TRANSFORMED_FURTHER = ("llm:", "mcp:", "user")
 """Whose rewrites a search over transformations goes on from. Its own it has searched already, and a
 pattern's kernel was tuned as it is."""
+EXHAUSTED = "no step gains"
+"""Of a search that came to its end."""
 NO_FURTHER = "no further recipe applies"
 WORTH_JUDGING = 0.5
 """Share of the wanted gain that a search must have seen. Chosen: the search's clock has launches'
@@ -43,16 +56,22 @@ async def supervise(state: State, context: Context) -> tuple[State, str]:
     raw = state.get("verdict")
     verdict = Verdict.model_validate(raw) if raw else None
     late = context.out_of_time()
-    decision = supervisor.decide(attempts_of(state), verdict, context.options.max_iterations, late)
+    most, end = context.options.max_iterations, end_of_state(state)
+    decision = supervisor.decide(attempts_of(state), verdict, most, late, end)
     return {"decision": decision.next, "reason": decision.reason}, decision.reason
 
 
 async def profile(state: State, context: Context) -> tuple[State, str]:
     """Metrics of the incumbent into a verdict."""
-    diagnosis = await profiler.profile(context.toolbox, incumbent_of(state))
+    incumbent = incumbent_of(state)
+    diagnosis = await profiler.profile(context.toolbox, incumbent)
+    end = await ends.end_of(context.bench, incumbent, diagnosis.profile, diagnosis.verdict)
+    if end is not None:
+        context.events.emit("profiler", "profiler", "progress", end.says, {"end": end.kind})
     update: State = {
         "profile": diagnosis.profile.model_dump(mode="json"),
         "verdict": diagnosis.verdict.model_dump(mode="json"),
+        "end": None if end is None else end.model_dump(mode="json"),
     }
     if "baseline_profile" not in state:
         update["baseline_profile"] = update["profile"]
@@ -106,6 +125,8 @@ async def _by_recipe(state: State, context: Context, update: State) -> tuple[Sta
     bench = context.bench
     subject = optimizer.Subject(bench.program, bench.kernel, bench.workloads)
     verdict = Verdict.model_validate(state["verdict"])
+    if end_of_state(state) is not None:
+        return await _by_transformations(state, context, update, verdict)
     favour = context.memory.snapshot.ranking(verdict.subtype) if context.memory else None
     proposal = optimizer.propose_next(subject, verdict, attempts_of(state), favour)
     if proposal is None:
@@ -125,9 +146,13 @@ async def _by_transformations(
     attempts = attempts_of(state)
     if not may_transform(incumbent):
         return {**update, "proposal": None, "reason": NO_FURTHER}, NO_FURTHER
+    end, (trials_most, seconds) = end_of_state(state), context.search_limits
+    if end is not None and incumbent is not None:
+        return {**update, "proposal": None, "reason": NO_FURTHER}, NO_FURTHER
+    limits = (trials_most if end is None else min(PROBES, trials_most), seconds)
     say = context.events.announcing("optimizer", "optimizer", title="transformations")
     searched = await optimizer.search_transformations(
-        context.toolbox, incumbent, verdict.subtype, context.search_limits, say
+        context.toolbox, incumbent, verdict.subtype, limits, say
     )
     update = {**update, **kept_search(state, searched)}
     tried = {attempt.source_id for attempt in attempts}
@@ -142,6 +167,9 @@ async def _by_transformations(
     )
     if found is None:
         reason = NO_FURTHER if attempts else _nothing_found(searched)
+        if not attempts and end is None and searched.stopped == EXHAUSTED:
+            end = await asyncio.to_thread(ends.atomic_order, context.bench, verdict)
+            update = {**update, "end": None if end is None else end.model_dump(mode="json")}
         return {**update, "proposal": None, "reason": reason}, reason
     trials = [
         TrialResult(title=x.title, values={}, time_us=x.time_us, failure=x.failure)
@@ -277,8 +305,8 @@ async def accept(state: State, context: Context) -> tuple[State, str]:
         "iteration": iteration,
     }
     title = state["evaluation"]["rewrite"]["title"]
-    # What was planned was planned for the old verdict.
-    planned: State = {"hypotheses": [], "hypothesis": None, "mends": 0}
+    # What was planned was planned for the old verdict, and what was at an end was not the end.
+    planned: State = {"hypotheses": [], "hypothesis": None, "mends": 0, "end": None}
     return {**planned, "incumbent": incumbent}, f"{title} is the new incumbent"
 
 
@@ -286,7 +314,7 @@ async def report(state: State, context: Context) -> tuple[State, str]:
     """The end of the graph; the record is written by whoever started it."""
     incumbent = state.get("incumbent")
     if not incumbent:
-        return {}, f"nothing beat the bar: {state.get('reason', 'no attempt was made')}"
+        return {}, why_nothing(state)
     update: State = {}
     if not context.bench.models_time and not context.out_of_time():
         # What was not needed to decide is worth its time once something was found.

@@ -29,7 +29,9 @@ from cudaops.domain.run import (
 from cudaops.domain.search import SearchSummary
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.isolation.level import notices as isolation_notices
+from cudaops.graph.context import end_of_state, why_nothing
 from cudaops.graph.state import Json, State
+from cudaops.recipes.libraries import library_for
 from cudaops.sandbox.workbench import Workbench
 
 PRINTED_TOLERANCE = 0.1
@@ -81,6 +83,8 @@ def build_record(
         options=options,
         program=program,
         profile=_profile_summary(state),
+        end=end_of_state(state),
+        library=library_for(bench.program, bench.kernel, bench.workloads),
         research=_findings(state),
         verify=shown,
         best=Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None,
@@ -144,7 +148,7 @@ def _outcome(incumbent: Json | None) -> Outcome:
 def _reason(state: State, incumbent: Json | None) -> str:
     if incumbent is not None:
         return f"{incumbent['rewrite']['title']}: {incumbent['judgement']['reason']}"
-    return f"nothing beat the bar: {state.get('reason', 'no attempt was made')}"
+    return why_nothing(state)
 
 
 def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramSummary:

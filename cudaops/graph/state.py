@@ -26,6 +26,8 @@ class State(TypedDict, total=False):
     """Verdict on the incumbent."""
     baseline_profile: Json
     baseline_verdict: Json
+    end: Json | None
+    """Why the incumbent, or the author's kernel, cannot be made faster; None where it may be."""
     research: Json
     """What the knowledge base says about `verdict`."""
     baseline_research: Json

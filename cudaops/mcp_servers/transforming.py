@@ -15,7 +15,7 @@ from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
-from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Ran
+from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.run import Say
 from cudaops.domain.search import SearchCost, StepShare, TransformationSearch, Transformed
@@ -103,7 +103,8 @@ def _searched(
             lambda rewrites: trying.times(rewrites, pool),
             limits,
             trying.problem,
-            {one.name for one in TRANSFORMATIONS if subtype in one.relieves},
+            relieves={one.name for one in TRANSFORMATIONS if subtype in one.relieves},
+            apart=trying.apart,
             say=say,
             batch=trying.builders,
             writing=lambda: trying.parts.working("writing drafts"),
@@ -158,13 +159,16 @@ class _Trying:
             )
         if isinstance(compiled, CompileFailed):
             return compiled
+        return self._taken(compiled, workload, self._bench.plan(workload, rewrite))
+
+    def _taken(
+        self, compiled: Compiled, workload: Workload, plan: ResolvedPlan
+    ) -> Measurement | Misbehaved:
+        """The executor's time, what it waited for the GPU noted apart."""
         begun = time.monotonic()
         with noting_waits() as waits:
             measured = self._bench.executor.measure(
-                compiled,
-                workload,
-                self._bench.plan(workload, rewrite),
-                timeout_s=self._bench.timeout_s,
+                compiled, workload, plan, timeout_s=self._bench.timeout_s
             )
         for wait in waits:
             self.parts.add(*wait)
@@ -180,12 +184,38 @@ class _Trying:
         }
         return SearchCost(trials=trials, seconds=round(time.monotonic() - started, 3), parts=spent)
 
+    def apart(self, rewrite: Rewrite) -> tuple[float, ...]:
+        """Of each launch, weighted over all timed workloads that it applies to: what the plan takes
+        longer with it than with those before it alone. Empty where that cannot be told."""
+        totals = [0.0] * len(rewrite.plan.launches)
+        for workload in self._bench.timed:
+            raise_if_stopped()
+            with self.parts.working("building"):
+                unit = self._bench.unit(workload, rewrite)
+                compiled = self._bench.executor.compile(unit, draft=True)
+            plan = self._bench.plan(workload, rewrite)
+            if isinstance(compiled, CompileFailed):
+                return ()
+            before_us = 0.0
+            for count in range(1, len(plan.launches) + 1) if plan.applicable else ():
+                part = plan.model_copy(update={"launches": plan.launches[:count]})
+                taken = self._taken(compiled, workload, part)
+                if isinstance(taken, Misbehaved):
+                    return ()
+                more_us = max(taken.median_us - before_us, 0.0)
+                totals[count - 1] += more_us * workload.time_share
+                before_us = taken.median_us
+        return tuple(totals)
+
     def problem(self, rewrite: Rewrite) -> str | None:
         """Why it is wrong on the captured inputs of the smallest judged workload that it applies
         to; None where it is not. A look, to keep what is wrong from being built on: the judge finds
         out whether it is right."""
         for workload in sorted(self._bench.judged, key=_bytes):
-            plan = self._bench.plan(workload, rewrite)
+            try:
+                plan = self._bench.plan(workload, rewrite)
+            except PlanError as error:
+                return f"launch plan: {error}"
             if plan.applicable:
                 with self.parts.working("checking"):
                     return self._difference(rewrite, workload, plan)

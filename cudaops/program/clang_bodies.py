@@ -92,6 +92,8 @@ class Body:
         """Name by the hash of the declaration."""
         self.sizes: dict[str, int] = {}
         """Bytes of the types that pointers point to."""
+        self.outside: set[tuple[str, s.Range]] = set()
+        """Variables of the program that are not the function's own, each with its declaration."""
         self._depth = 0
 
     def statements(self, compound: Cursor) -> tuple[s.Statement, ...]:
@@ -312,6 +314,8 @@ class Body:
             return self._constant(target.enum_value, _type_of(cursor))
         if target.kind in (_K.FUNCTION_DECL, _K.CXX_METHOD):
             return s.Name(self._called(target))
+        if target.hash not in self._variables and (declared := where_of(target)) is not None:
+            self.outside.add((target.spelling, declared))
         if target.kind == _K.VAR_DECL and _is_constant(target):
             value = evaluated(self._lib, target)
             own = self._variables.get(target.hash, "")

@@ -404,12 +404,14 @@ class Reader:
         """Function by the hash of its definition."""
         self._waiting: list[Cursor] = []
         self._sizes: dict[str, int] = {}
+        self._outside: set[tuple[str, s.Range]] = set()
 
     def form(self, kernel: Cursor) -> s.KernelForm:
         """A kernel and all functions of the program that it reaches."""
         self._named(kernel)
         first, *rest = self._all()
-        return s.KernelForm(first, tuple(rest), tuple(sorted(self._sizes.items())))
+        sizes, outside = tuple(sorted(self._sizes.items())), tuple(sorted(self._outside))
+        return s.KernelForm(first, tuple(rest), sizes, outside)
 
     def _all(self) -> Iterator[s.Function]:
         while self._waiting:
@@ -433,6 +435,7 @@ class Reader:
         reader = Body(self._lib, self._named, variables)
         statements = reader.statements(body)
         self._sizes |= reader.sizes
+        self._outside |= reader.outside
         return s.Function(
             name=self._named(cursor),
             qualified_name=qualified(cursor),

@@ -326,6 +326,8 @@ class KernelForm:
     functions: tuple[Function, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
     """(type, bytes) of everything that a pointer in it points to."""
+    outside: tuple[tuple[str, Range], ...] = ()
+    """Variables of the program that it names, each with its declaration."""
 
     def function(self, name: str) -> Function | None:
         """The program's function that calls mean by this name; None for one of CUDA's or C's."""
@@ -357,7 +359,8 @@ _NORMAL = {
 def normal_type(canonical: str) -> str:
     """One spelling for each type: clang's canonical one, on LP64, without qualifiers."""
     stars = ""
-    words = canonical.replace("*", " * ").replace("&", " ").split()
+    named = canonical.replace("(anonymous namespace)::", "")
+    words = named.replace("*", " * ").replace("&", " ").split()
     kept = []
     for word in words:
         if word == "*":

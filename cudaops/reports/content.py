@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
+from cudaops.domain.ends import EndKind
 from cudaops.domain.judgement import Attempt, Gate
 from cudaops.domain.model_use import ModelUse, Price, TokenCount
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
@@ -26,6 +27,18 @@ from cudaops.reports.quantities import (
 
 TIMED_GATES = ("physical_floor", "speedup")
 """Gates whose numbers rest on a time, and so on its source."""
+
+
+_ENDS: dict[EndKind, str] = {
+    "roofline": "the device allows little more",
+    "launch_bound": "a launch takes about as long",
+    "atomic_order": "what limits it is an order that its results hold",
+}
+_AFTER_END: dict[EndKind, str] = {
+    "roofline": "Fewer operations or bytes: another algorithm, or kernels fused into one.",
+    "launch_bound": "Launch it less often: merge its launches, or record them as a CUDA graph.",
+    "atomic_order": "If another order of results will do, change the program so that it shows.",
+}
 
 
 class EvidenceRow(NamedTuple):
@@ -105,6 +118,8 @@ def times_sentence(record: RunRecord) -> str | None:
 def meaning(record: RunRecord) -> str:
     """What the outcome's word promises."""
     bar = f"{record.options.policy.min_speedup:g}×"
+    if record.outcome == "nothing_found" and record.end is not None:
+        return f"{_ENDS[record.end.kind]} (bar {bar})"
     return {
         "accepted": f"every gate passed; measured faster than {bar} "
         f"at {record.options.policy.confidence:.0%} confidence",
@@ -113,6 +128,17 @@ def meaning(record: RunRecord) -> str:
         "nothing_found": f"no candidate passed every gate and {bar}",
         "failed": "the run ended before it could judge a candidate",
     }[record.outcome]
+
+
+def end_sentences(record: RunRecord) -> list[str]:
+    """Why the best rewrite cannot be made faster, and which library does the whole job."""
+    said = []
+    if record.end is not None and record.best is not None:
+        said.append(f"It ends here: {record.end.says}.")
+    if record.library is not None:
+        job = record.library.job
+        said.append(f"The kernel is {job}: {record.library.name} does that. It was not timed.")
+    return said
 
 
 def evidence_rows(verdict: Verdict, summary: ProfileSummary) -> list[EvidenceRow]:
@@ -339,6 +365,8 @@ def next_steps(record: RunRecord) -> list[str]:
             f"$ python -m cudaops confirm {shlex.quote(str(folder))}",
         ]
         return steps
+    if record.outcome == "nothing_found" and record.end is not None:
+        return [_AFTER_END[record.end.kind]]
     if record.outcome == "nothing_found" and record.attempts:
         return ["Each attempt above says why it was turned down; --min-speedup sets the bar."]
     if record.outcome == "nothing_found":

@@ -22,7 +22,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.trees import reads_memory
+from cudaops.transformations.trees import is_barrier, reads_memory
 
 Body = tuple[Any, ...]
 
@@ -44,16 +44,12 @@ class Barriers:
         """One after the other: what one kept apart, the next may have to."""
         before = draft.form.kernel.body
         after = _Proof(draft).without(before)
-        count = sum(map(_is_barrier, s.below(before))) - sum(map(_is_barrier, s.below(after)))
+        count = sum(map(is_barrier, s.below(before))) - sum(map(is_barrier, s.below(after)))
         if not count:
             raise NotUnderstood("no barrier is proved needless")
         what = "a barrier" if count == 1 else f"{count} barriers"
         says = f"Left out {what}: no two threads touch a place on both sides."
         return draft.with_body(after).stepped(Step(self.name, setting, says))
-
-
-def _is_barrier(node: Any) -> bool:
-    return isinstance(node, s.Evaluate) and node.value == s.Call("__syncthreads", ())
 
 
 class _Proof:
@@ -87,7 +83,7 @@ class _Proof:
     def _one_fewer(self, body: Body) -> Body | None:
         for at, node in enumerate(body):
             before, after = _until(body[:at][::-1]), _until(body[at + 1 :])
-            if _is_barrier(node) and self._apart(before, after):
+            if is_barrier(node) and self._apart(before, after):
                 return (*body[:at], *body[at + 1 :])
             if isinstance(node, s.For):
                 inner = self._one_fewer_in(node, before, after)
@@ -103,13 +99,13 @@ class _Proof:
         ):
             return None
         for at, node in enumerate(loop.body):
-            if not _is_barrier(node):
+            if not is_barrier(node):
                 continue
             left, right = loop.body[:at], loop.body[at + 1 :]
             earlier, later = _until(left[::-1]), _until(right)
-            if not any(map(_is_barrier, left)):
+            if not any(map(is_barrier, left)):
                 earlier = (*earlier, *_until(right[::-1]), *before)
-            if not any(map(_is_barrier, right)):
+            if not any(map(is_barrier, right)):
                 later = (*later, *_until(left), *after)
             if self._apart(earlier, later):
                 return s.For(
@@ -161,5 +157,5 @@ class _Proof:
 
 def _until(body: Sequence[Any]) -> Body:
     """What stands before the first barrier of a sequence."""
-    end = next((n for n, x in enumerate(body) if _is_barrier(x)), len(body))
+    end = next((n for n, x in enumerate(body) if is_barrier(x)), len(body))
     return tuple(body[:end])

@@ -26,7 +26,7 @@ from cudaops.transformations.conduct import (
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread, item_loop
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
-from cudaops.transformations.returns import without_returns
+from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import continued, invariant, own_parameters, with_parameter
 from cudaops.transformations.trees import changed
 
@@ -223,7 +223,7 @@ class _Coarsening:
         rest = [x for x in body if not (isinstance(x, s.Declare) and x.shared)]
         if self._conduct.shared:
             rest.append(s.Evaluate(s.Call("__syncthreads", ())))
-        early, rest = invariant(rest, self._item)
+        early, rest = invariant(self._draft, rest, self._item)
         loop = item_loop(self._item, self._factor, rest)
         if synchronised:
             loop = loop[1:]

@@ -225,15 +225,6 @@ def _is_known(function: str) -> bool:
     return function in PURE or function.startswith(("atomic", "__shfl"))
 
 
-def is_barrier(node: Any) -> bool:
-    """A statement that only waits."""
-    return (
-        isinstance(node, s.Evaluate)
-        and isinstance(node.value, s.Call)
-        and node.value.function in BARRIERS - VOTES
-    )
-
-
 def is_vote(node: Any) -> bool:
     """`all += __syncthreads_count(mine)`: a variable of the whole block, to which each item adds
     what its threads say."""

@@ -36,6 +36,7 @@ from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite, resolve
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conditions import resolved
+from cudaops.transformations.namespaces import copied, meaning
 from cudaops.transformations.text import FunctionText
 
 FILE = "cudaops-draft.cu"
@@ -43,7 +44,7 @@ FILE = "cudaops-draft.cu"
 PROPOSER = "engine"
 _LINKAGE = re.compile(r'\bextern\s*"C"\s*(?!\{)')
 _DIRECTIVE = re.compile(r"^[ \t]*//[ \t]*@(launch|tune|requires|scratch)\b.*\n?", re.MULTILINE)
-_BUILTINS = tuple(f"{root}.{axis}" for root in ("gridDim", "blockDim") for axis in "xyz")
+_USING = re.compile(r"^using ::[\w:]+;\n+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ class Step:
     """What `Transformation.apply` was given."""
     says: str
     """What it did, for the reader of the rewrite: a sentence."""
+    kernel: str = ""
+    """Where a draft has several launches: the one that it was made at, by its kernel; empty for the
+    one that descends from the launch that the draft began with."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def _extents(extents: tuple[str, str, str]) -> str:
 class Draft:
     """Everything a rewrite is made of, and what is known of it.
 
-    The kernel that transformations work on is that of the launch at `focus`, the dearest.
+    The kernel that transformations work on is that of the launch at `focus`.
     """
 
     subject: Subject
@@ -123,8 +127,6 @@ class Draft:
     def of(cls, subject: Subject) -> Draft:
         """The author's kernel under another name, launched as it was. Raises NotUnderstood."""
         kernel, workloads = subject.kernel, subject.workloads
-        if kernel.qualified_name != kernel.name:
-            raise NotUnderstood("a kernel in a namespace")
         template = ""
         if kernel.template_parameters:
             found = {w.callee.partition("<")[2].rpartition(">")[0] for w in workloads}
@@ -139,6 +141,8 @@ class Draft:
             written = resolved(written, form.kernel, kernel.start_byte)
         own = rf"\b{re.escape(kernel.name)}\b(?=\s*\()"  # a variable may have the name too
         text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
+        namespaces = kernel.qualified_name.split("::")[:-1]
+        using, text = copied(subject.program, text.strip(), namespaces, template)
         launch = Launch(
             name,
             _trimmed("gridDim", workloads),
@@ -147,7 +151,13 @@ class Draft:
             "smem" if any(w.dynamic_smem_bytes for w in workloads) else "0",
             template,
         )
-        return cls(subject, text.strip() + "\n", (launch,), taken=taken)
+        whole = "\n".join([*using, *([""] if using else []), text]) + "\n"
+        draft = cls(subject, whole, (launch,), taken=taken)
+        if namespaces:
+            author = kernel_form(subject.program, kernel, workloads[0].callee)
+            if meaning(author, FILE) != meaning(draft.form, FILE):
+                raise NotUnderstood(f"what names of {kernel.qualified_name} mean outside of it")
+        return draft
 
     @classmethod
     def from_rewrite(cls, subject: Subject, rewrite: Rewrite) -> Draft:
@@ -226,7 +236,10 @@ class Draft:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The launched kernel as intake reads it. Raises NotUnderstood."""
+        """The launched kernel as intake reads it. Raises NotUnderstood, also where another launch
+        is of the same one: what holds for one need not hold for the other."""
+        if [launch.kernel for launch in self.launches].count(self.launch.kernel) > 1:
+            raise NotUnderstood(f"several launches of {self.launch.kernel}")
         try:
             return self.program.kernel(f"{NAMESPACE}::{self.launch.kernel}")
         except KeyError:
@@ -332,26 +345,44 @@ class Draft:
             raise NotUnderstood(f"no function {name} of the program")
         if function.where.file == FILE:
             return self
-        if function.qualified_name != name:
-            raise NotUnderstood(f"{name} in a namespace or class, or one of several")
+        *namespaces, spelled = function.qualified_name.split("::")
         text = self.program.file(function.where.file).text
         facts = outline(byte_text(text))
         at = function.where.start
         item = next((i for i in facts.items if i.start <= at < i.end), None)
         others = [i for f in self.subject.program.files for i in outline(byte_text(f.text)).items
                   if i.name == name and i.body is not None]  # fmt: skip
-        if item is None or item.kind != "function" or len(others) != 1:
-            raise NotUnderstood(f"where {name} is defined")
+        if item is None or item.kind != "function" or len(others) != 1 or spelled != name:
+            raise NotUnderstood(f"{name} in a class, one of several, or where it is defined")
         own = self.free(f"{name}_fast")
         copy = plain_text(facts.lexed.text[item.start : item.end])
         if "#" in copy:
             copy = resolved(copy, function, item.start)
-        whole = f"{copy.strip()}\n\n{self.text}"
-        return self._with(text=re.sub(rf"(?<![\w.>:]){re.escape(name)}\b", own, whole))
+        using, copy = copied(self.subject.program, copy.strip(), namespaces)
+        here = dict.fromkeys([*using, *self._using])
+        here.pop(f"using ::{function.qualified_name};", None)
+        whole = "\n".join([*here, *([""] if here else []), copy, "", _USING.sub("", self.text)])
+        path = r"(?<![\w.>:])(?:(?:::)?(?:\w+::)+)?" if namespaces else r"(?<![\w.>:])"
+        draft = self._with(text=re.sub(rf"{path}{re.escape(name)}\b", own, whole))
+        if namespaces and meaning(draft.form, FILE, {own: function}) != meaning(self.form, FILE):
+            raise NotUnderstood(f"what names of {function.qualified_name} mean outside of it")
+        return draft
+
+    @property
+    def _using(self) -> tuple[str, ...]:
+        """Its using-declarations, which stand first."""
+        return tuple(x.strip() for x in _USING.findall(self.text))
 
     def edited(self, function: s.Function, text: str) -> Draft:
-        """With this text in place of a function's definition. Raises NotUnderstood."""
+        """With this text in place of a function's definition. Raises NotUnderstood, also for a
+        device function that the kernel of another launch calls."""
         where = function.where
+        if function.name != self.form.kernel.name and any(
+            replace(self, focus=at).form.function(function.name) is not None
+            for at in range(len(self.launches))
+            if at != self.focus
+        ):
+            raise NotUnderstood(f"{function.name} is called by another kernel too")
         if where is None or where.file != FILE:
             raise NotUnderstood(f"{function.name} does not stand in the draft")
         whole = self.program.main.text.encode()

@@ -34,7 +34,7 @@ from cudaops.transformations.conduct import (
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in
-from cudaops.transformations.returns import without_returns
+from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import own_parameters
 from cudaops.transformations.trees import BARRIERS, calls_in, changed, names_in
 

@@ -26,14 +26,9 @@ from cudaops.transformations.conduct import (
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import Places, builtin, builtins_in
-from cudaops.transformations.serial import (
-    assigned_names,
-    continued,
-    invariant,
-    own_parameters,
-    with_parameter,
-)
-from cudaops.transformations.trees import BARRIERS, changed, names_in, root_of
+from cudaops.transformations.serial import continued, invariant, own_parameters, with_parameter
+from cudaops.transformations.serial_blocks import modified
+from cudaops.transformations.trees import BARRIERS, changed, is_barrier, names_in, root_of
 
 _GRIDS = (1056, 528, 2112, 132)
 """Blocks: of 132 SMs, eight, four, sixteen and one each; near enough for others."""
@@ -93,16 +88,16 @@ def _is_strided(draft: Draft, found: Conduct) -> bool:
     local, pure = set(local_variables(body)), pure_functions(draft)
     strided = False
     for node in body:
-        if isinstance(node, s.For) and _is_stride(node, places):
+        if isinstance(node, s.For) and _is_stride(draft, node, places):
             strided = True
-            if not _is_independent(node):
+            if not _is_independent(draft, node):
                 return False
         elif effects_in(node, local, pure) or any(places.is_place(x) for x in s.below(node)):
             return False
     return strided
 
 
-def _is_stride(node: s.For, places: Places) -> bool:
+def _is_stride(draft: Draft, node: s.For, places: Places) -> bool:
     """`for (int i = place; i < n; i += all threads)`."""
     match node.first, node.condition, node.step:
         case (
@@ -111,19 +106,19 @@ def _is_stride(node: s.For, places: Places) -> bool:
             (s.Assign(s.Name(stepped), "+", total),),
         ):
             same = name == tested == stepped
-            stays = not names_in(limit) & assigned_names(node.body)
+            stays = not modified(draft, node.body, {name, *names_in(limit)})
             return same and stays and places.is_place(first) and places.is_total(total)
     return False
 
 
-def _is_independent(node: s.For) -> bool:
+def _is_independent(draft: Draft, node: s.For) -> bool:
     """Whether an iteration leaves the next ones nothing in variables, and ends of itself."""
     inside = {x.name for x in s.below(node.body) if isinstance(x, s.Declare | s.Refer)}
+    if modified(draft, node.body, names_in(node.body) - inside):
+        return False
     for x in s.below(node.body):
-        if isinstance(x, s.Assign | s.Step):
-            root = root_of(x.target)
-            if root is None or (isinstance(x.target, s.Name) and root not in inside):
-                return False
+        if isinstance(x, s.Assign | s.Step) and root_of(x.target) is None:
+            return False
         if isinstance(x, s.Leave) and x.word in ("return", "break"):
             return False
         if builtin(x) and builtin(x).startswith(("gridDim", "blockIdx.x", "threadIdx.x")):
@@ -177,11 +172,11 @@ def _setup(
 ) -> tuple[list[Any], list[Any]]:
     """What stands first, does not depend on the block and is not undone later: declarations, and
     where the kernel synchronises, shared memory that is filled and then only read."""
-    early, rest = invariant(body, block)
+    early, rest = invariant(draft, body, block)
     if not found.barriers:
         return early, rest
     at = next((i for i, x in enumerate(rest) if _has_barrier(x)), None)
-    if at is None or not _is_barrier(rest[at]):
+    if at is None or not is_barrier(rest[at]):
         return early, rest
     filled, later = rest[: at + 1], tuple(rest[at + 1 :])
     shared = {x.name for x in s.below(draft.form.kernel.body)
@@ -203,14 +198,6 @@ def _setup(
     if _reads_what_is_written(draft, filled):
         return early, rest
     return [*early, *filled], list(later)
-
-
-def _is_barrier(node: Any) -> bool:
-    return (
-        isinstance(node, s.Evaluate)
-        and isinstance(node.value, s.Call)
-        and node.value.function == "__syncthreads"
-    )
 
 
 def _has_barrier(node: Any) -> bool:

@@ -25,14 +25,14 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conduct import (
     VOTES,
     effects_in,
-    is_barrier,
     is_vote,
     local_variables,
     written_by,
 )
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loads import Loads
-from cudaops.transformations.returns import leaves
+from cudaops.transformations.predication import leaves
+from cudaops.transformations.serial_blocks import by_reference
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import (
     BARRIERS,
@@ -40,6 +40,7 @@ from cudaops.transformations.trees import (
     PURE,
     calls_in,
     changed,
+    is_barrier,
     names_in,
     reads_memory,
     renamed,
@@ -101,6 +102,8 @@ class Spread:
         that are. `whole`: whether a guard is the same for all items of a thread. `shared`: what
         stands above the body. `by_guards`: the work under a guard of each item may be spread too,
         rather than be done for one after the other."""
+        if by_reference(draft, body):
+            raise NotUnderstood("a variable that a function changes through a reference")
         self._whole, self._by_guards = whole, by_guards
         self._zeroed = False
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
@@ -247,7 +250,7 @@ class Spread:
                 waiting.clear()
 
         for node in body:
-            if is_barrier(node):
+            if is_barrier(node, BARRIERS - VOTES):
                 if guard is not None:
                     raise NotUnderstood("a barrier that some items may not reach")
                 flush()

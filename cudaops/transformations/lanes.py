@@ -27,6 +27,7 @@ from cudaops.transformations.trees import (
     COLLECTIVES,
     calls_in,
     declared_in,
+    is_barrier,
     names_in,
     root_of,
 )
@@ -313,7 +314,7 @@ class Sharing:
                 return _same_or(x, body=self._walk(inner, ends))
             case s.Opaque(what):
                 raise NotUnderstood(f"a {what}")
-        if not _is_barrier(x):
+        if not is_barrier(x):
             self._refuse_effect(x)
         return x
 
@@ -378,7 +379,7 @@ class Sharing:
             raise NotUnderstood("a value that comes of an effect on memory")
 
     def _has_team_work(self, body: Sequence[Any]) -> bool:
-        return any(id(x) in self._chosen or _is_barrier(x) for x in s.below(tuple(body)))
+        return any(id(x) in self._chosen or is_barrier(x) for x in s.below(tuple(body)))
 
     def _is_leaders(self, x: Any) -> bool:
         """Whether the first lane alone may go through a statement."""
@@ -528,14 +529,6 @@ def _apart_from_loops(access: Access) -> Polynomial | None:
 
 def _within(inner: s.Range | None, outer: s.Range) -> bool:
     return inner is not None and outer.start <= inner.start and inner.end <= outer.end
-
-
-def _is_barrier(x: Any) -> bool:
-    return (
-        isinstance(x, s.Evaluate)
-        and isinstance(x.value, s.Call)
-        and x.value.function == "__syncthreads"
-    )
 
 
 def _same_or(node: Any, **parts: list[Any]) -> Any:

@@ -31,7 +31,7 @@ from cudaops.transformations.serial_blocks import (
     serial,
     with_parameters,
 )
-from cudaops.transformations.trees import declared_in, names_in, swapped, targets_in
+from cudaops.transformations.trees import declared_in, is_barrier, names_in, swapped, targets_in
 
 BLOCKS = (528, 264, 1056, 2112, 132)
 """Whole waves of one to sixteen blocks an SM, on devices of about 132 of them."""
@@ -91,7 +91,7 @@ def _parts(draft: Draft) -> _Parts:
     """Raises NotUnderstood where it is no such kernel, or not proved to be one."""
     prove_independent(draft)
     body = pruned(draft.form.kernel.body)
-    at = [n for n, x in enumerate(body) if _is_barrier(x)]
+    at = [n for n, x in enumerate(body) if is_barrier(x)]
     if len(at) < 2:
         raise NotUnderstood("no work between two barriers of the whole block")
     clear, work, home = body[: at[0] + 1], body[at[0] + 1 : at[-1]], body[at[-1] :]
@@ -108,13 +108,6 @@ def _parts(draft: Draft) -> _Parts:
     return _Parts(clear, work, home, brought)
 
 
-def _is_barrier(node: Any) -> bool:
-    match node:
-        case s.Evaluate(s.Call("__syncthreads")):
-            return True
-    return False
-
-
 def _asks_for_block(node: Any) -> bool:
     return isinstance(node, s.Name) and node.text in ("blockIdx", "gridDim")
 
@@ -125,7 +118,7 @@ def _sorted(
     """What clears shared memory with all that it needs; and the rest, which is work: neither
     touches what the other one does."""
     *before, barrier = clear
-    if any(_is_barrier(x) for x in s.below(tuple(before))):
+    if any(is_barrier(x) for x in s.below(tuple(before))):
         raise NotUnderstood("a barrier in the beginning")
     keeps = {id(x) for x in before if any(a.space == "shared" for a in _within(draft, [x]))}
     keeps |= {id(x) for x in before if isinstance(x, s.Declare) and x.shared}

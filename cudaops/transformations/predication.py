@@ -21,6 +21,23 @@ def has_return(node: Any) -> bool:
     return any(isinstance(x, s.Leave) and x.word == "return" for x in s.below(node))
 
 
+def leaves(body: Sequence[Any]) -> bool:
+    """Whether a jump leads out of these statements: those of inner loops end there."""
+    return any(_leads_out(x) for x in body)
+
+
+def _leads_out(node: Any, within: str = "") -> bool:
+    """`within`: the words that a loop or switch around it takes."""
+    match node:
+        case s.Leave(word):
+            return word not in within.split()
+        case s.For() | s.Do():
+            within = "break continue"
+        case s.Switch():
+            within += " break"
+    return any(_leads_out(x, within) for x in s.children(node))
+
+
 def pruned(body: Sequence[Any]) -> tuple[Any, ...]:
     """Without branches on what is a constant of this instance, and scopes that nothing needs."""
     found: list[Any] = []

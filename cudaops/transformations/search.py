@@ -5,6 +5,9 @@ setting; what gained in earlier rounds is tried first, what lost is left out. Sm
 a step is worth keeping where it gains at all, the bar is for the end. Then every step of the best
 is left out in turn, which says what each brought, and those that brought nothing go.
 
+A draft of several launches is worked on at each of them, the dearest first, but for those that
+take too little to matter.
+
 Deterministic: the same times give the same search.
 """
 
@@ -16,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -110,6 +113,15 @@ _Step = tuple[Transformation, Setting, int]
 """With the setting's place among those that are offered."""
 
 
+class _Key(NamedTuple):
+    """What is known of a step is known of the kernel that it was made in."""
+
+    name: str
+    setting: str
+    kernel: str
+    """See `Step.kernel`."""
+
+
 class _Begun(NamedTuple):
     """Drafts that are being timed."""
 
@@ -129,6 +141,8 @@ class Search:
     limits: Limits
     is_right: Callable[[Rewrite], str | None] = lambda rewrite: None
     """Why a rewrite computes something else, asked before anything is built on it."""
+    apart: Callable[[Rewrite], Sequence[float]] = lambda rewrite: ()
+    """The time of each launch of a rewrite; empty where it is not known."""
     relieves: Collection[str] = ()
     """Names of transformations that are remedies for what limits the kernel: they come first."""
     offered: Sequence[Transformation] = TRANSFORMATIONS
@@ -139,8 +153,8 @@ class Search:
     """Entered while drafts are written."""
     _nodes: list[Node] = field(default_factory=list)
     _texts: set[str] = field(default_factory=set)
-    _gains: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Log of the best factor a step brought, by name and setting."""
+    _gains: dict[_Key, float] = field(default_factory=dict)
+    """Log of the best factor a step brought."""
     _broken: dict[str, int] = field(default_factory=dict)
     _tried: list[TriedDraft] = field(default_factory=list)
     _wrong: set[int] = field(default_factory=set)
@@ -198,28 +212,44 @@ class Search:
             self._end(node, *begun)
 
     def _children(self, node: Node, depth: int) -> Iterator[tuple[Draft, Rewrite]]:
-        for one, setting, number in sorted(self._steps(node, depth), key=self._place):
-            if self._broken.get(one.name, 0) >= FAILURES:
-                continue
-            if number >= FIRST and self._best_gain(one.name) < -math.log(UNPROMISING):
-                continue
-            try:
-                draft = one.apply(node.draft, setting)
-                rewrite = draft.rewrite()
-            except NotUnderstood:
-                continue
-            if rewrite.source_id not in self._texts:
-                self._texts.add(rewrite.source_id)
-                yield draft, rewrite
+        for focused, kernel in self._focused(node):
+            steps = self._steps(focused, kernel, depth)
+            for one, setting, number in sorted(steps, key=lambda step: self._place(step, kernel)):
+                if self._broken.get(one.name, 0) >= FAILURES:
+                    continue
+                if number >= FIRST and self._best_gain(one.name, kernel) < -math.log(UNPROMISING):
+                    continue
+                try:
+                    draft = _applied(node.draft, focused, kernel, one, setting)
+                    rewrite = draft.rewrite()
+                except NotUnderstood:
+                    continue
+                if rewrite.source_id not in self._texts:
+                    self._texts.add(rewrite.source_id)
+                    yield draft, rewrite
 
-    def _steps(self, node: Node, depth: int) -> Iterator[_Step]:
-        done = [step.name for step in node.draft.steps]
+    def _focused(self, node: Node) -> Iterator[tuple[Draft, str]]:
+        """The draft at each of its launches, the dearest first, with `Step.kernel`; not at those
+        without which it would be no faster."""
+        draft = node.draft
+        count = len(draft.launches)
+        times = self.apart(node.rewrite) if count > 1 else ()
+        first = sorted(range(count), key=lambda i: i != draft.focus)
+        if len(times) != count or not sum(times):
+            times = [1.0] * count
+        for at in sorted(first, key=lambda i: -times[i]):
+            if sum(times) > GAIN * (sum(times) - times[at]):
+                kernel = "" if at == draft.focus else draft.launches[at].kernel
+                yield replace(draft, focus=at), kernel
+
+    def _steps(self, draft: Draft, kernel: str, depth: int) -> Iterator[_Step]:
+        done = [step.name for step in draft.steps if step.kernel == kernel]
         for one in self.offered:
             if self._broken.get(one.name, 0) >= FAILURES or done.count(one.name) >= REPEATS:
                 continue
             try:
-                for number, setting in enumerate(one.settings(node.draft)):
-                    if self._gains.get(_key(one.name, setting), 0.0) >= self._least(depth):
+                for number, setting in enumerate(one.settings(draft)):
+                    if self._gains.get(_key(one.name, setting, kernel), 0.0) >= self._least(depth):
                         yield one, setting, number
             except NotUnderstood:
                 continue
@@ -229,16 +259,17 @@ class Search:
         """Log of the factor that a known step must have brought to be tried again."""
         return math.log(WORTHWHILE[min(depth, len(WORTHWHILE) - 1)])
 
-    def _place(self, step: _Step) -> tuple[float, bool, bool]:
+    def _place(self, step: _Step, kernel: str) -> tuple[float, bool, bool]:
         """Order of trying: what gained most, then what is not known, the first settings of each
         and remedies before others."""
         one, setting, number = step
-        gain = self._gains.get(_key(one.name, setting), 0.0)
+        gain = self._gains.get(_key(one.name, setting, kernel), 0.0)
         return -gain, number >= FIRST, one.name not in self.relieves
 
-    def _best_gain(self, name: str) -> float:
+    def _best_gain(self, name: str, kernel: str) -> float:
         """Log of the best factor that any setting of it brought so far; 0 where none was tried."""
-        return max((g for (known, _), g in self._gains.items() if known == name), default=0.0)
+        known = (g for key, g in self._gains.items() if (key.name, key.kernel) == (name, kernel))
+        return max(known, default=0.0)
 
     def _begin(self, children: Sequence[_Child]) -> _Begun | None:
         """Have them timed; None where a limit is reached."""
@@ -270,13 +301,13 @@ class Search:
         node = Node(len(self._nodes), draft, rewrite, found.time_us, parent.number)
         self._nodes.append(node)
         gain = math.log(parent.time_us / found.time_us)
-        key = _key(step.name, step.setting)
+        key = _key(step.name, step.setting, step.kernel)
         self._gains[key] = max(gain, self._gains.get(key, gain))
         self.say(f"{tree}: {found.time_us:.1f} us, {self._nodes[0].time_us / found.time_us:.2f}x")
 
     def _fails(self, step: Step) -> None:
         """Not with this setting again, and after some of them not at all."""
-        self._gains[_key(step.name, step.setting)] = -math.inf
+        self._gains[_key(step.name, step.setting, step.kernel)] = -math.inf
         self._broken[step.name] = self._broken.get(step.name, 0) + 1
 
     # What is gone on from
@@ -348,7 +379,9 @@ class Search:
         draft = root
         try:
             for step in steps:
-                draft = by_name[step.name].apply(draft, step.setting)
+                at = _launch_of(draft, step.kernel)
+                focused = replace(draft, focus=at)
+                draft = _applied(draft, focused, step.kernel, by_name[step.name], step.setting)
             rewrite = draft.rewrite()
         except NotUnderstood:
             return None
@@ -364,16 +397,40 @@ class Search:
         return node
 
 
-def _key(name: str, setting: Setting) -> tuple[str, str]:
-    return name, repr(sorted(setting.items()))
+def _key(name: str, setting: Setting, kernel: str) -> _Key:
+    return _Key(name, repr(sorted(setting.items())), kernel)
+
+
+def _applied(
+    draft: Draft, focused: Draft, kernel: str, one: Transformation, setting: Setting
+) -> Draft:
+    """A step at the launch that `focused` is at; the focus comes back to where `draft` has it.
+    Raises NotUnderstood."""
+    made = one.apply(focused, setting)
+    last = replace(made.steps[-1], kernel=kernel)
+    home = made.focus
+    if kernel:
+        more = len(made.launches) - len(draft.launches)
+        home = draft.focus + (more if focused.focus < draft.focus else 0)
+    return replace(made, steps=(*made.steps[:-1], last), focus=home)
+
+
+def _launch_of(draft: Draft, kernel: str) -> int:
+    """The launch that a step was made at. Raises NotUnderstood."""
+    names = [launch.kernel for launch in draft.launches]
+    if not kernel:
+        return draft.focus
+    if kernel not in names:
+        raise NotUnderstood(f"no launch of {kernel}")
+    return names.index(kernel)
 
 
 def spelled(steps: Sequence[Step]) -> str:
-    """Steps in order, with their settings."""
-    words = (
-        f"{x.name} ({', '.join(f'{name} {value}' for name, value in x.setting.items())})"
-        if x.setting
-        else x.name
-        for x in steps
-    )
-    return " > ".join(words)
+    """Steps in order, with their settings, and the kernel where it is not the first one's."""
+    return " > ".join(map(_one_spelled, steps))
+
+
+def _one_spelled(step: Step) -> str:
+    settings = ", ".join(f"{name} {value}" for name, value in step.setting.items())
+    where = f" in {step.kernel}" if step.kernel else ""
+    return f"{step.name}{where} ({settings})" if settings else f"{step.name}{where}"

@@ -10,6 +10,7 @@ from typing import Any
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
+from cudaops.transformations.serial_blocks import by_reference, modified
 from cudaops.transformations.trees import changed, names_in, renamed, written_in
 
 
@@ -31,9 +32,10 @@ def continued(body: Any) -> Any:
 def own_parameters(draft: Draft, body: Any) -> Any:
     """With copies of parameters that the kernel changes: each block's work begins with the
     launch's."""
-    changing = assigned_names(body)
+    parameters = draft.form.kernel.parameters
+    changing = modified(draft, body, {p.name for p in parameters})
     copies = []
-    for p in draft.form.kernel.parameters:
+    for p in parameters:
         if p.name not in changing:
             continue
         own = draft.free(f"{p.name}_own")
@@ -44,24 +46,7 @@ def own_parameters(draft: Draft, body: Any) -> Any:
     return (*copies, *body)
 
 
-def assigned_names(body: Any) -> set[str]:
-    """Variables that are assigned themselves, or whose address is taken."""
-    found = set()
-    for node in s.below(body):
-        match node:
-            case s.Assign(s.Name(text), _, _) | s.Step(s.Name(text), _):
-                found.add(text)
-            case s.Assign(s.Member(), _, _) | s.Step(s.Member(), _):
-                place = node.target
-                while isinstance(place, s.Member):
-                    place = place.base
-                found.update({place.text} if isinstance(place, s.Name) else ())
-            case s.Unary("&", s.Name(text)) | s.Refer(_, _, s.Name(text)):
-                found.add(text)
-    return found
-
-
-def invariant(body: Sequence[Any], item: str) -> tuple[list[Any], list[Any]]:
+def invariant(draft: Draft, body: Sequence[Any], item: str) -> tuple[list[Any], list[Any]]:
     """Declarations at the begin that are the same whatever `item` is, and the rest."""
     early: list[Any] = []
     rest = list(body)
@@ -69,6 +54,8 @@ def invariant(body: Sequence[Any], item: str) -> tuple[list[Any], list[Any]]:
         node = rest[0]
         later = {x.name for x in rest if isinstance(x, s.Declare)}
         changing = written_in(tuple(rest))
+        if changing is not None:
+            changing |= by_reference(draft, tuple(rest))
         if (
             changing is None or node.name in changing or node.value is None or node.extents
             or names_in(node.value) & ({item} | later | changing)

@@ -50,27 +50,37 @@ def prove_independent(draft: Draft) -> None:
 
 def modified(draft: Draft, body: Any, names: Collection[str]) -> set[str]:
     """Those of these variables that a body may change."""
-    found = set()
-    references = {
-        (f.name, n)
-        for f in draft.form.functions
-        for n, p in enumerate(f.parameters)
-        if p.unclear.endswith("is a reference")
-    }
+    found = by_reference(draft, body) & set(names)
     for x in s.below(body):
         places: list[s.Expression] = []
         if isinstance(x, s.Assign | s.Step | s.Refer):
             places = [x.target]
         elif isinstance(x, s.Unary) and x.operator == "&":
             places = [x.operand]
-        elif isinstance(x, s.Call):
-            places = [a for n, a in enumerate(x.arguments) if (x.function, n) in references]
         elif isinstance(x, s.Unmodelled):
             places = list(x.parts)
         for place in places:
             while isinstance(place, s.Member):
                 place = place.base
             if isinstance(place, s.Name) and place.text in names:
+                found.add(place.text)
+    return found
+
+
+def by_reference(draft: Draft, body: Any) -> set[str]:
+    """Variables that are handed to a function of the program as references."""
+    references = {
+        (f.name, n)
+        for f in draft.form.functions
+        for n, p in enumerate(f.parameters)
+        if p.unclear.endswith("is a reference")
+    }
+    found = set()
+    for x in s.below(body):
+        for n, place in enumerate(x.arguments if isinstance(x, s.Call) else ()):
+            while isinstance(place, s.Member):
+                place = place.base
+            if isinstance(place, s.Name) and (x.function, n) in references:
                 found.add(place.text)
     return found
 

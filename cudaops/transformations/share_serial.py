@@ -22,6 +22,7 @@ from cudaops.transformations.trees import (
     calls_in,
     changed,
     declared_in,
+    is_barrier,
     names_in,
     renamed,
     root_of,
@@ -113,7 +114,7 @@ def _serials(draft: Draft) -> Iterator[_Serial]:
     for body in _bodies(draft.form.kernel.body):
         reached, stored = body is draft.form.kernel.body, False
         for x in body:
-            if _is_barrier(x):
+            if is_barrier(x):
                 reached, stored = not _is_divergent(draft, x), False
                 continue
             if reached and isinstance(x, s.If) and not x.no:
@@ -252,14 +253,6 @@ def _bodies(body: Sequence[Any]) -> Iterator[Sequence[Any]]:
             inner = getattr(x, part, ())
             if inner:
                 yield from _bodies(inner)
-
-
-def _is_barrier(x: Any) -> bool:
-    return (
-        isinstance(x, s.Evaluate)
-        and isinstance(x.value, s.Call)
-        and x.value.function == "__syncthreads"
-    )
 
 
 def _is_divergent(draft: Draft, x: Any) -> bool:

@@ -17,7 +17,7 @@ from cudaops.transformations.lanes import FULL
 from cudaops.transformations.liveness import live_after
 from cudaops.transformations.splitting import WORDS, Accumulator
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import changed, names_in, root_of, targets_in
+from cudaops.transformations.trees import changed, is_barrier, names_in, root_of, targets_in
 
 
 @dataclass
@@ -158,12 +158,12 @@ class _Finder:
     def _tree(self, loop: s.For, after: Sequence[Any], threads: int) -> _Tree:
         name, first = _begun(loop)
         halves = self._halves(loop, name)
-        body = [x for x in loop.body if not _is_barrier(x)]
+        body = [x for x in loop.body if not is_barrier(x)]
         if len(loop.body) != len(body) + 1 or len(body) != 1 or not isinstance(body[0], s.If):
             raise NotUnderstood("no tree")
         if any(b.is_divergent for b in self.draft.facts.barriers if _inside(b.where, loop)):
             raise NotUnderstood("a barrier that not all threads reach")
-        round_, waits_first = body[0], _is_barrier(loop.body[0])
+        round_, waits_first = body[0], is_barrier(loop.body[0])
         size = 2 * self._value(first) if halves else self._limit(loop, name)
         if size & (size - 1) or not 32 <= size <= threads:
             raise NotUnderstood("a tree of another size")
@@ -300,7 +300,7 @@ class _Finder:
         """Whether a statement is the last warp's rounds, from 32 on."""
         if not isinstance(x, s.If) or x.no or x.condition != s.Binary("<", thread, s.Number("32")):
             return False
-        rounds = [y for y in x.yes if not _is_call(y, "__syncwarp")]
+        rounds = [y for y in x.yes if not is_barrier(y, {"__syncwarp"})]
         aliases = {
             y.name: y.value for y in rounds if isinstance(y, s.Declare) and y.pointer and y.value
         }
@@ -434,14 +434,6 @@ def _is_whole(argument: Any, array: str) -> bool:
     if isinstance(argument, s.Binary | s.Cast | s.Name):
         return root_of(argument) == array and not isinstance(argument, s.Index)
     return False
-
-
-def _is_call(x: Any, name: str) -> bool:
-    return isinstance(x, s.Evaluate) and isinstance(x.value, s.Call) and x.value.function == name
-
-
-def _is_barrier(x: Any) -> bool:
-    return _is_call(x, "__syncthreads")
 
 
 def _inside(where: s.Range | None, loop: s.For) -> bool:

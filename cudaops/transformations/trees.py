@@ -30,6 +30,7 @@ PURE = frozenset({
 """Functions of CUDA and C that give a value and do nothing else, of their arguments alone."""
 BARRIERS = frozenset({"__syncthreads", "__syncthreads_count", "__syncthreads_and",
                       "__syncthreads_or", "__syncwarp"})  # fmt: skip
+BLOCK_BARRIER = frozenset({"__syncthreads"})
 COLLECTIVES = frozenset({
     "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync",
     "__any_sync", "__all_sync", "__activemask", "__match_any_sync", "__match_all_sync",
@@ -164,6 +165,14 @@ def reads_memory(node: Any) -> bool:
 def calls_in(node: Any) -> set[str]:
     """Functions that it calls."""
     return {x.function for x in s.below(node) if isinstance(x, s.Call)}
+
+
+def is_barrier(node: Any, functions: Collection[str] = BLOCK_BARRIER) -> bool:
+    """Whether a statement is a barrier and nothing else; of the block, or one of these."""
+    match node:
+        case s.Evaluate(s.Call(function)):
+            return function in functions
+    return False
 
 
 def loops_in(body: Any) -> tuple[s.For, ...]:

@@ -24,7 +24,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import pure_functions
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import counted
-from cudaops.transformations.serial import assigned_names
+from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.trees import is_pure, names_in, swapped
 from cudaops.transformations.variables import Variables
 
@@ -243,8 +243,8 @@ class _Told:
         if position is None or parts is None or parts[0] != number(1):
             raise NotUnderstood(f"{array}'s elements are not seen to be adjacent")
         inside = {x.name for x in s.below(loop.node.body) if isinstance(x, s.Declare)}
-        inside |= assigned_names(loop.node.body)
-        if any(isinstance(a, Symbol) and a.name in inside for a in position.atoms()):
+        used = {a.name for a in position.atoms() if isinstance(a, Symbol)}
+        if used & inside or modified(self._draft, loop.node.body, used):
             raise NotUnderstood(f"{array}'s elements depend on what the loop computes")
         self.requires += self._aligned(parts[1], width)
         first = self._variables.inlined(index, {loop.item: s.Number("0", type="int")})

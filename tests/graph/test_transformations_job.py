@@ -37,6 +37,13 @@ int main() {
 """
 LAUNCH_BOUND = ROW_SUMS.replace("rows = 200, columns = 2000", "rows = 32, columns = 1")
 
+NAMED = ROW_SUMS.replace(
+    "__global__", "__device__ float of(float v) { return 9.0f * v; }\nnamespace ops {\n"
+    "__device__ float of(float v) { return 0.5f * v; }\ntemplate <typename T>\n__global__", 1,
+).replace("const float* a, float* y", "const T* a, T* y").replace(
+    "a[row * columns + k]", "of(a[row * columns + k])"
+).replace("int main", "}\nint main").replace("row_sums<<<", "ops::row_sums<<<")  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def summed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
@@ -72,3 +79,13 @@ def test_nothing_to_gain_is_said(tmp_path: Path) -> None:
     assert record.outcome == "nothing_found"
     assert "transformations" in record.reason, record.reason
     assert record.attempts == ()
+
+
+def test_a_template_in_a_namespace_is_rewritten(tmp_path: Path) -> None:
+    source = tmp_path / "named.cu"
+    source.write_text(NAMED)
+    record = run(source, tmp_path / "run", max_iterations=1, max_trials=2)
+    assert record.outcome == "provisional", record.reason
+    best = (tmp_path / "run" / "best.cu").read_text()
+    assert "using ::ops::of;" in best
+    assert "sum += of(a[row * columns + k]);" in best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -33,8 +34,10 @@ def offers(draft: Draft) -> list[tuple[Transformation, Setting]]:
 
 
 def transformed(draft: Draft, draw: random.Random) -> Draft:
-    """Up to `STEPS` steps, drawn among those that apply."""
+    """Up to `STEPS` steps, drawn among those that apply, at any of the launches."""
     for _ in range(draw.randint(1, STEPS)):
+        if len(draft.launches) > 1:
+            draft = replace(draft, focus=draw.randrange(len(draft.launches)))
         waiting = offers(draft)
         order = {one.name: draw.random() for one in TRANSFORMATIONS}
         draw.shuffle(waiting)

@@ -14,6 +14,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.search import Found, Limits, Search, Timed
+from cudaops.transformations.split_work import SplitWork
 from tests.transformations.bench import Case
 
 KERNEL = """
@@ -117,3 +118,78 @@ def test_nothing_gains(root: Draft) -> None:
     found = searched(root, Marked("worse"), Marked("nothing"))
     assert found.best == ()
     assert found.shares == ()
+
+
+SUMS = """
+__global__ void sums(const float* x, float* y, int rows, int n) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) sum += x[row * n + k];
+    y[row] = sum;
+}"""
+
+
+class Noted(Marked):
+    """Once in every kernel, whose name it writes."""
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        return () if self._line(draft) in draft.text else ({"times": 1},)
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        if not self.settings(draft):
+            raise NotUnderstood("done")
+        return draft.adding(self._line(draft)).stepped(Step(self.name, setting, self.name))
+
+    def _line(self, draft: Draft) -> str:
+        return f"// {self.name} of {draft.launch.kernel}\n"
+
+
+def split_apart(case: Callable[..., Case], shares: tuple[float, ...]) -> tuple[Found, list[str]]:
+    """A search over a kernel in two parts that take these shares of its time. `half` makes either
+    part twice as fast."""
+    x = np.arange(32 * 4000, dtype=np.float32)
+    arguments = {"x": x, "y": np.zeros(32, np.float32), "rows": 32, "n": 4000}
+    root = case(SUMS, arguments, grid=(1,), block=(32,)).draft
+    asked: list[str] = []
+
+    def times(rewrite: Rewrite) -> tuple[float, ...]:
+        asked.append(rewrite.source)
+        return tuple(
+            50.0 * share * (0.5 if f"// half of {step.kernel}\n" in rewrite.source else 1.0)
+            for share, step in zip(shares or (0.5, 0.5), rewrite.plan.launches, strict=True)
+        )
+
+    def attempt(rewrites: Sequence[Rewrite]) -> Sequence[Timed]:
+        two = [len(r.plan.launches) == 2 for r in rewrites]
+        return [
+            Timed(sum(times(r)) if both else 100.0) for r, both in zip(rewrites, two, strict=True)
+        ]
+
+    limits = Limits(100, time.monotonic() + 60)
+    offered = (SplitWork(), Noted("half"))
+    search = Search(attempt, limits, apart=times if shares else lambda _: (), offered=offered)
+    return search.run(root, 100.0), asked
+
+
+def test_the_dearest_launch_comes_first_and_then_the_other(case: Callable[..., Case]) -> None:
+    found, _ = split_apart(case, (0.2, 0.8))
+    titles = [x.title.rpartition(" > ")[2] for x in found.tried]
+    assert "half in sums_fast (times 1)" in titles
+    in_parts = [i for i, x in enumerate(titles) if x == "half (times 1)" and i > 2]
+    assert titles.index("half in sums_fast (times 1)") < in_parts[0]
+    assert found.best[0].time_us == pytest.approx(25.0)
+    assert [(x.name, x.factor and round(x.factor, 2)) for x in found.shares] == [
+        ("split_work", None), ("half", 1.8), ("half", 1.2),
+    ]  # fmt: skip
+
+
+def test_a_launch_that_takes_nothing_is_left_alone(case: Callable[..., Case]) -> None:
+    found, _ = split_apart(case, (0.999, 0.001))
+    assert not [x for x in found.tried if "half in " in x.title]
+
+
+def test_launches_without_times_are_all_tried(case: Callable[..., Case]) -> None:
+    found, _ = split_apart(case, ())
+    titles = [x.title.rpartition(" > ")[2] for x in found.tried]
+    assert "half in sums_fast (times 1)" in titles

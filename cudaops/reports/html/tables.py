@@ -123,7 +123,11 @@ def outcome_view(record: RunRecord) -> OutcomeView:
             ),
             _gates(record),
         ],
-        [*([program] if program else []), *content.timing_sentences(record)],
+        [
+            *([program] if program else []),
+            *content.end_sentences(record),
+            *content.timing_sentences(record),
+        ],
     )
 
 

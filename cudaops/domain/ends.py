@@ -1,0 +1,30 @@
+"""Where there is nothing to gain: what shows it of a kernel, and who else does its work."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cudaops.domain.base import Record
+
+EndKind = Literal["roofline", "launch_bound", "atomic_order"]
+"""`roofline`: within 10 % of what the device needs for arithmetic and bytes. `launch_bound`: as
+short as a launch. `atomic_order`: limited by atomics whose order its results hold."""
+
+
+class End(Record):
+    """Why a kernel cannot be made faster, as far as the record shows it."""
+
+    kind: EndKind
+    says: str
+    """One sentence with the numbers and where they come from."""
+    numbers: dict[str, float]
+    """What it rests on, units in the names."""
+
+
+class Library(Record):
+    """A library's function that does the whole job of a kernel."""
+
+    name: str
+    """`cublasSgemm of cuBLAS`."""
+    job: str
+    """What the kernel was understood to do: `a matrix product (NN)`."""
