@@ -24,10 +24,16 @@ from cudaops.transformations.conduct import (
     refuse_exchange,
 )
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.items import Spread, item_loop
+from cudaops.transformations.items import Spread
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
 from cudaops.transformations.predication import without_returns
-from cudaops.transformations.serial import continued, invariant, own_parameters, with_parameter
+from cudaops.transformations.serial import (
+    continued,
+    invariant,
+    item_loop,
+    own_parameters,
+    with_parameter,
+)
 from cudaops.transformations.trees import changed
 
 FACTORS = (4, 2, 8)

@@ -32,14 +32,15 @@ from cudaops.transformations.conduct import (
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loads import Loads
 from cudaops.transformations.predication import leaves
+from cudaops.transformations.serial import item_loop
 from cudaops.transformations.serial_blocks import by_reference
-from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import (
     BARRIERS,
     COLLECTIVES,
     PURE,
     calls_in,
     changed,
+    declared_in,
     is_barrier,
     names_in,
     reads_memory,
@@ -51,14 +52,6 @@ _CHEAP = frozenset({"min", "max", "abs"})
 _MOST_LOADS = 48
 """Loads that are issued ahead, of all items: each takes a register."""
 _Names = Collection[str]
-
-
-def item_loop(item: str, factor: int, body: Sequence[Any]) -> tuple[Any, ...]:
-    """`body` once for every item."""
-    first = (s.Declare("int", item, value=s.Number("0")),)
-    condition = s.Binary("<", s.Name(item), s.Number(str(factor)))
-    loop = s.For(first, condition, (s.Step(s.Name(item), 1),), tuple(body))
-    return (Raw("#pragma unroll"), loop)
 
 
 @dataclass
@@ -147,20 +140,20 @@ class Spread:
         for node in body:
             match node:
                 case s.If(condition, yes, no):
-                    under = _declared(node) if self._depends(condition, found) else inside
+                    under = declared_in(node) if self._depends(condition, found) else inside
                     self._mark_expressions((condition,), inside, found)
                     self._mark((*yes, *no), under, found)
                 case s.For(first, condition, step, statements):
                     self._mark(first, inside, found)
-                    under = _declared(node) if self._loop_depends(node, found) else inside
+                    under = declared_in(node) if self._loop_depends(node, found) else inside
                     self._mark_expressions((condition, *step), under, found)
                     self._mark(statements, under, found)
                 case s.Do(statements, condition):
-                    under = _declared(node) if self._loop_depends(node, found) else inside
+                    under = declared_in(node) if self._loop_depends(node, found) else inside
                     self._mark_expressions((condition,), under, found)
                     self._mark(statements, under, found)
                 case s.Switch(subject, statements):
-                    under = _declared(node) if self._depends(subject, found) else inside
+                    under = declared_in(node) if self._depends(subject, found) else inside
                     self._mark(statements, under, found)
                 case s.Block(statements):
                     self._mark(statements, inside, found)
@@ -602,10 +595,6 @@ class Spread:
     def depends(self, node: Any) -> bool:
         """Whether it depends on the item."""
         return self._depends(node)
-
-
-def _declared(node: Any) -> set[str]:
-    return {x.name for x in s.below(node) if isinstance(x, s.Declare | s.Refer)}
 
 
 def _declared_below(node: Any) -> Iterator[s.Declare]:

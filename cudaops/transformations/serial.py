@@ -11,7 +11,16 @@ from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.serial_blocks import by_reference, modified
+from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import changed, names_in, renamed, written_in
+
+
+def item_loop(item: str, factor: int, body: Sequence[Any]) -> tuple[Any, ...]:
+    """`body` once for every item."""
+    first = (s.Declare("int", item, value=s.Number("0")),)
+    condition = s.Binary("<", s.Name(item), s.Number(str(factor)))
+    loop = s.For(first, condition, (s.Step(s.Name(item), 1),), tuple(body))
+    return (Raw("#pragma unroll"), loop)
 
 
 def continued(body: Any) -> Any:
