@@ -40,6 +40,7 @@ from cudaops.transformations.trees import (
     PURE,
     calls_in,
     changed,
+    declarations_in,
     declared_in,
     is_barrier,
     names_in,
@@ -434,7 +435,7 @@ class Spread:
     def _needed(self, node: Sequence[Any]) -> set[str]:
         """Variables that these must have, those behind recomputed ones included."""
         found: set[str] = set()
-        inner = {x.name for part in node for y in s.children(part) for x in _declared_below(y)}
+        inner = {x.name for part in node for y in s.children(part) for x in declarations_in(y)}
         waiting = [n for n in names_in(node) - inner if n in self._dependent]
         while waiting:
             name = waiting.pop()
@@ -459,7 +460,7 @@ class Spread:
             for name in self._needed((*group.body, *([group.guard] if group.guard else []))):
                 if owner.get(name) is not group and not self._is_recomputed(name):
                     if name not in owner:
-                        if name in {x.name for y in group.body for x in _declared_below(y)}:
+                        if name in {x.name for y in group.body for x in declarations_in(y)}:
                             continue
                         raise NotUnderstood(f"{name}, which is not declared where items are told")
                     found.add(name)
@@ -595,9 +596,3 @@ class Spread:
     def depends(self, node: Any) -> bool:
         """Whether it depends on the item."""
         return self._depends(node)
-
-
-def _declared_below(node: Any) -> Iterator[s.Declare]:
-    for x in s.below(node):
-        if isinstance(x, s.Declare):
-            yield x

@@ -89,6 +89,11 @@ def names_in(node: Any) -> set[str]:
     return found
 
 
+def declarations_in(node: Any) -> Iterator[s.Declare]:
+    """Declarations anywhere in it, in the text's order."""
+    return (x for x in s.below(node) if isinstance(x, s.Declare))
+
+
 def declared_in(node: Any) -> set[str]:
     """Variables that are declared anywhere in it."""
     return {x.name for x in s.below(node) if isinstance(x, s.Declare | s.Refer)}
