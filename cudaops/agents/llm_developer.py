@@ -95,13 +95,15 @@ class ModelDeveloper:
     async def plan(self, view: RunView, wanted: int, scope: str) -> Plan:
         """Hypotheses; none where no usable answer came. Raises ModelUnavailable."""
 
+        briefing = self.brief(view)
+
         async def read(text: str) -> Plan | Unusable:
-            found = read_hypotheses(text, wanted)
+            found = read_hypotheses(text, wanted, briefing.transformations)
             if isinstance(found, Unusable):
                 return found
             return Plan(found, "" if found else read_nothing(text))
 
-        found = await self._answer("planner", planner_prompt(self.brief(view), wanted), scope, read)
+        found = await self._answer("planner", planner_prompt(briefing, wanted), scope, read)
         if isinstance(found, Unusable):
             return Plan(())
         if found.nothing:

@@ -58,12 +58,15 @@ async def search_transformations(
     subtype: str,
     limits: tuple[int, float],
     on_progress: Say,
+    only: tuple[str, ...] = (),
 ) -> TransformationSearch:
     """Let the sandbox look for transformations of the author's kernel, or of a rewrite; `limits`:
-    most trials, most seconds. The same search is made once in a session."""
+    most trials, most seconds; `only`: among these. The same search is made once in a session."""
     arguments: dict[str, Any] = {
         "subtype": subtype, "max_trials": limits[0], "max_seconds": limits[1], "most": 3,
     }  # fmt: skip
+    if only:
+        arguments["only"] = list(only)
     if incumbent is not None:
         arguments |= {"source": incumbent.source, "tuned": incumbent.values()}
     tool = "search_transformations"

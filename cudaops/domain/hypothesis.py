@@ -27,5 +27,7 @@ class Hypothesis(Record):
     """The reason, in terms of the verdict's evidence."""
     steps: tuple[str, ...] = ()
     """What the coder is to do, in order."""
+    transformation: str = ""
+    """Name of a transformation of cudaops that does it; empty where a coder is to write."""
     expected_speedup: float | None = None
     """The planner's guess, baseline time over candidate time; decides nothing."""

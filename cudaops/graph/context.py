@@ -107,12 +107,17 @@ def kept_us(state: State) -> float | None:
     return kept[-1].candidate_launched_us or kept[-1].candidate_us
 
 
+def speedup_of(state: State) -> float:
+    """How much faster than the author's kernel the best rewrite is; 1 while there is none."""
+    incumbent = state.get("incumbent")
+    return float(incumbent["judgement"]["speedup"]) if incumbent else 1.0
+
+
 def bar_of(state: State, context: Context) -> float:
     """The speedup over the baseline that the proposal must reach: the user's, or the incumbent's
     and a little more."""
     bar = context.options.policy.min_speedup
-    incumbent = state.get("incumbent")
-    return max(bar, incumbent["judgement"]["speedup"] * IMPROVEMENT) if incumbent else bar
+    return max(bar, speedup_of(state) * IMPROVEMENT) if state.get("incumbent") else bar
 
 
 def view_of(state: State, context: Context, explored: Iterable[Branch] = ()) -> RunView:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cudaops.agents.developer import RunView, Written
 from cudaops.agents.llm_developer import ModelDeveloper
+from cudaops.agents.optimizer import search_transformations
 from cudaops.domain.hypothesis import Hypothesis
 from cudaops.domain.judgement import Attempt, GateName
 from cudaops.domain.rewrite import Rewrite
@@ -79,7 +80,7 @@ async def _next_hypothesis(
         waiting = list(plan.hypotheses) or waiting
     while waiting:
         hypothesis = waiting.pop(0)
-        written: Written = await developer.write(view, hypothesis, scope)
+        written = await _written(view, context, developer, hypothesis, scope)
         if written.rewrite is not None:
             left = [h.model_dump(mode="json") for h in waiting]
             given = _to_test(written.rewrite, hypothesis, left, 0)
@@ -87,6 +88,29 @@ async def _next_hypothesis(
         problem = f"{hypothesis.title}: {written.problem}"
         context.events.emit("optimizer", "optimizer", "notice", problem)
     return Next(None, {"hypotheses": [], "hypothesis": None}, problem)
+
+
+async def _written(
+    view: RunView, context: Context, developer: ModelDeveloper, hypothesis: Hypothesis, scope: str
+) -> Written:
+    """The hypothesis as a rewrite: by a coder, or by the transformation that it names."""
+    if not hypothesis.transformation:
+        return await developer.write(view, hypothesis, scope)
+    say = context.events.announcing("optimizer", "optimizer", title=hypothesis.title)
+    searched = await search_transformations(
+        context.toolbox,
+        view.incumbent,
+        view.verdict.subtype,
+        context.search_limits,
+        say,
+        (hypothesis.transformation,),
+    )
+    tried = {attempt.source_id for attempt in view.attempts}
+    found = next((x for x in searched.found if x.rewrite.source_id not in tried), None)
+    if found is not None:
+        return Written(found.rewrite, hypothesis.family)
+    why = f"{hypothesis.transformation} makes it no faster ({searched.stopped})"
+    return Written(None, hypothesis.family, why)
 
 
 def _to_test(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mends: int) -> Next:

@@ -34,6 +34,7 @@ from cudaops.prompts.roles import Briefing, Judging
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
+from cudaops.transformations.registry import TRANSFORMATIONS
 
 CALLS = Path("state", "calls")
 """Where a run folder keeps every call of its model."""
@@ -184,6 +185,7 @@ def brief_with(
             device=device(bench.executor.device),
             accesses=bench.accesses,
             notes_catalogue=catalogue(),
+            transformations=tuple(one.name for one in TRANSFORMATIONS),
             judging=known[0],
             values=bench.values,
             exemplar=_exemplar(view, kept),

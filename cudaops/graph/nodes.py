@@ -27,6 +27,7 @@ from cudaops.graph.context import (
     end_of_state,
     incumbent_of,
     kept_us,
+    speedup_of,
     why_nothing,
 )
 from cudaops.graph.folder import write_iteration
@@ -102,6 +103,9 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
     update: State = {}
     developer = context.developer
     if isinstance(developer, ModelDeveloper) and not state.get("model_out"):
+        left = context.options.max_iterations - len(state.get("attempts", []))
+        if left == 1 and (polished := await _polished(state, context)) is not None:
+            return polished
         try:
             given = await next_rewrite(state, context, developer)
         except ModelUnavailable as error:
@@ -113,8 +117,11 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
             if given.rewrite is not None:
                 return await _tuned(given.rewrite, state, context, given.update)
             if given.nothing:
+                if (polished := await _polished(state, context)) is not None:
+                    return polished
                 ended = f"the planner sees nothing more worth trying: {given.nothing}"
-                return {**given.update, "proposal": None, "reason": ended}, ended
+                update = {**given.update, "proposal": None, "reason": ended, "notices": [ended]}
+                return update, ended
             notice = f"the model has nothing that can be tested: {given.problem}; a recipe is next"
             context.events.emit("optimizer", "optimizer", "notice", notice)
             update = {**given.update, "notices": [notice]}
@@ -137,6 +144,17 @@ async def _by_recipe(state: State, context: Context, update: State) -> tuple[Sta
     return await _tuned(proposal, state, context, update)
 
 
+async def _polished(state: State, context: Context) -> tuple[State, str] | None:
+    """What transformations make of the rewrite that a model wrote and that leads, before the run
+    ends; None where there is no such rewrite, or nothing is worth judging."""
+    incumbent = incumbent_of(state)
+    if incumbent is None or not incumbent.proposer.startswith("llm:"):
+        return None
+    verdict = Verdict.model_validate(state["verdict"])
+    update, told = await _by_transformations(state, context, {"hypothesis": None}, verdict)
+    return (update, f"polished: {told}") if update.get("proposal") else None
+
+
 async def _by_transformations(
     state: State, context: Context, update: State, verdict: Verdict
 ) -> tuple[State, str]:
@@ -156,7 +174,7 @@ async def _by_transformations(
     )
     update = {**update, **kept_search(state, searched)}
     tried = {attempt.source_id for attempt in attempts}
-    least = 1 + WORTH_JUDGING * (bar_of(state, context) - 1)
+    least = 1 + WORTH_JUDGING * (bar_of(state, context) / speedup_of(state) - 1)
     found = next(
         (
             x

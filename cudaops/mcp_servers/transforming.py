@@ -31,6 +31,7 @@ from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite,
 from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.program.syntax import NotUnderstood
 from cudaops.sandbox.workbench import Workbench
+from cudaops.transformations.base import Transformation
 from cudaops.transformations.draft import PROPOSER, Draft, Subject
 from cudaops.transformations.registry import TRANSFORMATIONS
 from cudaops.transformations.search import Found, Limits, Node, Search, Share, Timed
@@ -57,6 +58,10 @@ def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
         max_trials: Annotated[int, Field(ge=1, le=5000)] = 80,
         max_seconds: Annotated[float, Field(gt=0, le=7200)] = 120.0,
         most: Annotated[int, Field(ge=1, le=5, description="Sequences wanted.")] = 1,
+        only: Annotated[
+            list[str] | None,
+            Field(description="Names of the transformations to search among; none given: all."),
+        ] = None,
         context: Context = CurrentContext(),  # noqa: B008
     ) -> TransformationSearch:
         """Sequences of transformations that make the author's kernel, or a rewrite, faster: each
@@ -66,23 +71,42 @@ def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
         if source is not None:
             rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
         limits = Limits(max_trials, time.monotonic() + max_seconds)
-        found = search(bench, rewrite, limits, subtype, progress(context, max_trials))
+        say = progress(context, max_trials)
+        found = search(bench, rewrite, limits, subtype, say, _named(only or []))
         return found.model_copy(update={"found": found.found[:most]})
 
 
+def _named(names: Sequence[str]) -> tuple[Transformation, ...]:
+    """Those of these names, in the registry's order. Raises InputError where there is none."""
+    known = {one.name: one for one in TRANSFORMATIONS}
+    if missing := [name for name in names if name not in known]:
+        raise InputError(f"there is no transformation {missing[0]!r}; there are {', '.join(known)}")
+    return tuple(one for one in TRANSFORMATIONS if one.name in names) or TRANSFORMATIONS
+
+
 def search(
-    bench: Workbench, rewrite: Rewrite | None, limits: Limits, subtype: str, say: Say
+    bench: Workbench,
+    rewrite: Rewrite | None,
+    limits: Limits,
+    subtype: str,
+    say: Say,
+    offered: tuple[Transformation, ...] = TRANSFORMATIONS,
 ) -> TransformationSearch:
     """One search; the same again is not made twice. Raises InputError where the author's kernel
     cannot be timed."""
-    key = "" if rewrite is None else rewrite.id
+    key = ("" if rewrite is None else rewrite.id, *(one.name for one in offered))
     if key not in bench.searched:
-        bench.searched[key] = _searched(bench, rewrite, limits, subtype, say)
+        bench.searched[key] = _searched(bench, rewrite, limits, subtype, say, offered)
     return bench.searched[key]
 
 
 def _searched(
-    bench: Workbench, rewrite: Rewrite | None, limits: Limits, subtype: str, say: Say
+    bench: Workbench,
+    rewrite: Rewrite | None,
+    limits: Limits,
+    subtype: str,
+    say: Say,
+    offered: tuple[Transformation, ...],
 ) -> TransformationSearch:
     subject = Subject(bench.program, bench.kernel, bench.workloads)
     trying, started = _Trying(bench, say), time.monotonic()
@@ -104,6 +128,7 @@ def _searched(
             limits,
             trying.problem,
             relieves={one.name for one in TRANSFORMATIONS if subtype in one.relieves},
+            offered=offered,
             apart=trying.apart,
             say=say,
             batch=trying.builders,

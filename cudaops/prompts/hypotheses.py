@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -36,7 +37,13 @@ class _Planned(BaseModel):
     family: Family = "other"
     why: str = ""
     steps: tuple[str, ...] = ()
+    transformation: str = ""
     expected_speedup: float | None = None
+
+    @field_validator("transformation", mode="before")
+    @classmethod
+    def _transformation(cls, value: Any) -> str:
+        return re.sub(r"\W+", "_", value[:80].strip().lower()) if isinstance(value, str) else ""
 
     @field_validator("title", mode="before")
     @classmethod
@@ -76,11 +83,14 @@ class _Planned(BaseModel):
 _PLAN: TypeAdapter[list[_Planned]] = TypeAdapter(list[_Planned])
 
 
-def read_hypotheses(text: str, wanted: int) -> tuple[Hypothesis, ...] | Unusable:
+def read_hypotheses(
+    text: str, wanted: int, transformations: Collection[str] = ()
+) -> tuple[Hypothesis, ...] | Unusable:
     """Up to `wanted` hypotheses, in the answer's order, without repetitions; none where the answer
     is `[]` or `{"nothing": "..."}`.
 
-    An unknown family is `other`. Of a speedup given as a range the lower end counts, and a
+    `transformations`: names that one may ask for; a name that is none of them asks for a coder. An
+    unknown family is `other`. Of a speedup given as a range the lower end counts, and a
     percentage counts as none. `Unusable` (`malformed`, `no_code` where there is no JSON at all)
     where the answer is not one list of objects with titles.
     """
@@ -99,7 +109,11 @@ def read_hypotheses(text: str, wanted: int) -> tuple[Hypothesis, ...] | Unusable
         )
     found: dict[tuple[str, str], Hypothesis] = {}
     for each in planned:
-        hypothesis = Hypothesis(**each.model_dump())
+        known = each.transformation in transformations
+        hypothesis = Hypothesis(
+            **each.model_dump(exclude={"transformation"}),
+            transformation=each.transformation if known else "",
+        )
         found.setdefault((hypothesis.family, hypothesis.title.lower()), hypothesis)
     return tuple(found.values())[: max(wanted, 0)]
 

@@ -71,6 +71,8 @@ class Briefing(NamedTuple):
     """What the author's kernel does with memory."""
     notes_catalogue: str = ""
     """Ids of the expert notes; part of every prompt."""
+    transformations: tuple[str, ...] = ()
+    """Names of what a hypothesis may ask for in a coder's place."""
     judging: Judging | None = None
     """How a rewrite is timed and judged; None: not said."""
     values: tuple[ValueSummary, ...] = ()
@@ -155,7 +157,11 @@ def reask(reason: str) -> str:
 
 def planner_drafts(b: Briefing, wanted: int) -> tuple[Draft, ...]:
     """The planner's parts."""
-    form = {"families": FAMILIES, "max_words": b.max_words}
+    form = {
+        "families": FAMILIES,
+        "max_words": b.max_words,
+        "transformations": b.transformations,
+    }
     waiting = fenced("\n".join(map(hypothesis_text, b.waiting))) if b.waiting else ""
     task = {"wanted": wanted, "subject": _subject(b), "waiting": waiting}
     return (

@@ -130,9 +130,10 @@ def meaning(record: RunRecord) -> str:
     }[record.outcome]
 
 
-def end_sentences(record: RunRecord) -> list[str]:
-    """Why the best rewrite cannot be made faster, and which library does the whole job."""
-    said = []
+def outcome_sentences(record: RunRecord) -> list[str]:
+    """Who brought which part of the speedup, why the best rewrite cannot be made faster, and which
+    library does the whole job."""
+    said = [split] if (split := gain_sentence(record)) else []
     if record.end is not None and record.best is not None:
         said.append(f"It ends here: {record.end.says}.")
     if record.library is not None:
@@ -211,6 +212,28 @@ def roofline_sentence(roofline: Roofline | None, clock: Clock) -> str:
         f"for {significant(roofline.flops / 1e9, 3)} GFLOP and "
         f"{significant(roofline.dram_bytes / 1e6, 3)} MB ({intensity} FLOP/byte)."
     )
+
+
+_ORIGINS = {"llm": "the model", "engine": "transformations", "recipe": "recipes"}
+
+
+def gain_sentence(record: RunRecord) -> str:
+    """How the speedup is split between those who brought it, each over what it began with; empty
+    where one alone did."""
+    shares: dict[str, float] = {}
+    before = 1.0
+    for attempt in record.attempts:
+        speedup = attempt.judgement.speedup
+        if attempt.judgement.outcome == "rejected" or not speedup:
+            continue
+        origin = attempt.proposer.partition(":")[0]
+        shares[origin] = shares.get(origin, 1.0) * speedup / before
+        before = speedup
+    if len(shares) < 2 or record.time_source is None:
+        return ""
+    clock = Clock(record.time_source, record.device)
+    told = [f"{_ORIGINS.get(who, who)} {times_faster(x, clock)}" for who, x in shares.items()]
+    return f"Of {times_faster(before, clock)}: {', '.join(told)}."
 
 
 def attempt_rows(record: RunRecord) -> list[AttemptRow]:

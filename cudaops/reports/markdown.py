@@ -50,7 +50,7 @@ def _head(record: RunRecord) -> str:
     ]
     if program := content.program_sentence(record):
         lines.append(_text(program))
-    lines += map(_text, content.end_sentences(record))
+    lines += map(_text, content.outcome_sentences(record))
     if timing := content.timing_sentences(record):
         lines.append(_bullets(timing))
     if record.time_source == "standin":

@@ -182,7 +182,7 @@ def outcome(record: RunRecord) -> RenderableType:
     said += [Text(f"  {line}", style="dim") for line in content.timing_sentences(record)]
     if program := content.program_sentence(record):
         said.append(Text(program))
-    said += [Text(one_line(line, 600)) for line in content.end_sentences(record)]
+    said += [Text(one_line(line, 600)) for line in content.outcome_sentences(record)]
     return Group(Text(""), *said, Text(took, style="dim"))
 
 

@@ -86,8 +86,9 @@ class Workbench:
         self._lock = threading.RLock()
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
-        self.searched: dict[str, TransformationSearch] = {}
-        """By the rewrite that a search over transformations began with; empty for the author's."""
+        self.searched: dict[tuple[str, ...], TransformationSearch] = {}
+        """By the rewrite that a search over transformations began with, empty for the author's, and
+        the transformations that were offered."""
         self.qualification: Qualification | None = None
         """What the oracle can see, once somebody asked (`gates.qualification`)."""
 

@@ -25,6 +25,7 @@ from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.roles import Briefing, Judging
 from cudaops.rag.notes import builtin_notes
 from cudaops.recipes.matmul import MatmulRecipe
+from cudaops.transformations.registry import TRANSFORMATIONS
 
 ROOT = Path(__file__).parents[2]
 NCU = ROOT / "tests" / "data" / "ncu"
@@ -93,6 +94,7 @@ def first() -> Briefing:
         notes_catalogue=catalogue(), exemplar=exemplar_for(verdict).text,
         profile=profile, verdict=verdict, research=findings(),
         notes=tuple((note.id, note.text) for note in bearing(verdict, profile)),
+        transformations=tuple(one.name for one in TRANSFORMATIONS),
         judging=Judging("cuda_event", (ProgramRun(),), (("w0", 415.3, 1.0),), Policy()),
         values=tuple(
             ValueSummary(workload="w0", allocation=i, elements=1 << 20, looked_at=1 << 20,

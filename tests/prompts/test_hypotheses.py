@@ -162,3 +162,30 @@ def test_a_lesson_is_short() -> None:
     lesson = read_lesson("word " * 500)
     assert len(lesson) <= 200
     assert lesson.endswith("word...")
+
+
+def test_a_transformation_is_taken_by_its_name_alone() -> None:
+    def read(name: str) -> str:
+        answer = json.dumps([{"title": "rows by lanes", "transformation": name}])
+        found = read_hypotheses(f"```json\n{answer}\n```", 3, ("cooperate", "split_work"))
+        assert not isinstance(found, Unusable)
+        return found[0].transformation
+
+    assert read("cooperate") == "cooperate"
+    assert read("Split-work") == "split_work"
+    assert read("make it fast") == ""
+
+
+def test_nothing_worth_trying_is_a_plan_with_its_reason() -> None:
+    for text in ("[]", '```json\n{"nothing": "DRAM is at 97 %"}\n```'):
+        assert read_hypotheses(text, 3) == ()
+    assert read_nothing('```json\n{"nothing": "DRAM is at 97 %"}\n```') == "DRAM is at 97 %"
+    assert read_nothing("[]") == NO_REASON
+
+
+def test_a_name_that_begins_with_underscores_keeps_them() -> None:
+    answer = json.dumps([{"title": "streaming", "steps": ["load with __ldcs, store with `__stcs`"]}])
+    found = read_hypotheses(answer, 3)
+    assert not isinstance(found, Unusable)
+    assert "__ldcs" in found[0].steps[0]
+    assert "__stcs" in found[0].steps[0]

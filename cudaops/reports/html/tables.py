@@ -125,7 +125,7 @@ def outcome_view(record: RunRecord) -> OutcomeView:
         ],
         [
             *([program] if program else []),
-            *content.end_sentences(record),
+            *content.outcome_sentences(record),
             *content.timing_sentences(record),
         ],
     )
