@@ -9,7 +9,7 @@ import pytest
 
 from cudaops.domain.hypothesis import FAMILIES, Hypothesis
 from cudaops.prompts.answers import Unusable
-from cudaops.prompts.hypotheses import read_hypotheses, read_lesson
+from cudaops.prompts.hypotheses import NO_REASON, read_hypotheses, read_lesson, read_nothing
 
 FIRST = {
     "family": "tiling",
@@ -165,15 +165,15 @@ def test_a_lesson_is_short() -> None:
 
 
 def test_a_transformation_is_taken_by_its_name_alone() -> None:
-    def read(name: str) -> str:
+    def asked(name: str) -> str:
         answer = json.dumps([{"title": "rows by lanes", "transformation": name}])
         found = read_hypotheses(f"```json\n{answer}\n```", 3, ("cooperate", "split_work"))
         assert not isinstance(found, Unusable)
         return found[0].transformation
 
-    assert read("cooperate") == "cooperate"
-    assert read("Split-work") == "split_work"
-    assert read("make it fast") == ""
+    assert asked("cooperate") == "cooperate"
+    assert asked("Split-work") == "split_work"
+    assert asked("make it fast") == ""
 
 
 def test_nothing_worth_trying_is_a_plan_with_its_reason() -> None:
@@ -181,11 +181,3 @@ def test_nothing_worth_trying_is_a_plan_with_its_reason() -> None:
         assert read_hypotheses(text, 3) == ()
     assert read_nothing('```json\n{"nothing": "DRAM is at 97 %"}\n```') == "DRAM is at 97 %"
     assert read_nothing("[]") == NO_REASON
-
-
-def test_a_name_that_begins_with_underscores_keeps_them() -> None:
-    answer = json.dumps([{"title": "streaming", "steps": ["load with __ldcs, store with `__stcs`"]}])
-    found = read_hypotheses(answer, 3)
-    assert not isinstance(found, Unusable)
-    assert "__ldcs" in found[0].steps[0]
-    assert "__stcs" in found[0].steps[0]
