@@ -26,6 +26,7 @@ from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.isolation.level import level_of
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.placing import Proposer, Target, choose, new_folder, place, resolve
+from cudaops.mcp_servers.opening import OpenOptions
 from cudaops.mcp_servers.optimize import OptimizeRequest, ToolOptions
 from cudaops.mcp_servers.sessions import Decision, Session
 from cudaops.program.given import check_arguments
@@ -138,7 +139,8 @@ class Hosting:
         def open_program(path: Path, asked: KernelOptions) -> Workbench:
             from cudaops.graph.run import begin
 
-            options = self._options(path, runs, asked, where=self.where, policy=self.policy)
+            where = self._where(asked) if isinstance(asked, OpenOptions) else self.where
+            options = self._options(path, runs, asked, where=where, policy=self.policy)
             open_run = begin(options, lambda _: None, self.settings)
             self._open_runs[open_run.bench] = _but_its_bench(open_run)
             programs.add(open_run.bench)
@@ -179,7 +181,7 @@ class Hosting:
             },
         )
 
-    def _where(self, asked: ToolOptions) -> Target:
+    def _where(self, asked: OpenOptions | ToolOptions) -> Target:
         if asked.executor is None and asked.device is None and asked.arch is None:
             return self.where
         if asked.executor == "remote":

@@ -9,8 +9,9 @@ from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
+from cudaops.cuda.devices import device
 from cudaops.domain.base import Record
-from cudaops.domain.options import Bar, KernelOptions
+from cudaops.domain.options import Bar, ExecutorChoice, KernelOptions, PlaceOptions
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.mcp_servers.calls import in_thread, log, reads, replaces, with_options
@@ -23,7 +24,13 @@ from cudaops.mcp_servers.sessions import (
     SessionProvider,
     SourceProgram,
 )
+from cudaops.prompts.wording import bar_line, judging_lines, workload_lines
 from cudaops.sandbox.workbench import Workbench
+
+MOST_LAUNCHES = 8
+"""Launches that are told of: more are in the records. Chosen: an answer below 6,000 characters."""
+
+Details = Annotated[bool, Field(description="Also the launches as records.")]
 
 ProgramPath = Annotated[
     str | None,
@@ -39,14 +46,33 @@ class RaisedBarOptions(Record):
     only be raised)."""
 
 
+class OpenOptions(KernelOptions, PlaceOptions):
+    """How a program is opened."""
+
+    executor: ExecutorChoice | None = None
+    """Where kernels run (default: as the server was started)."""
+
+
 class OpenedProgram(Record):
-    """What was captured of a program."""
+    """What was captured of a program, and how rewrites of its kernel will be timed and judged."""
 
     kernel: str
     source: str
     """The kernel as its author wrote it."""
-    workloads: tuple[Workload, ...]
+    executor: str
+    device: str
+    """Whose time is taken or modelled."""
+    launches: tuple[str, ...]
+    """Captured launches, dearest first, and below each its arguments with what stands in them."""
+    judging: tuple[str, ...]
+    """The clock and its floor, the author's time by it, how the program was run, gates in order,
+    tolerances."""
+    bar: str
+    """What a rewrite must reach, as a speedup and as a time of that clock."""
     limits: tuple[str, ...]
+    """What is not seen of the program."""
+    workloads: tuple[Workload, ...] = ()
+    """The launches as records, where `details` were asked for."""
 
 
 def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
@@ -58,10 +84,11 @@ def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
     def open_program(
         *,
         path: ProgramPath = None,
-        options: KernelOptions,
+        options: OpenOptions,
         source: SourceProgram = None,
         filename: FileName = "program.cu",
         files: HeaderTexts = {},  # noqa: B006
+        details: Details = False,
         context: Context = CurrentContext(),  # noqa: B008
     ) -> OpenedProgram:
         """Run a CUDA program once and capture the launches of its most expensive kernel. What is
@@ -77,20 +104,35 @@ def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
         note = log(context)
         for limit in bench.limits:
             note("warning", limit)
-        return _described(bench)
+        return _described(bench, details)
 
     @server.tool(annotations=reads("Describe the open program"))
-    def describe_program() -> OpenedProgram:
-        """The kernel and the captured workloads of the open program."""
-        return _described(sessions.current().bench)
+    @in_thread
+    def describe_program(details: Details = False) -> OpenedProgram:
+        """The kernel and the captured launches of the open program, and how it is judged."""
+        return _described(sessions.current().bench, details)
 
 
-def _described(bench: Workbench) -> OpenedProgram:
-    """What a client is told of a bench."""
+def _described(bench: Workbench, details: bool) -> OpenedProgram:
+    """What a client is told of a bench. Raises InputError where its kernel cannot be timed."""
+    times = [(w.id, bench.baseline_time(w).median_us, w.time_share) for w in bench.timed]
+    runs = tuple(one.run for one in bench.captured.runs)
+    on = device(bench.executor.device)
+    weights = sum(weight for _, _, weight in times)
+    author_us = sum(us * weight for _, us, weight in times) / weights
     return OpenedProgram(
         kernel=bench.kernel.qualified_name,
         source=bench.kernel.text,
-        workloads=bench.workloads,
+        executor=bench.executor.name,
+        device=bench.executor.device,
+        launches=tuple(
+            line
+            for w in bench.workloads[:MOST_LAUNCHES]
+            for line in workload_lines(w, bench.values)
+        ),
+        judging=tuple(judging_lines(bench.executor.time_source, runs, times, bench.policy, on)),
+        bar=bar_line(author_us, bench.policy.min_speedup),
+        workloads=bench.workloads if details else (),
         limits=bench.limits,
     )
 

@@ -226,3 +226,30 @@ def test_a_gpu_that_is_not_taken_keeps_no_runner(tmp_path: Path) -> None:
     with pytest.raises((InputError, KeyError)):
         executor.check_available()
     assert runners() == others
+
+
+def test_a_program_is_opened_for_another_device_than_the_server_was_started_for(
+    tmp_path: Path,
+) -> None:
+    host = hosting(tmp_path / "runs", strangers=False)
+    session = host.session()
+
+    async def talk(server: FastMCP) -> tuple[dict[str, Any], dict[str, Any]]:
+        async with Client(server) as client:
+            first = await call(client, "open_program", source=MM)
+            other = await call(
+                client, "open_program", source=MM, device="H200", argument_lines=["judged: 1", "2"]
+            )
+            with pytest.raises(ToolError, match="works for no other service"):
+                await call(client, "open_program", source=MM, executor="remote")
+            return first, other
+
+    first, other = asyncio.run(talk(server_of("all", session, host)))
+    session.close()
+    assert (first["executor"], other["executor"]) == ("cpu", "cpu")
+    assert first["device"] != "H200"
+    assert other["device"] == "H200"
+    assert first["bar"] != other["bar"]  # another device, another time
+    assert any("`./program 1` (judged)" in line for line in other["judging"])
+    assert any("a launch takes 1.75 us" in line for line in other["judging"])
+    assert len(str(other)) < 6000

@@ -62,7 +62,10 @@ def test_a_host_drives_the_loop_itself(session: Session) -> None:
     opened = call(judge, "open_program", path=str(EXPLOITS / "mm.cu"))
     assert opened["kernel"] == "mm"
     assert "__global__" in opened["source"]
-    assert opened["workloads"][0]["grid"] == {"x": 4, "y": 4, "z": 1}
+    assert "grid (4,4,1)" in opened["launches"][0]
+    assert opened["workloads"] == []
+    whole = call(judge, "describe_program", details=True)
+    assert whole["workloads"][0]["grid"] == {"x": 4, "y": 4, "z": 1}
     assert call(judge, "describe_program") == opened
 
     diagnosis = call(profile, "profile_kernel")
