@@ -1,11 +1,12 @@
 """What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu and ARGS.
 
-    python benchmarks/improve.py FOLDER --executor cuda --jobs 4 --limit 560 --out OUT
+    python benchmarks/improve.py FOLDER --executor cuda --jobs 4 --limit 560 --part 1/3 --out OUT
 
 Writes OUT/improve.json (a row a program, kept after each), a line a program, and OUT/runs.tar.xz
 with reports, events and rewrites. On `cuda` every best.cu is also built by plain nvcc and run
 beside the author's program: a word such as FAIL that the author's does not print is said. `--args`
-as in corpus.py. Ends with how many were improved, and the geometric mean of those.
+as in corpus.py, `--part K/N` for every N-th program from the K-th on. Ends with how many were
+improved, and the geometric mean of those.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def improved(
     if (out / "run.json").is_file():
         record = json.loads((out / "run.json").read_text())
         verify = record.get("verify") or {}
-        row |= {name: record.get(name) for name in ("outcome", "reason", "seconds_by_tool")}
+        kept = ("outcome", "reason", "seconds_by_tool", "end", "transformations")
+        row |= {name: record.get(name) for name in kept}
         row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
         row["tried"] = [a["title"] for a in record.get("attempts") or []]
     if options.executor == "cuda" and row.get("outcome") == "accepted":
@@ -106,12 +108,15 @@ def main() -> int:
     parser.add_argument("--each", type=float, default=240.0, help="seconds for one")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--part", default="1/1", help="K/N: every N-th program from the K-th on")
     parser.add_argument("--options", default="", help="of `cudaops run`")
     options = parser.parse_args()
     lines = json.loads(options.args.read_text()) if options.args else {}
     waiting: queue.Queue[Path] = queue.Queue()
-    for folder in sorted(options.folder.resolve().iterdir()):
-        if (folder / "ARGS").is_file() and (not options.only or folder.name in options.only):
+    folders = [f for f in sorted(options.folder.resolve().iterdir()) if (f / "ARGS").is_file()]
+    part, parts = map(int, options.part.split("/"))
+    for folder in folders[part - 1 :: parts]:
+        if not options.only or folder.name in options.only:
             waiting.put(folder)
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
