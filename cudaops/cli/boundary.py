@@ -12,26 +12,19 @@ from pathlib import Path
 
 import typer
 
-from cudaops.domain.ends import EndKind
-from cudaops.domain.run import Outcome, RunRecord
+from cudaops.domain.run import Outcome
 from cudaops.errors import EnvironmentFailure, InputError
 
 EXIT_FOUND = 0
 """Accepted or provisional; for commands that judge nothing: done."""
 EXIT_NOTHING_FOUND = 1
-"""Finished, and nothing beat the bar."""
+"""Finished, and nothing beat the bar; the record says why where there is nothing to gain."""
 EXIT_INPUT = 2
 """The input is wrong."""
 EXIT_ENVIRONMENT = 3
 """This machine cannot do it, or cudaops itself failed."""
 EXIT_WAITING = 4
 """Stopped for a person's yes or no (`--review`)."""
-EXIT_AT_ROOFLINE = 5
-"""Finished: within 10 % of what the device can do, so that there is nothing to gain."""
-EXIT_LAUNCH_BOUND = 6
-"""Finished: as short as a launch, so that there is nothing to gain in the kernel."""
-EXIT_ATOMIC_ORDER = 7
-"""Finished: limited by atomics whose order its results hold."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C. Source: the shells' convention, 128 + SIGINT."""
 
@@ -41,18 +34,6 @@ EXIT_BY_OUTCOME: dict[Outcome, int] = {
     "nothing_found": EXIT_NOTHING_FOUND,
     "failed": EXIT_ENVIRONMENT,
 }
-EXIT_BY_END: dict[EndKind, int] = {
-    "roofline": EXIT_AT_ROOFLINE,
-    "launch_bound": EXIT_LAUNCH_BOUND,
-    "atomic_order": EXIT_ATOMIC_ORDER,
-}
-
-
-def exit_code(record: RunRecord) -> int:
-    """What a run comes to, for a shell."""
-    if record.outcome == "nothing_found" and record.end is not None:
-        return EXIT_BY_END[record.end.kind]
-    return EXIT_BY_OUTCOME[record.outcome]
 
 
 def run_command(arguments: Sequence[str]) -> int:

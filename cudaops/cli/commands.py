@@ -13,7 +13,7 @@ import typer
 from rich.console import Console, Group, RenderableType
 
 from cudaops.cli import certify, knowledge, mcp, memory, runs, service
-from cudaops.cli.boundary import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_WAITING, exit_code
+from cudaops.cli.boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_WAITING
 from cudaops.cli.options import (
     HtmlOption,
     HtmlOutOption,
@@ -258,7 +258,7 @@ def _live(folder: Path | None) -> Iterator[Progress]:
 
 def _finish(record: RunRecord, as_json: bool) -> None:
     _print(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
-    raise typer.Exit(exit_code(record))
+    raise typer.Exit(EXIT_BY_OUTCOME[record.outcome])
 
 
 def _print_profile(summary: ProfileSummary, as_json: bool) -> None:
