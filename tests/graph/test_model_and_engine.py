@@ -71,6 +71,7 @@ def run(folder: Path, nim: Nim, plans: list[str]) -> RunRecord:
     return start(options, lambda _: None, load_settings())
 
 
+@pytest.mark.deep
 def test_transformations_polish_what_a_model_wrote(tmp_path: Path, nim: Nim) -> None:
     record = run(tmp_path, nim, [plan(title="four lanes a row")])
     written, polished = record.attempts
