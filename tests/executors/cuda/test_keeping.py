@@ -18,7 +18,7 @@ from cudaops.executors.cuda.protocol import (
     ReleaseTask,
     RunReply,
 )
-from cudaops.executors.cuda.runner.ground import KEPT_SHARE, Kept
+from cudaops.executors.cuda.runner.ground import KEPT_SHARE, LEFT_SHARE, Kept
 from cudaops.executors.cuda.runner.memory import GUARD_BYTES
 from cudaops.executors.cuda.runner.server import perform
 from cudaops.executors.cuda.runner.timing import measure
@@ -135,6 +135,12 @@ class TestRoom:
     ) -> None:
         gpu.facts = FACTS.model_copy(update={"memory_bytes": 1 << 17})
         kept = Kept(gpu)
+        timed(gpu, kept, trial(tmp_path))
+        assert (kept.size_bytes, gpu.memory) == (0, {})
+
+    def test_nothing_stays_where_others_left_little(self, gpu: WatchedGpu, tmp_path: Path) -> None:
+        kept = Kept(gpu)
+        gpu.room = int(LEFT_SHARE * FACTS.memory_bytes)
         timed(gpu, kept, trial(tmp_path))
         assert (kept.size_bytes, gpu.memory) == (0, {})
 

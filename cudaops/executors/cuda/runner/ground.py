@@ -30,6 +30,9 @@ L2_TIMES = 2
 KEPT_SHARE = 0.25
 """Of the device's memory, what may stay from task to task. Chosen: what verifies and profiles has
 processes of its own, and takes a few times what a program takes."""
+LEFT_SHARE = 0.4
+"""Of the device's memory, what must be free beside it. Chosen: other jobs have searches on the same
+GPU, and none can ask another's for room."""
 
 
 class Ground:
@@ -151,7 +154,8 @@ class Kept:
             ground.memory.give_back(failed=True)
             raise
         whole = not ground.memory.without_copy and key == _key(buffers)
-        if not whole or ground.memory.size_bytes > self._most:
+        little = self._driver.free_bytes() < LEFT_SHARE * self._driver.facts.memory_bytes
+        if not whole or little or ground.memory.size_bytes > self._most:
             ground.memory.give_back()
             return
         self._grounds[key] = ground
