@@ -26,6 +26,9 @@ from cudaops.program.grammar import (
 )
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+ALIGNMENTS = frozenset(2**n for n in range(9))
+"""Bytes that `aligned` knows. Source: CUDA C++ Programming Guide, device memory accesses: what
+cudaMalloc gives is aligned to 256 at least, so that an offset in it tells."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,20 @@ class _Evaluation:
             self.fail("`%` needs integers", node.at)
         return left / right
 
+    def _aligned(self, node: Call) -> int:
+        """Whether a pointer of the author's launch is a multiple of so many bytes."""
+        pointer, unit = self.value(node.arguments[0]), self._number(node.arguments[1])
+        if not isinstance(unit, int) or unit not in ALIGNMENTS:
+            self.fail(f"aligned to {unit} bytes; it must be a power of two up to 256", node.at)
+        if isinstance(pointer, NullPointer):
+            return 1
+        if not isinstance(pointer, PointerValue) or pointer.allocation is None:
+            self.fail("aligned takes a pointer of the author's; scratch memory always is", node.at)
+        return int(pointer.offset_bytes % unit == 0)
+
     def _called(self, node: Call) -> int | float:
+        if node.function == "aligned":
+            return self._aligned(node)
         left, right = (self._number(a) for a in node.arguments)
         if node.function == "min":
             return min(left, right)

@@ -29,7 +29,7 @@ SIZES: dict[str, int] = {
 """sizeof on the device. Source: CUDA C++ Programming Guide, built-in vector types; LP64."""
 
 ROOTS = ("gridDim", "blockDim")
-FUNCTIONS = ("ceil_div", "min", "max")
+FUNCTIONS = ("ceil_div", "min", "max", "aligned")
 
 
 _TOKEN = re.compile(
@@ -97,7 +97,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Call:
-    """`ceil_div`, `min` or `max`."""
+    """`ceil_div`, `min`, `max` or `aligned`."""
 
     function: str
     arguments: tuple[Node, ...]

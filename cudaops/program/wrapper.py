@@ -32,6 +32,9 @@ _LAMBDAS = {
         "[&](long long a, long long b) "
         "{ if (b <= 0) { cudaops_ok = false; b = 1; } return a / b + (a % b > 0); }"
     ),
+    "cudaops_aligned": (
+        "[](const volatile void* p, long long n) { return (unsigned long long)p % n == 0; }"
+    ),
     "cudaops_min": "[](auto a, auto b) { return b < a ? b : a; }",
     "cudaops_max": "[](auto a, auto b) { return a < b ? b : a; }",
 }

@@ -237,7 +237,7 @@ class _Told:
         width = min(loop.count, _MOST_BYTES // size, 4)
         if width < 2 or self._variables.is_changed(array):
             raise NotUnderstood(f"{array} is moved, or its elements are as wide as a vector")
-        self._refuse_odd_address(array, width * size)
+        self.requires += self._whole_vectors(array, width * size)
         position = self._variables.polynomial(index, loop.item)
         parts = None if position is None else position.linear_in(Symbol(loop.item))
         if position is None or parts is None or parts[0] != number(1):
@@ -250,11 +250,15 @@ class _Told:
         first = self._variables.inlined(index, {loop.item: s.Number("0", type="int")})
         return _Access(statement, array, kind, width, index, first, local, is_load)
 
-    def _refuse_odd_address(self, array: str, unit: int) -> None:
+    def _whole_vectors(self, array: str, unit: int) -> Iterator[str]:
+        """The condition under which an array begins at a whole vector; scratch memory does."""
         for workload in self._draft.workloads:
             argument = next((a for a in workload.arguments if a.name == array), None)
             if not isinstance(argument, PointerArgument) or argument.offset_bytes % unit:
                 raise NotUnderstood(f"{array} does not begin at a whole vector")
+        said = self._draft.says(array)
+        if said not in {name for name, _ in self._draft.scratch}:
+            yield f"aligned({said}, {unit})"
 
     def _aligned(self, rest: Polynomial, width: int) -> Iterator[str]:
         """Conditions under which an index is a multiple of the vector's width."""

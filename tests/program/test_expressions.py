@@ -199,6 +199,11 @@ def test_pointers_move_by_elements() -> None:
     assert parse("2 + A - 4").evaluate(env) == PointerValue(1, None, 0, 4)
     assert parse("p == 0").evaluate(env) == 1
     assert parse("A != 0 && !p").evaluate(env) == 1
+    assert parse("aligned(A, 4) && !aligned(A, 16) && aligned(A - 2, 16)").evaluate(env) == 1
+    assert parse("aligned(p, 16)").evaluate(env) == 1
+    for text in ("aligned(A, 3)", "aligned(A, 512)", "aligned(3, 4)", "aligned(A, 4.0)"):
+        with pytest.raises(PlanError, match="aligned"):
+            parse(text).evaluate(env)
     for text in ("A * 2", "A + A", "1 - A", "A < 3", "min(A, 1)", "-A", "A + 1.5"):
         with pytest.raises(PlanError):
             parse(text).evaluate(env)

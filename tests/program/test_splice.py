@@ -311,8 +311,17 @@ WRONG = TILED.replace("C[r * N + c] = sum;", "C[r * N + c] = 2.0f * sum;")
         (WRONG, "N % 4 == 0", False),
         (WRONG, "N % 4 == 1", True),
         (WRONG, "N / (N - 64) > 0", True),
+        (WRONG, "aligned(A, 16)", False),
+        (WRONG, "aligned(A + 1, 16)", True),
     ],
-    ids=["right", "wrong", "wrong but not required", "wrong but not computable"],
+    ids=[
+        "right",
+        "wrong",
+        "wrong but not required",
+        "wrong but not computable",
+        "wrong and aligned",
+        "wrong but not aligned",
+    ],
 )
 def test_what_a_spliced_program_prints(
     naive: Program, text: str, requires: str, same: bool, kernels: Path
