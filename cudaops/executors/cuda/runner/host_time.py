@@ -94,10 +94,13 @@ class HostTimes:
         policy: TimingPolicy,
         launch_us: Sequence[float],
         clock: Clock,
+        draw: random.Random,
         *,
         restored: bool,
     ) -> None:
+        """`draw` gives the order of samples."""
         self.bench = bench
+        self.draw = draw
         self.policy = policy
         self.clock = clock
         self._sides = [
@@ -113,11 +116,11 @@ class HostTimes:
         series = [one for side in self._sides for one in side]
         series += [self._nothing] if self._nothing else []
         while unfinished := [one for one in series if not one.enough]:
-            _round(unfinished)
+            self._round(unfinished)
         round_us = sum(one.round_us for one in series)
         until = begun + self.policy.host_seconds - round_us * 1e-6
         while not all(one.settled for one in series) and self.clock() < until:
-            _round(series)
+            self._round(series)
 
     def of_side(self, side: int) -> HostTime:
         """Of a launch of its plan; without what putting everything back takes, where that is
@@ -155,10 +158,9 @@ class HostTimes:
         assert us is not None
         return us
 
-
-def _round(series: Sequence[_Series]) -> None:
-    """One more sample of N and of 2N launches of each, in an order that nobody knows."""
-    turns = [(one, launches) for one in series for launches in one.samples]
-    random.SystemRandom().shuffle(turns)
-    for one, launches in turns:
-        one.samples[launches].append(one.take(launches))
+    def _round(self, series: Sequence[_Series]) -> None:
+        """One more sample of N and of 2N launches of each, in an order that nobody knows."""
+        turns = [(one, launches) for one in series for launches in one.samples]
+        self.draw.shuffle(turns)
+        for one, launches in turns:
+            one.samples[launches].append(one.take(launches))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 import time
 from collections.abc import Sequence
@@ -347,7 +348,10 @@ class _Measurement:
         if warm is None or self.quick:
             return times, None
         medians = [statistics.median(side.samples_us) for side in warm.sides]
-        host = HostTimes(self.bench, self.policy, medians, self.clock, restored=repetition.restored)
+        draw = self.watcher.draw if self.watcher else random.SystemRandom()
+        host = HostTimes(
+            self.bench, self.policy, medians, self.clock, draw, restored=repetition.restored
+        )
         host.take()
         sides = []
         for number, taken in enumerate(warm.sides):

@@ -86,7 +86,8 @@ class Watcher:
         self._clock = clock
         self._folder = Path(watch.folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._random = random.Random(watch.seed)
+        self.draw = random.Random(watch.seed)
+        """Whatever is drawn while this is timed: the seed is a secret, and says it all again."""
         self._sets = range(1 + len(watch.alternatives))
         self._bytes = sum(region.size_bytes for region in written.values())
         room = KEPT_BYTES // (max(1, self._bytes) * len(self._sets) * max(1, sides))
@@ -105,13 +106,13 @@ class Watcher:
         """Which pairs of the next block, counted from 0, are looked at."""
         if self._bytes <= LARGE_BYTES:
             return frozenset(range(pairs))
-        return frozenset(self._random.sample(range(pairs), min(pairs, LARGE_LOOKS)))
+        return frozenset(self.draw.sample(range(pairs), min(pairs, LARGE_LOOKS)))
 
     def apart_is_due(self, samples: int) -> bool:
         """Whether a pair apart stands before the next pair, one of about so many."""
         large = self._bytes > LARGE_BYTES
         share = LEAST_APART / max(1, samples) if large else APART_SHARE
-        return self._random.random() < share
+        return self.draw.random() < share
 
     def inputs_apart(self, *, captured_too: bool) -> int:
         """Set of inputs of the next pair apart; all come in turn, in an order of their own.
@@ -122,16 +123,16 @@ class Watcher:
         if not self._inputs_left:
             alone = len(self._sets) == 1
             self._inputs_left = [n for n in self._sets if n or captured_too or alone]
-            self._random.shuffle(self._inputs_left)
+            self.draw.shuffle(self._inputs_left)
         return self._inputs_left.pop()
 
     def launches_before(self) -> int:
         """How many launches stand before the next one apart. 0: its memory is put back as it is
         before any other sample, which leaves nothing to tell it from one but its inputs."""
         if not self._before_left:
-            draw = self._random.choice
+            draw = self.draw.choice
             self._before_left = [0, 0, draw(FEW_BEFORE), draw(MANY_BEFORE)]
-            self._random.shuffle(self._before_left)
+            self.draw.shuffle(self._before_left)
         return self._before_left.pop()
 
     def count(self, side: int) -> None:
@@ -197,9 +198,9 @@ class Watcher:
         """Place of one that makes room: any that was seen once, so that each has the same chance
         to be kept however many come. What was seen again is not given up for it."""
         once = [place for place, one in enumerate(known) if one.sightings == 1]
-        if not once or self._random.random() >= len(once) / unmatched:
+        if not once or self.draw.random() >= len(once) / unmatched:
             return None
-        return self._random.choice(once)
+        return self.draw.choice(once)
 
     def _saved(self, name: str) -> Result:
         files = {index: self._folder / f"{name}_{index}.bin" for index in self._written}
