@@ -169,6 +169,11 @@ class Workload(Record):
     """Folder that holds the contents, absolute or relative to the run folder."""
 
     @property
+    def size_bytes(self) -> int:
+        """Of the memory that its launch is given."""
+        return sum(a.size_bytes for a in self.allocations)
+
+    @property
     def is_judged(self) -> bool:
         """Whether a rewrite is held against the author's kernel on it."""
         return self.role != "timed"

@@ -154,7 +154,7 @@ class Evaluating:
         wanted = self.bench.judged
         if smallest:
             taken = [w for w in wanted if self.bench.plan(w, self.rewrite).applicable] or wanted
-            wanted = (min(taken, key=lambda w: sum(a.size_bytes for a in w.allocations)),)
+            wanted = (min(taken, key=lambda w: w.size_bytes),)
         return self._verified(self._subjects(compiled, wanted), gates=2)
 
     def _subjects(self, compiled: Sequence[Compiled], wanted: Sequence[Workload]) -> list[Subject]:

@@ -59,7 +59,7 @@ def _least_bytes(
     moved = dram_bytes(profile)
     if moved is None:
         return None
-    buffers = sum(a.size_bytes for a in workload.allocations)
+    buffers = workload.size_bytes
     beyond_l2 = max(0.0, min(moved, buffers) - where.l2_bytes)
     read = profile.get(ncu.DRAM_READ_BYTES)
     timing = measured.timing

@@ -95,7 +95,7 @@ def fresh_process_launch(oracle: Oracle, candidate: str) -> Launch:
 
 def split_by_process(launches: Sequence[Launch], workload: Workload) -> Iterator[Sequence[Launch]]:
     """All of them; fewer a process, two at least, where their results would not fit on disk."""
-    each = sum(a.size_bytes for a in workload.allocations)
+    each = workload.size_bytes
     most = max(2, SERIES_BYTES // max(1, each) // 2 * 2)
     for start in range(0, len(launches), most):
         yield launches[start : start + most]

@@ -29,7 +29,7 @@ async def end_of(
         if found is not None:
             return found
     workload = bench.workloads[0]
-    buffers = sum(a.size_bytes for a in workload.allocations)
+    buffers = workload.size_bytes
     where = device(bench.executor.device)
     return at_roofline(profile, verdict, where, buffers, warm=workload.l2_regime == "warm")
 

@@ -98,6 +98,16 @@ def in_thread(body: Callable[Arguments, Result]) -> Callable[Arguments, Awaitabl
     return tool
 
 
+def in_this_context(body: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The same in a thread of a pool, which does not know by itself whose work it does."""
+    context = contextvars.copy_context()
+
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return context.copy().run(body, *args, **kwargs)
+
+    return run
+
+
 def _without_frames(
     body: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:

@@ -3,9 +3,8 @@ and timed; `judging` decides on them."""
 
 from __future__ import annotations
 
-import contextvars
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, NamedTuple, ParamSpec, TypeVar
 
@@ -26,7 +25,7 @@ from cudaops.errors import InputError, PlanError
 from cudaops.executors.stopping import raise_if_stopped
 from cudaops.gates.evaluate import Evaluating, Screened, screen
 from cudaops.gates.precheck import Precheck, precheck
-from cudaops.mcp_servers.calls import in_thread, progress, works
+from cudaops.mcp_servers.calls import in_this_context, in_thread, progress, works
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.judging import WriteRun, add_judging
 from cudaops.mcp_servers.opening import add_opening
@@ -328,7 +327,7 @@ def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: S
 
     found = tune(
         rewrite,
-        _in_this_context(trial),
+        in_this_context(trial),
         feasible=lambda candidate: refusal(candidate, bench.kernel, bench.workloads),
         max_trials=limits.max_trials,
         workers=TUNER_WORKERS,
@@ -360,23 +359,13 @@ def _by_final_compiler(
     finalists = [rewrite.tuned_with(dict(values)) for _, values in ranked]
     best: tuple[Rewrite | None, float | None] = (None, None)
     with ThreadPoolExecutor(max_workers=FINALISTS) as pool:
-        list(pool.map(_in_this_context(bench.compile), finalists))
+        list(pool.map(in_this_context(bench.compile), finalists))
     for candidate in finalists:
         measured = bench.measure(candidate, bench.workloads[0])
         if isinstance(measured, Measurement) and (best[1] is None or measured.median_us < best[1]):
             best = (candidate, measured.median_us)
             say(f"built by nvcc, {measured.median_us:.1f} us{measured.provenance}")
     return best
-
-
-def _in_this_context(body: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The same in a thread of a pool, which does not know by itself whose work it does."""
-    context = contextvars.copy_context()
-
-    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return context.copy().run(body, *args, **kwargs)
-
-    return run
 
 
 def _benchmarked(bench: Workbench, rewrite: Rewrite, say: Say) -> Benchmarked:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from cudaops.executors.compare import distance
 from cudaops.executors.cpu.unit import captured_inputs
 from cudaops.executors.ledger import Ledger, noting_waits, union_seconds
 from cudaops.executors.stopping import raise_if_stopped
-from cudaops.mcp_servers.calls import in_thread, progress, works
+from cudaops.mcp_servers.calls import in_this_context, in_thread, progress, works
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite, read_rewrite
 from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.program.syntax import NotUnderstood
@@ -152,12 +151,7 @@ class _Trying:
 
     def times(self, rewrites: Sequence[Rewrite], pool: ThreadPoolExecutor) -> Sequence[Timed]:
         """Of several, built beside each other."""
-        contexts = [contextvars.copy_context() for _ in rewrites]
-        jobs = [
-            pool.submit(context.run, self.time, rewrite)
-            for context, rewrite in zip(contexts, rewrites, strict=True)
-        ]
-        return [job.result() for job in jobs]
+        return list(pool.map(in_this_context(self.time), rewrites))
 
     def time(self, rewrite: Rewrite | None, *, draft: bool = True) -> Timed:
         """Over all timed workloads, by their weights."""
@@ -236,7 +230,7 @@ class _Trying:
         """Why it is wrong on the captured inputs of the smallest judged workload that it applies
         to; None where it is not. A look, to keep what is wrong from being built on: the judge finds
         out whether it is right."""
-        for workload in sorted(self._bench.judged, key=_bytes):
+        for workload in sorted(self._bench.judged, key=lambda w: w.size_bytes):
             try:
                 plan = self._bench.plan(workload, rewrite)
             except PlanError as error:
@@ -283,14 +277,10 @@ class _Trying:
         if self._bench.models_time:
             return {node.number: node.time_us for node in nodes}
         with self.parts.working("building"), ThreadPoolExecutor(self.builders) as pool:
-            list(pool.map(self._bench.compile, [node.rewrite for node in nodes]))
+            list(pool.map(in_this_context(self._bench.compile), [node.rewrite for node in nodes]))
         author = self.time(None, draft=False).time_us
         timed = {node.number: self.time(node.rewrite, draft=False).time_us for node in nodes}
         return {n: us for n, us in timed.items() if us is not None and author and us < author}
-
-
-def _bytes(workload: Workload) -> int:
-    return sum(a.size_bytes for a in workload.allocations)
 
 
 def _apart(workload: Workload, ran: Ran, expected: Ran) -> str | None:

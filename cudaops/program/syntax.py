@@ -38,6 +38,15 @@ class Range(tuple[str, int, int]):
         """Offset after the last byte."""
         return self[2]
 
+    def holds(self, other: Range | None) -> bool:
+        """Whether another one lies in it, or is the same; None, which is nowhere, does not."""
+        return (
+            other is not None
+            and self.file == other.file
+            and self.start <= other.start
+            and other.end <= self.end
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Placed:
@@ -381,6 +390,17 @@ def integer_literal(text: str) -> tuple[int, str] | None:
     digits = plain.rstrip("ul")
     base = 16 if is_hex else 8 if len(digits) > 1 and digits[0] == "0" else 10
     return int(digits, base), plain[len(digits) :]
+
+
+def integer_of(node: object) -> int | None:
+    """Value of an integer literal; None for any other node."""
+    if not isinstance(node, Number):
+        return None
+    try:
+        found = integer_literal(node.text)
+    except ValueError:
+        return None
+    return None if found is None else found[0]
 
 
 def children(node: object) -> tuple[Any, ...]:

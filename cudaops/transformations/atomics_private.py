@@ -36,9 +36,9 @@ from cudaops.transformations.atomic_sites import (
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.predication import has_return, without_returns
-from cudaops.transformations.serial_blocks import prove_independent, serial, with_parameters
+from cudaops.transformations.serial_blocks import prove_independent, serial
 from cudaops.transformations.shared_memory import room_for, threads_of, whole_warps
-from cudaops.transformations.text import Raw
+from cudaops.transformations.text import Raw, with_parameters
 from cudaops.transformations.trees import is_pure, swapped, written_in
 
 BLOCKS = (528, 264, 1056, 132)

@@ -94,8 +94,7 @@ def refuse_effects(
         if where is None:
             raise NotUnderstood("where a statement stands")
         for a in facts.accesses:
-            inside = a.where and where.start <= a.where.start and a.where.end <= where.end
-            if inside and a.kind != "read" and a.space not in spaces:
+            if where.holds(a.where) and a.kind != "read" and a.space not in spaces:
                 raise NotUnderstood(f"{a.array or 'memory'}, which is stored to beside the loop")
         for y in s.below(x):
             if isinstance(y, s.Opaque | s.Unmodelled):

@@ -32,8 +32,8 @@ from cudaops.transformations.serial import (
     invariant,
     item_loop,
     own_parameters,
-    with_parameter,
 )
+from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
 
 FACTORS = (4, 2, 8)
@@ -238,7 +238,7 @@ class _Coarsening:
     # Launch
 
     def _add_argument(self, declaration: str, expression: str) -> None:
-        self._header = with_parameter(self._header, declaration)
+        self._header = with_parameters(self._header, [declaration])
         self._arguments.append(expression)
 
     def _launched(self, lines: tuple[Any, ...]) -> Draft:

@@ -21,7 +21,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import Conduct, conduct, functions_say
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
-from cudaops.transformations.serial import with_parameter
+from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
 
 _WARP, _MOST_THREADS, _MOST_ROWS = 32, 1024, 65_535
@@ -227,8 +227,8 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
     blocks, header, arguments = s.Name(draft.free("blocks"), type="unsigned"), None, []
     covered, guard = _rows_end(draft, rows)
     if guard or "gridDim.x" in used:
-        header = with_parameter(
-            _header(draft, rows * _threads(draft)), f"const unsigned {blocks.text}"
+        header = with_parameters(
+            _header(draft, rows * _threads(draft)), [f"const unsigned {blocks.text}"]
         )
         arguments.append(draft.says("gridDim.x"))
     elif draft.form.kernel.launch_bounds:

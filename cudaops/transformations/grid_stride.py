@@ -26,8 +26,9 @@ from cudaops.transformations.conduct import (
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import Places, builtin, builtins_in
-from cudaops.transformations.serial import continued, invariant, own_parameters, with_parameter
+from cudaops.transformations.serial import continued, invariant, own_parameters
 from cudaops.transformations.serial_blocks import modified
+from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import BARRIERS, changed, is_barrier, names_in, root_of
 
 _GRIDS = (1056, 528, 2112, 132)
@@ -154,7 +155,7 @@ def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
     first = s.Declare("unsigned", block.text, value=_grid_wide("blockIdx"))
     step = s.Assign(block, "+", _grid_wide("gridDim"))
     loop = s.For((first,), s.Binary("<", block, blocks), (step,), tuple(rest))
-    header = with_parameter(draft.printer().header, f"const unsigned {blocks.text}")
+    header = with_parameters(draft.printer().header, [f"const unsigned {blocks.text}"])
     edited = draft.with_body((*shared, *setup, loop), header)
     grid = (f"min({draft.launch.grid[0]}, {count})", *draft.launch.grid[1:])
     args = (*draft.launch.args, draft.says("gridDim.x"))

@@ -36,8 +36,9 @@ from cudaops.transformations.tabulate import (
     is_dear,
     parameter_list,
     with_maker,
+    with_tables,
 )
-from cudaops.transformations.text import Raw
+from cudaops.transformations.text import Raw, with_parameters
 from cudaops.transformations.trees import changed, is_pure, names_in
 
 _USES = 8
@@ -63,17 +64,11 @@ class Hoist:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All of them, each in a table of its own."""
-        done = 0
-        while done < _MOST_TABLES:
-            entry = next(_Search(draft).entries(), None)
-            if entry is None:
-                break
-            draft = _with_table(draft, entry)
-            done += 1
-        if not done:
+        made = with_tables(draft, lambda x: _Search(x).entries(), _with_table, _MOST_TABLES)
+        if made is draft:
             raise NotUnderstood("nothing dear that depends on one integer of few values")
         says = "What many threads compute alike is computed once for each value, ahead of them."
-        return draft.stepped(Step(self.name, setting, says))
+        return made.stepped(Step(self.name, setting, says))
 
 
 @dataclass(frozen=True)
@@ -323,8 +318,7 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     load = s.Index(s.Name(table), at, type=kind)
     body = changed(kernel.body, lambda x: load if _is(x, entry.value) else x)
     body = _without(body, {x.name for x in entry.needed})
-    close = printer.header.rindex(")")
-    header = f"{printer.header[:close]}, const {kind}* __restrict__ {table}{printer.header[close:]}"
+    header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(body, header).adding(text)
     least = "1" if entry.key is None else f"max({entry.count}, 1)"
     size = f"{least} * {FLOATS[kind]}"

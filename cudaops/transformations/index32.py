@@ -117,8 +117,8 @@ class _Narrowing:
             case s.Name(text):
                 return node, text in self._names
             case s.Number(text, type=kind) if kind in WIDE:
-                value = s.integer_literal(text)
-                small = value is not None and value[0] <= MOST
+                value = s.integer_of(node)
+                small = value is not None and value <= MOST
                 return (s.Number(text.rstrip("uUlL"), type="int"), True) if small else (node, False)
             case s.Cast(kind, operand) if kind in WIDE and _type(operand) in INTEGERS:
                 return self._cast(node, operand)

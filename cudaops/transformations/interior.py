@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
@@ -16,13 +17,13 @@ from cudaops.transformations.loops import (
     Counted,
     changes_in,
     counted,
-    dearest,
     is_volatile,
     literal,
     loop_of,
     meets_others,
     scalars_of,
     scoped,
+    understood,
 )
 from cudaops.transformations.trees import (
     changed,
@@ -63,14 +64,8 @@ class Interior:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Nests with checks in them, the dearest first."""
-        found = []
-        for placed in dearest(draft):
-            try:
-                _read(draft, placed.node)
-            except NotUnderstood:
-                continue
-            found.append(placed.setting)
-        return tuple(found[:_MOST_SETTINGS])
+        found = (placed.setting for placed, _ in understood(draft, _read))
+        return tuple(islice(found, _MOST_SETTINGS))
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """One version for each side of the border."""

@@ -346,12 +346,9 @@ class Spread:
     def _polynomial(self, node: Any) -> Polynomial | None:
         """An integer over the launch's own numbers, which are not negative."""
         match node:
-            case s.Number(text):
-                try:
-                    found = s.integer_literal(text)
-                except ValueError:
-                    return None
-                return number(found[0]) if found else None
+            case s.Number():
+                found = s.integer_of(node)
+                return None if found is None else number(found)
             case s.Name(text) if text == self._item:
                 return symbol(text)
             case s.Name(text) if self._is_stable(text):

@@ -214,10 +214,8 @@ def _apart(draft: Draft, nest: Nest) -> None:
 
 
 def _within(access: Access, node: Any) -> bool:
-    a, b = access.where, node.where
-    return a is not None and b is not None and a.file == b.file and (
-        b.start <= a.start and a.end <= b.end and b.start < b.end
-    )  # fmt: skip
+    where = node.where
+    return where is not None and where.start < where.end and where.holds(access.where)
 
 
 # Writing

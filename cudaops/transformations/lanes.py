@@ -351,7 +351,7 @@ class Sharing:
         return [
             a
             for a in self._loops.facts.accesses
-            if a.kind != "read" and a.space != "local" and _within(a.where, where)
+            if a.kind != "read" and a.space != "local" and where.holds(a.where)
         ]
 
     def _is_effect(self, node: Any) -> bool:
@@ -428,7 +428,7 @@ class Sharing:
         for store in stores:
             inside = self._loop_of(store)
             for read in accesses:
-                alone = any(_within(read.where, w) for w in leaders if w)
+                alone = any(w.holds(read.where) for w in leaders if w)
                 if read is store or (alone and inside is None):
                     continue  # the first lane sees what it did itself
                 if read.kind != "read" and not (alone and inside is not None):
@@ -447,7 +447,7 @@ class Sharing:
             (
                 x.loop.where
                 for x in self._chosen.values()
-                if x.loop.where is not None and _within(access.where, x.loop.where)
+                if x.loop.where is not None and x.loop.where.holds(access.where)
             ),
             None,
         )
@@ -525,10 +525,6 @@ def _apart_from_loops(access: Access) -> Polynomial | None:
     symbols = {o.symbol for o in access.loops}
     kept = Polynomial(tuple((m, c) for m, c in access.offset_bytes.terms if not symbols & set(m)))
     return None if any(kept.has(x) for x in symbols) else kept
-
-
-def _within(inner: s.Range | None, outer: s.Range) -> bool:
-    return inner is not None and outer.start <= inner.start and inner.end <= outer.end
 
 
 def _same_or(node: Any, **parts: list[Any]) -> Any:

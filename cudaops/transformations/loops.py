@@ -6,9 +6,9 @@ Nothing here looks at values: whatever it says holds for every launch.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.facts import Loop
@@ -25,6 +25,8 @@ from cudaops.transformations.trees import (
     root_of,
     written_in,
 )
+
+Found = TypeVar("Found")
 
 _OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _CONVERSIONS = re.compile(
@@ -97,13 +99,7 @@ def literal(node: Any) -> int | None:
     if isinstance(node, s.Unary) and node.operator == "-":
         inner = literal(node.operand)
         return None if inner is None else -inner
-    if not isinstance(node, s.Number):
-        return None
-    try:
-        found = s.integer_literal(node.text)
-    except ValueError:
-        return None
-    return None if found is None else found[0]
+    return s.integer_of(node)
 
 
 def counted(node: s.For, form: s.KernelForm) -> Counted:
@@ -356,6 +352,19 @@ def dearest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
         for number, node in enumerate(_loops(function.body)):
             weighed.append((-_weight(draft, node), len(weighed), Placed(name, number, node)))
     return tuple(placed for *_, placed in sorted(weighed, key=lambda x: x[:2]))
+
+
+def understood(
+    draft: Draft, read: Callable[[Draft, s.For], Found]
+) -> Iterator[tuple[Placed, Found]]:
+    """The loops that can be read, the dearest first, with what was read of each. `read` raises
+    NotUnderstood for the others."""
+    for placed in dearest(draft):
+        try:
+            found = read(draft, placed.node)
+        except NotUnderstood:
+            continue
+        yield placed, found
 
 
 def _loops(body: Any) -> Iterator[s.For]:

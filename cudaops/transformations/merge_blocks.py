@@ -29,8 +29,8 @@ from cudaops.transformations.serial_blocks import (
     modified,
     prove_independent,
     serial,
-    with_parameters,
 )
+from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import declared_in, is_barrier, names_in, swapped, targets_in
 
 BLOCKS = (528, 264, 1056, 2112, 132)

@@ -71,11 +71,7 @@ class Places:
         if isinstance(node, s.Name):
             return self.aliases.get(node.text, "")
         if isinstance(node, s.Number) and self.width is not None:
-            try:
-                value = s.integer_literal(node.text)
-            except ValueError:
-                return ""
-            return f"blockDim.{self.axis}" if value and value[0] == self.width else ""
+            return f"blockDim.{self.axis}" if s.integer_of(node) == self.width else ""
         return builtin(node)
 
     def is_place(self, node: Any) -> bool:

@@ -74,11 +74,7 @@ def _literal(node: Any) -> int | None:
         node = node.operand
     if isinstance(node, s.Name) and node.text in ("true", "false"):
         return int(node.text == "true")
-    try:
-        found = s.integer_literal(node.text) if isinstance(node, s.Number) else None
-    except ValueError:
-        return None
-    return None if found is None else found[0]
+    return s.integer_of(node)
 
 
 def without_returns(body: Sequence[Any]) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
@@ -33,13 +34,13 @@ from cudaops.transformations.loops import (
     conditions,
     copy_of,
     counted,
-    dearest,
     is_volatile,
     leaves,
     looks_ahead,
     loop_of,
     meets_others,
     scoped,
+    understood,
     writes_memory,
 )
 from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
@@ -74,14 +75,12 @@ class Prefetch:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Loops over tiles, the dearest first."""
-        found = []
-        for placed in dearest(draft):
-            try:
-                _read(draft, placed.node)
-            except NotUnderstood:
-                continue
-            found += [placed.setting, {**placed.setting, "buffers": 2}]
-        return tuple(found[:_MOST_SETTINGS])
+        found = (
+            {**placed.setting, **more}
+            for placed, _ in understood(draft, _read)
+            for more in ({}, {"buffers": 2})
+        )
+        return tuple(islice(found, _MOST_SETTINGS))
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All tiles that one loop fills."""

@@ -305,7 +305,7 @@ def _most(draft: Draft, array: _Array) -> int:
         access = written.get(statement.where)
         if access is None or declared is None:
             raise NotUnderstood(f"where {array.name} counts")
-        inner = [o for o in access.loops if not _holds(o.where, declared)]
+        inner = [o for o in access.loops if o.where is not None and not o.where.holds(declared)]
         if any(o.trips.high is None for o in inner):
             raise NotUnderstood(f"how often {array.name} counts")
         total += by * math.prod(o.trips.high or 0 for o in inner)
@@ -314,18 +314,15 @@ def _most(draft: Draft, array: _Array) -> int:
     return total
 
 
-def _holds(outer: s.Range | None, inner: s.Range) -> bool:
-    return outer is None or (outer.start <= inner.start and inner.end <= outer.end)
-
-
 def _counted(node: Any, array: _Array) -> int | None:
     """By how much a statement counts one of them up."""
     match node:
         case s.Evaluate(s.Step(target, 1)) if element_of(target, array.name, 1):
             return 1
-        case s.Evaluate(s.Assign(target, "+", s.Number(text))) if element_of(target, array.name, 1):
-            value = s.integer_literal(text)
-            return value[0] if value else None
+        case s.Evaluate(s.Assign(target, "+", s.Number() as by)) if element_of(
+            target, array.name, 1
+        ):
+            return s.integer_of(by)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 from cudaops.domain.hypothesis import Family
@@ -19,11 +20,11 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     changes_in,
     counted,
-    dearest,
     is_volatile,
     loop_of,
     meets_others,
     scalars_of,
+    understood,
 )
 from cudaops.transformations.trees import (
     changed,
@@ -78,14 +79,8 @@ class ScalarReplace:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """The dearest loops that re-read something, outer ones first."""
-        found = []
-        for placed in dearest(draft):
-            try:
-                if _held(draft, placed.node):
-                    found.append(placed.setting)
-            except NotUnderstood:
-                continue
-        return tuple(found[:_MOST_SETTINGS])
+        found = (placed.setting for placed, held in understood(draft, _held) if held)
+        return tuple(islice(found, _MOST_SETTINGS))
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All elements of one loop."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -73,11 +72,3 @@ def invariant(draft: Draft, body: Sequence[Any], item: str) -> tuple[list[Any], 
             break
         early.append(rest.pop(0))
     return early, rest
-
-
-def with_parameter(header: str, declaration: str) -> str:
-    """A function's header with one more parameter."""
-    head, _, tail = header.rpartition(")")
-    empty = re.search(r"\(\s*(void)?\s*$", head)
-    head = head[: empty.start() + 1] if empty else head.rstrip() + ", "
-    return f"{head}{declaration}){tail}"

@@ -170,13 +170,3 @@ class _Renamed:
 
 def _of(value: int) -> s.Number:
     return s.Number(f"{value}u", type="unsigned")
-
-
-def with_parameters(header: str, parameters: Sequence[str]) -> str:
-    """A kernel's head with further parameters."""
-    if not parameters:
-        return header
-    at = header.rindex(")")
-    before = header[:at].rstrip()
-    comma = "" if before.endswith("(") else ", "
-    return f"{before}{comma}{', '.join(parameters)}{header[at:]}"

@@ -85,11 +85,7 @@ def extent(node: s.Expression) -> int | None:
         if a is None or b is None:
             return None
         return {"+": a + b, "-": a - b, "*": a * b}[node.operator]
-    try:
-        found = s.integer_literal(node.text) if isinstance(node, s.Number) else None
-    except ValueError:
-        return None
-    return None if found is None else found[0]
+    return s.integer_of(node)
 
 
 def element_of(node: Any, name: str, rank: int) -> tuple[s.Expression, ...] | None:

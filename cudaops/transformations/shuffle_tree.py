@@ -161,7 +161,8 @@ class _Finder:
         body = [x for x in loop.body if not is_barrier(x)]
         if len(loop.body) != len(body) + 1 or len(body) != 1 or not isinstance(body[0], s.If):
             raise NotUnderstood("no tree")
-        if any(b.is_divergent for b in self.draft.facts.barriers if _inside(b.where, loop)):
+        barriers = self.draft.facts.barriers
+        if any(b.is_divergent and loop.where and loop.where.holds(b.where) for b in barriers):
             raise NotUnderstood("a barrier that not all threads reach")
         round_, waits_first = body[0], is_barrier(loop.body[0])
         size = 2 * self._value(first) if halves else self._limit(loop, name)
@@ -434,8 +435,3 @@ def _is_whole(argument: Any, array: str) -> bool:
     if isinstance(argument, s.Binary | s.Cast | s.Name):
         return root_of(argument) == array and not isinstance(argument, s.Index)
     return False
-
-
-def _inside(where: s.Range | None, loop: s.For) -> bool:
-    whole = loop.where
-    return bool(where and whole and whole.start <= where.start and where.end <= whole.end)

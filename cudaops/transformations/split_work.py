@@ -24,7 +24,7 @@ from cudaops.transformations.combining import merged, neutral, starts_neutral
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import limits, shared_loop
 from cudaops.transformations.splitting import Accumulator, Loops, Split
-from cudaops.transformations.text import Raw
+from cudaops.transformations.text import Raw, with_parameters
 
 _BYTES = {"int": 4, "unsigned": 4, "float": 4, "double": 8, "long long": 8,
           "unsigned long long": 8}  # fmt: skip
@@ -75,11 +75,9 @@ class SplitWork:
         first, last = _bodies(draft, split, path, names, parts, axis)
         name, launch = draft.launch.kernel, draft.launch
         of_parts = draft.free(f"{name}_parts")
-        pointers = "".join(
-            f", {a.type}* {n}" for a, n in zip(split.accumulators, names, strict=True)
-        )
+        pointers = [f"{a.type}* {n}" for a, n in zip(split.accumulators, names, strict=True)]
         printer = draft.printer()
-        head = _with_parameters(printer.header, pointers)
+        head = with_parameters(printer.header, pointers)
         other_head = re.sub(rf"\b{re.escape(name)}\b", of_parts, head)
         template = _template_above(draft)
         text = f"{printer.printed(first, other_head)}\n\n{template}{printer.printed(last, head)}"
@@ -218,9 +216,3 @@ def _template_above(draft: Draft) -> str:
     before = draft.program.main.text.encode()[: where.start].decode()
     found = re.search(r"template\s*<[^{};]*>\s*$", before)
     return found.group() if found else ""
-
-
-def _with_parameters(header: str, more: str) -> str:
-    at = header.rfind(")")
-    inside = header[:at].rstrip()
-    return inside + (more.removeprefix(", ") if inside.endswith("(") else more) + header[at:]

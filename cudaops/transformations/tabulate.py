@@ -14,9 +14,9 @@ thread, which the launch is asked for. Arithmetic alone may be computed where th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
@@ -26,7 +26,7 @@ from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Launch, Step
 from cudaops.transformations.ranges import Proof, Ranges, holds
-from cudaops.transformations.text import Raw
+from cudaops.transformations.text import Raw, with_parameters
 from cudaops.transformations.trees import (
     bodies_of,
     changed,
@@ -37,10 +37,13 @@ from cudaops.transformations.trees import (
     reads_memory,
 )
 
+Entry = TypeVar("Entry")
+
 THREADS = 128
 MOST_ENTRIES = 1 << 20
 FLOATS = {"float": 4, "double": 8}
 """Bytes of what a table may hold."""
+_MOST_TABLES = 4
 _CHEAP = frozenset({
     "abs", "fabs", "fabsf", "min", "max", "fmin", "fminf", "fmax", "fmaxf", "fma", "fmaf", "__ldg",
     "floor", "floorf", "ceil", "ceilf", "trunc", "truncf", "rint", "rintf", "float", "double",
@@ -66,17 +69,11 @@ class Tabulate:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All of them, each in a table of its own."""
-        done = 0
-        while done < 4:
-            entry = next(_entries(draft), None)
-            if entry is None:
-                break
-            draft = _with_table(draft, entry)
-            done += 1
-        if not done:
+        made = with_tables(draft, _entries, _with_table, _MOST_TABLES)
+        if made is draft:
             raise NotUnderstood("nothing dear that all threads compute alike in a loop")
         says = "What depends on a loop's turn alone is computed once, into a table."
-        return draft.stepped(Step(self.name, setting, says))
+        return made.stepped(Step(self.name, setting, says))
 
 
 @dataclass(frozen=True)
@@ -336,8 +333,7 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     index = _index(entry)
     value = s.Index(s.Name(table), index, type=kind)
     body = changed(kernel.body, lambda x: value if _is(x, entry.value) else x)
-    close = printer.header.rindex(")")
-    header = f"{printer.header[:close]}, const {kind}* __restrict__ {table}{printer.header[close:]}"
+    header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(body, header).adding(text)
     size = f"{least} * {FLOATS[kind]}"
     arguments = arguments_of(draft, used)
@@ -358,6 +354,22 @@ def parameter_list(draft: Draft, names: Sequence[str]) -> list[str]:
         f"const {known[n].type}* __restrict__ {n}" if known[n].is_pointer
         else f"{known[n].type} {n}" for n in names
     ]  # fmt: skip
+
+
+def with_tables(
+    draft: Draft,
+    entries: Callable[[Draft], Iterator[Entry]],
+    with_table: Callable[[Draft, Entry], Draft],
+    most: int,
+) -> Draft:
+    """One table after the other, at most so many, each of the first entry of what the one before
+    left; the draft itself where there is none."""
+    for _ in range(most):
+        entry = next(entries(draft), None)
+        if entry is None:
+            break
+        draft = with_table(draft, entry)
+    return draft
 
 
 def with_maker(

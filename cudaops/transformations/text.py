@@ -474,3 +474,13 @@ def _is_primary(text: str) -> bool:
         if depth == 0 and character == ")" and text[0] == "(" and at < len(text) - 1:
             return False
     return True
+
+
+def with_parameters(header: str, declarations: Sequence[str]) -> str:
+    """A function's header with further parameters."""
+    if not declarations:
+        return header
+    head, _, tail = header.rpartition(")")
+    empty = re.search(r"\(\s*(void)?\s*$", head)
+    head = head[: empty.start() + 1] if empty else head.rstrip() + ", "
+    return f"{head}{', '.join(declarations)}){tail}"

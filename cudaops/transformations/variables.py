@@ -86,12 +86,9 @@ class Variables:
             return self.polynomial(x, *kept, depth=depth + 1)
 
         match node:
-            case s.Number(text):
-                try:
-                    found = s.integer_literal(text)
-                except ValueError:
-                    return None
-                return number(found[0]) if found else None
+            case s.Number():
+                found = s.integer_of(node)
+                return None if found is None else number(found)
             case s.Name(text):
                 value = None if text in kept else self.value(text)
                 return symbol(text) if value is None else of(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
@@ -21,12 +21,12 @@ from cudaops.transformations.loops import (
     Counted,
     changes_in,
     counted,
-    dearest,
     is_volatile,
     leaves,
     loop_of,
     meets_others,
     scalars_of,
+    understood,
 )
 from cudaops.transformations.scalar_replace import marked, own_access, surely
 from cudaops.transformations.trees import (
@@ -77,14 +77,8 @@ class RegisterWindow:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Loops with such loads, the dearest first."""
-        found = []
-        for placed in dearest(draft):
-            try:
-                _read(draft, placed.node)
-            except NotUnderstood:
-                continue
-            found.append(placed.setting)
-        return tuple(found[:_MOST_SETTINGS])
+        found = (placed.setting for placed, _ in understood(draft, _read))
+        return tuple(islice(found, _MOST_SETTINGS))
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All windows of one loop."""
