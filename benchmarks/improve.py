@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -120,6 +121,7 @@ def main() -> int:
             waiting.put(folder)
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
+    writing = threading.Lock()
     with tempfile.TemporaryDirectory() as scratch:
         runs = Path(scratch)
 
@@ -131,8 +133,9 @@ def main() -> int:
                     return
                 argv = lines.get(folder.name, (folder / "ARGS").read_text()).split()
                 row = improved(folder, argv, options, runs / folder.name)
-                rows.append(row)
-                (options.out / "improve.json").write_text(json.dumps(rows, indent=1) + "\n")
+                with writing:
+                    rows.append(row)
+                    (options.out / "improve.json").write_text(json.dumps(rows, indent=1) + "\n")
                 why = (row.get("reason") or row.get("said") or "")[:100]
                 sys.stdout.write(
                     f"{time.monotonic() - BEGAN:5.0f} s  {folder.name:20s} exit {row['exit']}, "

@@ -219,6 +219,11 @@ class MeasureTask(Record):
     """The buffers and what stands in them stay on the device for the next task that has the same.
     For searches: nothing may be accepted on it."""
 
+    @property
+    def is_hint(self) -> bool:
+        """Whether its times only rank."""
+        return self.policy.settled_pct is not None
+
 
 class ProfileTask(Record):
     """Launch one side with one of its launches inside of a profiler range; run under ncu."""

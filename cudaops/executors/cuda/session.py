@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import EnvironmentFailure, PrerequisiteError, SandboxUnavailable
-from cudaops.executors.cuda.gpu_lock import WAIT_S, gpu_turn
+from cudaops.executors.cuda.gpu_lock import WAIT_S, gpu_turn, hint_turn
 from cudaops.executors.cuda.protocol import (
     REPLY,
     TASK,
@@ -180,8 +180,10 @@ class RunnerSession:
             return self._asked(runner, task, timeout_s)
 
     def _turn(self, task: Task) -> AbstractContextManager[None]:
-        """Nothing else runs on a GPU while something is timed there."""
+        """Nothing else runs on a GPU while something is timed there that may be accepted on it."""
         assert self._facts is not None
+        if isinstance(task, MeasureTask) and task.is_hint:
+            return hint_turn(self._facts, wait_s=self._lock_wait_s)
         alone = isinstance(task, MeasureTask | ProfileTask)
         return gpu_turn(self._facts, alone=alone, wait_s=self._lock_wait_s)
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sys/time.h>
 #include <cuda_runtime.h>
 
 __device__ float step;
@@ -42,6 +43,8 @@ int main(int argc, char** argv) {
         printf("%s\n", error());
         for (int i = 0; i < 2000; i++) scale<<<1, 96>>>(3.0f, x, y, n);
         printf("%s\n", error());
+        timeval now;
+        gettimeofday(&now, NULL), gettimeofday(&now, nullptr);
     } else if (!strcmp(part, "graph")) {
         cudaGraph_t graph;
         cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);

@@ -218,6 +218,53 @@ def test_nothing_else_runs_while_something_is_timed(tmp_path: Path) -> None:
     assert lock_path(uuid).exists()
 
 
+def test_a_time_that_only_ranks_is_not_kept_waiting(tmp_path: Path) -> None:
+    with RunnerSession(SCRIPTED, environment=PATHS, lock_wait_s=1.0) as session:
+        uuid, task = session.facts.uuid, measure_task(tmp_path, "scale")
+        hint = task.model_copy(
+            update={"policy": task.policy.model_copy(update={"settled_pct": 1.0})}
+        )
+        with gpu_lock(uuid, alone=False):
+            assert isinstance(session.request(hint, 20.0), MeasureReply)
+        with gpu_lock(uuid, alone=True), pytest.raises(SandboxUnavailable, match="busy"):
+            session.request(hint, 20.0)
+
+
+BESIDE = """
+import sys, time
+from cudaops.executors.cuda.gpu_lock import gpu_lock
+print("ready", flush=True)
+until = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    with gpu_lock(sys.argv[1], alone=False):
+        time.sleep(0.05)
+"""
+
+
+def test_who_wants_the_gpu_alone_is_not_kept_out_by_those_who_share_it() -> None:
+    """Three processes that come again at once: without a line there is never a moment for it."""
+    uuid = f"GPU-line-{os.getpid()}"
+    command = [sys.executable, "-c", BESIDE, uuid, "20"]
+    others = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, **PATHS})
+        for _ in range(3)
+    ]
+    try:
+        for other in others:
+            assert other.stdout is not None
+            assert other.stdout.readline()
+        for _ in range(5):
+            with gpu_lock(uuid, alone=True, wait_s=10.0):
+                pass
+        assert all(other.poll() is None for other in others)
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()
+        for path in (lock_path(uuid), lock_path(uuid).with_suffix(".line")):
+            path.unlink(missing_ok=True)
+
+
 def test_processes_with_temporary_folders_of_their_own_share_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from cudaops.executors.cuda.protocol import (
 )
 from cudaops.executors.cuda.runner.driver import DriverError
 from cudaops.executors.cuda.runner.server import perform
-from cudaops.executors.cuda.runner.timing import measure, noise_pct
+from cudaops.executors.cuda.runner.timing import calm, measure, noise_pct
 from cudaops.executors.cuda.runner.tracing import KernelTime
 from tests.executors.cuda.gpu_tasks import (
     INPUT,
@@ -510,3 +510,11 @@ def test_the_default_policy_takes_forty_samples() -> None:
 )
 def test_noise_is_half_the_interquartile_share(samples: list[float], noise: float) -> None:
     assert noise_pct(samples) == pytest.approx(noise)
+
+
+def test_a_rank_goes_by_the_blocks_that_nobody_disturbed() -> None:
+    quiet, disturbed = [5.0, 5.1, 5.0], [5.1, 9.0, 9.2]
+    assert calm([*disturbed, *quiet], 3) == quiet
+    assert calm([*quiet, 5.1, 5.0, 5.1], 3) == [*quiet, 5.1, 5.0, 5.1]
+    assert calm(disturbed, 3) == disturbed
+    assert calm([], 3) == []

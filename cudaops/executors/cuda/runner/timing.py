@@ -64,6 +64,10 @@ SHORT_SHARE = 0.05
 """A launch is short where what stands between two takes more than this share of its time: then the
 kernels' own durations are taken as often as the samples. Chosen: what events say beyond it is noise
 of the launching and no longer of the kernel."""
+DISTURBED = 1.03
+"""A block of a measurement that only ranks is left out where its median is so many times the least
+of a block's: who else works on the GPU adds time and takes none away. Chosen: over what two calm
+blocks differ by."""
 TRACED_SHARE = 0.25
 """Of the seconds allowed for samples, what those durations may take as well."""
 
@@ -116,7 +120,7 @@ class _Measurement:
         self.notices: list[str] = []
         self.overhead_us = 0.0
         self.watcher = _watcher(ready, task.watch, len(self.sides))
-        self.quick = task.policy.settled_pct is not None
+        self.quick = task.is_hint
         """Only to be ranked: see `TimingPolicy.settled_pct`."""
         self.about_us = 0.0
         """What the first timed launch took where only a rank is wanted and it is long; else 0."""
@@ -236,7 +240,7 @@ class _Measurement:
             for samples, new, results in zip(kept, block, seen, strict=True):
                 keep_positions(regime, len(samples), results)
                 samples.extend(new)
-            if self.quick and all(self._is_settled(samples) for samples in kept):
+            if self.quick and all(self._is_settled(self._calm(samples)) for samples in kept):
                 break
         while self.watcher and len(apart[0]) < LEAST_APART:
             self._apart(regime, self.sides, launches, apart)
@@ -247,7 +251,7 @@ class _Measurement:
             )
         sides = tuple(
             SideTimes(
-                samples_us=tuple(samples),
+                samples_us=tuple(self._calm(samples)),
                 launches_a_sample=launches,
                 launches_a_plan=len(self.bench.sides[side].loaded.prepared),
                 apart_us=tuple(others),
@@ -299,6 +303,10 @@ class _Measurement:
         return (
             LASTING_SAMPLES if self.about_us >= LASTING_US else max(1, self.policy.samples_a_block)
         )
+
+    def _calm(self, samples: Sequence[float]) -> Sequence[float]:
+        """Where only a rank is wanted, those of blocks that nobody else on the GPU disturbed."""
+        return calm(samples, self._samples_a_block()) if self.quick else samples
 
     def _is_settled(self, samples: Sequence[float]) -> bool:
         wanted = self.policy.settled_pct
@@ -438,6 +446,13 @@ def noise_pct(samples: Sequence[float]) -> float:
         return 0.0
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
     return 100.0 * (high - low) / 2 / median
+
+
+def calm(samples: Sequence[float], samples_a_block: int) -> list[float]:
+    """Samples of the blocks whose median is near the least one's; see DISTURBED."""
+    blocks = [samples[i : i + samples_a_block] for i in range(0, len(samples), samples_a_block)]
+    most = DISTURBED * min((statistics.median(b) for b in blocks), default=0.0)
+    return [us for block in blocks if statistics.median(block) <= most for us in block]
 
 
 def _is_short(times: RegimeTimes) -> bool:

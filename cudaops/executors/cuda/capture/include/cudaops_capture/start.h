@@ -65,10 +65,9 @@ static inline int cudaops_capture_clock_gettime(clockid_t id, timespec* t) {
   ::cudaops::clock_read(::cudaops::Clock::Host);
   return clock_gettime(id, t);
 }
-template <class Zone>
-static inline int cudaops_capture_gettimeofday(timeval* t, Zone zone) {
+static inline int cudaops_capture_gettimeofday(timeval* t, void* zone) {
   ::cudaops::clock_read(::cudaops::Clock::Host);
-  return gettimeofday(t, zone);
+  return gettimeofday(t, static_cast<struct timezone*>(zone));
 }
 #define cudaEventRecord cudaops_capture_event_record
 #define clock_gettime cudaops_capture_clock_gettime
