@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -76,12 +76,14 @@ def run_bounded(
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     tool: str | None = None,
     confine: Confinement | None = None,
+    uncounted_s: Callable[[], float] = float,
 ) -> Finished:
     """Run to the end, or to `timeout_s` seconds, in a session of its own; then kill what is left.
 
     `tool` is what the time counts as in the ledger; by default what the command's name says.
     `confine` says what the child may do, and None that it is a trusted tool which sees nothing
-    untrusted but names. A child that cannot be confined as wanted is not run.
+    untrusted but names. A child that cannot be confined as wanted is not run. `uncounted_s` says
+    how many seconds of its life so far do not count as time that it took.
 
     Raises PrerequisiteError where the program does not exist, SandboxUnavailable where the machine
     cannot start a process, cannot confine it, or has no space left, Stopped where the work it is
@@ -89,18 +91,22 @@ def run_bounded(
     """
     raise_if_stopped()
     started = time.monotonic()
+
+    def deadline() -> float:
+        return started + timeout_s + uncounted_s()
+
     given = child_environment(env)
     level = "S0" if confine is None else level_of(confine.phase, confine.at_most)
     if confine is None or level == "S0":
         child = _start(command, cwd, given)
-        collected = _watched(child, started + timeout_s, max_output_bytes, None)
+        collected = _watched(child, deadline, max_output_bytes, None)
         code = child.returncode
     else:
         confined = Confined(confine, level, command, cwd, given, cpu_s=timeout_s)
         try:
             child = _start(confined.argv, cwd, {}, confined)
             watch = Watch(child.pid, confined.limits, (*confine.writes, confined.folder))
-            collected = _watched(child, started + timeout_s, max_output_bytes, watch, confined)
+            collected = _watched(child, deadline, max_output_bytes, watch, confined)
             report = confined.launcher_report()
             stopped = collected.timed_out or collected.flooded or bool(collected.exceeded)
             confined.raise_if_not_begun(report, stopped, collected.stderr)
@@ -161,7 +167,7 @@ class _Collected(NamedTuple):
 
 def _watched(
     child: subprocess.Popen[bytes],
-    deadline: float,
+    deadline: Callable[[], float],
     limit: int,
     watch: Watch | None,
     confined: Confined | None = None,
@@ -205,7 +211,10 @@ def _ending(pid: int) -> Iterator[int | None]:
 
 
 def _drain(
-    child: subprocess.Popen[bytes], deadline: float, limit: int, watch: Watch | None
+    child: subprocess.Popen[bytes],
+    deadline: Callable[[], float],
+    limit: int,
+    watch: Watch | None,
 ) -> _Collected:
     """Read both pipes until they close, the child passes a bound, or time is up."""
     assert child.stdout is not None
@@ -223,7 +232,7 @@ def _drain(
         while child.poll() is None or len(selector.get_map()) > 0:
             raise_if_stopped()
             exceeded = watch.exceeded() if watch and child.returncode is None else ""
-            left = deadline - time.monotonic()
+            left = deadline() - time.monotonic()
             if left <= 0 or flooded or exceeded:
                 timed_out = not flooded and not exceeded
                 break

@@ -65,11 +65,9 @@ TIMEOUT_S = 180.0
 """0.2 s for a small unit, 3 s with cub's headers (nvcc 13.0.88, 2 cores, 2026-11-20)."""
 _ENTRY_BIT = 0x10
 """In `st_other` of what a host can launch: see `executors.cuda.symbols`."""
-_FILE_TAG = re.compile(
-    r"\d+_INTERNAL_[0-9a-f]{8}_\d+_cudaops_unit_cu_[0-9a-f]{8}"
-    r"|\d+_GLOBAL__N__[0-9a-f]{8}_\d+_cudaops_unit_cu_[0-9a-f]{8}(?:_\d+)?"
-)
-"""What nvcc puts into names of internal linkage; another one in every unit."""
+_FILE_TAG = re.compile(r"(\d+)((?:_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_\d+_cudaops_unit_cu_)")
+"""What nvcc puts into names of internal linkage begins so, its length in front; another one in
+every unit, and in every build: it ends in eight digits and the build's process, or in a kernel."""
 
 BY_ITSELF = (".init_array", ".fini_array", ".preinit_array", ".ctors", ".dtors", ".init", ".fini")
 _KNOWN_SECTIONS = (
@@ -353,7 +351,14 @@ def _arch_of(compiled: Compiled) -> str:
 
 
 def _plain(symbol: str) -> str:
-    return _FILE_TAG.sub("", symbol)
+    """A mangled name without such tags."""
+    kept, at = "", 0
+    for tag in _FILE_TAG.finditer(symbol):
+        ends = ((tag.start(2) + int(tag[1][-n:]), n) for n in (3, 2))  # digits may end another name
+        end, digits = next((x for x in ends if tag.end() < x[0] <= len(symbol)), (at, 0))
+        if digits:
+            kept, at = kept + symbol[at : tag.start(2) - len(tag[1][-digits:])], end
+    return kept + symbol[at:]
 
 
 def _without_tags(name: str) -> str:

@@ -127,7 +127,8 @@ class Spread:
         yield from counts.items()
 
     def _found_dependent(self) -> set[str]:
-        found: set[str] = set()
+        # A pointer that moves: what moves it is not among statements that are done once for all.
+        found = {n for n, x in self._declares.items() if x.pointer and n in self._writes}
         while True:
             before = len(found)
             self._mark(self._body, None, found)

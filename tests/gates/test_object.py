@@ -10,7 +10,7 @@ import pytest
 from cudaops.domain.judgement import Gate, Policy
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.toolchain import find_nvcc
-from cudaops.gates.object import object_gate
+from cudaops.gates.object import _plain, object_gate
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.gate_bench import MM, bench_of, compiled, product
 
@@ -220,3 +220,24 @@ def test_a_draft_fails_the_gate(bench: Workbench) -> None:
     rewrite = product()
     draft = compiled(bench, rewrite).model_copy(update={"draft": True})
     assert "draft" in object_gate(bench, rewrite, draft).summary
+
+
+@pytest.mark.parametrize(
+    ("symbol", "plain"),
+    [
+        # nvcc 13.0.88: a unit with kernels, by itself and beside others of the same name
+        ("_ZN44_INTERNAL_03e7e358_15_cudaops_unit_cu__Z1kPf4cuda3std1xE", "_ZN4cuda3std1xE"),
+        (
+            "_ZN51_INTERNAL_03e7e358_15_cudaops_unit_cu_9e107d9d_57094cuda3std1xE",
+            "_ZN4cuda3std1xE",
+        ),
+        (
+            "_ZN3ab153_GLOBAL__N__03e7e358_15_cudaops_unit_cu_9e107d9d_57097counterE",
+            "_ZN3ab17counterE",
+        ),
+        ("_ZN99_INTERNAL_03e7e358_15_cudaops_unit_cu_short", None),
+        ("_Z1kPf", None),
+    ],
+)
+def test_what_nvcc_puts_into_names_is_no_part_of_them(symbol: str, plain: str | None) -> None:
+    assert _plain(symbol) == (symbol if plain is None else plain)

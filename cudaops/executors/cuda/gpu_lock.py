@@ -21,8 +21,8 @@ from cudaops.executors.cuda.protocol import DeviceFacts
 WAIT_S = 600.0
 """Longest wait for another process: a few measurements of the longest kind."""
 HINT_WAIT_S = 0.5
-"""How long a measurement that only ranks waits to be alone. Chosen: several times what another such
-one takes, and less than most of what runs beside others."""
+"""How long a short launch that is only to be ranked waits to be alone. Chosen: several times what
+another such measurement takes, and less than most of what runs beside others."""
 POLL_S = 0.004
 """Chosen: little beside a measurement that only ranks, which takes some 50 ms."""
 LOCK_FOLDER = Path("/tmp")
@@ -43,16 +43,17 @@ def gpu_lock(uuid: str, *, alone: bool, wait_s: float = WAIT_S) -> Iterator[None
 
 
 @contextmanager
-def hint_lock(uuid: str, *, wait_s: float = WAIT_S) -> Iterator[None]:
-    """Alone for a time that only ranks, or beside others where that takes over HINT_WAIT_S.
+def hint_lock(uuid: str, *, wait_s: float = WAIT_S) -> Iterator[bool]:
+    """Alone for a time that only ranks, or beside others where that takes over HINT_WAIT_S; gives
+    whether it is alone.
 
     Raises SandboxUnavailable as `gpu_lock` does.
     """
     with _opened(lock_path(uuid)) as use:
-        short = min(HINT_WAIT_S, wait_s)
-        if not _acquired(use, uuid, True, short) and not _acquired(use, uuid, False, wait_s):
+        alone = _acquired(use, uuid, True, min(HINT_WAIT_S, wait_s))
+        if not alone and not _acquired(use, uuid, False, wait_s):
             raise _busy(uuid, wait_s)
-        yield
+        yield alone
 
 
 def gpu_turn(
@@ -64,9 +65,15 @@ def gpu_turn(
     return gpu_lock(facts.uuid, alone=alone, wait_s=wait_s)
 
 
-def hint_turn(facts: DeviceFacts, *, wait_s: float = WAIT_S) -> AbstractContextManager[None]:
+def hint_turn(facts: DeviceFacts, *, wait_s: float = WAIT_S) -> AbstractContextManager[bool]:
     """`hint_lock` of the GPU these facts are of."""
-    return hint_lock(facts.uuid, wait_s=wait_s) if facts.real else nullcontext()
+    return hint_lock(facts.uuid, wait_s=wait_s) if facts.real else nullcontext(True)
+
+
+def ncu_turn(facts: DeviceFacts) -> AbstractContextManager[None]:
+    """Held while ncu runs, which supports no second one on the GPU these facts are of; whoever else
+    uses the GPU goes on."""
+    return gpu_lock(f"{facts.uuid}-ncu", alone=True) if facts.real else nullcontext()
 
 
 def lock_path(uuid: str) -> Path:

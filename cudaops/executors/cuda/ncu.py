@@ -13,6 +13,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -28,6 +30,7 @@ from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
 from cudaops.executors.cuda.toolchain import find_tool
+from cudaops.executors.cuda.turns import GivenTurn
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
 
@@ -144,6 +147,8 @@ class NcuProfiler:
         sections: Sections = "full",
         sources: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
+        only_ncu: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> NcuOutcome:
         """Profile the launch `task` marks; files land under `folder` (created).
 
@@ -154,6 +159,9 @@ class NcuProfiler:
             workload: `Workload.id`.
             sections: An ncu that does not know what decides by its name collects the full set.
             sources: Text of each source file under the name the program has for it.
+            timeout_s: Without what it waits for the GPU.
+            alone: Holds the GPU while the launch is looked at.
+            only_ncu: Held while ncu runs: two of them at once are not supported.
 
         Raises:
             SandboxUnavailable: the runner itself could not do its work.
@@ -168,18 +176,21 @@ class NcuProfiler:
         )
         for left in (reply, report):
             left.unlink(missing_ok=True)
+        task = task.model_copy(update={"turn_folder": str(folder)})
         asked.write_bytes(TASK.dump_json(task))
+        attempt = partial(_attempt, folder=folder, timeout_s=timeout_s, alone=alone)
         target, needed = _with_own_path(*command(asked, reply))
         options = _options(clock_control, cache_control, report)
         line = [str(ncu), *_collected(sections), *options, *target]
-        done, failed = _attempt(line, folder, needed, timeout_s)
-        if isinstance(failed, NcuProblem) and failed.cause == "lock":
-            needed = {**needed, "TMPDIR": str(folder)}
-            done, failed = _attempt(line, folder, needed, timeout_s)
-        unknown = isinstance(failed, NcuProblem) and failed.cause in UNKNOWN_NAMES
-        if unknown and sections == "deciding":
-            sections, line = "full", [str(ncu), *_collected("full"), *options, *target]
-            done, failed = _attempt(line, folder, needed, timeout_s)
+        with only_ncu():
+            done, failed = attempt(line, needed)
+            if isinstance(failed, NcuProblem) and failed.cause == "lock":
+                needed = {**needed, "TMPDIR": str(folder)}
+                done, failed = attempt(line, needed)
+            unknown = isinstance(failed, NcuProblem) and failed.cause in UNKNOWN_NAMES
+            if unknown and sections == "deciding":
+                sections, line = "full", [str(ncu), *_collected("full"), *options, *target]
+                done, failed = attempt(line, needed)
         if failed is not None:
             return failed
         try:
@@ -226,19 +237,26 @@ def _with_own_path(
 
 
 def _attempt(
-    line: Sequence[str], folder: Path, needed: Mapping[str, str], timeout_s: float
+    line: Sequence[str],
+    needed: Mapping[str, str],
+    *,
+    folder: Path,
+    timeout_s: float,
+    alone: Callable[[], AbstractContextManager[None]],
 ) -> tuple[Finished, NcuProblem | Fault | None]:
     # Sections come from where ncu is installed: a home folder may be read-only or missing.
     env = {"NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1"}
     if "HOME" in os.environ:
         env["HOME"] = os.environ["HOME"]
-    done = run_bounded(
-        line,
-        cwd=folder,
-        timeout_s=timeout_s,
-        env={**env, **needed},
-        confine=Confinement("profiler", writes=(folder,)),
-    )
+    with GivenTurn(folder, alone) as turn:
+        done = run_bounded(
+            line,
+            cwd=folder,
+            timeout_s=timeout_s,
+            env={**env, **needed},
+            confine=Confinement("profiler", writes=(folder,)),
+            uncounted_s=turn.waited_s,
+        )
     report, reply = folder / "profile.ncu-rep", folder / "reply.json"
     return done, _failure(done, report, reply, timeout_s)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from cudaops.cuda import metrics as ncu
@@ -20,7 +21,7 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cuda.gpu_lock import gpu_turn
+from cudaops.executors.cuda.gpu_lock import gpu_turn, ncu_turn
 from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.ncu import NcuProfiler, Sections
 from cudaops.executors.cuda.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
@@ -103,19 +104,20 @@ class Profiler:
         task = ProfileTask(side=launched.side, buffers=launched.buffers, launch=number)
         what = f"{launched.compiled.key} {launched.workload.folder}"
         name = hashlib.sha256(what.encode()).hexdigest()[:12]
-        with gpu_turn(host.facts, alone=True):
-            outcome = self._ncu.profile_task(
-                task,
-                host.task_command,
-                host.scratch_folder / f"ncu-{name}",
-                device=host.device.name,
-                workload=launched.workload.id,
-                clock_control=host.clock_control,
-                cache_control="none" if launched.workload.l2_regime == "warm" else "all",
-                sections=sections,
-                sources=_sources(launched.compiled),
-                timeout_s=launched.timeout_s,
-            )
+        outcome = self._ncu.profile_task(
+            task,
+            host.task_command,
+            host.scratch_folder / f"ncu-{name}",
+            device=host.device.name,
+            workload=launched.workload.id,
+            clock_control=host.clock_control,
+            cache_control="none" if launched.workload.l2_regime == "warm" else "all",
+            sections=sections,
+            sources=_sources(launched.compiled),
+            timeout_s=launched.timeout_s,
+            alone=partial(gpu_turn, host.facts, alone=True),
+            only_ncu=partial(ncu_turn, host.facts),
+        )
         if isinstance(outcome, Fault):
             return Misbehaved(what=outcome.what, message=outcome.message)
         if isinstance(outcome, NcuProblem):

@@ -233,6 +233,8 @@ class ProfileTask(Record):
     buffers: tuple[Buffer, ...]
     launch: int
     """Index of the launch that is looked at."""
+    turn_folder: str | None = None
+    """Where the runner waits to be alone on the GPU for that launch (`turns`); None: it is."""
 
 
 class ReleaseTask(Record):

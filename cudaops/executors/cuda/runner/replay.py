@@ -27,6 +27,7 @@ from cudaops.executors.cuda.protocol import (
 from cudaops.executors.cuda.runner.driver import Driver, KernelFault, Refusal
 from cudaops.executors.cuda.runner.launching import LoadedSide, blamed_on, loaded_side
 from cudaops.executors.cuda.runner.memory import ALIGNMENT, Content, Memory, Region
+from cudaops.executors.cuda.turns import in_turn
 
 PROBE_BYTES = 1 << 20
 WARMED_BYTES = 1 << 30
@@ -68,12 +69,14 @@ def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
             _refill_side(stage)
             driver.synchronize()
         times = []
+        folder = Path(task.turn_folder) if task.turn_folder is not None else None
         for number in range(count):
-            inside = number == task.launch
-            if inside:
+            if number != task.launch:
+                times.append(timed(driver, stage, number))
+                continue
+            with in_turn(folder):
                 driver.profiler_range(start=True)
-            times.append(timed(driver, stage, number))
-            if inside:
+                times.append(timed(driver, stage, number))
                 driver.profiler_range(start=False)
     return ProfileReply(launch_us=tuple(times))
 
