@@ -113,7 +113,7 @@ def run_bounded(
         finally:
             confined.close()
         code = report.ended
-    LEDGER.add(tool or tool_of(command), started, time.monotonic())
+    LEDGER.add(tool or tool_of(command), started + uncounted_s(), time.monotonic())
     return Finished(
         exit_code=code if code is not None else -signal.SIGKILL,
         stdout=collected.stdout.decode("utf-8", "replace"),

@@ -30,7 +30,7 @@ from cudaops.graph.context import (
     speedup_of,
     why_nothing,
 )
-from cudaops.graph.folder import write_iteration
+from cudaops.graph.folder import write_best, write_iteration
 from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
@@ -314,7 +314,10 @@ def _family(state: State, rewrite: Rewrite) -> str | None:
 
 
 async def accept(state: State, context: Context) -> tuple[State, str]:
-    """Make the candidate the incumbent. A conditional edge could not write this."""
+    """Make the candidate the incumbent. A conditional edge could not write this. Its `best.cu` is
+    there from now on, whatever becomes of the run."""
+    spliced = context.bench.spliced(Rewrite.model_validate(state["evaluation"]["rewrite"]))
+    write_best(context.bench.folder, spliced, unified_patch(context.bench.program, spliced))
     iteration = len(state["attempts"])
     incumbent = {
         "rewrite": state["evaluation"]["rewrite"],
