@@ -11,6 +11,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
+from cudaops.transformations.conduct import conduct
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
 from cudaops.transformations.splitting import Loops, Split
@@ -42,6 +43,7 @@ class Cooperate:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """A warp, a part of one, a block; outer loops before inner ones."""
+        _refuse_unknown(draft)
         loops = Loops(draft, scans=True)
         body = draft.form.kernel.body
         outer = _chosen(draft, loops, 2, inner=False)
@@ -64,6 +66,7 @@ class Cooperate:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Conditions are on the block's shape and the number of threads."""
+        _refuse_unknown(draft)
         kernel, lanes = draft.form.kernel, int(setting["lanes"])
         loops = Loops(draft, scans=True)
         chosen = _chosen(draft, loops, lanes, inner=setting.get("loops") == "inner")
@@ -93,6 +96,12 @@ class Cooperate:
         if None in made.resolved:
             raise NotUnderstood("a launch that does not allow it")
         return made
+
+
+def _refuse_unknown(draft: Draft) -> None:
+    """A function that is not known may be a block's own, for all of the author's threads."""
+    if other := conduct(draft).calls_other:
+        raise NotUnderstood(f"what {other[0]} does")
 
 
 def true_or_said(conditions: Sequence[str]) -> list[str]:

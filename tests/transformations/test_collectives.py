@@ -1,0 +1,81 @@
+"""Kernels whose threads work together inside of a library's or a program's function: a thread more
+or less, another place in the block, or a turn that some do not take changes what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cudaops.transformations.base import Transformation
+from cudaops.transformations.registry import TRANSFORMATIONS
+from tests.transformations.bench import Case
+from tests.transformations.test_changed_parameters import drafts
+
+LONG = 1500
+"""Of a row: many turns for each thread."""
+SUMS_BY_CUB = """
+#include <cub/cub.cuh>
+template <int SIZE>
+__global__ void dots(float* y, const float* a, const float* b, int n, float k) {
+    int row = blockIdx.x, tid = threadIdx.x;
+    const float* own = a + row * n;
+    float sum = 0.0f;
+    for (int i = tid; i < n; i += SIZE) sum += own[i] * b[i];
+    using Reduce = cub::BlockReduce<float, SIZE>;
+    __shared__ typename Reduce::TempStorage scratch;
+    sum = Reduce(scratch).Sum(sum);
+    if (tid == 0) y[row] += k * sum;
+}
+"""
+SUMS_BY_ITS_OWN = """
+struct Adder {
+    float* scratch;
+    __device__ Adder(float* s) : scratch(s) {}
+    __device__ float all(float mine) const {
+        scratch[threadIdx.x] = mine;
+        __syncthreads();
+        float total = 0.0f;
+        for (int i = 0; i < blockDim.x; i++) total += scratch[i];
+        __syncthreads();
+        return total;
+    }
+};
+__global__ void dots(float* y, const float* a, const float* b, int n, float k) {
+    __shared__ float scratch[32];
+    int row = blockIdx.x;
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < n; i += 32) sum += a[row * n + i] * b[i];
+    sum = Adder(scratch).all(sum);
+    if (threadIdx.x == 0) y[row] += k * sum;
+}
+"""
+
+
+def by_cub(case: Callable[..., Case]) -> Case:
+    return made(case, SUMS_BY_CUB, callee="dots<32>")
+
+
+def by_its_own(case: Callable[..., Case]) -> Case:
+    return made(case, SUMS_BY_ITS_OWN)
+
+
+def made(case: Callable[..., Case], text: str, **more: str) -> Case:
+    rng = np.random.default_rng(4)
+    arguments = {
+        "y": rng.standard_normal(6, dtype=np.float32),
+        "a": rng.standard_normal(6 * LONG, dtype=np.float32),
+        "b": rng.standard_normal(LONG, dtype=np.float32), "n": LONG, "k": 0.5,
+    }  # fmt: skip
+    return case(text, arguments, grid=(6,), block=(32,), **more)
+
+
+@pytest.mark.parametrize("one", TRANSFORMATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("make", [by_cub, by_its_own])
+def test_threads_that_work_together_in_a_function_still_do(
+    one: Transformation, make: Callable[..., Case], case: Callable[..., Case]
+) -> None:
+    subject = make(case)
+    for draft in drafts(one, subject):
+        subject.same(draft, tolerance=1e-5)
