@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from string import Template
 from textwrap import indent
@@ -24,18 +25,22 @@ _REGISTERS = 64 * 1024
 """32-bit registers of an SM, and most of one block. Source: the same table."""
 _OTHER_REGISTERS = {4: 40, 8: 60}
 """By bytes of an element: addresses, sizes and loop state beside the tiles. Measured: nvcc 13.0.88,
-`-O3 -arch=sm_86 -Xptxas -v`, all tiles of 64 threads or more that are not refused: 63 to 254
-registers where this estimate says 72 to 240, and not one spills (2026-11-20)."""
+`-O3 -arch=sm_90 -Xptxas -v`, 40 of the 72 float tiles of 64 or more sums that are not refused: 127
+to 253 registers where this estimate says 144 to 248, and not one spills (2026-11-24)."""
 _LEAST_THREADS = 64
 """One warp hides no latency between barriers; its tiles were also the only ones that spilled."""
 
 _SEEDS = (
-    (64, 64, 16, 4, 4), (64, 64, 16, 8, 4), (128, 64, 16, 8, 4), (32, 64, 16, 4, 4),
-    (64, 64, 32, 4, 4), (32, 32, 32, 4, 4), (128, 128, 8, 8, 8),
+    (128, 64, 16, 8, 8, 2), (128, 128, 16, 8, 8, 1), (64, 64, 16, 8, 8, 2), (64, 128, 16, 8, 4, 1),
+    (64, 64, 16, 8, 4, 1), (64, 64, 16, 4, 4, 1), (32, 64, 16, 4, 4, 1), (32, 32, 32, 4, 4, 1),
 )  # fmt: skip
-"""The first is the fastest of the measured ones at 1024 on an H200 (docs/recipes.md); 128x128 comes
-last because there its grid is too small."""
-NAMES = ("CUDAOPS_BM", "CUDAOPS_BN", "CUDAOPS_BK", "CUDAOPS_TM", "CUDAOPS_TN")
+"""The first is for products of about 1024 on an H200, the second for large ones (docs/recipes.md);
+the last ones are for small ones."""
+_LADDERS = {
+    "CUDAOPS_BM": (32, 64, 128, 256), "CUDAOPS_BN": (32, 64, 128), "CUDAOPS_BK": (8, 16, 32),
+    "CUDAOPS_TM": (4, 8, 16), "CUDAOPS_TN": (4, 8), "CUDAOPS_GROUPS": (1, 2, 4),
+}  # fmt: skip
+NAMES = tuple(_LADDERS)
 
 
 class MatmulRecipe:
@@ -58,7 +63,7 @@ class MatmulRecipe:
         workloads: Sequence[Workload],
         verdict: Verdict | None,
     ) -> tuple[Rewrite, ...]:
-        """One Rewrite with five tune names, or none."""
+        """One Rewrite with six tune names, or none."""
         try:
             reading = read_kernel(program, kernel, workloads)
             form = product_of(reading)
@@ -74,9 +79,10 @@ class MatmulRecipe:
     def refusal(self, rewrite: Rewrite) -> str | None:
         """Tiles that do not divide, do not fit or would spill."""
         values = rewrite.values()
-        element = _element(rewrite.source)
-        BM, BN, BK, TM, TN = (values[name] for name in NAMES)
-        return tile_refusal(BM, BN, BK, TM, TN, element)
+        BM, BN, BK, TM, TN, groups = (values[name] for name in NAMES)
+        element = _declared(rewrite.source, "tile_a")
+        accumulator = _declared(rewrite.source, "sums")
+        return tile_refusal(BM, BN, BK, TM, TN, groups, element, accumulator)
 
 
 def product_of(reading: Reading) -> MatmulForm:
@@ -86,22 +92,28 @@ def product_of(reading: Reading) -> MatmulForm:
     return recognise(reading)
 
 
-def tile_refusal(BM: int, BN: int, BK: int, TM: int, TN: int, element: str) -> str | None:
+def tile_refusal(
+    BM: int, BN: int, BK: int, TM: int, TN: int, groups: int, element: str, accumulator: str
+) -> str | None:
     """Why a tile cannot work for elements of this type; None where it may."""
     size = ELEMENT_BYTES[element]
     lanes = 16 // size
-    if BM % TM or BN % TN or TM % lanes or TN % lanes or BK % (2 * lanes):
+    if BM % TM or BN % TN or TM % lanes or TN % lanes or BK % (2 * lanes) or BK % (2 * groups):
         return f"a thread's {TM}x{TN} does not divide a tile of {BM}x{BN}x{BK}"
-    threads = (BM // TM) * (BN // TN)
-    if not _LEAST_THREADS <= threads <= 1024:
+    if BM // TM % 4 or BN // TN % 8:
+        return f"a warp's 4x8 threads do not divide {BM // TM}x{BN // TN} of them"
+    threads = groups * (BM // TM) * (BN // TN)
+    if not _LEAST_THREADS <= threads <= 512:
         return f"{threads} threads a block"
-    if (BM * BK) % (lanes * threads) or (BN * BK) % (lanes * threads):
+    if any(_uneven(extent, BK, threads, lanes) for extent in (BM, BN)):
         return f"{threads} threads do not share out the loads of a {BM}x{BN}x{BK} tile"
     shared = 2 * BK * (BM + BN + 2 * lanes) * size
     if shared > _STATIC_SHARED_BYTES:
         return f"{shared} bytes of shared memory, over {_STATIC_SHARED_BYTES}"
+    if (groups - 1) * BM * BN // TM * ELEMENT_BYTES[accumulator] > BK * BM * size:
+        return f"a tile of {BM}x{BK} has no room for the sums of {groups - 1} groups"
     words = size // 4
-    tiles = TM * TN + TM + TN + (BM + BN) * BK // threads
+    tiles = TM * TN + 2 * (TM + TN) + (BM + BN) * BK // threads
     registers = words * tiles + _OTHER_REGISTERS[size]
     most = min(255, _REGISTERS // threads)
     if registers > most:
@@ -109,13 +121,27 @@ def tile_refusal(BM: int, BN: int, BK: int, TM: int, TN: int, element: str) -> s
     return None
 
 
-def _element(source: str) -> str:
-    """Element type of a rewrite of this recipe, read from its own text."""
-    for line in source.splitlines():
-        if "__shared__" in line:
-            words = line.split("__align__(16) ", 1)[1].split()
-            return " ".join(words[: next(i for i, w in enumerate(words) if "[" in w)])
-    return "float"
+def _uneven(extent: int, BK: int, threads: int, lanes: int) -> bool:
+    """Whether threads would load different numbers of vectors, or at changing distances."""
+    around = max(2 * extent, threads) % min(2 * extent, threads)
+    return bool(extent * BK % (lanes * threads) or threads % (extent // lanes) or around)
+
+
+def _declared(source: str, name: str) -> str:
+    """Type of a local array of a rewrite of this recipe, read from its own text."""
+    kinds = "|".join(sorted(ELEMENT_BYTES, key=len, reverse=True))
+    found = re.search(rf"\b({kinds}) (?:own_)?{name}\[", source)
+    return found[1] if found else "float"
+
+
+def _tunes(element: str, accumulator: str) -> str:
+    """The tune directives; first, by default, stand the values of the best seed that fits."""
+    best = next(s for s in _SEEDS if tile_refusal(*s, element, accumulator) is None)
+    lines = []
+    for (name, ladder), first in zip(_LADDERS.items(), best, strict=True):
+        others = [value for value in ladder if value != first]
+        lines.append(f"// @tune {name} = {', '.join(map(str, [first, *others]))}\n")
+    return "".join(lines)
 
 
 def _why(form: MatmulForm, verdict: Verdict | None) -> str:
@@ -139,40 +165,31 @@ _VECTORS = {
 
 LOCALS = (
     "tile_a", "tile_b", "rows", "cols", "depth", "lda", "ldb", "ldc", "first_row", "first_col",
-    "DOWN", "ACROSS", "THREADS", "LOADS_A", "LOADS_B", "thread_row", "thread_col", "base_a",
-    "base_b", "base_c", "wide", "sums", "next_a", "next_b", "stage", "from", "load", "slot",
-    "run", "line", "lane", "valid", "pack", "frag_a", "frag_b", "step", "row", "col", "to",
-    "total", "tid", "i", "j", "g", "q",
+    "DOWN", "ACROSS", "PLACES", "THREADS", "STEPS", "LOADS_A", "LOADS_B", "thread_row",
+    "thread_col", "base_a", "base_b", "base_c", "from_a", "from_b", "row_a", "row_b", "line_a",
+    "line_b", "wide", "sums", "next_a", "next_b", "stage", "load", "run", "line", "lane", "warp",
+    "place", "group", "valid", "pack", "frag_a", "frag_b", "step", "row", "col", "to", "total",
+    "tid", "i", "j", "g", "q", "at", "from", "fetch", "keep", "take", "parts", "given", "other",
 )  # fmt: skip
 
-_RESIDENT = 2**18
-"""Divided by the square of an element's bytes: how many outputs the blocks of one SM shall hold at
-once, at least. It limits registers: without it the default tile takes 65 of them and a block fewer
-fits. Measured: nvcc 13.0.88, sm_86, all tiles: none of up to 16 k spills under it, with 32 k some
-do, so there it is not asked for."""
-
-TUNES = """\
-// @tune CUDAOPS_BM = 64, 32, 128
-// @tune CUDAOPS_BN = 64, 32, 128
-// @tune CUDAOPS_BK = 16, 8, 32
-// @tune CUDAOPS_TM = 4, 8
-// @tune CUDAOPS_TN = 4, 8
-"""
+_THREADS = "CUDAOPS_GROUPS * (CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN)"
 
 _HEAD = Template("""\
 // Matrix product ($layout) through shared memory and registers. A block computes BM x BN outputs,
-// a thread TM x TN of them. While BK steps are multiplied, the next ones are on their way from
-// global memory into registers; with two stages in shared memory one barrier a round is enough.
+// a thread TM x TN of them. Groups of warps divide the depth among them: each has sums of the whole
+// tile over every GROUPS-th step, added up at the end. While BK steps are multiplied, the next ones
+// are on their way from global memory into registers, and while one step is multiplied, the next
+// one is read from shared memory. With two stages there, one barrier a round is enough.
 $tunes$requires// @launch $name grid=($grid) block=($block) args=($args)
 """)
 
 _KERNEL = Template("""\
-__global__ void __launch_bounds__((CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN),
-                                  CUDAOPS_BK <= 16 ? $resident / (CUDAOPS_BM * CUDAOPS_BN) : 1)
+__global__ void __launch_bounds__($threads)
 $name($signature)
 {
     constexpr int DOWN = CUDAOPS_BM / CUDAOPS_TM, ACROSS = CUDAOPS_BN / CUDAOPS_TN;
-    constexpr int THREADS = DOWN * ACROSS;
+    constexpr int PLACES = DOWN * ACROSS, THREADS = CUDAOPS_GROUPS * PLACES;
+    constexpr int STEPS = CUDAOPS_BK / CUDAOPS_GROUPS;
     constexpr int LOADS_A = CUDAOPS_BM * CUDAOPS_BK / ($lanes * THREADS);
     constexpr int LOADS_B = CUDAOPS_BN * CUDAOPS_BK / ($lanes * THREADS);
     __shared__ __align__(16) $element tile_a[2][CUDAOPS_BK][CUDAOPS_BM$pad_a];
@@ -181,9 +198,12 @@ $name($signature)
     $sizes
     const int first_row = blockIdx.y * CUDAOPS_BM;
     const int first_col = blockIdx.x * CUDAOPS_BN;
-    const int tid = threadIdx.x;
-    const int thread_row = tid / ACROSS * $lanes;
-    const int thread_col = tid % ACROSS * $lanes;
+    // The lanes of a warp stand 4 x 8, in pairs below each other: each half of a warp then reads 16
+    // bytes a lane from either tile in one pass over the banks.
+    const int tid = threadIdx.x, group = tid / PLACES, place = tid % PLACES;
+    const int warp = place / 32, lane = place % 32;
+    const int thread_row = (warp / (ACROSS / 8) * 4 + lane / 16 * 2 + lane % 2) * $lanes;
+    const int thread_col = (warp % (ACROSS / 8) * 8 + lane / 2 % 8) * $lanes;
     const $element* base_a = $base_a;
     const $element* base_b = $base_b;
     $out* base_c = $base_c;
@@ -191,48 +211,64 @@ $name($signature)
                       (size_t)base_a % 16 == 0 && (size_t)base_b % 16 == 0 &&
                       lda % $lanes == 0 && ldb % $lanes == 0;
     $accumulator sums[CUDAOPS_TM][CUDAOPS_TN] = {};
-    $element next_a[LOADS_A][$lanes], next_b[LOADS_B][$lanes];
+    $product frag_a[2][CUDAOPS_TM], frag_b[2][CUDAOPS_TN];
+    $vector next_a[LOADS_A], next_b[LOADS_B];
 
-    // The first round has nothing to multiply yet: it only fetches.
-    int stage = 0;
-    for (int from = -CUDAOPS_BK; from < depth; from += CUDAOPS_BK) {
-        const int load = from + CUDAOPS_BK;
-        if (load < depth) {
-            if (wide && load + CUDAOPS_BK <= depth) {
+    // What this thread loads: elements (row, line + load) to begin with, the others at fixed
+    // distances from them. Beyond the edges there are zeros.
+$start_a
+$start_b
+    const auto fetch = [&](int load) {
+        if (wide && load + CUDAOPS_BK <= depth) {
 $fetch_wide_a
 $fetch_wide_b
-            } else {
+        } else {
 $fetch_edge_a
 $fetch_edge_b
-            }
         }
-        if (from >= 0) {
-            #pragma unroll
-            for (int step = 0; step < CUDAOPS_BK; ++step) {
-                $product frag_a[CUDAOPS_TM], frag_b[CUDAOPS_TN];
-                #pragma unroll
-                for (int i = 0; i < CUDAOPS_TM; i += $lanes) {
-                    const $vector pack = *($vector*)&tile_a[stage][step][i * DOWN + thread_row];
-$unpack_a
-                }
-                #pragma unroll
-                for (int j = 0; j < CUDAOPS_TN; j += $lanes) {
-                    const $vector pack = *($vector*)&tile_b[stage][step][j * ACROSS + thread_col];
-$unpack_b
-                }
-                #pragma unroll
-                for (int i = 0; i < CUDAOPS_TM; ++i) {
-                    #pragma unroll
-                    for (int j = 0; j < CUDAOPS_TN; ++j) sums[i][j] += frag_a[i] * frag_b[j];
-                }
-            }
-            stage ^= 1;
-        }
-        if (load < depth) {
+$advance_a
+$advance_b
+    };
+    const auto keep = [&](int stage) {
 $keep_a
 $keep_b
+    };
+    const auto take = [&](int stage, int step) {
+        const int line = step * CUDAOPS_GROUPS + group;
+        #pragma unroll
+        for (int i = 0; i < CUDAOPS_TM; i += $lanes) {
+            const $vector pack = *($vector*)&tile_a[stage][line][i * DOWN + thread_row];
+$unpack_a
         }
-        __syncthreads();
+        #pragma unroll
+        for (int j = 0; j < CUDAOPS_TN; j += $lanes) {
+            const $vector pack = *($vector*)&tile_b[stage][line][j * ACROSS + thread_col];
+$unpack_b
+        }
+    };
+
+    fetch(0);
+    keep(0);
+    __syncthreads();
+    take(0, 0);
+    int stage = 0;
+    for (int from = 0; from < depth; from += CUDAOPS_BK) {
+        fetch(from + CUDAOPS_BK);
+        #pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+            if (step == STEPS - 1) {
+                stage ^= 1;
+                keep(stage);
+                __syncthreads();
+            }
+            take(stage, (step + 1) % STEPS);
+            #pragma unroll
+            for (int i = 0; i < CUDAOPS_TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < CUDAOPS_TN; ++j)
+                    sums[i][j] += frag_a[step % 2][i] * frag_b[step % 2][j];
+            }
+        }
     }
 
 $finish
@@ -240,8 +276,25 @@ $finish
 """)
 
 _FINISH = """\
+    // Row by row the other groups hand their sums over to the first.
+    $accumulator* parts = ($accumulator*)tile_a;
+    if (CUDAOPS_GROUPS > 1) __syncthreads();
     #pragma unroll
     for (int i = 0; i < CUDAOPS_TM; ++i) {
+        if (CUDAOPS_GROUPS > 1) {
+            $accumulator* given = parts + i % 2 * (THREADS - PLACES) * CUDAOPS_TN;
+            #pragma unroll
+            for (int j = 0; j < CUDAOPS_TN; ++j)
+                if (group > 0) given[j * (THREADS - PLACES) + tid - PLACES] = sums[i][j];
+            __syncthreads();
+            if (group > 0) continue;
+            #pragma unroll
+            for (int other = 0; other < THREADS - PLACES; other += PLACES) {
+                #pragma unroll
+                for (int j = 0; j < CUDAOPS_TN; ++j)
+                    sums[i][j] += given[j * (THREADS - PLACES) + other + place];
+            }
+        }
         const int row = first_row + (i - i % $lanes) * DOWN + thread_row + i % $lanes;
         if (row >= rows) continue;
         #pragma unroll
@@ -272,10 +325,9 @@ _STORE_WIDE = """\
             }
 """
 
-_SLOT = """\
+_LOADS = """\
 #pragma unroll
 for (int i = 0; i < LOADS_{U}; ++i) {{
-    const int slot = tid + i * THREADS;
 {where}
 {body}
 }}"""
@@ -312,10 +364,10 @@ class _Writer:
         args += [axis.size.text() for axis in self._extra.values()]
         return _HEAD.substitute(
             layout=form.layout,
-            tunes=TUNES,
+            tunes=_tunes(form.element, form.accumulator),
             requires="".join(f"// @requires {r}\n" for r in form.requirements),
             name=self._name,
-            block="(CUDAOPS_BM / CUDAOPS_TM) * (CUDAOPS_BN / CUDAOPS_TN)",
+            block=_THREADS,
             grid=", ".join(grid),
             args=", ".join(args),
         )
@@ -326,8 +378,8 @@ class _Writer:
         fields = {
             "name": self._name,
             "signature": self._signature(),
+            "threads": _THREADS,
             "lanes": str(lanes),
-            "resident": str(_RESIDENT // ELEMENT_BYTES[form.element] ** 2),
             "element": form.element,
             "product": form.product,
             "accumulator": form.accumulator,
@@ -381,20 +433,22 @@ class _Writer:
 
     def _side(self, side: str, matrix: Matrix) -> dict[str, str]:
         """The parts of the kernel that differ with an operand's layout."""
-        upper = side.upper()
         extent = f"CUDAOPS_B{'M' if side == 'a' else 'N'}"
         first, limit = ("first_row", "rows") if side == "a" else ("first_col", "cols")
         names = {"s": side, "first": first, "limit": limit, "extent": extent}
         pieces = _ALONG_K if matrix.k_adjacent else _ACROSS
-        where = self._piece(pieces["where"], names)
+        where = indent(self._piece(pieces["where"], names), "    ")
         built = {}
-        for part, spaces in (("fetch_wide", 16), ("fetch_edge", 16), ("keep", 12)):
-            slot = _SLOT.format(U=upper, where=where, body=self._piece(pieces[part], names))
-            built[part] = indent(slot, " " * spaces)
+        for part, spaces in (("fetch_wide", 12), ("fetch_edge", 12), ("keep", 8)):
+            body = indent(self._piece(pieces[part], names), "    ")
+            loads = _LOADS.format(U=side.upper(), where=where, body=body)
+            built[part] = indent(loads, " " * spaces)
+        for part, spaces in (("start", 4), ("advance", 8)):
+            built[part] = indent(self._piece(pieces[part], names), " " * spaces)
         cast = "" if self._form.product == self._form.element else "($product)"
-        built["unpack"] = self._each_lane(
-            f"                    frag_{{s}}[{{x}} + {{q}}] = {cast}pack.{{c}};", side
-        )
+        x = "i" if side == "a" else "j"
+        unpack = f"frag_{side}[step % 2][{x} + {{q}}] = {cast}pack.{{c}};"
+        built["unpack"] = indent(self._piece(unpack, names), " " * 12)
         return built
 
     def _piece(self, text: str, names: dict[str, str]) -> str:
@@ -402,11 +456,7 @@ class _Writer:
         for line in text.splitlines():
             every = range(self._lanes) if "{q}" in line or "{c}" in line else range(1)
             lines += [line.format(**names, n="$lanes", q=q, c="xyzw"[q]) for q in every]
-        return indent("\n".join(lines), "    ")
-
-    def _each_lane(self, text: str, side: str) -> str:
-        x = "i" if side == "a" else "j"
-        return "\n".join(text.format(s=side, x=x, q=q, c="xyzw"[q]) for q in range(self._lanes))
+        return "\n".join(lines)
 
     def _finish(self) -> str:
         packs = "\n".join(
@@ -434,33 +484,32 @@ class _Writer:
 
 
 _ALONG_K = {
+    "start": """\
+const int row_{s} = tid / 2 % {extent};
+const int line_{s} = tid % 2 * {n} + tid / (2 * {extent}) * (2 * {n});
+const $element* from_{s} = base_{s} + ({first} + row_{s}) * ld{s} + line_{s};""",
+    "advance": "from_{s} += CUDAOPS_BK;",
     "where": """\
-const int row = slot / 2 % {extent};
-const int line = slot % 2 * {n} + slot / (2 * {extent}) * (2 * {n});""",
-    "fetch_wide": """\
-const $vector pack = *(const $vector*)&base_{s}[({first} + row) * ld{s} + load + line];
-next_{s}[i][{q}] = pack.{c};""",
+const int row = i * THREADS / 2 % {extent};
+const int line = i * THREADS / (2 * {extent}) * (2 * {n});""",
+    "fetch_wide": "next_{s}[i] = *(const $vector*)&from_{s}[row * ld{s} + line];",
     "fetch_edge": """\
-const int valid = {first} + row < {limit} ? depth - load - line : 0;
-#pragma unroll
-for (int q = 0; q < {n}; ++q)
-    next_{s}[i][q] = q < valid ? base_{s}[({first} + row) * ld{s} + load + line + q] : 0;""",
-    "keep": "tile_{s}[stage][line + {q}][row] = next_{s}[i][{q}];",
+const $element* at = from_{s} + row * ld{s} + line;
+const int valid = {first} + row_{s} + row < {limit} ? depth - load - line_{s} - line : 0;
+next_{s}[i].{c} = {q} < valid ? at[{q}] : 0;""",
+    "keep": "tile_{s}[stage][line_{s} + line + {q}][row_{s} + row] = next_{s}[i].{c};",
 }
 _ACROSS = {
-    "where": """\
-const int line = slot / ({extent} / {n});
-const int row = slot % ({extent} / {n}) * {n};""",
-    "fetch_wide": """\
-const $vector pack = *(const $vector*)&base_{s}[(load + line) * ld{s} + {first} + row];
-next_{s}[i][{q}] = pack.{c};""",
+    "start": """\
+const int row_{s} = tid % ({extent} / {n}) * {n};
+const int line_{s} = tid / ({extent} / {n});
+const $element* from_{s} = base_{s} + line_{s} * ld{s} + {first} + row_{s};""",
+    "advance": "from_{s} += CUDAOPS_BK * ld{s};",
+    "where": "const int line = i * THREADS / ({extent} / {n});",
+    "fetch_wide": "next_{s}[i] = *(const $vector*)&from_{s}[line * ld{s}];",
     "fetch_edge": """\
-const int valid = load + line < depth ? {limit} - {first} - row : 0;
-#pragma unroll
-for (int q = 0; q < {n}; ++q)
-    next_{s}[i][q] = q < valid ? base_{s}[(load + line) * ld{s} + {first} + row + q] : 0;""",
-    "keep": """\
-$vector pack;
-pack.{c} = next_{s}[i][{q}];
-*($vector*)&tile_{s}[stage][line][row] = pack;""",
+const $element* at = from_{s} + line * ld{s};
+const int valid = load + line_{s} + line < depth ? {limit} - {first} - row_{s} : 0;
+next_{s}[i].{c} = {q} < valid ? at[{q}] : 0;""",
+    "keep": "*($vector*)&tile_{s}[stage][line_{s} + line][row_{s}] = next_{s}[i];",
 }

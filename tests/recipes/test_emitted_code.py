@@ -72,10 +72,14 @@ def test_matmul_loads_sixteen_bytes_at_once(program_of: MakeProgram, tmp_path: P
     (rewrite,) = MatmulRecipe().propose(program, program.kernel("mm"), (), None)
     _nvcc(rewrite, tmp_path, "-ptx")
     text = (tmp_path / "out").read_text()
-    assert len(re.findall(r"ld\.global\.nc\.v4\.f32", text)) == 2
-    assert len(re.findall(r"ld\.shared\.v4\.f32", text)) == 32
-    assert len(re.findall(r"fma\.rn\.f32", text)) == 256
-    assert len(re.findall(r"bar\.sync", text)) == 1
+    loads, steps, rows = 2 + 1, 8, 8
+    """Of A and B a round; in a round by one group; of outputs that a thread has."""
+    assert len(re.findall(r"ld\.global\.nc\.v4\.f32", text)) == 2 * loads, (
+        "before the loop and in it"
+    )
+    assert len(re.findall(r"ld\.shared\.v4\.f32", text)) == 4 * (steps + 1)
+    assert len(re.findall(r"fma\.rn\.f32", text)) == 64 * steps
+    assert len(re.findall(r"bar\.sync", text)) == 2 + 1 + rows, "the last to add up the groups"
 
 
 def test_transpose_compiles(program_of: MakeProgram, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from cudaops.domain.workload import (
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.recipes.geometry import GeometryRecipe
-from cudaops.recipes.matmul import MatmulRecipe
+from cudaops.recipes.matmul import NAMES, MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
 from tests.lanes import mostly_deep
 from tests.recipes.bench import Arguments, Array, Bench, workload_of
@@ -59,6 +59,12 @@ _CASES = [
         for size in ((64, 64, 32), (128, 68, 20), (1, 5, 100), (65, 4, 3))
     ),
 ]
+
+
+_GROUPED = (
+    "64 64 16 8 4 2", "64 32 32 8 4 4", "64 64 16 4 4 1", "32 64 32 4 4 2", "64 32 32 4 4 2",
+)  # fmt: skip
+"""BM, BN, BK, TM, TN and GROUPS."""
 
 
 def _matmul(
@@ -150,7 +156,7 @@ def test_matmul_with_bias_and_activation(bench_of: MakeBench) -> None:
     np.testing.assert_allclose(found["C"], expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", mostly_deep(range(7), 3))
+@pytest.mark.parametrize("seed", mostly_deep(range(8), 3))
 def test_every_seed_computes_the_same(bench_of: MakeBench, seed: int) -> None:
     M, N, K = 130, 100, 36
     a, b, c = _operands(M, N, K, "NN", "float32")
@@ -161,6 +167,19 @@ def test_every_seed_computes_the_same(bench_of: MakeBench, seed: int) -> None:
     tuned = recipe.seeds(rewrite)[seed]
     found = bench.outputs(recipe, _grid(M, N), (16, 16), arguments, tuned)
     np.testing.assert_allclose(found["C"], _product(a, b, "NN"), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("values", mostly_deep(_GROUPED, 2))
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_groups_add_up_what_each_has(bench_of: MakeBench, values: str, kind: str) -> None:
+    """Also sums wider than the elements, which need more of the shared memory."""
+    M, N, K = 140, 72, 68
+    a, b, c = _operands(M, N, K, "NT", "float32")
+    arguments: Arguments = {"A": a, "B": b, "C": c, "M": M, "N": N, "K": K}
+    text = _matmul("NT").replace("float acc", f"{kind} acc")
+    tuned = dict(zip(NAMES, map(int, values.split()), strict=True))
+    found = bench_of(text, "mm").outputs(MatmulRecipe(), _grid(M, N), (16, 16), arguments, tuned)
+    np.testing.assert_allclose(found["C"], _product(a, b, "NT"), rtol=0, atol=1e-5)
 
 
 def test_batched_and_unguarded(bench_of: MakeBench) -> None:

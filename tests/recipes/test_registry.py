@@ -132,8 +132,14 @@ def test_refusal_joins_the_recipe_and_the_plan(
     assert refusal(matmul, kernel, (short, reached)) is None
     assert "@requires" in str(refusal(matmul, kernel, (short,)))
     assert "divide" in str(refusal(matmul.tuned_with({"CUDAOPS_BK": 4}), kernel, (reached,)))
+    uneven = matmul.tuned_with({"CUDAOPS_BK": 8, "CUDAOPS_GROUPS": 4})
+    assert "do not share out" in str(refusal(uneven, kernel, (reached,)))
     spilling = matmul.tuned_with({"CUDAOPS_BM": 128, "CUDAOPS_BN": 128})
-    assert "do not share out" in str(refusal(spilling, kernel, (reached,)))
+    assert "registers" in str(refusal(spilling, kernel, (reached,)))
+    apart = matmul.tuned_with({"CUDAOPS_BN": 32})
+    assert "a warp's 4x8" in str(refusal(apart, kernel, (reached,)))
+    many = matmul.tuned_with({"CUDAOPS_BM": 64, "CUDAOPS_GROUPS": 4})
+    assert "no room for the sums of 3 groups" in str(refusal(many, kernel, (reached,)))
 
 
 def test_every_seed_is_allowed(program_of: MakeProgram, launch_of: MakeLaunch) -> None:
