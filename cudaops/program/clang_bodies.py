@@ -532,6 +532,7 @@ def is_value(kind: Any, lib: Any) -> bool:
         return False  # an instance's fields do not tell how they begin
     plain = all(
         (c.kind in _MEMBERS or c.kind.is_attribute() or c.kind.is_reference())
+        and c.kind != _K.CXX_BASE_SPECIFIER
         and not (c.kind == _K.CXX_METHOD and c.is_virtual_method())
         and not (c.kind == _K.CONSTRUCTOR and _copies(c) and _is_written(c))
         and not (c.spelling == "operator=" and not _is_made(c))

@@ -12,6 +12,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Transformation
 from cudaops.transformations.coarsen import Coarsen
 from cudaops.transformations.cooperate import Cooperate
+from cudaops.transformations.fold import Fold
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
 from cudaops.transformations.unroll import Unroll
@@ -119,6 +120,8 @@ HIDDEN = {
     "struct V { float x; W w; __device__ V(float x) : x(x) {} };",
     "a base's constructor": "struct W { float y; __device__ W() { y = threadIdx.x; } };"
     "struct V : W { float x; __device__ V(float x) : x(x) {} };",
+    "a base's destructor": "struct W { float y; __device__ W(float y) : y(y) {}"
+    " __device__ ~W() { } }; struct V : W { float x; __device__ V(float x) : W(x), x(x) {} };",
     "a virtual method": "struct V { float x; __device__ V(float x) : x(x) {}"
     " __device__ virtual float get() { return x; } };",
 }
@@ -134,6 +137,35 @@ def test_what_runs_unseen_is_left(
     subject = made(case, source)
     with pytest.raises(NotUnderstood):
         one.settings(subject.draft)
+
+
+WRITES = """
+struct Row {
+    float* p;
+    __device__ Row(float* q, float v) : p(q) { p[0] = v; }
+    __device__ float* at(int i) { return p + i; }
+};
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Row row(y + i, x[i]); float seen = y[i]; y[i] = seen + row.p[0];",
+        "Row row(y + i, 1.0f); row.p[0] += x[i]; float seen = y[i]; y[i] = 2 * seen;",
+        "Row row(y + i, 1.0f); *row.p = x[i]; float seen = y[i] * 3; *row.at(0) = seen;",
+    ],
+)
+@pytest.mark.parametrize("one", [Coarsen(), Fold(), Geometry()], ids=lambda x: x.name)
+def test_what_an_object_points_to_is_memory(
+    one: Transformation, body: str, case: Callable[..., Case]
+) -> None:
+    body = f"int i = blockIdx.x * blockDim.x + threadIdx.x; if (threadIdx.x < n) {{ {body} }}"
+    source = f"{WRITES}\n__global__ void k(const float* x, float* y, int n) {{ {body} }}"
+    subject = made(case, source)
+    with suppress(NotUnderstood):
+        for setting in one.settings(subject.draft)[:2]:
+            subject.same(one.apply(subject.draft, setting))
 
 
 def test_an_author_s_function_of_a_known_name_is_looked_into(case: Callable[..., Case]) -> None:
