@@ -84,10 +84,17 @@ class Body:
     """Statements of one function, with a name of its own for each variable."""
 
     def __init__(
-        self, lib: Any, function_name: Callable[[Cursor], str], variables: dict[int, str]
+        self,
+        lib: Any,
+        function_name: Callable[[Cursor], str],
+        variables: dict[int, str],
+        *,
+        makes: bool = False,
     ) -> None:
+        """`makes`: a constructor's, in which `this` names the object itself."""
         self._lib = lib
         self._function_name = function_name
+        self._makes = makes
         self._variables = variables
         """Name by the hash of the declaration."""
         self.sizes: dict[str, int] = {}
@@ -142,7 +149,8 @@ class Body:
             case _K.CONTINUE_STMT:
                 yield s.Leave("continue")
             case _K.RETURN_STMT:
-                yield s.Give(self.expression(parts[0])) if parts else s.Leave("return")
+                value = self.expression(parts[0]) if parts else s.Name("this")
+                yield s.Give(value) if parts or self._makes else s.Leave("return")
             case _K.UNEXPOSED_STMT if parts and parts[-1].kind.is_statement():
                 yield from self._statement(parts[-1])  # `#pragma unroll` and other attributes
             case kind if kind.is_expression():
@@ -168,10 +176,14 @@ class Body:
         shared = any(c.kind == _K.CUDASHARED_ATTR for c in cursor.get_children())
         if kind.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
             return self._refer(cursor, kind)
-        if cursor.storage_class == StorageClass.STATIC and not shared:
+        if (
+            cursor.storage_class == StorageClass.STATIC
+            and not shared
+            and not self._is_number(cursor)
+        ):
             return s.Opaque("static variable")
-        if _runs_by_itself(kind):
-            return s.Opaque("object with code of its own")
+        if runs_by_itself(kind):
+            return self._object(cursor, kind, shared=shared)
         name = self._name_of(cursor)
         extents: list[s.Expression] = []
         unsized = kind.kind == TypeKind.INCOMPLETEARRAY
@@ -187,6 +199,44 @@ class Body:
             plain, name, pointer, tuple(extents), shared, None if zeroed else value, zeroed,
             unsized,
         )  # fmt: skip
+
+    def _is_number(self, cursor: Cursor) -> bool:
+        """Whether a variable is one number for good."""
+        return _is_constant(cursor) and evaluated(self._lib, cursor) is not None
+
+    def _object(self, cursor: Cursor, kind: Any, *, shared: bool) -> s.Statement:
+        """A variable of a class whose constructor the program writes: a call of it."""
+        value = None if shared or not is_value(kind, self._lib) else self._initial(cursor)
+        if value is None or isinstance(value, s.Unmodelled | s.Values):
+            return s.Opaque("object with code of its own")
+        if isinstance(value, s.Call) and value.where == where_of(cursor):
+            value = replace(value, where=None)  # `V v(1)`: its text is the declaration's
+        return s.Declare(s.normal_type(kind.spelling), self._name_of(cursor), value=value)
+
+    def beginnings(self, constructor: Cursor) -> tuple[s.Statement, ...]:
+        """What a constructor gives the members before its body runs, in their order."""
+        given: dict[str, Cursor] = {}
+        calls: list[Cursor] = []
+        parts = iter(constructor.get_children())
+        for part in parts:
+            if part.kind == _K.MEMBER_REF:
+                given[part.spelling] = next(parts)
+            elif part.kind.is_expression():
+                calls.append(part)  # of a base's constructor, or of another of the class
+        parent, this = constructor.semantic_parent, s.Name("this")
+        if len(calls) < sum(c.kind == _K.CXX_BASE_SPECIFIER for c in members(parent, self._lib)):
+            return (s.Opaque("object with code of its own"),)
+        found: list[s.Statement] = [
+            s.Evaluate(s.Assign(this, "", self.expression(c))) for c in calls
+        ]
+        for member in parent.type.get_fields():
+            value = given.get(member.spelling) or first_value(member)
+            if value is not None:
+                place = s.Member(this, member.spelling, type=_type_of(member))
+                found.append(s.Evaluate(s.Assign(place, "", self.expression(value))))
+            elif not calls and runs_by_itself(member.type.get_canonical()):
+                return (s.Opaque("object with code of its own"),)
+        return tuple(found)
 
     def _refer(self, cursor: Cursor, kind: Any) -> s.Statement:
         target = self._initial(cursor)
@@ -204,7 +254,7 @@ class Body:
             found = inner[0]
         if found.kind == _K.CALL_EXPR and not list(found.get_arguments()):
             made = found.referenced
-            if made is not None and made.kind == _K.CONSTRUCTOR:
+            if made is not None and made.kind == _K.CONSTRUCTOR and not _is_written(made):
                 return None
         return self.expression(found)
 
@@ -268,10 +318,12 @@ class Body:
                 return s.Index(base, index)
             case _K.CALL_EXPR:
                 return self._call(cursor)
-            case _K.CXX_REINTERPRET_CAST_EXPR if len(parts) == 1 and _is_pointer(cursor):
-                return s.Cast(_type_of(cursor), self.expression(parts[0]), where=where_of(cursor))
-            case found if found in _EXPLICIT_CASTS and len(parts) == 1:
-                return s.Cast(_type_of(cursor), self.expression(parts[0]), where=where_of(cursor))
+            case _K.CXX_REINTERPRET_CAST_EXPR if parts and _is_pointer(cursor):
+                return s.Cast(_type_of(cursor), self.expression(parts[-1]), where=where_of(cursor))
+            case found if (
+                found in _EXPLICIT_CASTS and parts
+            ):  # what the type is made of comes first
+                return s.Cast(_type_of(cursor), self.expression(parts[-1]), where=where_of(cursor))
             case _K.UNARY_OPERATOR if len(parts) == 1:
                 return self._unary(cursor, parts[0])
             case _K.BINARY_OPERATOR | _K.COMPOUND_ASSIGNMENT_OPERATOR if len(parts) == 2:
@@ -281,7 +333,7 @@ class Body:
                 return s.Choice(condition, yes, no)
             case _K.INIT_LIST_EXPR:
                 return s.Values(tuple(self.expression(p) for p in parts))
-            case _K.CXX_THIS_EXPR:
+            case _K.CXX_THIS_EXPR if not self._makes:
                 return s.Name("this")
         inside = tuple(self.expression(p) for p in parts if p.kind.is_expression())
         return s.Unmodelled(cursor.kind.name.lower(), inside)
@@ -326,10 +378,13 @@ class Body:
         return s.Name(target.spelling)
 
     def _member(self, cursor: Cursor, parts: list[Cursor]) -> s.Expression:
+        this = s.Name("this")
         if not parts:
-            return s.Member(s.Unary("*", s.Name("this")), cursor.spelling)
+            return s.Member(this if self._makes else s.Unary("*", this), cursor.spelling)
         base = self.expression(parts[0])
-        if parts[0].type.get_canonical().kind == TypeKind.POINTER:
+        if self._makes and parts[0].kind == _K.CXX_THIS_EXPR:
+            base = this
+        elif parts[0].type.get_canonical().kind == TypeKind.POINTER:
             base = s.Unary("*", base)
         return s.Member(base, cursor.spelling)
 
@@ -346,7 +401,12 @@ class Body:
         if target.kind == _K.CONSTRUCTOR:
             if len(values) == 1 and _is_made(target) and _same(arguments[0], cursor):
                 return values[0]  # a copy
-            return s.Call(_type_of(cursor), values)
+            name = self._called(target) if _is_written(target) else _type_of(cursor)
+            return s.Call(name, values)
+        if target.kind == _K.FUNCTION_DECL and is_own(target) and _is_whole(cursor):
+            value = evaluated(self._lib, cursor)  # of a `constexpr` function, of constants
+            if isinstance(value, int):
+                return self._constant(value, _type_of(cursor))
         if not values and not is_own(target) and target.is_static_method():
             return self._constant(evaluated(self._lib, cursor), _type_of(cursor))  # numeric_limits
         if target.kind in (_K.CXX_METHOD, _K.CONVERSION_FUNCTION):
@@ -443,13 +503,83 @@ def _is_constant(target: Cursor) -> bool:
     return bool(is_own(target) and kind.is_const_qualified() and plain and known)
 
 
-def _runs_by_itself(kind: Any) -> bool:
+def runs_by_itself(kind: Any) -> bool:
     """Whether a variable of this type runs code that nobody wrote down where it is declared: the
     program's own constructors and destructors, in it or in its members."""
     while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
         kind = kind.element_type.get_canonical()
     own = kind.kind == TypeKind.RECORD and is_own(kind.get_declaration())
     return bool(own and not kind.is_pod())
+
+
+_MEMBERS = {
+    _K.FIELD_DECL, _K.CONSTRUCTOR, _K.CXX_METHOD, _K.CONVERSION_FUNCTION, _K.FUNCTION_TEMPLATE,
+    _K.CXX_ACCESS_SPEC_DECL, _K.TYPEDEF_DECL, _K.TYPE_ALIAS_DECL, _K.VAR_DECL, _K.STATIC_ASSERT,
+    _K.FRIEND_DECL, _K.ENUM_DECL, _K.TEMPLATE_TYPE_PARAMETER, _K.TEMPLATE_NON_TYPE_PARAMETER,
+}  # fmt: skip
+"""What a class may consist of whose objects are values."""
+
+
+def is_value(kind: Any, lib: Any) -> bool:
+    """Whether objects of the program's class run no code but the constructor that begins them: no
+    destructor, base, virtual method or written copy, in it or in its members."""
+    kind = kind.get_canonical()
+    if kind.kind != TypeKind.RECORD:
+        return False
+    declared = kind.get_declaration()
+    parts = members(declared, lib)
+    if any(first_value(c) is not None for c in parts) and not list(declared.get_children()):
+        return False  # an instance's fields do not tell how they begin
+    plain = all(
+        (c.kind in _MEMBERS or c.kind.is_attribute() or c.kind.is_reference())
+        and c.kind != _K.CXX_BASE_SPECIFIER
+        and not (c.kind == _K.CXX_METHOD and c.is_virtual_method())
+        and not (c.kind == _K.CONSTRUCTOR and _copies(c) and _is_written(c))
+        and not (c.spelling == "operator=" and not _is_made(c))
+        for c in parts
+    )
+    fields = list(kind.get_fields())
+    return plain and bool(fields) and not any(runs_by_itself(f.type.get_canonical())
+                                              or f.is_bitfield() for f in fields)  # fmt: skip
+
+
+def members(declared: Cursor, lib: Any) -> list[Cursor]:
+    """Of a class; those of an instance of a template are its template's too."""
+    template = lib.clang_getSpecializedCursorTemplate(declared)
+    known = template is not None and not template.kind.is_invalid()
+    return [*declared.get_children(), *(template.get_children() if known else ())]
+
+
+def first_value(member: Cursor) -> Cursor | None:
+    """What a class says that one of its members begins with."""
+    if member.kind != _K.FIELD_DECL:
+        return None
+    kind, extents = member.type.get_canonical(), 0
+    while kind.kind == TypeKind.CONSTANTARRAY:
+        kind, extents = kind.element_type.get_canonical(), extents + 1
+    found = [c for c in member.get_children() if c.kind.is_expression()]
+    name = member.location.offset
+    behind = (x.spelling for x in member.get_tokens() if x.extent.start.offset > name)
+    said = {"=", "{"} & set(behind)
+    return found[-1] if found and (said or len(found) > extents) else None
+
+
+def _copies(constructor: Cursor) -> bool:
+    return bool(constructor.is_copy_constructor() or constructor.is_move_constructor())
+
+
+def _is_written(constructor: Cursor) -> bool:
+    """Whether the program says what a constructor does."""
+    definition = constructor.get_definition()
+    return bool(
+        definition is not None and is_own(definition) and not _is_made(definition)
+        and any(c.kind == _K.COMPOUND_STMT for c in definition.get_children())
+    )  # fmt: skip
+
+
+def _is_whole(cursor: Cursor) -> bool:
+    kind = cursor.type.get_canonical().kind
+    return bool(TypeKind.BOOL.value <= kind.value <= TypeKind.INT128.value)
 
 
 def _is_made(method: Cursor) -> bool:

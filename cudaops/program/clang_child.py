@@ -420,7 +420,9 @@ class Reader:
     def _named(self, definition: Cursor) -> str:
         if definition.hash not in self._names:
             spelled = definition.spelling
-            if definition.kind == _K.CXX_METHOD:
+            if definition.kind == _K.CONSTRUCTOR:
+                spelled = s.normal_type(definition.semantic_parent.type.get_canonical().spelling)
+            elif definition.kind == _K.CXX_METHOD:
                 spelled = f"{definition.semantic_parent.spelling}::{spelled}"
             self._names[definition.hash] = numbered(spelled, self._names.values())
             self._waiting.append(definition)
@@ -432,14 +434,20 @@ class Reader:
             raise s.NotUnderstood(f"{cursor.spelling} has no body")
         parameters = tuple(parameter_of(p) for p in cursor.get_arguments())
         variables = {p.hash: p.spelling for p in cursor.get_arguments()}
-        reader = Body(self._lib, self._named, variables)
+        makes = cursor.kind == _K.CONSTRUCTOR
+        reader = Body(self._lib, self._named, variables, makes=makes)
         statements = reader.statements(body)
+        result = s.normal_type(cursor.result_type.get_canonical().spelling)
+        if makes:
+            result = s.normal_type(cursor.semantic_parent.type.get_canonical().spelling)
+            begun = (s.Declare(result, "this"), *reader.beginnings(cursor))
+            statements = (*begun, *statements, s.Give(s.Name("this", type=result)))
         self._sizes |= reader.sizes
         self._outside |= reader.outside
         return s.Function(
             name=self._named(cursor),
             qualified_name=qualified(cursor),
-            result=s.normal_type(cursor.result_type.get_canonical().spelling),
+            result=result,
             parameters=parameters,
             body=statements,
             launch_bounds=tuple(self._launch_bounds(cursor)),

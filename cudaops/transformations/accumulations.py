@@ -10,25 +10,8 @@ from cudaops.program import syntax as s
 from cudaops.transformations.trees import PURE, is_pure, root_of
 
 Kind = Literal["sum", "product", "and", "or", "xor", "min", "max", "flag", "best"]
-FUNCTIONS = PURE | {
-    "__half2float", "__float2half", "__bfloat162float", "fdividef", "rhypot", "rsqrtf", "norm3df",
-    "rnorm3df", "norm3d", "exp10", "exp10f", "sinpi", "sinpif", "cospi", "cospif", "erfcinv",
-    "normcdf", "normcdff", "lgamma", "lgammaf", "tgamma", "tgammaf", "umin", "umax", "llabs",
-    "labs", "__sad", "__usad", "__dp4a", "__fma_rn", "__dadd_rn", "__dmul_rn", "__saturatef",
-    "make_short2", "make_short4", "make_ushort2", "make_uchar2", "make_uchar3", "make_uchar4",
-    "__log2f", "__log10f", "__exp10f", "__tanf", "__uint2float_rn", "__int2float_rn",
-    "__ll2float_rn", "__float2uint_rn", "__float2int_rz", "__double2int_rn", "__int2double_rn",
-    "__hadd", "__hsub", "__hmul", "__hfma", "__hdiv", "__half22float2", "__low2float",
-    "__high2float", "__bfloat1622float2", "__ldcs", "__ldcg", "__ldca", "__byte_perm",
-    "__funnelshift_l", "__funnelshift_r", "__dsub_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn",
-    "__hiloint2double", "__double2hiint", "__double2loint", "__longlong_as_double",
-    "__double_as_longlong", "__vabsdiffu4", "__float22half2_rn", "__float2bfloat16",
-    "__float2half2_rn", "__floats2half2_rn", "__halves2half2", "__half2half2", "__hadd2",
-    "__hsub2", "__hmul2", "__hfma2", "__hgt2", "__hge2", "__hlt2", "__hle2", "__hmax", "__hmin",
-    "__hmax2", "__hmin2", "__hneg", "__hgt", "__hge", "__hlt", "__hle", "__heq", "h2exp", "hexp",
-    "lroundf", "lround", "llroundf", "lrintf", "lrint", "remainderf", "fdimf", "fdim", "roundf",
-    "make_char4", "make_uint3", "make_double3", "make_double4", "nearbyintf", "nearbyint",
-}  # fmt: skip
+FUNCTIONS = PURE | {"__ldcs", "__ldcg", "__ldca"}
+"""With loads that say how they are cached."""
 _SUMS: Mapping[str, Kind] = {
     "+": "sum",
     "-": "sum",

@@ -25,6 +25,7 @@ from cudaops.transformations.conduct import (
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
+from cudaops.transformations.loops import meets_others
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import (
@@ -35,6 +36,7 @@ from cudaops.transformations.serial import (
 )
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
+from cudaops.transformations.uniformity import Uniformity
 
 FACTORS = (4, 2, 8)
 
@@ -221,9 +223,10 @@ class _Coarsening:
         """Every item after the one before it, with its own parameters."""
         synchronised = self._conduct.barriers or self._conduct.collectives or self._conduct.shared
         if self._conduct.returns:
-            if synchronised or self._conduct.calls_other:
-                raise NotUnderstood("threads that leave before a barrier")
-            body = continued(body)
+            waits = synchronised or self._conduct.calls_other
+            if waits:
+                _refuse_left(self._draft)
+            body = without_returns(body) if waits else continued(body)
         body = own_parameters(self._draft, body)
         kept = [x for x in body if isinstance(x, s.Declare) and x.shared]
         rest = [x for x in body if not (isinstance(x, s.Declare) and x.shared)]
@@ -250,6 +253,18 @@ class _Coarsening:
 
     def _tell(self, which: str) -> None:
         self.says = f"A thread does the work of {self._factor} threads: {which}."
+
+
+def _refuse_left(draft: Draft) -> None:
+    """Raise NotUnderstood where a thread may have left that others wait for: with conditions for
+    its returns, all threads of a block come by each place where they meet."""
+    whole = without_returns(draft.form.kernel.body)
+    same = Uniformity(draft.facts)
+    for statement in (x for x in s.below(whole) if isinstance(x, s.Statement)):
+        own = tuple(x for x in s.children(statement) if not isinstance(x, s.Statement))
+        calls = tuple(s.Evaluate(x) for x in s.below(own) if isinstance(x, s.Call))
+        if meets_others(calls, draft.form) and not same.together(whole, statement):
+            raise NotUnderstood("threads that leave before a barrier")
 
 
 def renamed_node(body: Any, old: Any, new: Any) -> Any:

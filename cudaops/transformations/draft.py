@@ -289,15 +289,26 @@ class Draft:
         callee = self.workloads[0].callee if self.launch.template else None
         return kernel_form(self.program, self.kernel, callee)
 
-    @cached_property
+    @property
     def facts(self) -> KernelFacts:
         """What it does with memory, for all workloads. Raises NotUnderstood."""
-        return analyse(self.form, Launched.by(self.workloads))
+        if isinstance(self._facts, NotUnderstood):
+            raise NotUnderstood(str(self._facts))
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> KernelFacts | NotUnderstood:
+        """Kept either way: to find out that a kernel is too large takes long."""
+        try:
+            return analyse(self.form, Launched.by(self.workloads))
+        except NotUnderstood as problem:
+            return problem
 
     @cached_property
     def timed_facts(self) -> KernelFacts:
         """The same for the most expensive workload alone."""
-        return analyse(self.form, Launched.by(self.workloads[:1]))
+        alone = len(self.workloads) == 1
+        return self.facts if alone else analyse(self.form, Launched.by(self.workloads[:1]))
 
     def printer(self, function: s.Function | None = None) -> FunctionText:
         """Of the kernel, or of a function that stands in the draft. Raises NotUnderstood."""

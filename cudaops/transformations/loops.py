@@ -376,7 +376,11 @@ _UNKNOWN_TRIPS = 16
 
 def _weight(draft: Draft, node: s.For) -> float:
     """Statements that run in the loop, inner ones by their trips."""
-    return _cost(node, {o.where: o for o in draft.timed_facts.loops if o.where is not None})
+    try:
+        loops = draft.timed_facts.loops
+    except NotUnderstood:  # a kernel that is too large to follow
+        loops = ()
+    return _cost(node, {o.where: o for o in loops if o.where is not None})
 
 
 def _cost(node: Any, loops: Mapping[Any, Loop]) -> float:

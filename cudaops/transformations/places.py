@@ -168,7 +168,10 @@ class Reach:
 
 def reach(draft: Draft, axis: str) -> Reach | None:
     """The bound that everything a kernel does with memory is under; None where there is none."""
-    facts = draft.facts
+    try:
+        facts = draft.facts
+    except NotUnderstood:  # a kernel that is too large to follow
+        return None
     accesses = [a for a in facts.accesses if a.space != "local"]
     if facts.unmodelled or facts.calls or not accesses:
         return None

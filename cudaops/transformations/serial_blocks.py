@@ -13,6 +13,7 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.conduct import pure_functions
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed, renamed
@@ -68,19 +69,27 @@ def modified(draft: Draft, body: Any, names: Collection[str]) -> set[str]:
 
 
 def by_reference(draft: Draft, body: Any) -> set[str]:
-    """Variables that are handed to a function of the program as references."""
-    references = {
-        (f.name, n)
-        for f in draft.form.functions
-        for n, p in enumerate(f.parameters)
-        if p.unclear.endswith("is a reference")
-    }
+    """Variables that are handed to a function of the program as references, and objects of
+    methods that may change them."""
+    functions = {f.name: f for f in draft.form.functions}
+    pure = pure_functions(draft)
     found = set()
     for x in s.below(body):
-        for n, place in enumerate(x.arguments if isinstance(x, s.Call) else ()):
+        if not isinstance(x, s.Call) or x.function not in functions:
+            continue
+        is_method = "::" in x.function  # its object comes first
+        places = [
+            place
+            for first in ((0, 1) if is_method else (0,))
+            for p, place in zip(functions[x.function].parameters, x.arguments[first:], strict=False)
+            if p.unclear.endswith("is a reference")
+        ]
+        if is_method and x.function not in pure:
+            places += x.arguments[:1]
+        for place in places:
             while isinstance(place, s.Member):
                 place = place.base
-            if isinstance(place, s.Name) and (x.function, n) in references:
+            if isinstance(place, s.Name):
                 found.add(place.text)
     return found
 

@@ -5,7 +5,8 @@ product of up to three factors rounds at most twice; CUDA's `powf` is documented
 with 2), which overflow, underflow and treat NaN and infinities where the function does: an
 intermediate power lies between the base and the result. `(x + 1) % n` and `(n + x - 1) % n` become
 a compare and a select where `0 <= x < n` is seen in the text or is made true by a guard
-(`ranges`): integers, the same to the bit.
+(`ranges`): integers, the same to the bit. Quotients and remainders of what is never negative are
+taken without a sign, which costs fewer instructions, also where the divisor is a constant.
 
 `reciprocals`: besides, divisions by one denominator become products with its reciprocal, computed
 once; `a / sqrt(b)` becomes `a * rsqrt(b)`. Each costs one rounding more, so the gates decide; where
@@ -16,18 +17,19 @@ only the thread knows must be normal too (2^-126 to 2^126 for float) for its quo
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import owning, reached, rewritten, taking_values
-from cudaops.transformations.ranges import Ranges, holds, in_order, launch_text
+from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
 from cudaops.transformations.trees import (
     bodies_of,
     changed,
@@ -54,7 +56,7 @@ _WIDEST = 10**18
 
 
 class StrengthReduce:
-    """Products for powers, selects for wrapped remainders, reciprocals for divisions."""
+    """Products for powers, selects for wrapped remainders, divisions without sign, reciprocals."""
 
     name = "strength_reduce"
     title = "cheaper arithmetic"
@@ -67,12 +69,13 @@ class StrengthReduce:
         """With the reciprocals first, where there are any: they bring more."""
         known = taking_values(draft)
         exact = any(_has_power(f.body) or _has_wrap(f.body) for f in reached(draft))
+        exact = exact or bool(_never_negative(draft))
         divides = any(_shared_divisions(f, known) for f in reached(draft))
         found: tuple[Setting, ...] = ({"what": "reciprocals"},) if divides else ()
         return (*found, {"what": "exact"}) if exact else found
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
-        """Powers, then remainders, then divisions."""
+        """Powers, then remainders, then divisions of integers and of others."""
         told: list[str] = []
         began = draft
         draft = _with_powers(draft)
@@ -82,13 +85,17 @@ class StrengthReduce:
         draft = _with_selects(draft)
         if draft is not before:
             told.append("remainders that wrap around once are selects")
+        before = draft
+        draft = _without_signs(draft)
+        if draft is not before:
+            told.append("divisions of what is never negative take no sign")
         if setting["what"] == "reciprocals":
             before = draft
             draft = _with_reciprocals(draft)
             if draft is not before:
                 told.append("divisions by one number are products with its reciprocal")
         if draft is began:
-            raise NotUnderstood("no power, wrapped remainder or shared denominator")
+            raise NotUnderstood("no power, remainder, or shared denominator")
         says = "; ".join(told)
         return draft.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}."))
 
@@ -272,7 +279,52 @@ def _select(wrap: _Wrap) -> s.Expression:
     return s.Choice(s.Binary(">=", wrap.x, by), moved, around, type=wrap.type)
 
 
-# Divisions
+# Divisions of integers
+
+_UNSIGNED = {"int": "unsigned", "long long": "unsigned long long"}
+
+
+def _never_negative(draft: Draft) -> dict[tuple[s.Range, str], Proof]:
+    """The kernel's signed divisions and remainders of what is seen to be never negative, by place
+    and operator, each with what that needs."""
+    ranges, body = Ranges(draft), draft.form.kernel.body
+    signed = [
+        x for x in s.below(body)
+        if isinstance(x, s.Binary) and x.operator in ("/", "%") and x.type in _UNSIGNED
+    ]  # fmt: skip
+    places = Counter((x.where, x.operator) for x in signed)
+    found: dict[tuple[s.Range, str], Proof] = {}
+    for x in signed:
+        if x.where is None or places[x.where, x.operator] > 1 or isinstance(x.left, s.Number):
+            continue
+        low, least = ranges.nonnegative(x.left, at=x), ranges.most(x.right, 1)
+        most = ranges.upper(x.left)
+        if low is None or least is None or most is None:
+            continue
+        proof = (*least, *low, *most[1], f"{most[0]} <= {of_type(x.type).high}")
+        if holds(draft, proof):
+            found[x.where, x.operator] = proof
+    return found
+
+
+def _without_signs(draft: Draft) -> Draft:
+    """In the kernel alone, as above."""
+    found = _never_negative(draft)
+
+    def change(node: Any) -> Any:
+        if not isinstance(node, s.Binary) or (node.where, node.operator) not in found:
+            return node
+        kind = _UNSIGNED[node.type]
+        sides = (s.Cast(kind, x) for x in (node.left, node.right))
+        return s.Cast(node.type, s.Binary(node.operator, *sides, type=kind))
+
+    if not found:
+        return draft
+    body = changed(draft.form.kernel.body, change)
+    return draft.with_body(body).requiring(*in_order(found.values()))
+
+
+# Divisions of other numbers
 
 
 @dataclass(frozen=True)

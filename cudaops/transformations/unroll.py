@@ -10,6 +10,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import FILE, Draft, Step
 from cudaops.transformations.loops import Placed, dearest, loop_of, size_of
+from cudaops.transformations.trees import calls_in
 
 _LOOPS = 3
 _MOST_SETTINGS = 6
@@ -70,7 +71,10 @@ def _is_new(draft: Draft, placed: Placed, factor: int | str) -> bool:
 
 
 def _factors(draft: Draft, placed: Placed) -> tuple[int | str, ...]:
-    facts = [x for x in draft.facts.loops if x.where == placed.node.where]
+    try:
+        facts = [x for x in draft.facts.loops if x.where == placed.node.where]
+    except NotUnderstood:  # a kernel that is too large to follow
+        facts = []
     counts = {x.count.constant if x.count is not None else None for x in facts}
     size = max(size_of(placed.node.body, draft.form), 1)
     trips = counts.pop() if len(counts) == 1 else None
@@ -83,11 +87,13 @@ def _factors(draft: Draft, placed: Placed) -> tuple[int | str, ...]:
 
 
 def _function(draft: Draft, name: str) -> tuple[Draft, s.Function]:
-    """The kernel, or a function that the draft has a copy of from here on."""
+    """The kernel, or a function that the draft has a copy of from here on, as it has of all that
+    call it."""
     if not name:
         return draft, draft.form.kernel
     if draft.form.function(name) is None:
         raise NotUnderstood(f"no function {name}")
+    draft = _with_callers(draft, name)
     owned = draft.owned(name)
     if owned is draft:
         function = draft.form.function(name)
@@ -98,6 +104,23 @@ def _function(draft: Draft, name: str) -> tuple[Draft, s.Function]:
     if function is None:
         raise NotUnderstood(f"no copy of {name}")
     return owned, function
+
+
+def _with_callers(draft: Draft, name: str) -> Draft:
+    """With copies of the author's functions that a function is called by, outer ones first: those
+    that are not in the draft would go on with the author's own."""
+    waiting, callers = [name], list[str]()
+    while waiting:
+        inner = waiting.pop()
+        for f in draft.form.functions:
+            if inner in calls_in(f.body) and f.name not in (*callers, name):
+                callers.append(f.name)
+                waiting.append(f.name)
+    for caller in reversed(callers):
+        function = draft.form.function(caller)
+        if function is not None and function.where and function.where.file != FILE:
+            draft = draft.owned(caller)
+    return draft
 
 
 def _with_pragma(draft: Draft, function: s.Function, number: int | str, factor: int | str) -> str:

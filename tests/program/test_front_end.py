@@ -325,7 +325,8 @@ def test_what_is_not_modelled_is_there_to_be_seen() -> None:
     "members",
     [
         "~V() { __syncthreads(); }",
-        "V() { x = threadIdx.x; }",
+        "V() { x = threadIdx.x; } ~V() { __syncthreads(); }",
+        "V() { x = threadIdx.x; } V(const V& o) { x = 2; }",
         "V() = default; V(const V& o) { x = threadIdx.x; }",
         "struct Inner { ~Inner() { __syncthreads(); } } inner;",
     ],
@@ -335,6 +336,41 @@ def test_an_object_that_runs_code_by_itself_is_not_overlooked(members: str) -> N
     plain, several = body_of("V v; V more[2];", before)
     assert plain == several == s.Opaque("object with code of its own")
     assert [s.Declare("V", "v")] == list(body_of("V v;", "struct V { float x, y; };"))
+
+
+def test_a_constructor_is_a_function_that_gives_an_object() -> None:
+    before = """struct V {
+        float x, y = 2.0f, z[2];
+        V(float a) : x(a) { if (a > 1) return; this->z[0] = y; }
+    };"""
+    form = form_of(f"{before}\n__global__ void k({FLOATS}) {{ V v(b[n]); }}")
+    assert form.kernel.body == (s.Declare("V", "v", value=s.Call("V", (s.Index(B, N),))),)
+    (made,) = form.functions
+    this = s.Name("this")
+    assert made.result == "V"
+    assert made.body == (
+        s.Declare("V", "this"),
+        s.Evaluate(s.Assign(s.Member(this, "x"), "", A)),
+        s.Evaluate(s.Assign(s.Member(this, "y"), "", s.Number("2.0f"))),
+        s.If(s.Binary(">", A, s.Number("1")), (s.Give(this),)),
+        s.Evaluate(s.Assign(
+            s.Index(s.Member(this, "z"), ZERO), "", s.Member(this, "y"),
+        )),
+        s.Give(this),
+    )  # fmt: skip
+
+
+def test_a_number_of_constants_is_seen_through_what_computes_it() -> None:
+    before = "constexpr int log2of(int n) { return n < 2 ? 0 : 1 + log2of(n / 2); }"
+    assert value_of("log2of(32)", before) == s.Number("5")
+    assert isinstance(value_of("log2of(n)", before), s.Call)
+    fixed = body_of("static constexpr int m = 3; a[m] = 1;")
+    assert fixed[1] == s.Evaluate(s.Assign(s.Index(A, s.Number("3")), "", s.Number("1")))
+    assert body_of("static int m = 3;") == (s.Opaque("static variable"),)
+    before = "template <int N> struct V { int x[N]; }; const int M = 2;"
+    assert value_of("((V<M>*)a)->x[0]", before) == s.Index(
+        s.Member(s.Unary("*", s.Cast("V<2>*", A)), "x"), ZERO
+    )
 
 
 def test_a_copy_that_the_program_writes_is_a_call() -> None:

@@ -104,6 +104,22 @@ __global__ void nested(const int* x, int* r) {
     }
     r[i + 1000] = 3;
 }"""
+LEAVES_TOGETHER = """
+__device__ void put(int* s, int at, int v) { s[at] = v; __syncthreads(); }
+__global__ void longest(const int* x, int* r, int rows, int n) {
+    __shared__ int s[64];
+    if (blockIdx.x >= rows) return;  // a whole block
+    int mine = 0;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) mine = max(mine, x[blockIdx.x * n + k]);
+    put(s, threadIdx.x, mine);
+    for (int k = 32; k > 0; k /= 2) {
+        if (threadIdx.x < k) s[threadIdx.x] = max(s[threadIdx.x], s[threadIdx.x + k]);
+        __syncthreads();
+    }
+    if (threadIdx.x > 0) return;
+    if (s[0] < 500) { r[blockIdx.x] = -1; return; }
+    r[blockIdx.x] = s[0];
+}"""
 
 _RANDOM = np.random.default_rng(3)
 _N = 1003
@@ -136,6 +152,10 @@ TAKEN: Mapping[str, tuple[str, Arguments, tuple[int, ...], tuple[int, ...]]] = {
         COUNTED, {"x": _INTS, "r": np.zeros(_N, np.int32), "n": 400, "m": 9}, (13,), (32,),
     ),
     "scattered": (SCATTERED, {"x": _INTS, "r": np.zeros(2000, np.int32)}, (11,), (32,)),
+    "leaves_together": (
+        LEAVES_TOGETHER, {"x": _INTS, "r": np.zeros(17, np.int32), "rows": 15, "n": 130},
+        (17,), (64,),
+    ),
     "leaves": (LEAVES, {"x": _INTS, "r": np.zeros(_N, np.int32), "n": _N}, (16,), (64,)),
 }  # fmt: skip
 
@@ -206,6 +226,11 @@ PLACE = "int i = blockIdx.x * blockDim.x + threadIdx.x; "
         PLACE + "__shared__ float s[64]; if (i >= n) return; s[threadIdx.x] = x[i];"
         " __syncthreads(); y[i] = s[63 - threadIdx.x];",
         PLACE + "if (i >= n) return; y[i] = __shfl_down_sync(0xffffffffu, x[i], 1);",
+        PLACE
+        + "if (blockIdx.x > 2) return; if (threadIdx.x < 32) return; __syncthreads(); y[i] = 1;",
+        PLACE + "__shared__ int s; if (x[i] > 2) return; s = n; if (__syncthreads_or(i)) y[i] = s;",
+        PLACE + "if (i > 40) return; while (__any_sync(0xffffffffu, n > 0)) { y[i] = n; n -= 40; }",
+        PLACE + "for (int k = 0; k < n; ++k) { if (k > 9) return; __syncthreads(); } y[i] = 1.f;",
         "y[threadIdx.x] = threadIdx.x;",
         PLACE + "__threadfence(); y[i] = x[i];",
         PLACE + "while (atomicCAS((int*)y, 0, 1)) { } y[i] = x[i];",

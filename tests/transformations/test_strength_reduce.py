@@ -118,6 +118,33 @@ def test_reciprocals(body: str, shown: str, case: Callable[..., Case]) -> None:
     made.same(draft, tolerance=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (f"{GUARDED} y[i] = i / w * 100 + i % w;", "(unsigned)i / (unsigned)w"),
+        (f"{GUARDED} y[i] = i / (2 * w) % 3 + (i / 7 - 4) / 2;", "(unsigned)i / (unsigned)7"),
+        (f"{GUARDED} y[i] = x[(2 * i + 1) % n];", "(unsigned)(2 * i + 1) % (unsigned)n"),
+        ("long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = i % w;",
+         "(unsigned long long)i % (unsigned long long)w"),
+        ("for (int i = threadIdx.x; i < n; i += 32) y[i] = i % 8;", "(unsigned)i % (unsigned)8"),
+    ],
+)  # fmt: skip
+def test_quotients_of_what_is_never_negative(
+    body: str, shown: str, case: Callable[..., Case]
+) -> None:
+    made = launched(case, kernel_of(body, ", int w"), w=9)
+    draft = made.applied(StrengthReduce(), EXACT)
+    assert shown in draft.text
+    made.same(draft)
+    if "w" in shown:
+        arguments = tuple(
+            a.model_copy(update={"value": -9}) if a.name == "w" else a
+            for a in made.workload.arguments
+        )
+        other = made.workload.model_copy(update={"arguments": arguments})
+        assert not resolve(draft.rewrite(), made.kernel, other).applicable
+
+
 def test_a_denominator_of_the_launch_has_a_reciprocal(case: Callable[..., Case]) -> None:
     made = launched(
         case, kernel_of(f"{GUARDED} y[i] = x[i] / by + 1 / by;", ", float by"), by=1e-39
@@ -133,12 +160,10 @@ def test_a_denominator_of_the_launch_has_a_reciprocal(case: Callable[..., Case])
         f"{GUARDED} y[i] = powf(x[i], 9.0f) + powf(x[i], 2.5f) + powf(x[i], by) + powf(x[i], -2);",
         f"{GUARDED} y[i] = power(x[i], 2.0f);",
         # Of remainders: out of range, negative, twice around, changed in between.
-        f"{GUARDED} y[i] = x[(2 * i + 1) % n];",
         f"{GUARDED} int j = i - 5; y[i] = x[abs((j + 1) % n)];",
         f"{GUARDED} y[i] = x[(i + n + n - 1) % n];",
         "int i = threadIdx.x; if (i < n) { i = 3 * n + i; y[i - 3 * n] = x[(i + 1) % n]; }",
         "int i = threadIdx.x; if (i < n) { n = 7; y[i] = x[(i + 1) % n]; }",
-        "int i = threadIdx.x + 70; if (i < 40 || i < n) y[i] = x[(i + 1) % n];",
         "unsigned u = threadIdx.x * 2654435761u; int i = u; y[threadIdx.x] = (i + 1) % n;",
         # Of divisions: one only, by memory, by what changes between them or through a pointer.
         f"{GUARDED} y[i] = x[i] / by;",
@@ -147,7 +172,14 @@ def test_a_denominator_of_the_launch_has_a_reciprocal(case: Callable[..., Case])
         f"{GUARDED} float d = by; float* p = &d; float u = x[i] / d; *p = 2; y[i] = u / d;",
         f"{GUARDED} float d = by; float u = x[i] / d; grow(d); y[i] = u / d;",
         f"__shared__ float d; {GUARDED} d = by; __syncthreads(); float u = x[i] / d; y[i] = u / d;",
-        f"{GUARDED} y[i] = n / 3 + i / 3;",
+        # Of quotients: perhaps negative, or wider than what holds it; of no sign, or floating.
+        f"{GUARDED} y[i] = (i - 5) / 3 + (i - 40) % n;",
+        f"{GUARDED} int j = x[i]; y[i] = j / 3;",
+        f"{GUARDED} y[i] = i / (n - 95) + i / (int)by;",
+        f"{GUARDED} int d = 3; if (x[i] > 0) d = -3; y[i] = i / d;",
+        "int i = (blockIdx.x << 30) + threadIdx.x; y[threadIdx.x] = i % n;",
+        "unsigned i = threadIdx.x; y[i] = i / 3 + i % (unsigned)n;",
+        "for (int i = threadIdx.x; i > -9; i -= 32) y[threadIdx.x] += i / 4;",
         f"{GUARDED} switch (n) {{ default: by += i; y[i] = x[i] / by; y[i] += 1 / by; }}",
         f"{GUARDED} y[i] = x[i] / 4.0f + by / 4.0f;",
     ],
