@@ -198,6 +198,8 @@ def _pointed(
     offset = f", from byte {pointer.offset_bytes:,} on" if pointer.offset_bytes else ""
     also = f", in allocation {held.index}" if shared else ""
     values = f"; {seen[held.index]}" if held.index in seen else ""
+    if pointer.element == "opaque":
+        return f"{count:,} bytes of structures, {held.role}{offset}{also}{values}"
     return f"{count:,} x {pointer.element}, {held.role}{offset}{also}{values}"
 
 
@@ -323,7 +325,9 @@ def tried_text(attempts: Sequence[Attempt], branches: Sequence[Branch]) -> str:
 
 def attempt_text(attempt: Attempt) -> str:
     """One attempt with everything known of it."""
-    return f"{attempt.judgement.outcome}, {stopped_by(attempt)}\n{_full(attempt)}"
+    rejected = attempt.judgement.outcome == "rejected"
+    ended = stopped_by(attempt) if rejected else "every gate passed"
+    return f"{attempt.judgement.outcome}, {ended}\n{_full(attempt)}"
 
 
 def kept_lines(attempts: Sequence[Attempt]) -> tuple[str, ...]:

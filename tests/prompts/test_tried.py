@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudaops.prompts.prompt import count_tokens
-from cudaops.prompts.wording import NEWEST, failed_groups, kept_lines, tried_text
+from cudaops.prompts.wording import NEWEST, attempt_text, failed_groups, kept_lines, tried_text
 from tests.prompts.samples import FAILED, attempt
 
 
@@ -45,3 +45,9 @@ def test_a_lesson_is_shown_where_it_says_more_than_the_reason() -> None:
 
 def test_nothing_tried_is_an_empty_text() -> None:
     assert tried_text((), ()) == ""
+
+
+def test_what_was_just_judged_is_said_to_have_failed_only_where_it_did() -> None:
+    kept = attempt(4, "tiles", "speedup", "4x", outcome="provisional", times=(40.0, 10.0))
+    assert attempt_text(kept).splitlines()[0] == "provisional, every gate passed"
+    assert attempt_text(FAILED[1]).splitlines()[0] == "rejected, correctness_captured"
