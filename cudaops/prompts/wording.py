@@ -376,19 +376,22 @@ def _full(attempt: Attempt) -> str:
     if stopped_by(attempt) == "speedup" and captured is not None and captured.passed:
         shown += "; its outputs on the captured inputs are right"
     if attempt.settings:
-        shown += f"; tried: {', '.join(map(_setting, attempt.settings[:_SETTINGS]))}"
+        settings = [_setting(t, attempt.baseline_us) for t in attempt.settings[:_SETTINGS]]
+        shown += f"; tried: {', '.join(settings)}"
     if attempt.limited_by and attempt.judgement.outcome == "rejected":
         shown += f"; its own profile: {line(attempt.limited_by, 200)}"
     # The lesson that stands where no model wrote one only repeats the reason.
     return shown if reason in attempt.lesson else f"{shown}; learnt: {line(attempt.lesson, 200)}"
 
 
-def _setting(tried: TunedSetting) -> str:
-    """`BLOCK=128 8.1 us`."""
+def _setting(tried: TunedSetting, author_us: float | None) -> str:
+    """`BLOCK=128 8.1 us`. The author's time to the last bit is a time of the author's kernel, which
+    runs where `@requires` does not hold."""
     values = " ".join(f"{name}={value}" for name, value in tried.values.items())
     if tried.time_us is None:
         return f"{values} {line(tried.failure or 'no time', 60)}"
-    return f"{values} {number(tried.time_us)} us"
+    kept = " (the author's kernel: `@requires` does not hold)" if tried.time_us == author_us else ""
+    return f"{values} {number(tried.time_us)} us{kept}"
 
 
 def _short(attempt: Attempt) -> str:

@@ -148,7 +148,8 @@ def test_it_is_replayed_whole_and_tells_of_no_machine(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_answers_come_to_the_same_end(name: str, tmp_path: Path) -> None:
     before = record_of(name)
-    again, _ = held_again(name, tmp_path)
+    again, asked = held_again(name, tmp_path)
+    assert f"{name}_regrouped" not in asked, "the author's text in other blocks is no exemplar"
     assert written_by_model(again) == written_by_model(before)
     for then, now in zip(before.attempts, again.attempts, strict=True):
         assert now.judgement.outcome == then.judgement.outcome, now.judgement.reason
