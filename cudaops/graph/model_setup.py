@@ -31,6 +31,7 @@ from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.prompt import count_tokens
 from cudaops.prompts.roles import Briefing, Judging
+from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -221,8 +222,11 @@ def _exemplar(view: RunView, kept: Path) -> str:
 
 def _nearest(view: RunView) -> str:
     """What the recipe that leads against the verdict writes for this very kernel, where that is
-    short; else the example for the verdict."""
+    short; else the example for the verdict. The author's text in other blocks is no example of
+    anything."""
     written = propose(view.program, view.kernel, view.workloads, view.verdict, relieving_only=True)
-    if written and count_tokens(written[0].source) <= EXEMPLAR_TOKENS:
-        return written[0].source
+    for rewrite in written[:1]:
+        other_blocks_only = rewrite.proposer == f"recipe:{GeometryRecipe.name}"
+        if not other_blocks_only and count_tokens(rewrite.source) <= EXEMPLAR_TOKENS:
+            return rewrite.source
     return exemplar_for(view.verdict).text

@@ -385,6 +385,14 @@ def _subject(b: Briefing) -> str:
     return "the author's kernel" if b.incumbent is None else "the incumbent"
 
 
+def _profiled(b: Briefing) -> str:
+    """What was profiled: of a plan of several launches only one, whose time is not the plan's."""
+    launches = 1 if b.incumbent is None else len(b.incumbent.plan.launches)
+    if launches == 1:
+        return _subject(b)
+    return f"the dearest of {_subject(b)}'s {launches} launches"
+
+
 def _kernel(b: Briefing) -> Draft:
     around = surroundings(b.program, b.kernel)
     values = {
@@ -420,7 +428,7 @@ def _verdict(b: Briefing) -> Draft:
     assert b.profile is not None
     tools = [*wording.hot_line_texts(b.verdict), *wording.rule_lines(b.verdict)]
     values = {
-        "subject": _subject(b),
+        "subject": _profiled(b),
         "verdict": b.verdict,
         "provenance": wording.provenance(b.profile),
         "evidence": [wording.evidence_line(e, b.verdict, b.profile) for e in b.verdict.evidence],
@@ -438,7 +446,7 @@ def _profile(b: Briefing) -> Draft:
     if b.refused is not None and b.attempts:
         beside[f"#{b.attempts[-1].iteration}, refused"] = b.refused
     values = {
-        "subject": _subject(b),
+        "subject": _profiled(b),
         "provenance": wording.provenance(b.profile),
         "others": ", ".join(beside),
         "numbers": wording.profile_lines(b.profile, b.verdict.roofline, tuple(beside.values())),

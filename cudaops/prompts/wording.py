@@ -198,6 +198,8 @@ def _pointed(
     offset = f", from byte {pointer.offset_bytes:,} on" if pointer.offset_bytes else ""
     also = f", in allocation {held.index}" if shared else ""
     values = f"; {seen[held.index]}" if held.index in seen else ""
+    if pointer.element == "opaque":
+        return f"{count:,} bytes of structures, {held.role}{offset}{also}{values}"
     return f"{count:,} x {pointer.element}, {held.role}{offset}{also}{values}"
 
 
@@ -323,7 +325,9 @@ def tried_text(attempts: Sequence[Attempt], branches: Sequence[Branch]) -> str:
 
 def attempt_text(attempt: Attempt) -> str:
     """One attempt with everything known of it."""
-    return f"{attempt.judgement.outcome}, {stopped_by(attempt)}\n{_full(attempt)}"
+    rejected = attempt.judgement.outcome == "rejected"
+    ended = stopped_by(attempt) if rejected else "every gate passed"
+    return f"{attempt.judgement.outcome}, {ended}\n{_full(attempt)}"
 
 
 def kept_lines(attempts: Sequence[Attempt]) -> tuple[str, ...]:
@@ -372,19 +376,22 @@ def _full(attempt: Attempt) -> str:
     if stopped_by(attempt) == "speedup" and captured is not None and captured.passed:
         shown += "; its outputs on the captured inputs are right"
     if attempt.settings:
-        shown += f"; tried: {', '.join(map(_setting, attempt.settings[:_SETTINGS]))}"
+        settings = [_setting(t, attempt.baseline_us) for t in attempt.settings[:_SETTINGS]]
+        shown += f"; tried: {', '.join(settings)}"
     if attempt.limited_by and attempt.judgement.outcome == "rejected":
         shown += f"; its own profile: {line(attempt.limited_by, 200)}"
     # The lesson that stands where no model wrote one only repeats the reason.
     return shown if reason in attempt.lesson else f"{shown}; learnt: {line(attempt.lesson, 200)}"
 
 
-def _setting(tried: TunedSetting) -> str:
-    """`BLOCK=128 8.1 us`."""
+def _setting(tried: TunedSetting, author_us: float | None) -> str:
+    """`BLOCK=128 8.1 us`. The author's time to the last bit is a time of the author's kernel, which
+    runs where `@requires` does not hold."""
     values = " ".join(f"{name}={value}" for name, value in tried.values.items())
     if tried.time_us is None:
         return f"{values} {line(tried.failure or 'no time', 60)}"
-    return f"{values} {number(tried.time_us)} us"
+    kept = " (the author's kernel: `@requires` does not hold)" if tried.time_us == author_us else ""
+    return f"{values} {number(tried.time_us)} us{kept}"
 
 
 def _short(attempt: Attempt) -> str:

@@ -299,3 +299,16 @@ def test_accesses_in_words() -> None:
         (6, "read", "b", "at.x * w", "4 * w B apart", ("k: w x, 0 B",), True),
         (7, "write", "a", "at.x", "adjacent", (), True),
     ]
+
+
+def test_a_loop_whose_end_is_read_from_memory_has_unknown_trips() -> None:
+    text = """
+        __global__ void k(const int* row_start, const float* v, float* out) {
+            int row = blockIdx.x * blockDim.x + threadIdx.x;
+            float s = 0;
+            for (int j = row_start[row]; j < row_start[row + 1]; ++j) s += v[j];
+            out[row] = s;
+        }"""
+    program = parse_files("main", (SourceFile(path="main.cu", text=text),))
+    found = {a.array: a.loops for a in summarise(program, program.kernels[0], ())}
+    assert found["v"] == ("j: ?x, 4 B",)

@@ -243,3 +243,15 @@ def test_the_forms_that_are_asked_for_are_read() -> None:
 def test_reask_is_one_message() -> None:
     said = roles.reask("the answer is cut off.\n")
     assert said.startswith("Your answer could not be used: the answer is cut off.\n")
+
+
+def test_a_profile_of_one_launch_of_several_says_so() -> None:
+    b = samples.with_incumbent()
+    assert b.incumbent is not None
+    plan = b.incumbent.plan
+    twice = plan.model_copy(update={"launches": plan.launches * 2})
+    several = b._replace(incumbent=b.incumbent.model_copy(update={"plan": twice}))
+    assert "# What limits the incumbent\n" in prompts_of(b)["coder"].user
+    asked = prompts_of(several)["coder"].user
+    assert "# What limits the dearest of the incumbent's 2 launches\n" in asked
+    assert "for what limits the incumbent now" in prompts_of(several)["planner"].user

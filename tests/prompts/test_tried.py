@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from cudaops.domain.judgement import TunedSetting
 from cudaops.prompts.prompt import count_tokens
-from cudaops.prompts.wording import NEWEST, failed_groups, kept_lines, tried_text
+from cudaops.prompts.wording import NEWEST, attempt_text, failed_groups, kept_lines, tried_text
 from tests.prompts.samples import FAILED, attempt
 
 
@@ -45,3 +46,16 @@ def test_a_lesson_is_shown_where_it_says_more_than_the_reason() -> None:
 
 def test_nothing_tried_is_an_empty_text() -> None:
     assert tried_text((), ()) == ""
+
+
+def test_what_was_just_judged_is_said_to_have_failed_only_where_it_did() -> None:
+    kept = attempt(4, "tiles", "speedup", "4x", outcome="provisional", times=(40.0, 10.0))
+    assert attempt_text(kept).splitlines()[0] == "provisional, every gate passed"
+    assert attempt_text(FAILED[1]).splitlines()[0] == "rejected, correctness_captured"
+
+
+def test_a_setting_that_left_the_authors_kernel_in_place_is_told_as_such() -> None:
+    kept = attempt(4, "tiles", "speedup", "4x", outcome="provisional", times=(40.0, 10.0))
+    tried = [TunedSetting(values={"PER": n}, time_us=t) for n, t in ((4, 10.0), (2, 40.0))]
+    shown = attempt_text(kept.model_copy(update={"settings": tuple(tried)}))
+    assert "tried: PER=4 10 us, PER=2 40 us (the author's kernel: `@requires` does not" in shown

@@ -61,6 +61,10 @@ def test_workloads_show_every_kind_of_argument() -> None:
         "  alpha = 0.5 (f32)",
     )
     assert wording.workload_lines(base)[3] == "  C: 1,048,576 x f32, out"
+    bodies = (PointerArgument(name="bodies", element="opaque", allocation=0),)
+    assert wording.workload_lines(base.model_copy(update={"arguments": bodies}))[1:] == (
+        "  bodies: 4,194,304 bytes of structures, in",
+    )
 
 
 def test_numbers() -> None:

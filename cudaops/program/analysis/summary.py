@@ -18,6 +18,8 @@ from cudaops.program.syntax import NotUnderstood
 MOST_ACCESSES = 40
 """That are told of; a kernel with more is told of by its first ones."""
 _LONGEST_COUNT = 30
+_ANY_TRIPS = 2**31 - 1
+"""A bound that an `int` has anyway says nothing of a loop."""
 """Characters of a loop's trips as a formula; a longer one is shown as an interval."""
 
 
@@ -136,7 +138,7 @@ def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
         times = f"{trips.constant}x"
     elif known is not None and len(known.text()) <= _LONGEST_COUNT:
         times = f"{known.text(_plain)} x"
-    elif trips.high is not None:
+    elif trips.high is not None and trips.high < _ANY_TRIPS:
         times = f"{trips.text()}x"
     else:
         times = "?x"
