@@ -182,6 +182,7 @@ def brief_with(
             program=view.program,
             kernel=view.kernel,
             workloads=view.workloads,
+            instances=tuple(dict.fromkeys(w.callee for w in bench.captured.workloads)),
             device=device(bench.executor.device),
             accesses=bench.accesses,
             notes_catalogue=catalogue(),

@@ -23,6 +23,7 @@ from cudaops.program.hygiene_directives import is_library_header
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.outline import outline
 from cudaops.program.plans import parse_plan
+from cudaops.program.serving import template_names
 from cudaops.prompts.elisions import elision
 from cudaops.prompts.text import Block, answer_text, fenced_blocks, one_line
 
@@ -238,6 +239,7 @@ def _check_plan(source: str, kernel: Kernel) -> None:
     tuned = {t.name: t.values[0] for t in plan.tune}
     known = {"smem", "nullptr", *tuned, *integer_constants(source, tuned)}
     known |= {p.name for p in kernel.parameters} | {s.name for s in plan.scratch}
+    known |= {*template_names(kernel)}
     known |= {f"{root}.{axis}" for root in ROOTS for axis in "xyz"}
     expressions = [*found.requires, *(s.size for s in found.scratch)]
     for launch in found.launches:

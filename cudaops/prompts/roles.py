@@ -67,6 +67,8 @@ class Briefing(NamedTuple):
     kernel: Kernel
     workloads: tuple[Workload, ...]
     device: Device
+    instances: tuple[str, ...] = ()
+    """Of a template kernel: those that were captured, first the one that takes most time."""
     accesses: tuple[AccessSummary, ...] = ()
     """What the author's kernel does with memory."""
     notes_catalogue: str = ""
@@ -302,7 +304,9 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
         Draft("rules", "rules.j2", rules, True),
         Draft("material", "material.j2", {}, True),
         Draft("directives", "directives.j2",
-              {"parameters": [p.name for p in b.kernel.parameters]}, True),
+              {"parameters": [p.name for p in b.kernel.parameters],
+               "template_parameters": b.kernel.template_parameters,
+               "instances": b.instances or (b.kernel.qualified_name,)}, True),
         Draft("device", "device.j2", {"facts": wording.device_lines(b.device, b.elements)}, True),
         *_judging(b),
         Draft("notes catalogue", "catalogue.j2", {"catalogue": b.notes_catalogue}, True),

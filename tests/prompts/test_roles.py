@@ -143,6 +143,17 @@ def test_rules_follow_what_the_user_allows() -> None:
     assert "no TF32" not in allowed
 
 
+def test_of_a_template_the_instances_are_told() -> None:
+    plain = samples.first()
+    kernel = plain.kernel.model_copy(update={"template_parameters": ("typename T", "int BLOCK")})
+    instances = ("naive_matmul<float, 16>", "naive_matmul<double, 8>")
+    told = prompts_of(plain._replace(kernel=kernel, instances=instances))["coder"].system
+    assert "template parameters (typename T, int BLOCK) are names too" in told
+    assert "none is for `naive_matmul<float, 16>` alone" in told
+    assert "Captured: naive_matmul<float, 16>; naive_matmul<double, 8>." in told
+    assert "template parameters" not in prompts_of(plain)["coder"].system
+
+
 def test_the_rules_that_make_an_answer_usable_are_there() -> None:
     system = prompts_of(samples.first())["coder"].system
     for words in ("no `main`", "No inline assembly", "no printing", 'Never "rest unchanged"',
