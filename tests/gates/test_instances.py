@@ -105,8 +105,9 @@ def test_one_that_names_some_is_for_those_that_differ_in_these(bench: Workbench)
         "// @launch fast<T, 64> grid=(ceil_div(n, 64)) block=(64) args=(x, y, factor, n)\n"
     )
     assert {w.callee for w in bench.workloads_of(one)} == {bench.callee}
+    kind = bench.callee.removeprefix("scale<").partition(",")[0]
     none = written(
-        f"// @launch fast<{bench.callee[6:].split(',')[0]}, 64> grid=(ceil_div(n, 64)) block=(64) args=(x, y, factor, n)\n"
+        f"// @launch fast<{kind}, 64> grid=(ceil_div(n, 64)) block=(64) args=(x, y, factor, n)\n"
     )
     assert {w.callee for w in bench.workloads_of(none)} == {bench.callee}
     evaluation = evaluate(bench, none, 0.001)
