@@ -48,8 +48,8 @@ _STANDS_FOR_CODE = tuple(
         rf"{_SOME}{_PART} {_GONE}(?: .*)?",
         rf"{_SOME}{_PART} left out",
         (
-            r"(?!(?:keeps|leaves|leaving|so|with|which) )(?:[\w`'/-]+ ){0,5}(?:unchanged|unmodified)"
-            r"(?: (?:from|as|here|below|above)\b.*)?"
+            r"(?!(?:keeps|leaves|leaving|so|with|which) )(?:[\w`'/-]+ ){0,5}"
+            r"(?:unchanged|unmodified)(?: (?:from|as|here|below|above)\b.*)?"
         ),
         (
             r"(?:(?:code|body|kernel|everything|logic|loop|exactly) ){0,6}(?:same|identical|as)"
@@ -66,7 +66,7 @@ _STANDS_FOR_CODE = tuple(
         ),
         (
             r".*\b(?:for (?:brevity|conciseness)|not repeated|not reproduced|as an exercise)\b.*"
-            r"|.*\b(?:not shown|(?:left out|removed|simplified|reduced) for clarity)(?: here| again)?"
+            r"|.*\b(?:not shown|(?:left out|removed|simplified) for clarity)(?: here| again)?"
         ),
     )
 )
