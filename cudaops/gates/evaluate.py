@@ -108,7 +108,7 @@ class Evaluating:
 
     def build(self) -> tuple[Compiled, ...] | None:
         """The candidate for every workload; None where its text or what became of it is refused."""
-        hygiene = hygiene_gate(self.rewrite, self.bench.policy.allow_libraries)
+        hygiene = hygiene_gate(self.rewrite, self.bench.policy)
         return self._compiled() if self._add(hygiene) else None
 
     def _add(self, gate: Gate) -> bool:

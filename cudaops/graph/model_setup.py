@@ -193,6 +193,7 @@ def brief_with(
             memory_text=memory_text,
             patterns_text=patterns_text,
             allow_libraries=options.policy.allow_libraries,
+            allow_ptx=options.policy.allow_ptx,
             allow_precision=options.policy.allow_precision,
             includes=includes,
             profile=view.profile,
