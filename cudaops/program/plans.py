@@ -43,7 +43,7 @@ from cudaops.program.expressions import (
     PointerValue,
 )
 from cudaops.program.grammar import SIZES
-from cudaops.program.serving import template_values
+from cudaops.program.serving import own_names, template_values
 
 MAX_SMEM_BYTES = 227 * 1024
 """Dynamic shared memory of one block, opt-in. Source: CUDA C++ Programming Guide, compute
@@ -119,7 +119,9 @@ def instance(rewrite: Rewrite, step: LaunchStep, bound: Mapping[str, str] | None
     their names stay, for code in which they mean something.
     """
     constants = integer_constants(rewrite.source, rewrite.values())
-    known: dict[str, int | str] = {**(bound or {}), **constants, **rewrite.values()}
+    hidden = own_names(rewrite) if bound else frozenset()
+    authors = {name: argument for name, argument in (bound or {}).items() if name not in hidden}
+    known: dict[str, int | str] = {**authors, **constants, **rewrite.values()}
     name, bracket, arguments = step.kernel.partition("<")
     return (
         name.strip()
@@ -131,7 +133,7 @@ def instance(rewrite: Rewrite, step: LaunchStep, bound: Mapping[str, str] | None
 def environment(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> Environment:
     """Every name a plan may use on this workload, with its value."""
     sizes = {p.name: pointee_bytes(p.type_text) for p in kernel.parameters}
-    env: Environment = dict(template_values(kernel, workload.callee))
+    env: Environment = dict(template_values(rewrite, kernel, workload.callee))
     env |= integer_constants(rewrite.source, rewrite.values())
     env |= {s.name: PointerValue(scratch=s.name) for s in rewrite.plan.scratch}
     env |= rewrite.values()

@@ -411,8 +411,9 @@ class _Ptx:
         self._next("[")
         base = self._read("u64", self._next())
         offset = ""
-        if self._peek() in ("+", "-"):
-            sign = self._next()[1]
+        if self._peek() == "+":  # ptxas takes `[a+-4]` and not `[a-4]`
+            self._next()
+            sign = self._next()[1] if self._peek() == "-" else "+"
             kind, text = self._next()
             if kind != "number" or "." in text:
                 self.fail(f"`{text}` is no offset")

@@ -48,8 +48,10 @@ def unsigned(bits: int) -> Kind:
 
 
 _MEMORY = re.compile(
-    r"(?P<what>ld\.global(?:\.nc)?(?:\.c[ags])?|st\.global(?:\.(?:wb|cg|cs|wt))?)"
-    r"(?:\.L1::(?:evict_(?:normal|unchanged|first|last)|no_allocate))?"
+    r"(?:ld\.global(?:\.nc)?(?:\.c[ags]|(?P<hint>\.L1::))?"
+    r"|st\.global(?:\.(?:wb|cg|cs|wt)|(?P<store_hint>\.L1::))?)"
+    r"(?(hint)(?:evict_(?:normal|unchanged|first|last)|no_allocate))"
+    r"(?(store_hint)(?:evict_(?:normal|unchanged|first|last)|no_allocate))"
     r"(?P<prefetch>\.L2::(?:64B|128B|256B))?"
     r"(?:\.v(?P<vector>[24]))?\.(?P<type>[bus]32|[bus]64|f32|f64)"
 )

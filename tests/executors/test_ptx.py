@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_it_computes_what_ptx_says(printed: dict[str, list[int]], opcode: str) -
         wanted = expected(opcode, given)
         assert alike(opcode, found, wanted), (sample, [hex(v) for v in given], hex(found), wanted)
     assert len(printed[opcode]) == SAMPLES
+
+
+@pytest.mark.nvcc
+def test_ptxas_takes_every_instruction(tmp_path: Path) -> None:
+    (tmp_path / "samples.cu").write_text(program())
+    command = ["nvcc", "-arch=sm_80", "-cubin", "-o", "samples.cubin", "samples.cu"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[:2000]
 
 
 def alike(opcode: str, found: int, wanted: int | float) -> bool:

@@ -112,6 +112,14 @@ def test_a_name_of_the_rewrite_hides_the_authors(workload: Workload) -> None:
     assert not named_parameters(rewrite, TEMPLATE)
     here = workload.model_copy(update={"callee": "ops::k<float, 64>"})
     assert resolve(rewrite, TEMPLATE, here).launches[0].grid.x == 32
+    alias = (
+        "// @launch q<T> grid=(1) block=(1) args=()\nusing T = double;\n"
+        "template <class U> __global__ void q() {}\n"
+    )
+    aliased = make_rewrite(alias, "user", "t", "w")
+    assert not named_parameters(aliased, TEMPLATE)
+    bound = bound_arguments(TEMPLATE, "ops::k<float, 64>")
+    assert instance(aliased, aliased.plan.launches[0], bound) == "q<T>"
     with pytest.raises(PlanError, match="also a template parameter of `q`"):
         make_rewrite(text.replace("int B>", "int BLOCK>"), "user", "t", "w")
 

@@ -33,7 +33,7 @@ READ = [
     'asm("mov.b64 %0, {%1, %2};" : "=l"(l) : "r"(u), "r"(n));',
     """asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.f32 {%0, %1}, [%2+8];"
             : "=f"(y), "=f"(z) : "l"(x) : "memory");""",
-    'asm volatile("st.global.cs.v4.f32 [%0-16], {%1, %1, %1, %1};" :: "l"(x), "f"(y) : "memory");',
+    'asm volatile("st.global.cs.v4.f32 [%0+-16], {%1, %1, %1, %1};" :: "l"(x), "f"(y) : "memory");',
     'asm("mul.f64 %0, %0, 1.5;" : "+d"(d));',
     'asm("shf.l.wrap.b32 %0, %1, %2, -1;" : "=&r"(u) : "r"(n), "r"(u));',
     'if (n > 2) { asm("dp4a.s32.u32 %0, %1, %2, %0;" : "+r"(n) : "r"(n), "r"(u)); }',
@@ -41,6 +41,9 @@ READ = [
 REFUSED = {
     'asm("exit;");': "`exit` is not among",
     'asm volatile("bar.sync 0;");': "`bar.sync` is not among",
+    'asm volatile("ld.global.f32 %0, [%1-4];" : "=f"(y) : "l"(x));': "where `]` must be",
+    'asm volatile("ld.global.cs.L1::no_allocate.f32 %0, [%1];" : "=f"(y) : "l"(x));':
+        "is not among",
     'asm volatile("membar.gl;");': "`membar.gl` is not among",
     'asm volatile("atom.global.add.u32 %0, [%1], 1;" : "=r"(u) : "l"(x));': "is not among",
     'asm volatile("st.shared.f32 [%0], %1;" :: "r"(u), "f"(y) : "memory");': "is not among",
