@@ -37,7 +37,6 @@ double scaled(int n) {
     return sum;
 }
 
-// What takes less than some hundredths of the kernel's time is not captured.
 int main(int argc, char** argv) {
     printf("%.3f\\n", scaled<float, 128>(60000));
     printf("%.3f\\n", scaled<double, 64>(30000));
@@ -58,9 +57,14 @@ DIRECTIVES = """// @requires sizeof(T) <= 8 && BLOCK % 32 == 0
 
 @pytest.fixture(scope="module")
 def bench(cpu_executor: CpuExecutor, tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    """With both instances captured: on a busy machine one may seem to take nearly all the time."""
     folder = tmp_path_factory.mktemp("instances")
     (folder / "scale.cu").write_text(PROGRAM)
-    return bench_of(cpu_executor, folder / "scale.cu", folder / "bench")
+    for number in range(8):
+        bench = bench_of(cpu_executor, folder / "scale.cu", folder / f"bench{number}")
+        if len({w.callee for w in bench.captured.workloads}) == 2:
+            return bench
+    pytest.fail("one of the instances took nearly all the time, eight times")
 
 
 def written(directives: str = DIRECTIVES, factor: str = "factor") -> Rewrite:
