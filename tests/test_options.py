@@ -79,6 +79,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("mcp", "seed"): WRITES,
     ("mcp", "allow_precision"): WRITES,
     ("mcp", "allow_libraries"): WRITES,
+    ("mcp", "allow_ptx"): WRITES,
     ("mcp", "review"): "the host is who asks its user",
     ("mcp", "trust_source"): LOCAL,
     ("mcp", "clock_control"): LOCAL,
@@ -191,7 +192,8 @@ def test_every_option_reaches_the_run_and_comes_back(arguments: dict[str, Any]) 
         "device": "A100", "optimizer": "llm", "model": "scripted:answers.json", "strategy": "beam",
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,
         "max_tokens": 77, "max_trials": 6, "budget_minutes": 3.5, "min_speedup": 1.5, "seed": 5,
-        "allow_precision": "tf32", "allow_libraries": True, "clock_control": "base",
+        "allow_precision": "tf32", "allow_libraries": True, "allow_ptx": True,
+        "clock_control": "base",
         "trust_source": True, "use_memory": False,
     }  # fmt: skip
     assert values.keys() == OptimizeOptions.model_fields.keys()

@@ -167,8 +167,13 @@ class ModelDeveloper:
         return await self._answer(role, prompt, writing.scope, read)
 
     async def _drafted(self, writing: _Writing, text: str) -> CoderAnswer | Unusable:
-        view, allow = writing.view, writing.briefing.allow_libraries
-        found = read_rewrite(text, kernel=view.kernel, allow_libraries=allow)
+        view, briefing = writing.view, writing.briefing
+        found = read_rewrite(
+            text,
+            kernel=view.kernel,
+            allow_libraries=briefing.allow_libraries,
+            allow_ptx=briefing.allow_ptx,
+        )
         if isinstance(found, CoderAnswer):
             draft = found
         elif found.kind != "whole_program":

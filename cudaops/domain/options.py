@@ -225,6 +225,8 @@ class JudgeOptions(BarOptions):
     """Arithmetic less exact than the author's that is fine by you."""
     allow_libraries: Annotated[bool, Flag("--allow-libraries")] = False
     """Candidates may include CUB, libcu++, CUTLASS."""
+    allow_ptx: Annotated[bool, Flag("--allow-ptx")] = False
+    """Candidates may hold inline PTX that computes, loads or stores."""
 
 
 class OptimizerOptions(Record):

@@ -17,7 +17,7 @@ class CompileOutcome(NamedTuple):
 
     gate: Gate
     outcome: tuple[Compiled, ...] | CompileFailed
-    """One build a workload, in the bench's order."""
+    """One build a workload that the rewrite is for, in the bench's order."""
 
 
 def compile_gate(bench: Workbench, rewrite: Rewrite) -> CompileOutcome:
@@ -35,7 +35,7 @@ def compile_gate(bench: Workbench, rewrite: Rewrite) -> CompileOutcome:
 
 def _compile_all(bench: Workbench, rewrite: Rewrite) -> tuple[Compiled, ...] | CompileFailed:
     compiled: list[Compiled] = []
-    for workload in bench.workloads:
+    for workload in bench.workloads_of(rewrite):
         try:
             bench.plan(workload, rewrite)
         except PlanError as error:

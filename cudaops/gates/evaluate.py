@@ -108,7 +108,7 @@ class Evaluating:
 
     def build(self) -> tuple[Compiled, ...] | None:
         """The candidate for every workload; None where its text or what became of it is refused."""
-        hygiene = hygiene_gate(self.rewrite, self.bench.policy.allow_libraries)
+        hygiene = hygiene_gate(self.rewrite, self.bench.policy)
         return self._compiled() if self._add(hygiene) else None
 
     def _add(self, gate: Gate) -> bool:
@@ -127,7 +127,11 @@ class Evaluating:
         if isinstance(compiled, CompileFailed):
             self.failure = compiled
             return None
-        return compiled if self._add(object_gate(self.bench, self.rewrite, compiled[0])) else None
+        of_each = {one.unit.callee: one for one in compiled}.values()
+        gates = [object_gate(self.bench, self.rewrite, one) for one in of_each]
+        # What fails for one instance must not hide behind what a person may release of another.
+        worst = min(gates, key=lambda gate: (gate.passed, gate.quarantined))
+        return compiled if self._add(worst) else None
 
     def _timed_once(self, min_speedup: float) -> bool:
         """Whether it is fast enough to look at further."""
@@ -141,7 +145,7 @@ class Evaluating:
         return weighted_speedup(comparisons) >= min_speedup
 
     def _correct(self, compiled: Sequence[Compiled]) -> bool:
-        subjects = self._subjects(compiled, self.bench.judged)
+        subjects = self._subjects(compiled, self.bench.judged_of(self.rewrite))
         first = self.bench.qualification is None
         self.qualification = qualification_of(self.bench)
         if first:
@@ -150,15 +154,19 @@ class Evaluating:
 
     def right_on_captured(self, compiled: Sequence[Compiled], *, smallest: bool = False) -> bool:
         """The checker, and the result of the program's own inputs; none of the gates after them.
-        `smallest`: on the judged workload with the least memory that the rewrite applies to."""
-        wanted = self.bench.judged
+        `smallest`: on the judged workload of each instance with the least memory that the rewrite
+        applies to."""
+        wanted = self.bench.judged_of(self.rewrite)
         if smallest:
             taken = [w for w in wanted if self.bench.plan(w, self.rewrite).applicable] or wanted
-            wanted = (min(taken, key=lambda w: w.size_bytes),)
+            first: dict[str, Workload] = {}
+            for workload in sorted(taken, key=lambda w: w.size_bytes):
+                first.setdefault(workload.callee, workload)
+            wanted = tuple(first.values())
         return self._verified(self._subjects(compiled, wanted), gates=2)
 
     def _subjects(self, compiled: Sequence[Compiled], wanted: Sequence[Workload]) -> list[Subject]:
-        bench = self.bench
+        bench, served = self.bench, self.bench.workloads_of(self.rewrite)
         if not bench.has_oracles:
             self.say("running the author's kernel for reference, on every set of inputs")
         return [
@@ -168,7 +176,7 @@ class Evaluating:
                 bench.oracle(workload, self.say),
                 None if bench.models_time else partial(bench.run_author, workload),
             )
-            for workload, one in zip(bench.workloads, compiled, strict=True)
+            for workload, one in zip(served, compiled, strict=True)
             if workload in wanted
         ]
 
@@ -206,7 +214,7 @@ class Evaluating:
         if isinstance(fresh, Misbehaved | CompileFailed):
             return self._failed("timed_outputs", fresh, started)
         self.fresh = fresh
-        oracles = [self.bench.oracle(workload) for workload in self.bench.judged]
+        oracles = [self.bench.oracle(workload) for workload in self.bench.judged_of(self.rewrite)]
         gate = timed_outputs_gate(oracles, fresh, self.bench.policy)
         self.bench.discard(folder.name)
         return self._add(gate) and self._add(clocks_gate(fresh))

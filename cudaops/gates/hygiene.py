@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 
-from cudaops.domain.judgement import Gate
+from cudaops.domain.judgement import Gate, Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.hygiene import check_source
 
 
-def hygiene_gate(rewrite: Rewrite, allow_libraries: bool) -> Gate:
+def hygiene_gate(rewrite: Rewrite, policy: Policy) -> Gate:
     """Refuse host functions, constructors, assembly and foreign includes in a rewrite's text."""
     started = time.monotonic()
-    problems = check_source(rewrite.source, allow_libraries=allow_libraries)
-    clean = "device code only: no host function, no constructor, no assembly"
+    problems = check_source(
+        rewrite.source, allow_libraries=policy.allow_libraries, allow_ptx=policy.allow_ptx
+    )
+    assembly = "of PTX what is allowed" if policy.allow_ptx else "no assembly"
+    clean = f"device code only: no host function, no constructor, {assembly}"
     return Gate(
         name="hygiene",
         passed=not problems,

@@ -141,7 +141,7 @@ def object_gate(bench: Workbench, rewrite: Rewrite, compiled: Compiled) -> Gate:
 def _looks(bench: Workbench, compiled: Compiled) -> tuple[ObjectLook, ...]:
     if compiled.draft:
         raise CannotLook(f"{compiled.compiler} made a draft, on which nothing is accepted")
-    baseline = bench.compile(None)
+    baseline = bench.executor.compile(compiled.unit.model_copy(update={"rewrite": None}))
     if isinstance(baseline, CompileFailed):
         raise CannotLook(f"the baseline does not compile: {baseline.placed}")
     executor, allowed = bench.executor, bench.policy.allow_precision

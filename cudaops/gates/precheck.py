@@ -77,7 +77,9 @@ def precheck(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -
         stage="requires",
         message="; ".join(dict.fromkeys(one.compiler for one in compiled)),
         kernels=kernel_lines(bench, compiled[0]),
-        applies=tuple(_applies(bench, rewrite, workload) for workload in bench.workloads),
+        applies=tuple(
+            _applies(bench, rewrite, workload) for workload in bench.workloads_of(rewrite)
+        ),
     )
     dearest = bench.workloads[0]
     if not bench.plan(dearest, rewrite).applicable:

@@ -95,7 +95,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
             seconds=time.monotonic() - started,
         )
         return PreprocessedText(gate, "")
-    gate = _judged(unit, views, _libraries(rewrite))
+    gate = _judged(unit, views, _libraries(rewrite), bench.policy.allow_ptx)
     text = views[0].candidate.text
     return PreprocessedText(
         gate.model_copy(update={"seconds": time.monotonic() - started}),
@@ -226,9 +226,13 @@ def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> 
     return f"nvcc does not find <{missing}>: {problem}"
 
 
-def _judged(unit: Unit, views: Sequence[TextView], libraries: Sequence[str]) -> Gate:
+def _judged(
+    unit: Unit, views: Sequence[TextView], libraries: Sequence[str], allow_ptx: bool
+) -> Gate:
     author = _author_words(unit)
-    reports = [(v.compiler, check_preprocessed(v.candidate, author)) for v in views]
+    reports = [
+        (v.compiler, check_preprocessed(v.candidate, author, allow_ptx=allow_ptx)) for v in views
+    ]
     refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
     if difference := _difference(views):
         refused.insert(0, difference)

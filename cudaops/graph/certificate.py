@@ -149,7 +149,7 @@ def build_certificate(run: Run, bench: Workbench, decided: Decided, folder: Path
         ),
         files=tuple(_file_hashes(folder, (*best_files(bench, rewrite), candidate, *STORED))),
         builds=builds,
-        workloads=tuple(_workload(w) for w in bench.workloads),
+        workloads=tuple(_workload(w) for w in bench.workloads_of(rewrite)),
         policy=run.policy,
         bar=_bar(judgement, run.policy),
         timeout_seconds=bench.timeout_s,

@@ -238,9 +238,13 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
 
 
 def _left_alone(bench: Workbench) -> tuple[str, ...]:
-    """What was captured of other instances of the kernel: it is neither rewritten nor judged."""
+    """What was captured of other instances of the kernel."""
     others = sorted({w.callee for w in bench.captured.workloads} - {bench.callee})
-    return tuple(f"{other} is left as it is: {bench.callee} takes more time" for other in others)
+    return tuple(
+        f"{other} is left as it is, but by a rewrite whose launches name the template parameters: "
+        f"{bench.callee} takes more time"
+        for other in others
+    )
 
 
 @contextlib.contextmanager

@@ -125,7 +125,7 @@ def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
             rewrite = make_rewrite(
                 text, proposer="user", title=candidate.name, why="given by the user"
             )
-            for workload in bench.workloads:
+            for workload in bench.workloads_of(rewrite):
                 bench.plan(workload, rewrite)
         except PlanError as error:
             raise InputError(f"{candidate.name}:{error}") from error

@@ -30,7 +30,10 @@ TunedValues = Annotated[
 def problem_of(rewrite: Rewrite, bench: Workbench) -> str | None:
     """Why no gate would let its text through: an include or an assembler directive would have the
     compiler read files of this machine."""
-    problems = check_source(rewrite.source, allow_libraries=bench.policy.allow_libraries)
+    policy = bench.policy
+    problems = check_source(
+        rewrite.source, allow_libraries=policy.allow_libraries, allow_ptx=policy.allow_ptx
+    )
     return problems[0] if problems else None
 
 

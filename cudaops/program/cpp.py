@@ -42,7 +42,9 @@ def name_speller(kernel: Kernel, scratch: frozenset[str], constants: dict[str, i
             return f"cudaops_scratch_{name}"
         if name == "smem":
             return "(long long)cudaops_smem"
-        return f"{constants[name]}LL"
+        if name in constants:
+            return f"{constants[name]}LL"
+        return f"(long long){name}"  # of the template that the wrapper is
 
     return spell
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudaops.domain.program import Parameter
+from cudaops.program.instances import parameter_name
 from cudaops.program.lexing import byte_text, plain_text
 from cudaops.program.outline import Item, Outline, outline
-from cudaops.program.signature import read_parameters
+from cudaops.program.signature import read_parameters, read_template_parameters
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class KernelSignature:
     """Of its first definition."""
     counts: frozenset[int]
     """Numbers of arguments it takes; several where it is overloaded."""
+    template_parameters: frozenset[str]
+    """Names of its template parameters, of every overload."""
 
 
 def kernel_signatures(source: str) -> dict[str, KernelSignature]:
@@ -27,10 +30,19 @@ def kernel_signatures(source: str) -> dict[str, KernelSignature]:
     for item in facts.items:
         if item.is_kernel and item.parameters is not None:
             parameters = _parameters(facts, item)
-            first = found.get(item.name, KernelSignature(parameters, frozenset()))
+            first = found.get(item.name, KernelSignature(parameters, frozenset(), frozenset()))
             counts = first.counts | {len(parameters)}
-            found[item.name] = KernelSignature(first.parameters, counts)
+            names = first.template_parameters | _template_names(facts, item)
+            found[item.name] = KernelSignature(first.parameters, counts, names)
     return found
+
+
+def _template_names(facts: Outline, item: Item) -> frozenset[str]:
+    if item.template is None:
+        return frozenset()
+    opener, closer = (facts.tokens[i] for i in item.template)
+    written = read_template_parameters(plain_text(facts.slice(opener.end, closer.start)))
+    return frozenset(parameter_name(one) for one in written)
 
 
 def _parameters(facts: Outline, item: Item) -> tuple[Parameter, ...]:

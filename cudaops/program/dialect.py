@@ -1,4 +1,4 @@
-"""CUDA spellings that a C++ compiler does not know: dynamic shared memory and unroll pragmas."""
+"""CUDA spellings that a C++ compiler does not know: dynamic shared memory, unroll pragmas, PTX."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cudaops.program.lexing import (
     split_commas,
 )
 from cudaops.program.outline import Item, Outline
+from cudaops.program.ptx_asm import asm_edits
 
 UNROLL_ALL = 127
 """What a bare `#pragma unroll` becomes; g++ unrolls no loop further than its trip count."""
@@ -41,7 +42,7 @@ class SharedGlobal(NamedTuple):
 
 def dialect_edits(lexed: Lexed, macros: frozenset[str] = frozenset()) -> list[Edit]:
     """Edits that keep every line where it is; `macros` may stand for a loop's head."""
-    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros)]
+    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros), *asm_edits(lexed)]
 
 
 def macro_names(lexed: Lexed) -> frozenset[str]:

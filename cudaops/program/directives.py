@@ -14,6 +14,7 @@ from typing import NamedTuple, NoReturn
 
 from cudaops.errors import PlanError
 from cudaops.program.expressions import Expression, parse
+from cudaops.program.grammar import SIZE_OF, unknown_size
 from cudaops.program.lexing import byte_text, lex, line_of, plain_text
 
 MAX_LAUNCHES = 16
@@ -170,7 +171,9 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 def unknown_name(name: str, known: Iterable[str]) -> str:
     """Message for a name that an expression may not use, with the nearest that it may."""
-    names = sorted(known)
+    if name.startswith(SIZE_OF):
+        return unknown_size(name)
+    names = sorted(n for n in known if not n.startswith(SIZE_OF))
     near = _near(name, names)
     return f"unknown name `{name}`" + (near or "; known are " + ", ".join(names))
 

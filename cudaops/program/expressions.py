@@ -14,6 +14,7 @@ from cudaops.domain.workload import OpaqueArgument
 from cudaops.errors import PlanError
 from cudaops.program.grammar import (
     MAX_LENGTH,
+    SIZE_OF,
     Binary,
     Call,
     Choice,
@@ -22,6 +23,7 @@ from cudaops.program.grammar import (
     Number,
     Parser,
     Unary,
+    unknown_size,
     walk,
 )
 
@@ -103,7 +105,8 @@ class _Evaluation:
                 return value
             case Name(text=text, at=at):
                 if text not in self.env:
-                    self.fail(f"unknown name `{text}`", at)
+                    is_size = text.startswith(SIZE_OF)
+                    self.fail(unknown_size(text) if is_size else f"unknown name `{text}`", at)
                 return self.env[text]
             case Unary(op="!", operand=operand):
                 return int(not self._truth(operand))

@@ -30,6 +30,13 @@ SIZES: dict[str, int] = {
 
 ROOTS = ("gridDim", "blockDim")
 FUNCTIONS = ("ceil_div", "min", "max", "aligned")
+SIZE_OF = "sizeof("
+"""How the name of a size begins that depends on the instance: `sizeof(T)`."""
+
+
+def unknown_size(name: str) -> str:
+    """Message for a `sizeof(T)` that nothing is known of."""
+    return f"sizeof does not know the type `{name.removeprefix(SIZE_OF).rstrip(')')}`"
 
 
 _TOKEN = re.compile(
@@ -60,7 +67,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Name:
-    """A name, `gridDim.x` included."""
+    """A name, `gridDim.x` and `sizeof(T)` of a type that is not built in included."""
 
     text: str
     at: int
@@ -264,7 +271,9 @@ class Parser:
         if pointer:
             return Number(8, token.at)
         if name not in SIZES:
-            self._fail(f"sizeof does not know the type `{name}`", token.at)
+            if len(words) != 1:
+                self._fail(unknown_size(name), token.at)
+            return Name(f"{SIZE_OF}{name})", token.at)
         return Number(SIZES[name], token.at)
 
     def _call(self, token: _Token) -> Node:

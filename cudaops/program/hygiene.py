@@ -19,6 +19,7 @@ from cudaops.program.hygiene_directives import (
 )
 from cudaops.program.hygiene_items import Problem, items, structure
 from cudaops.program.hygiene_preprocessed import CandidateText
+from cudaops.program.hygiene_ptx import NONE, assembly
 from cudaops.program.hygiene_words import (
     questions,
     refused_words,
@@ -41,16 +42,21 @@ class Hygiene(NamedTuple):
     """What a rewrite hardly needs, and what a person should look at."""
 
 
-def check_source(rewrite_source: str, *, allow_libraries: bool = False) -> tuple[str, ...]:
+def check_source(
+    rewrite_source: str, *, allow_libraries: bool = False, allow_ptx: bool = False
+) -> tuple[str, ...]:
     """Problems of a device-only text, one line each with its line number. Empty: clean.
 
     `allow_libraries`: whether it may include headers of device-side libraries
     (`hygiene_directives.is_library_header`); what they define is not looked at here, and what they
     put into the candidate's own lines is as strictly as anything else in `check_preprocessed`.
+    `allow_ptx`: whether it may hold inline PTX, of the instructions in `ptx_instructions`.
     """
     facts = outline(byte_text(rewrite_source), frozenset())
+    asm = assembly(facts) if allow_ptx else NONE
     found = [
-        *refused_words(facts.lexed, tuned_names(rewrite_source)),
+        *refused_words(facts.lexed, tuned_names(rewrite_source), asm.read),
+        *asm.problems,
         *questions(facts.lexed),
         *spelling(facts.lexed),
         *directives(facts.lexed, allow_libraries),
@@ -62,16 +68,22 @@ def check_source(rewrite_source: str, *, allow_libraries: bool = False) -> tuple
 
 
 def check_preprocessed(
-    candidate: CandidateText, author_words: frozenset[str] = frozenset()
+    candidate: CandidateText,
+    author_words: frozenset[str] = frozenset(),
+    *,
+    allow_ptx: bool = False,
 ) -> Hygiene:
-    """The same rules for a text without macros.
+    """The same rules for a text without macros; inline PTX stands there as written or, for a C++
+    compiler, as what it means.
 
     `author_words` are the names in the author's own device code: what the baseline asks too (a
     clock, say) is nothing to be suspicious of.
     """
     facts = outline(byte_text(candidate.text), frozenset())
+    asm = assembly(facts) if allow_ptx else NONE
     refused = [
-        *refused_words(facts.lexed, frozenset()),
+        *refused_words(facts.lexed, frozenset(), asm.read, translated=allow_ptx),
+        *asm.problems,
         *spelling(facts.lexed),
         *pragmas(facts.lexed),
         *structure(facts.lexed),

@@ -28,7 +28,18 @@ _CALLED: dict[str, Trait] = {
     "__nanosleep": Trait("sleeps", "__nanosleep"),
     "__brkpt": Trait("breakpoint", "__brkpt"),
     **{
-        n: Trait("approximation", n) for n in ("__sinf", "__cosf", "__sincosf", "__logf", "__tanhf")
+        n: Trait("approximation", n)
+        for n in (
+            "__sinf",
+            "__cosf",
+            "__sincosf",
+            "__logf",
+            "__tanhf",
+            "sin_f32",
+            "cos_f32",
+            "lg2_f32",
+            "tanh_f32",  # of inline PTX, as g++ is given it
+        )
     },
 }
 _WIDE: dict[str, Trait] = {

@@ -58,6 +58,9 @@ the `cpu` executor runs none, and neither checkers nor the model of time know th
 _ROW_TYPE = re.compile(r"cudaops_row_\w+")
 """A row's type in dynamic shared memory, which `program.dialect` inserts for a C++ compiler."""
 
+_PTX_NAME = re.compile(r"cudaops_ptx(?:_[a-z]\w*)?")
+"""What a C++ compiler is given in the place of inline PTX."""
+
 _CLOCK = "reads a clock"
 _PLACE = "asks where or for how long it runs"
 _SUSPICIOUS = {
@@ -80,14 +83,22 @@ def tuned_names(rewrite_source: str) -> frozenset[str]:
     return frozenset(_TUNE_NAME.findall(rewrite_source))
 
 
-def refused_words(lexed: Lexed, tuned: frozenset[str]) -> Iterator[Problem]:
-    """Host calls, assembly, launches, names of ours, attributes that do more than describe."""
+def refused_words(
+    lexed: Lexed, tuned: frozenset[str], asm_read: frozenset[int], *, translated: bool = False
+) -> Iterator[Problem]:
+    """Host calls, assembly, launches, names of ours, attributes that do more than describe.
+
+    `asm_read`: where asm statements begin that were read in full. `translated`: whether they may
+    stand there as the C++ that `program.ptx_asm` writes for them.
+    """
     tokens = live_tokens(lexed)
     for index, token in enumerate(tokens):
         after = tokens[index + 1].text if index + 1 < len(tokens) else ""
         before = tokens[index - 1].text if index else ""
         if token.text == "<<<":
             yield token.start, "`<<<` launches a kernel; use a `// @launch` directive"
+        elif token.start in asm_read or (translated and _PTX_NAME.fullmatch(token.text)):
+            continue
         elif token.kind == "name" and token.text in _REFUSED_WORDS:
             yield token.start, f"`{token.text}`: {_REFUSED_WORDS[token.text]} is not device code"
         elif token.text in _CLUSTERS:

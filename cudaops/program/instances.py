@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cudaops.domain.program import Kernel
 from cudaops.domain.workload import Element
+from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
 
 SPELLED: dict[Element, str] = {
     "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double",
@@ -79,12 +80,38 @@ def _argument(written: str, bound: dict[str, str]) -> str | None:
 
 def template_parameter_names(kernel: Kernel) -> tuple[str, ...]:
     """Names of the template parameters, without their kinds and defaults."""
-    names = []
-    for written in kernel.template_parameters:
-        match = _PACK_OR_NAME.match(written)
-        value = _VALUE.match(written)
-        names.append(match.group(2) if match else value.group(1) if value else written)
-    return tuple(names)
+    return tuple(parameter_name(written) for written in kernel.template_parameters)
+
+
+def parameter_name(written: str) -> str:
+    """`T` of `typename T = float`, `N` of `int N`."""
+    match = _PACK_OR_NAME.match(written) or _VALUE.match(written)
+    if match is None:
+        return written
+    return match.group(2) if match.re is _PACK_OR_NAME else match.group(1)
+
+
+def template_arguments(callee: str) -> tuple[str, ...]:
+    """`64`, `ops::Pair<int, 2>` of `fast<64, ops::Pair<int, 2>>`; empty where none are written."""
+    raw = byte_text(callee.partition("<")[2].rpartition(">")[0])
+    parts = split_commas(lex(raw).tokens, angles=True)
+    return tuple(plain_text(raw[p[0].start : p[-1].end]) for p in parts if p)
+
+
+def bound_arguments(kernel: Kernel, callee: str) -> dict[str, str]:
+    """Template parameter to what it is in this instance, as far as that can be told: not behind a
+    parameter pack, and not from a default that needs other parameters."""
+    written = template_arguments(callee)
+    names = template_parameter_names(kernel)
+    bound: dict[str, str] = {}
+    for index, (name, parameter) in enumerate(zip(names, kernel.template_parameters, strict=True)):
+        if "..." in parameter:
+            break
+        argument = written[index] if index < len(written) else _argument(parameter, {})
+        words = set(re.findall(r"[A-Za-z_]\w*", argument or ""))
+        if argument is not None and (index < len(written) or not words & {*names}):
+            bound[name] = argument
+    return bound
 
 
 def is_type_parameter(written: str) -> bool:

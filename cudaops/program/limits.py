@@ -9,6 +9,7 @@ from cudaops.domain.program import Kernel, LaunchSite
 from cudaops.program.launches import find_launches
 from cudaops.program.lexing import line_of
 from cudaops.program.outline import Outline
+from cudaops.program.ptx_asm import Statement, asm_statements
 
 _WORDS = {
     "texture": "texture references",
@@ -51,12 +52,13 @@ def find_limits(
 def _of_file(path: str, facts: Outline) -> Iterator[str]:
     text = facts.lexed.text
     seen: set[str] = set()
+    followed = {s.start for s in asm_statements(facts.lexed) if isinstance(s, Statement)}
     for index, token in enumerate(facts.tokens[:-1]):
         after = facts.tokens[index + 1].text
         what = _WORDS.get(token.text) if token.kind == "name" else None
         if token.text in ("texture", "surface") and after != "<":
             what = None
-        if token.kind == "name" and token.text in _ASM:
+        if token.kind == "name" and token.text in _ASM and token.start not in followed:
             what = "inline PTX"
         if token.text in _LIBRARIES and after == "::":
             what = f"kernels of the library {token.text}"

@@ -43,6 +43,7 @@ from cudaops.program.expressions import (
     PointerValue,
 )
 from cudaops.program.grammar import SIZES
+from cudaops.program.serving import own_names, template_values
 
 MAX_SMEM_BYTES = 227 * 1024
 """Dynamic shared memory of one block, opt-in. Source: CUDA C++ Programming Guide, compute
@@ -64,6 +65,7 @@ def parse_plan(source: str) -> LaunchPlan:
     signatures = kernel_signatures(source)
     for launch in found.launches:
         _check_launch(launch, signatures)
+    _check_tune_names(found, signatures)
     return LaunchPlan(
         launches=tuple(_step(launch) for launch in found.launches),
         scratch=tuple(Scratch(name=s.name.text, size_bytes=s.size.text) for s in found.scratch),
@@ -109,12 +111,17 @@ def baseline_plan(workload: Workload) -> ResolvedPlan:
     return ResolvedPlan(launches=(launch,))
 
 
-def instance(rewrite: Rewrite, step: LaunchStep) -> str:
+def instance(rewrite: Rewrite, step: LaunchStep, bound: Mapping[str, str] | None = None) -> str:
     """The launched kernel with tune names and constants in its template arguments as numbers.
 
     `tile_matmul<TILE>` becomes `tile_matmul<32>`, which means the same where the macros are gone.
+    `bound`: what the author's template parameters are (`instances.bound_arguments`); without it
+    their names stay, for code in which they mean something.
     """
-    known = {**integer_constants(rewrite.source, rewrite.values()), **rewrite.values()}
+    constants = integer_constants(rewrite.source, rewrite.values())
+    hidden = own_names(rewrite) if bound else frozenset()
+    authors = {name: argument for name, argument in (bound or {}).items() if name not in hidden}
+    known: dict[str, int | str] = {**authors, **constants, **rewrite.values()}
     name, bracket, arguments = step.kernel.partition("<")
     return (
         name.strip()
@@ -126,7 +133,8 @@ def instance(rewrite: Rewrite, step: LaunchStep) -> str:
 def environment(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> Environment:
     """Every name a plan may use on this workload, with its value."""
     sizes = {p.name: pointee_bytes(p.type_text) for p in kernel.parameters}
-    env: Environment = dict(integer_constants(rewrite.source, rewrite.values()))
+    env: Environment = dict(template_values(rewrite, kernel, workload.callee))
+    env |= integer_constants(rewrite.source, rewrite.values())
     env |= {s.name: PointerValue(scratch=s.name) for s in rewrite.plan.scratch}
     env |= rewrite.values()
     env |= {a.name: _argument(a, sizes.get(a.name)) for a in workload.arguments}
@@ -156,6 +164,17 @@ def _check_launch(launch: Launch, signatures: Mapping[str, KernelSignature]) -> 
     if len(launch.args) not in signature.counts:
         wanted = " or ".join(str(c) for c in sorted(signature.counts))
         launch.callee.fail(f"`{name}` takes {wanted} arguments, `args=` has {len(launch.args)}")
+
+
+def _check_tune_names(found: Directives, signatures: Mapping[str, KernelSignature]) -> None:
+    """A tune name is a macro: as a template parameter of the text it would be a number."""
+    for name, signature in signatures.items():
+        for tuned in found.tune:
+            if tuned.name.text in signature.template_parameters:
+                tuned.name.fail(
+                    f"`{tuned.name.text}` is also a template parameter of `{name}`, where it would "
+                    "be replaced by its value; call one of them otherwise"
+                )
 
 
 def _directives(rewrite: Rewrite) -> Directives:

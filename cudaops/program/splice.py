@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from cudaops.program.candidate import (
     macro_prologue,
 )
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
+from cudaops.program.instances import template_arguments
 from cudaops.program.launches import Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
@@ -23,7 +24,6 @@ from cudaops.program.lexing import (
     byte_text,
     lex,
     plain_text,
-    split_commas,
 )
 from cudaops.program.outline import Outline, outline, space_aliases
 from cudaops.program.parse import parse_files
@@ -42,16 +42,16 @@ _BEGIN, _END = "// ---- cudaops:", "// ---- cudaops: end"
 _BYTE_ORDER_MARK = "\xef\xbb\xbf"
 
 
-def splice(program: Program, kernel: str, rewrite: Rewrite, callee: str | None = None) -> Program:
+def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Program:
     """The program with `rewrite` in place of a kernel's launches.
 
     Only launch expressions of `kernel` change; the rewrite's device code and a wrapper that checks
-    `@requires` and falls back to the baseline are inserted. `callee` is the captured instance of a
-    template kernel (`reg_matmul<64, 64>`, `scale<float>`): other instances keep the baseline.
-    Raises InputError where no launch can be replaced or the instance is ambiguous.
+    `@requires` and falls back to the baseline are inserted. `callees` are the captured instances of
+    a template kernel that it serves (`reg_matmul<64, 64>`, `scale<float>`): others keep the
+    baseline. Raises InputError where no launch can be replaced or the instance is ambiguous.
     """
     target = program.kernel(kernel)
-    wanted = _instance(program, target, callee)
+    wanted = _instances(program, target, callees)
     place = _Place.of(program, target, wanted)
     facts = _facts(program, place.file)
     includes = _missing_includes(program, rewrite)
@@ -127,17 +127,13 @@ def _normal(arguments: str) -> str:
     return "".join(t.text + " " for t in lex(byte_text(arguments)).tokens)
 
 
-def _template_arguments(callee: str) -> str | None:
-    _, bracket, rest = callee.partition("<")
-    return rest.rpartition(">")[0] if bracket else None
-
-
-def _instance(program: Program, kernel: Kernel, callee: str | None) -> str | None:
-    """Template arguments of the instance that the rewrite replaces, None for any."""
+def _instances(program: Program, kernel: Kernel, callees: Sequence[str]) -> tuple[str, ...]:
+    """Template arguments of the instances that the rewrite replaces; empty for any."""
     if not kernel.template_parameters:
-        return None
-    if callee is not None:
-        return _template_arguments(callee)
+        return ()
+    if callees:
+        named = (c.partition("<")[2].rpartition(">")[0] for c in callees if "<" in c)
+        return tuple(dict.fromkeys(named))
     written = {
         _normal(s.template_arguments): s.template_arguments
         for s in program.launches
@@ -146,7 +142,7 @@ def _instance(program: Program, kernel: Kernel, callee: str | None) -> str | Non
     if len(written) > 1:
         listed = ", ".join(f"{kernel.name}<{a}>" for a in written.values())
         raise InputError(f"`{kernel.name}` is launched as {listed}; say which one is replaced")
-    return next(iter(written.values()), None)
+    return tuple(written.values())
 
 
 class _Place(NamedTuple):
@@ -161,7 +157,7 @@ class _Place(NamedTuple):
     replaced: tuple[tuple[LaunchSite, Launch], ...]
 
     @staticmethod
-    def of(program: Program, kernel: Kernel, wanted: str | None) -> _Place:
+    def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
         """Right after the kernel where its launches follow in the same file, else before the
         declaration that holds the first launch."""
         sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
@@ -188,13 +184,13 @@ class _Place(NamedTuple):
         )
 
 
-def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: str | None) -> bool:
+def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Sequence[str]) -> bool:
     name = site.callee.partition("<")[0].strip().split("::")[-1].strip()
     if name != kernel.name or site.kernel != kernel.name:
         return False
-    if wanted is None or site.template_arguments is None:
+    if not wanted or site.template_arguments is None:
         return True
-    if _normal(site.template_arguments) == _normal(wanted):
+    if _normal(site.template_arguments) in map(_normal, wanted):
         return True
     return is_dependent(program, site)
 
@@ -219,16 +215,15 @@ def _template_names(program: Program, site: LaunchSite) -> set[str]:
     }
 
 
-def _guard(program: Program, kernel: Kernel, wanted: str | None) -> Guard:
-    """Empty where every replaced launch spells the instance itself."""
-    if wanted is None:
+def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> Guard:
+    """Empty where every replaced launch spells its instance itself."""
+    if not wanted:
         return Guard(())
     sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
-    if all(_normal(s.template_arguments or "") == _normal(wanted) for s in sites):
+    known = {_normal(w) for w in wanted}
+    if all(_normal(s.template_arguments or "") in known for s in sites):
         return Guard(())
-    raw = byte_text(wanted)
-    parts = split_commas(lex(raw).tokens, angles=True)
-    return Guard(tuple(plain_text(raw[p[0].start : p[-1].end]) for p in parts))
+    return Guard(tuple(template_arguments(f"<{w}>") for w in wanted))
 
 
 def _insertion(facts: Outline, place: _Place, block: str) -> Edit:

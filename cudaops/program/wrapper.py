@@ -56,10 +56,10 @@ def namespace_name(kernel: Kernel) -> str:
 
 
 class Guard(NamedTuple):
-    """Which instance of a template kernel the rewrite is for."""
+    """Which instances of a template kernel the rewrite is for."""
 
-    arguments: tuple[str, ...]
-    """Template arguments in order, concrete. Empty: any instance."""
+    instances: tuple[tuple[str, ...], ...]
+    """Template arguments of each in order, concrete. Empty: any instance."""
 
 
 _GEOMETRY = f"""
@@ -91,7 +91,7 @@ template <class A> struct cudaops_same<A, A> { static constexpr bool value = tru
 def helpers_text(wrapper: str, guard: Guard) -> str:
     """What the wrapper of this text needs beside the rewrite, inside of the rewrite's namespace."""
     converts = "::cudaops_pointer{" in wrapper
-    text = _GEOMETRY + (_POINTER if converts else "") + (_SAME if guard.arguments else "")
+    text = _GEOMETRY + (_POINTER if converts else "") + (_SAME if guard.instances else "")
     return text.replace("\n\n", "\n").strip("\n")
 
 
@@ -162,22 +162,23 @@ class _Wrapper:
         return f"::{self.kernel.qualified_name}" + (f"<{listed}>" if listed else "")
 
     def _guarded(self, body: list[str]) -> list[str]:
-        conditions = []
-        pairs = zip(
-            self.kernel.template_parameters,
-            template_parameter_names(self.kernel),
-            self.guard.arguments,
-            strict=False,
-        )
-        for written, name, argument in pairs:
-            if is_type_parameter(written):
-                conditions.append(f"{self.space}::cudaops_same<{name}, {argument}>::value")
-            else:
-                conditions.append(f"{name} == ({argument})")
-        if not conditions:
+        if not self.guard.instances:
             return body
-        head = f"    if constexpr ({' && '.join(conditions)}) {{"
-        return [head, *(f"    {line}" for line in body), "    }"]
+        served = [self._is_instance(arguments) for arguments in self.guard.instances]
+        either = " || ".join(f"({one})" for one in served) if len(served) > 1 else served[0]
+        return [f"    if constexpr ({either}) {{", *(f"    {line}" for line in body), "    }"]
+
+    def _is_instance(self, arguments: tuple[str, ...]) -> str:
+        kernel = self.kernel
+        names = template_parameter_names(kernel)
+        return " && ".join(
+            f"{self.space}::cudaops_same<{name}, {argument}>::value"
+            if is_type_parameter(written)
+            else f"{name} == ({argument})"
+            for written, name, argument in zip(
+                kernel.template_parameters, names, arguments, strict=False
+            )
+        )
 
     def _body(self) -> list[str]:
         lines = [

@@ -23,6 +23,7 @@ from cudaops.program.hygiene_directives import is_library_header
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.outline import outline
 from cudaops.program.plans import parse_plan
+from cudaops.program.serving import template_names
 from cudaops.prompts.elisions import elision
 from cudaops.prompts.text import Block, answer_text, fenced_blocks, one_line
 
@@ -140,7 +141,7 @@ def unusable(kind: UnusableKind, detail: str, program: str = "") -> Unusable:
 
 
 def read_rewrite(
-    text: str, *, kernel: Kernel, allow_libraries: bool = False
+    text: str, *, kernel: Kernel, allow_libraries: bool = False, allow_ptx: bool = False
 ) -> CoderAnswer | Unusable:
     """The rewrite of `kernel` that an answer holds, or why there is none that can be used.
 
@@ -154,7 +155,7 @@ def read_rewrite(
     block = _chosen_block(answer)
     if isinstance(block, Unusable):
         return block
-    problem = _unreadable(block) or _not_allowed(block.text, kernel, allow_libraries)
+    problem = _unreadable(block) or _not_allowed(block.text, kernel, allow_libraries, allow_ptx)
     return problem or CoderAnswer(block.text, *_title_and_why(answer))
 
 
@@ -203,7 +204,9 @@ def _unreadable(block: Block) -> Unusable | None:
     return None
 
 
-def _not_allowed(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable | None:
+def _not_allowed(
+    source: str, kernel: Kernel, allow_libraries: bool, allow_ptx: bool
+) -> Unusable | None:
     """What a rewrite of this kernel may not hold, or must and does not."""
     facts = outline(byte_text(source))
     if library := min([*_libraries(facts.lexed, allow_libraries)], default=None):
@@ -226,7 +229,7 @@ def _not_allowed(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable
         lines = ["", *source.split("\n"), ""]
         written = lines[error.line].strip()[:300] if error.line < len(lines) else ""
         return unusable("bad_plan", f"{error.message}, in the line `{written}`")
-    problems = check_source(source, allow_libraries=allow_libraries)
+    problems = check_source(source, allow_libraries=allow_libraries, allow_ptx=allow_ptx)
     return unusable("host_code", problems[0]) if problems else None
 
 
@@ -238,6 +241,7 @@ def _check_plan(source: str, kernel: Kernel) -> None:
     tuned = {t.name: t.values[0] for t in plan.tune}
     known = {"smem", "nullptr", *tuned, *integer_constants(source, tuned)}
     known |= {p.name for p in kernel.parameters} | {s.name for s in plan.scratch}
+    known |= {*template_names(kernel)}
     known |= {f"{root}.{axis}" for root in ROOTS for axis in "xyz"}
     expressions = [*found.requires, *(s.size for s in found.scratch)]
     for launch in found.launches:

@@ -32,6 +32,7 @@ _GONE = (
 )
 _STATE = rf"(?:{_GONE}|skipped|as is|same|identical|follows|continues|remains?|stays?|exactly as)"
 _BEFORE = r"(?:before|above|earlier|previously|previous|originally|original|existing|baseline)"
+_FILL_IN = r"(?:insert|add|put|place|fill in|write|paste|copy|implement)"
 _SOME = r"(?:\w+ ){0,2}"
 _STANDS_FOR_CODE = tuple(
     re.compile(pattern)
@@ -46,14 +47,17 @@ _STANDS_FOR_CODE = tuple(
         rf"(?:keep|insert|add|put|paste|copy|use)? ?{_OLD} {_SOME}(?:{_TEXT}|{_PART}.* {_STATE}.*)",
         rf"{_SOME}{_PART} {_GONE}(?: .*)?",
         rf"{_SOME}{_PART} left out",
-        r"(?:[\w`'/-]+ ){0,5}(?:unchanged|unmodified)(?: (?:from|as|here|below|above)\b.*)?",
+        (
+            r"(?!(?:keeps|leaves|leaving|so|with|which) )(?:[\w`'/-]+ ){0,5}"
+            r"(?:unchanged|unmodified)(?: (?:from|as|here|below|above)\b.*)?"
+        ),
         (
             r"(?:(?:code|body|kernel|everything|logic|loop|exactly) ){0,6}(?:same|identical|as)"
             rf"(?: (?:as|to|like|code|logic|in)){{0,4}} {_BEFORE}(?: {_PART}| version| one)?"
         ),
         r"(?:omitted|elided|truncated|abbreviated|snip|snipped|placeholder|stub|tbd)(?: .*)?",
         (
-            r"(?:insert|add|put|place|fill in|write|paste|copy|implement)\b.{0,80}"
+            rf"{_FILL_IN}\b.{{0,40}}\b(?:{_PART}|{_OLD}|your|same)\b.{{0,40}}"
             r"\b(?:here|as before|as above)"
         ),
         (
@@ -61,8 +65,8 @@ _STANDS_FOR_CODE = tuple(
             r"|insert|copy|port|same|rest|code)\b.*"
         ),
         (
-            r".*\b(?:for (?:brevity|clarity|conciseness)|not shown|not repeated|not reproduced"
-            r"|as an exercise)\b.*"
+            r".*\b(?:for (?:brevity|conciseness)|not repeated|not reproduced|as an exercise)\b.*"
+            r"|.*\b(?:not shown|(?:left out|removed|simplified) for clarity)(?: here| again)?"
         ),
     )
 )
@@ -72,6 +76,7 @@ _AT_AN_END = re.compile(
     r"(?:todo|fixme|xxx)\b.*|.*\.\.\.+"
     r"|(?:same|similar|similarly|likewise|repeat|ditto|etc|and so on|continue|continued"
     r"|implement\w*|as before|as above)\b.*"
+    rf"|{_FILL_IN}\b.{{0,80}}\b(?:here|as before|as above)"
 )
 """Comments on a line of their own that stand for code where none follows them in their block."""
 _EDGES = "/*!<>-=~_[](){}#:;,\"' \t"

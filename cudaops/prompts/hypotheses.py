@@ -23,6 +23,9 @@ _MAX_SPEEDUP = 1000.0
 """A larger guess is none."""
 
 _NUMBER = re.compile(r"(?<![\w.])(\d{1,6}(?:\.\d{1,6})?)\s{0,4}(%?)")
+_BEGINS = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
+_AFTER = re.compile(r"[ \t]*[^\s/#(]")
+"""What follows a value on its line and is neither a remark nor the end of the line."""
 _LABEL = re.compile(r"(?:lesson|learn(?:t|ed)|takeaway|answer|note|memo)\b\s*[:：-]\s*", re.I)
 _FORM = (
     "Send one fenced ```json block and nothing else: a list of objects, each with "
@@ -123,7 +126,9 @@ def read_nothing(text: str) -> str:
     answer = answer_text(text[:MAX_ANSWER])
     texts = [b.text for b in fenced_blocks(answer) if b.text.lstrip()[:1] in ("[", "{")] or [answer]
     with suppress(ValueError, RecursionError, TypeError, KeyError):
-        return one_line(str(json.loads(texts[0], strict=False)["nothing"]), _MAX_WHY) or NO_REASON
+        said = _without_hypothesis(_json(texts[0])) or {}
+        reasons = [said[name] for name in ("nothing", "why", "reason") if name in said]
+        return next((one_line(r, _MAX_WHY) for r in reasons if isinstance(r, str) and r), NO_REASON)
     return NO_REASON
 
 
@@ -144,10 +149,32 @@ def read_lesson(text: str) -> str:
 
 def _planned(text: str) -> list[_Planned]:
     """Raises ValueError (ValidationError is one) or RecursionError."""
-    value = json.loads(text, strict=False)
+    value = _json(text)
+    if _without_hypothesis(value) is not None:
+        return []
     if isinstance(value, dict):
-        value = [] if set(value) == {"nothing"} else value.get("hypotheses", [value])
+        value = value.get("hypotheses", [value])
     return _PLAN.validate_python(value)
+
+
+def _without_hypothesis(value: Any) -> dict[str, Any] | None:
+    """`{"nothing": why}`, alone or in a list."""
+    alone = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if isinstance(alone, dict) and "nothing" in alone and not alone.keys() & {"title", "family"}:
+        return alone if not alone.get("hypotheses") else None
+    return None
+
+
+def _json(text: str) -> Any:
+    """The one JSON value of a text, with sentences before or after it where no line of them begins
+    as another value would. Raises ValueError or RecursionError."""
+    begins = list(_BEGINS.finditer(text))
+    if not begins:
+        return json.loads(text, strict=False)
+    value, end = json.JSONDecoder(strict=False).raw_decode(text, begins[0].end() - 1)
+    if _BEGINS.search(text, end) or _AFTER.match(text, end):
+        return json.loads(text, strict=False)
+    return value
 
 
 def _fault(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cudaops.cuda.devices import Device
 from cudaops.domain.execution import TimeSource
-from cudaops.domain.hypothesis import FAMILIES, Hypothesis
+from cudaops.domain.hypothesis import FAMILIES, Family, Hypothesis
 from cudaops.domain.judgement import Attempt, Policy
 from cudaops.domain.options import Precision, ProgramRun
 from cudaops.domain.profile import Profile, Verdict
@@ -56,6 +56,10 @@ class Judging(NamedTuple):
         return sum(us * w for _, us, w in self.baseline_us) / weight if weight else None
 
 
+NEEDED: dict[Family, str] = {"async_copy": "cuda_pipeline.h", "tensor_cores": "mma.h"}
+"""Families that nobody can write without a header: offered only where that may be included."""
+
+
 class Briefing(NamedTuple):
     """The state of a run as a prompt shows it.
 
@@ -67,6 +71,8 @@ class Briefing(NamedTuple):
     kernel: Kernel
     workloads: tuple[Workload, ...]
     device: Device
+    instances: tuple[str, ...] = ()
+    """Of a template kernel: those that were captured, first the one that takes most time."""
     accesses: tuple[AccessSummary, ...] = ()
     """What the author's kernel does with memory."""
     notes_catalogue: str = ""
@@ -85,6 +91,7 @@ class Briefing(NamedTuple):
     patterns_text: str = ""
     """What paid on other kernels, as it was when the run began."""
     allow_libraries: bool = False
+    allow_ptx: bool = False
     allow_precision: Precision | None = None
     """As in `Policy`."""
     includes: frozenset[str] = ALLOWED_INCLUDES
@@ -158,7 +165,7 @@ def reask(reason: str) -> str:
 def planner_drafts(b: Briefing, wanted: int) -> tuple[Draft, ...]:
     """The planner's parts."""
     form = {
-        "families": FAMILIES,
+        "families": [f for f in FAMILIES if NEEDED.get(f) in (None, *b.includes)],
         "max_words": b.max_words,
         "transformations": b.transformations,
     }
@@ -296,13 +303,16 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
     rules = {
         "includes": sorted(b.includes),
         "allow_libraries": b.allow_libraries,
+        "allow_ptx": b.allow_ptx,
         "allow_precision": b.allow_precision,
     }
     drafts = [
         Draft("rules", "rules.j2", rules, True),
         Draft("material", "material.j2", {}, True),
         Draft("directives", "directives.j2",
-              {"parameters": [p.name for p in b.kernel.parameters]}, True),
+              {"parameters": [p.name for p in b.kernel.parameters],
+               "template_parameters": b.kernel.template_parameters,
+               "instances": b.instances or (b.kernel.qualified_name,)}, True),
         Draft("device", "device.j2", {"facts": wording.device_lines(b.device, b.elements)}, True),
         *_judging(b),
         Draft("notes catalogue", "catalogue.j2", {"catalogue": b.notes_catalogue}, True),

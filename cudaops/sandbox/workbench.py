@@ -34,6 +34,7 @@ from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
+from cudaops.program.serving import serves
 from cudaops.program.splice import is_dependent, splice
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
@@ -107,6 +108,21 @@ class Workbench:
         """Those on which a rewrite is timed, most expensive first."""
         return tuple(w for w in self.workloads if w.is_timed)
 
+    def workloads_of(self, rewrite: Rewrite | None) -> tuple[Workload, ...]:
+        """What a rewrite is judged and timed on: of every instance that it serves
+        (`program.serving`), most expensive first."""
+        if rewrite is None:
+            return self.workloads
+        known: dict[str, bool] = {}
+        for workload in self.captured.workloads:
+            if workload.callee not in known:
+                known[workload.callee] = serves(rewrite, self.kernel, self.callee, workload.callee)
+        return tuple(w for w in self.captured.workloads if known[w.callee])
+
+    def judged_of(self, rewrite: Rewrite) -> tuple[Workload, ...]:
+        """Those on which it is held against the author's kernel."""
+        return tuple(w for w in self.workloads_of(rewrite) if w.is_judged)
+
     @property
     def callee(self) -> str:
         """The instance that is rewritten: that of the most expensive workload."""
@@ -119,15 +135,19 @@ class Workbench:
 
     def spliced(self, rewrite: Rewrite) -> Program:
         """The author's program with the rewrite in it. Raises InputError where it cannot be."""
-        workload = self.workloads[0]
+        served = {w.callee: w for w in reversed(self.workloads_of(rewrite))}
+        written = {self._written(w): None for w in reversed(served.values())}
+        return splice(self.program, self.kernel.name, rewrite, *written)
+
+    def _written(self, workload: Workload) -> str:
+        """The instance that a launch names."""
         site = next((s for s in self.program.launches if s.index == workload.site), None)
         # As its author spells it (`k<kThreads>`) where template arguments are written; an instance
         # that is deduced, or named in a template (`k<T>`), is only known as the capture spelled it.
         named = (
             site is not None and site.template_arguments and not is_dependent(self.program, site)
         )
-        written = site.callee if site is not None and named else self.callee
-        return splice(self.program, self.kernel.name, rewrite, written)
+        return site.callee if site is not None and named else workload.callee
 
     def save(self) -> None:
         """Write what a resumed run needs under `state/`."""
@@ -212,7 +232,9 @@ class Workbench:
         `watched`: a folder for what the timed launches write, a folder a workload in it.
         """
         comparisons = []
-        for workload in self.timed:
+        for workload in self.workloads_of(rewrite):
+            if not workload.is_timed:
+                continue
             pair = self._pair(rewrite, workload, watched)
             if isinstance(pair, Misbehaved | CompileFailed):
                 return pair

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.executors.base import Executor
 from cudaops.executors.cpu.executor import CpuExecutor
@@ -47,7 +48,9 @@ def bench_for(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> B
 
     def find(program: Path) -> Workbench:
         if program not in made:
-            made[program] = bench_of(executor, program, tmp_path_factory.mktemp(program.stem))
+            policy = Policy(min_speedup=0.001, seed=11, allow_ptx=True)
+            folder = tmp_path_factory.mktemp(program.stem)
+            made[program] = bench_of(executor, program, folder, policy)
         return made[program]
 
     return find

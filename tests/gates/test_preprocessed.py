@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.domain.judgement import Policy
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.cuda.build import FINAL_FLAGS
 from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.gates.preprocessed import CODE_FLAGS, preprocessed_gate
 from cudaops.sandbox.workbench import Workbench
+from tests.exploits.cases import load_case
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, product, rewrite_of
 
 HONEST = sorted((EXPLOITS / "honest").glob("*.cu"))
@@ -35,8 +37,13 @@ def other_tools() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("path", HONEST, ids=lambda p: p.stem)
-def test_honest_candidates_pass(bench: Workbench, path: Path) -> None:
-    found = preprocessed_gate(bench, rewrite_of(path.read_text()))
+def test_honest_candidates_pass(bench: Workbench, path: Path, tmp_path: Path) -> None:
+    policy = Policy(min_speedup=0.001, allow_ptx=load_case(path).allow_ptx)
+    allowing = Workbench(
+        bench.program, bench.captured, bench.executor, policy, tmp_path,
+        sm_arch=bench.sm_arch, timeout_s=bench.timeout_s,
+    )  # fmt: skip
+    found = preprocessed_gate(allowing, rewrite_of(path.read_text()))
     assert found.gate.passed, found.gate.summary
     assert len(found.sha256) == 64
 

@@ -9,7 +9,9 @@ from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import BufferValue, NullValue, NumberValue, RawValue
 from cudaops.domain.workload import NullArgument, OpaqueArgument, ScalarArgument, Workload
 from cudaops.errors import PlanError
+from cudaops.program.instances import bound_arguments
 from cudaops.program.plans import baseline_plan, instance, make_rewrite, parse_plan, resolve
+from cudaops.program.serving import named_parameters
 
 BODY = """
 #define PAD 2
@@ -72,6 +74,54 @@ def test_tuned_values_reach_geometry_and_instance(naive_kernel: Kernel, workload
     assert resolve(rewrite, naive_kernel, workload).launches[0].block == Dim3(x=32, y=32)
     assert instance(rewrite, rewrite.plan.launches[0]) == "tiled<32, 16>"
     assert instance(rewrite, rewrite.plan.launches[1]) == "finish"
+
+
+TEMPLATE = Kernel(
+    name="k", qualified_name="ops::k", parameters=(),
+    template_parameters=("typename T", "int BLOCK", "bool FAST = false"),
+    file="a.cu", first_line=1, last_line=1, start_byte=0, end_byte=1, text="",
+)  # fmt: skip
+
+
+def test_template_parameters_are_names(workload: Workload) -> None:
+    launch = "// @launch q<T, 2*BLOCK, FAST> grid=(BLOCK) block=(sizeof(T)) args=()\n"
+    text = launch + "template <class U, int B, bool F> __global__ void q() {}\n"
+    rewrite = make_rewrite(text, "user", "t", "w")
+    of = {"T": "unsigned long long", "BLOCK": "64u", "FAST": "true"}
+    callee = f"ops::k<{', '.join(of.values())}>"
+    here = workload.model_copy(update={"callee": callee})
+    (resolved,) = resolve(rewrite, TEMPLATE, here).launches
+    assert (resolved.grid.x, resolved.block.x) == (64, 8)
+    bound = bound_arguments(TEMPLATE, callee)
+    assert bound == of
+    assert instance(rewrite, rewrite.plan.launches[0], bound) == (
+        "q<unsigned long long, 2*64u, true>"
+    )
+    assert bound_arguments(TEMPLATE, "ops::k<Pair<int, 2>, 8>")["FAST"] == "false"
+    unsized = workload.model_copy(update={"callee": "ops::k<Pair<int, 2>, 8>"})
+    with pytest.raises(PlanError, match="sizeof does not know the type `T`"):
+        resolve(rewrite, TEMPLATE, unsized)
+
+
+def test_a_name_of_the_rewrite_hides_the_authors(workload: Workload) -> None:
+    text = (
+        "// @tune BLOCK = 32\n// @launch q<BLOCK> grid=(BLOCK) block=(1) args=()\n"
+        "template <int B> __global__ void q() {}\n"
+    )
+    rewrite = make_rewrite(text, "user", "t", "w")
+    assert not named_parameters(rewrite, TEMPLATE)
+    here = workload.model_copy(update={"callee": "ops::k<float, 64>"})
+    assert resolve(rewrite, TEMPLATE, here).launches[0].grid.x == 32
+    alias = (
+        "// @launch q<T> grid=(1) block=(1) args=()\nusing T = double;\n"
+        "template <class U> __global__ void q() {}\n"
+    )
+    aliased = make_rewrite(alias, "user", "t", "w")
+    assert not named_parameters(aliased, TEMPLATE)
+    bound = bound_arguments(TEMPLATE, "ops::k<float, 64>")
+    assert instance(aliased, aliased.plan.launches[0], bound) == "q<T>"
+    with pytest.raises(PlanError, match="also a template parameter of `q`"):
+        make_rewrite(text.replace("int B>", "int BLOCK>"), "user", "t", "w")
 
 
 def test_unmet_requirement_runs_the_baseline(naive_kernel: Kernel, workload: Workload) -> None:

@@ -99,6 +99,9 @@ HONEST = [
     "// mirrors the code of the author", "// more work per thread", "// edge: the last block",
     "// skip the first element", "// same for B", "// Then the same with b", "// remaining rows",
     "// rows past N are left out", "// the edge is left out of the tile and summed below",
+    "// What is left out of the tile is zero", "// left out: the bounds check, by @requires",
+    "// nothing is left out", "// keeps the author's order unchanged", "// unrolled for clarity",
+    "// not shown to be slower", "// add the bias here", "// write partial sums here",
     "// 1. load  2. wait  3. compute", "// the kernel stays within 48 KB of shared memory",
 ]  # fmt: skip
 

@@ -113,9 +113,31 @@ def test_nothing_usable_is_asked_for_again(text: str) -> None:
     assert "\n" not in found.reask
 
 
-@pytest.mark.parametrize("text", ["[]", "```json\n[]\n```", '{"hypotheses": []}'])
-def test_nothing_worth_trying_is_an_answer(text: str) -> None:
+ROOFLINE = "it stands at the roofline"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", NO_REASON),
+        ("```json\n[]\n```", NO_REASON),
+        ('{"hypotheses": []}', NO_REASON),
+        ("[]\nBecause it stands at the roofline.", NO_REASON),
+        ("Nothing helps here:\n[]", NO_REASON),
+        ("```json\n[]\n```\nIt stands at the roofline.", NO_REASON),
+        (f'{{"nothing": "{ROOFLINE}"}}', ROOFLINE),
+        (f'[{{"nothing": "{ROOFLINE}"}}]', ROOFLINE),
+        (f'{{"nothing": true, "why": "{ROOFLINE}"}}', ROOFLINE),
+        ('{"nothing": null}', NO_REASON),
+    ],
+)
+def test_nothing_worth_trying_is_an_answer(text: str, reason: str) -> None:
     assert read(text) == ()
+    assert read_nothing(text) == reason
+
+
+def test_a_plan_may_have_sentences_around_it() -> None:
+    assert read(f"Two ways:\n{BOTH}\nThe first is safer.") == read(BOTH)
 
 
 def test_names_of_the_language_stay_whole() -> None:

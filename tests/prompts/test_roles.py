@@ -14,12 +14,14 @@ from jinja2 import Environment, UndefinedError, meta
 from cudaops.domain.program import SourceFile
 from cudaops.domain.search import Branch, Order
 from cudaops.program.directives import read_directives
+from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
 from cudaops.program.parse import parse_files
+from cudaops.program.ptx_instructions import instructions
 from cudaops.prompts import roles
 from cudaops.prompts.answers import CoderAnswer, read_rewrite
 from cudaops.prompts.hypotheses import read_hypotheses
 from cudaops.prompts.prompt import MOST_TOKENS, Draft, Prompt, count_tokens, prompt_of, render
-from cudaops.prompts.roles import Briefing
+from cudaops.prompts.roles import NEEDED, Briefing
 from tests.prompts import samples
 from tests.prompts.test_text import contents
 
@@ -141,6 +143,41 @@ def test_rules_follow_what_the_user_allows() -> None:
     assert "not cuBLAS, cuDNN, CUTLASS" not in allowed
     assert "may be computed in bf16" in allowed
     assert "no TF32" not in allowed
+
+
+def test_ptx_is_offered_where_the_user_allows_it() -> None:
+    strict, free = samples.first(), samples.first()._replace(allow_ptx=True)
+    assert "No inline assembly" in prompts_of(strict)["coder"].system
+    allowed = prompts_of(free)["coder"].system
+    assert "No inline assembly" not in allowed
+    assert "Inline PTX may compute" in allowed
+    assert "no pragma but `unroll`.\n7. Complete code" in allowed
+    told = re.search(r"Inline PTX may compute.*", allowed)
+    assert told
+    stems = {name.split(".")[0] for name in instructions()}
+    hints = {"ld", "st", "global", "nc", "ca", "cg", "cs", "approx", "ftz", "volatile", "reg"}
+    named = set(re.findall(r"`([a-z0-9]+)`", told[0].split("No others")[0]))
+    assert named <= stems | hints
+
+
+def test_families_that_need_a_header_are_offered_where_it_is() -> None:
+    on_gpu = samples.first()
+    on_cpu = on_gpu._replace(includes=ALLOWED_INCLUDES - NOT_ON_CPU)
+    for family, header in NEEDED.items():
+        assert header in NOT_ON_CPU
+        assert family in prompts_of(on_gpu)["planner"].system
+        assert f"{family}," not in prompts_of(on_cpu)["planner"].system
+
+
+def test_of_a_template_the_instances_are_told() -> None:
+    plain = samples.first()
+    kernel = plain.kernel.model_copy(update={"template_parameters": ("typename T", "int BLOCK")})
+    instances = ("naive_matmul<float, 16>", "naive_matmul<double, 8>")
+    told = prompts_of(plain._replace(kernel=kernel, instances=instances))["coder"].system
+    assert "template parameters (typename T, int BLOCK) are names too" in told
+    assert "none is for `naive_matmul<float, 16>` alone" in told
+    assert "Captured: naive_matmul<float, 16>; naive_matmul<double, 8>." in told
+    assert "template parameters" not in prompts_of(plain)["coder"].system
 
 
 def test_the_rules_that_make_an_answer_usable_are_there() -> None:

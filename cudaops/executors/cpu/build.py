@@ -28,6 +28,7 @@ from cudaops.executors.cpu.toolchain import (
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
+from cudaops.program.instances import bound_arguments
 from cudaops.program.plans import instance
 from cudaops.program.reroute import device_view_files, rerouted_files
 from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
@@ -227,8 +228,9 @@ def unit_source(unit: Unit) -> Source:
         files = {**files, CANDIDATE: candidate_text(unit.rewrite)}
         lines.append(f'#include "{CANDIDATE}"')
         lines.append(f"namespace {NAMESPACE} {{")
+        bound = bound_arguments(unit.program.kernel(unit.kernel), unit.callee)
         for index, step in enumerate(unit.rewrite.plan.launches):
-            lines.append(_entry(index, instance(unit.rewrite, step)))
+            lines.append(_entry(index, instance(unit.rewrite, step, bound)))
         lines.append("}")
     lines.append(_entry(BASELINE_ENTRY, unit.callee))
     main = "\n".join(lines) + "\n" + _globals(unit.program)

@@ -19,6 +19,7 @@ from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.toolchain import INCLUDE as CPU_INCLUDE
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
+from cudaops.program.instances import bound_arguments
 from cudaops.program.lexing import Edit, Lexed, apply_edits, blank, byte_text, lex, plain_text
 from cudaops.program.plans import instance
 from cudaops.program.reroute import device_view_files
@@ -111,8 +112,11 @@ def unit_texts(unit: Unit) -> Iterator[str]:
 
 def shown_entries(unit: Unit) -> dict[int, str]:
     """Entry to kernel as its author wrote it: the rewrite's steps, then the baseline."""
-    steps = unit.rewrite.plan.launches if unit.rewrite is not None else ()
-    shown = {i: instance(unit.rewrite, s) for i, s in enumerate(steps) if unit.rewrite is not None}
+    shown: dict[int, str] = {}
+    if unit.rewrite is not None:
+        bound = bound_arguments(unit.program.kernel(unit.kernel), unit.callee)
+        steps = enumerate(unit.rewrite.plan.launches)
+        shown = {i: instance(unit.rewrite, step, bound) for i, step in steps}
     return {**shown, BASELINE_ENTRY: unit.callee}
 
 

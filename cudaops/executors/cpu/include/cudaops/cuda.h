@@ -12,6 +12,7 @@
 #include "vector_types.h"
 #include "context.h"
 #include "device_math.h"
+#include "ptx.h"
 #include "simd.h"
 #include "warp.h"
 #include "atomics.h"
