@@ -48,7 +48,9 @@ HOMES = {
     "prometheus_client": {"service"}, "opentelemetry": {"service"}, "structlog": {"service"},
     "h11": {"service"}, "httpx": {"service", "doctor"}, "httpx_sse": {"service"},
     "tenacity": {"service"},
-    "clang": {"program/clang_child.py", "program/clang_bodies.py"},
+    "clang": {
+        "program/clang_child.py", "program/clang_bodies.py", "program/clang_classes.py",
+    },
     "subprocess": {
         "executors", "service", "rag/postgres_programs.py", "program/front_end.py",
         "program/clang_child.py",

@@ -12,9 +12,17 @@ from typing import Any
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind, conf
 
 from cudaops.program import syntax as s
+from cudaops.program.clang_classes import (
+    ROOT,
+    first_value,
+    is_made,
+    is_own,
+    is_value,
+    is_written,
+    members,
+    runs_by_itself,
+)
 
-ROOT = "/cudaops-program"
-"""Where the program's files seem to be; nothing is written there."""
 _DEEPEST = 400
 """Nesting of a tree; deeper ones are generated."""
 
@@ -254,7 +262,7 @@ class Body:
             found = inner[0]
         if found.kind == _K.CALL_EXPR and not list(found.get_arguments()):
             made = found.referenced
-            if made is not None and made.kind == _K.CONSTRUCTOR and not _is_written(made):
+            if made is not None and made.kind == _K.CONSTRUCTOR and not is_written(made):
                 return None
         return self.expression(found)
 
@@ -396,12 +404,12 @@ class Body:
             _K.FUNCTION_DECL, _K.CXX_METHOD, _K.CONSTRUCTOR, _K.CONVERSION_FUNCTION,
         ):  # fmt: skip
             return s.Unmodelled("indirect call", values)
-        if target.spelling == "operator=" and len(values) == 2 and _is_made(target):
+        if target.spelling == "operator=" and len(values) == 2 and is_made(target):
             return s.Assign(values[0], "", values[1])
         if target.kind == _K.CONSTRUCTOR:
-            if len(values) == 1 and _is_made(target) and _same(arguments[0], cursor):
+            if len(values) == 1 and is_made(target) and _same(arguments[0], cursor):
                 return values[0]  # a copy
-            name = self._called(target) if _is_written(target) else _type_of(cursor)
+            name = self._called(target) if is_written(target) else _type_of(cursor)
             return s.Call(name, values)
         if target.kind == _K.FUNCTION_DECL and is_own(target) and _is_whole(cursor):
             value = evaluated(self._lib, cursor)  # of a `constexpr` function, of constants
@@ -489,12 +497,6 @@ def _is_type(cursor: Cursor) -> bool:
     return bool(cursor.kind.is_reference())
 
 
-def is_own(cursor: Cursor) -> bool:
-    """Whether it stands in a file of the program."""
-    file = cursor.location.file
-    return bool(file is not None and file.name.startswith(f"{ROOT}/"))
-
-
 def _is_constant(target: Cursor) -> bool:
     kind = target.type.get_canonical()
     arithmetic = TypeKind.BOOL.value <= kind.kind.value <= TypeKind.LONGDOUBLE.value
@@ -503,89 +505,9 @@ def _is_constant(target: Cursor) -> bool:
     return bool(is_own(target) and kind.is_const_qualified() and plain and known)
 
 
-def runs_by_itself(kind: Any) -> bool:
-    """Whether a variable of this type runs code that nobody wrote down where it is declared: the
-    program's own constructors and destructors, in it or in its members."""
-    while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
-        kind = kind.element_type.get_canonical()
-    own = kind.kind == TypeKind.RECORD and is_own(kind.get_declaration())
-    return bool(own and not kind.is_pod())
-
-
-_MEMBERS = {
-    _K.FIELD_DECL, _K.CONSTRUCTOR, _K.CXX_METHOD, _K.CONVERSION_FUNCTION, _K.FUNCTION_TEMPLATE,
-    _K.CXX_ACCESS_SPEC_DECL, _K.TYPEDEF_DECL, _K.TYPE_ALIAS_DECL, _K.VAR_DECL, _K.STATIC_ASSERT,
-    _K.FRIEND_DECL, _K.ENUM_DECL, _K.TEMPLATE_TYPE_PARAMETER, _K.TEMPLATE_NON_TYPE_PARAMETER,
-}  # fmt: skip
-"""What a class may consist of whose objects are values."""
-
-
-def is_value(kind: Any, lib: Any) -> bool:
-    """Whether objects of the program's class run no code but the constructor that begins them: no
-    destructor, base, virtual method or written copy, in it or in its members."""
-    kind = kind.get_canonical()
-    if kind.kind != TypeKind.RECORD:
-        return False
-    declared = kind.get_declaration()
-    parts = members(declared, lib)
-    if any(first_value(c) is not None for c in parts) and not list(declared.get_children()):
-        return False  # an instance's fields do not tell how they begin
-    plain = all(
-        (c.kind in _MEMBERS or c.kind.is_attribute() or c.kind.is_reference())
-        and c.kind != _K.CXX_BASE_SPECIFIER
-        and not (c.kind == _K.CXX_METHOD and c.is_virtual_method())
-        and not (c.kind == _K.CONSTRUCTOR and _copies(c) and _is_written(c))
-        and not (c.spelling == "operator=" and not _is_made(c))
-        for c in parts
-    )
-    fields = list(kind.get_fields())
-    return plain and bool(fields) and not any(runs_by_itself(f.type.get_canonical())
-                                              or f.is_bitfield() for f in fields)  # fmt: skip
-
-
-def members(declared: Cursor, lib: Any) -> list[Cursor]:
-    """Of a class; those of an instance of a template are its template's too."""
-    template = lib.clang_getSpecializedCursorTemplate(declared)
-    known = template is not None and not template.kind.is_invalid()
-    return [*declared.get_children(), *(template.get_children() if known else ())]
-
-
-def first_value(member: Cursor) -> Cursor | None:
-    """What a class says that one of its members begins with."""
-    if member.kind != _K.FIELD_DECL:
-        return None
-    kind, extents = member.type.get_canonical(), 0
-    while kind.kind == TypeKind.CONSTANTARRAY:
-        kind, extents = kind.element_type.get_canonical(), extents + 1
-    found = [c for c in member.get_children() if c.kind.is_expression()]
-    name = member.location.offset
-    behind = (x.spelling for x in member.get_tokens() if x.extent.start.offset > name)
-    said = {"=", "{"} & set(behind)
-    return found[-1] if found and (said or len(found) > extents) else None
-
-
-def _copies(constructor: Cursor) -> bool:
-    return bool(constructor.is_copy_constructor() or constructor.is_move_constructor())
-
-
-def _is_written(constructor: Cursor) -> bool:
-    """Whether the program says what a constructor does."""
-    definition = constructor.get_definition()
-    return bool(
-        definition is not None and is_own(definition) and not _is_made(definition)
-        and any(c.kind == _K.COMPOUND_STMT for c in definition.get_children())
-    )  # fmt: skip
-
-
 def _is_whole(cursor: Cursor) -> bool:
     kind = cursor.type.get_canonical().kind
     return bool(TypeKind.BOOL.value <= kind.value <= TypeKind.INT128.value)
-
-
-def _is_made(method: Cursor) -> bool:
-    """Whether the compiler wrote it: it stands where its class does."""
-    made: bool = method.location == method.semantic_parent.location or method.is_default_method()
-    return made
 
 
 def _same(argument: Cursor, call: Cursor) -> bool:

@@ -28,7 +28,8 @@ from clang import cindex
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from cudaops.program import syntax as s
-from cudaops.program.clang_bodies import ROOT, Body, evaluated, is_own, numbered, where_of
+from cudaops.program.clang_bodies import Body, evaluated, numbered, where_of
+from cudaops.program.clang_classes import ROOT, is_own
 from cudaops.program.instances import callee_of
 
 HEADERS = Path(__file__).parents[1] / "executors" / "cpu" / "include"
