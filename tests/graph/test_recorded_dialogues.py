@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -147,13 +148,20 @@ def test_it_is_replayed_whole_and_tells_of_no_machine(name: str) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_answers_come_to_the_same_end(name: str, tmp_path: Path) -> None:
-    before = record_of(name)
+    """But for what transformations add, whose search may find something or not: where it does, it
+    takes the place of the model's last iteration."""
     again, asked = held_again(name, tmp_path)
     assert f"{name}_regrouped" not in asked, "the author's text in other blocks is no exemplar"
-    assert written_by_model(again) == written_by_model(before)
-    for then, now in zip(before.attempts, again.attempts, strict=True):
-        assert now.judgement.outcome == then.judgement.outcome, now.judgement.reason
-        assert now.judgement.speedup == pytest.approx(then.judgement.speedup, rel=0.1)
+    before, now = (
+        list(takewhile(lambda a: a.proposer.startswith("llm:"), record.attempts))
+        for record in (record_of(name), again)
+    )
+    assert len(now) >= len(before) - 1
+    for then, held in zip(before, now, strict=False):
+        assert held.title == then.title
+        assert held.judgement.outcome == then.judgement.outcome, held.judgement.reason
+        assert held.judgement.speedup == pytest.approx(then.judgement.speedup, rel=0.1)
+    assert again.outcome == "provisional"
 
 
 def test_a_dialogue_is_held_again_in_small(tmp_path: Path) -> None:
