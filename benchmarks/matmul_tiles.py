@@ -62,66 +62,14 @@ extern "C" int repeat(int times, const float* A, const float* B, float* C, int M
 }
 """
 
-Change = Callable[[str], str]
-
-
-def _replaced(pattern: str, by: str) -> Change:
-    """An edit of the kernel's text that must apply."""
-
-    def change(text: str) -> str:
-        found, times = re.subn(pattern, by, text, flags=re.DOTALL)
-        if not times:
-            raise SystemExit(f"the recipe's text has no `{pattern}` any more")
-        return found
-
-    return change
-
-
-def _bound(blocks: int) -> Change:
-    """So few registers that this many blocks fit on an SM."""
-    return _replaced(r"(__launch_bounds__\([^\n]*)\)\n", rf"\1,\n    {blocks})\n")
-
-
-VARIANTS: dict[str, Change] = {
-    "": lambda text: text,
-    "bound2": _bound(2),
-    "bound3": _bound(3),
-    # fragments of one step only: nvcc alone decides what is read ahead
-    "single": _replaced(
-        r"    take\(0, 0\);\n(.*?)            if \(step == STEPS - 1\) \{.*?\n            \}\n"
-        r"            take\(stage, \(step \+ 1\) % STEPS\);\n(.*?)\n        \}\n    \}\n",
-        r"\1            take(stage, step);\n\2\n        }\n        stage ^= 1;\n"
-        r"        keep(stage);\n        __syncthreads();\n    }\n",
-    ),
-    # what was fetched goes to shared memory halfway instead of just before the barrier
-    "early": _replaced(
-        r"(            if \(step == STEPS - 1\) \{.*?)                keep\(stage\);\n",
-        r"            if (step == STEPS / 2) keep(stage ^ 1);\n\1",
-    ),
-    # lanes row by row: a wide read takes more passes over the banks
-    "rowwise": _replaced(
-        r"thread_row = \(warp.*?;(.*?)thread_col = \(warp.*?;",
-        r"thread_row = place / ACROSS * 4;\1thread_col = place % ACROSS * 4;",
-    ),
-}
-"""Edits that tell whether a choice of the recipe's pays."""
-
-_TILES = {
-    "": """
-        128 64 16 8 8 2   128 64 16 8 8 1    128 128 16 8 8 1   128 128 8 8 8 1    64 64 16 8 8 2
-        64 64 32 8 8 4    64 64 16 8 8 1     64 64 32 8 8 2     128 64 16 16 8 4   128 64 16 16 8 2
-        256 128 8 16 8 1  128 128 16 16 8 2  128 128 16 8 8 2   64 128 16 8 8 2    64 128 16 8 4 1
-        128 64 16 8 4 1   256 64 16 16 8 2   64 64 16 16 4 2    64 64 16 8 4 1     128 128 8 16 8 1
-        64 64 16 4 4 1    64 64 16 8 4 2     64 32 16 8 4 2     64 64 32 8 4 2      256 64 16 8 8 1
-    """,
-    "bound2": """
-        128 64 16 8 8 2   128 128 16 8 8 1  128 128 8 8 8 1   64 64 32 8 8 4    64 128 16 8 4 1""",
-    "bound3": "64 64 16 8 8 2",
-    "single": "128 64 16 8 8 2   128 128 16 8 8 1   64 64 32 8 8 4   256 128 8 16 8 1",
-    "early": "128 64 16 8 8 2    128 128 16 8 8 1   64 64 32 8 8 4   256 128 8 16 8 1",
-    "rowwise": "128 64 16 8 8 2  128 128 16 8 8 1",
-}  # fmt: skip
-"""By variant: BM, BN, BK, TM, TN and GROUPS of what is tried."""
+_TILES = """
+    128 64 16 8 8 2   128 64 16 8 8 1    128 128 16 8 8 1   128 128 8 8 8 1    64 64 16 8 8 2
+    64 64 32 8 8 4    64 64 16 8 8 1     64 64 32 8 8 2     128 64 16 16 8 4   128 64 16 16 8 2
+    256 128 8 16 8 1  128 128 16 16 8 2  128 128 16 8 8 2   64 128 16 8 8 2    64 128 16 8 4 1
+    128 64 16 8 4 1   256 64 16 16 8 2   64 64 16 16 4 2    64 64 16 8 4 1     128 128 8 16 8 1
+    64 64 16 4 4 1    64 64 16 8 4 2     64 32 16 8 4 2     64 64 32 8 4 2     256 64 16 8 8 1
+"""
+"""BM, BN, BK, TM, TN and GROUPS of what is tried."""
 
 
 @dataclass
@@ -129,7 +77,6 @@ class Setting:
     """One way to build the kernel, and what came of it."""
 
     values: tuple[int, ...]
-    variant: str
     registers: int | None = None
     spilled_bytes: int | None = None
     failure: str | None = None
@@ -140,16 +87,13 @@ class Setting:
     def name(self) -> str:
         """As it stands in the table."""
         BM, BN, BK, TM, TN, groups = self.values
-        return f"{BM}x{BN}x{BK} {TM}x{TN} /{groups} {self.variant}".rstrip()
+        return f"{BM}x{BN}x{BK} {TM}x{TN} /{groups}"
 
 
 def settings() -> list[Setting]:
-    """Those of `_TILES`, variants last."""
-    found = []
-    for variant, text in _TILES.items():
-        words = [int(word) for word in text.split()]
-        found += [Setting(tuple(words[i : i + 6]), variant) for i in range(0, len(words), 6)]
-    return found
+    """Those of `_TILES`."""
+    words = [int(word) for word in _TILES.split()]
+    return [Setting(tuple(words[i : i + 6])) for i in range(0, len(words), 6)]
 
 
 def kernel_text() -> str:
@@ -168,7 +112,7 @@ def build(setting: Setting, text: str, folder: Path, arch: str) -> Path:
     """Compile one setting; its registers and failure are noted in it."""
     stem = re.sub(r"\W+", "_", setting.name)
     source, library = folder / f"{stem}.cu", folder / f"{stem}.so"
-    source.write_text(VARIANTS[setting.variant](text) + _ENTRY, "utf-8")
+    source.write_text(text + _ENTRY, "utf-8")
     defines = [f"-D{name}={value}" for name, value in zip(NAMES, setting.values, strict=True)]
     done = subprocess.run(
         ["nvcc", "-O3", f"-arch={arch}", "-Xptxas", "-v", "-shared", "-Xcompiler", "-fPIC",
