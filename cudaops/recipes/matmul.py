@@ -33,10 +33,13 @@ _LEAST_THREADS = 64
 _SEEDS = (
     (128, 64, 16, 16, 8, 4), (128, 128, 16, 16, 8, 2), (128, 64, 16, 8, 8, 2),
     (64, 128, 16, 8, 8, 2), (64, 64, 16, 8, 8, 2), (64, 128, 16, 8, 4, 1),
-    (64, 64, 16, 4, 4, 1), (32, 64, 16, 4, 4, 1), (32, 32, 32, 4, 4, 1),
+    (64, 64, 16, 8, 4, 1), (64, 64, 16, 4, 4, 1), (32, 64, 16, 4, 4, 1), (32, 32, 32, 4, 4, 1),
 )  # fmt: skip
-"""The first is the fastest of 41 at 1024 on an H200, the second at 4096 (docs/recipes.md); the last
-ones are for small products."""
+"""From large products to small ones. The first is the fastest of 41 at 1024 on an H200, the second
+at 4096 (docs/recipes.md)."""
+_LEAST_TILES = 64
+"""A product of fewer tiles leaves most of a device idle: it begins with smaller ones. Chosen: about
+half of the SMs of an H200 (132), nearly all of an A10's (72)."""
 _LADDERS = {
     "CUDAOPS_BM": (32, 64, 128, 256), "CUDAOPS_BN": (32, 64, 128), "CUDAOPS_BK": (8, 16, 32),
     "CUDAOPS_TM": (4, 8, 16), "CUDAOPS_TN": (4, 8), "CUDAOPS_GROUPS": (1, 2, 4),
@@ -68,14 +71,18 @@ class MatmulRecipe:
         try:
             reading = read_kernel(program, kernel, workloads)
             form = product_of(reading)
-            source = matmul_source(program, kernel, reading, form)
+            outputs = max((w.grid.volume * w.block.volume for w in workloads), default=None)
+            source = matmul_source(program, kernel, reading, form, outputs)
             return (written(source, self.name, self.title, _why(form, verdict)),)
         except NotUnderstood:
             return ()
 
     def seeds(self, rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
-        """Tiles that were measured to be good, best first."""
-        return tuple(dict(zip(NAMES, values, strict=True)) for values in _SEEDS)
+        """Tiles that were measured to be good, those for products of this size first."""
+        own = tuple(rewrite.values()[name] for name in NAMES)
+        first = _SEEDS.index(own) if own in _SEEDS else 0
+        seeds = sorted(_SEEDS, key=lambda values: abs(_SEEDS.index(values) - first))
+        return tuple(dict(zip(NAMES, values, strict=True)) for values in seeds)
 
     def refusal(self, rewrite: Rewrite) -> str | None:
         """Tiles that do not divide, do not fit or would spill."""
@@ -135,9 +142,12 @@ def _declared(source: str, name: str) -> str:
     return found[1] if found else "float"
 
 
-def _tunes(element: str, accumulator: str) -> str:
-    """The tune directives; first, by default, stand the values of the best seed that fits."""
-    best = next(s for s in _SEEDS if tile_refusal(*s, element, accumulator) is None)
+def _tunes(element: str, accumulator: str, outputs: int | None) -> str:
+    """The tune directives; first, by default, stand the values of the best seed that fits the type
+    and the number of outputs, where that is known."""
+    fitting = [s for s in _SEEDS if tile_refusal(*s, element, accumulator) is None]
+    large = (s for s in fitting if outputs is None or outputs >= _LEAST_TILES * s[0] * s[1])
+    best = next(large, fitting[-1])
     lines = []
     for (name, ladder), first in zip(_LADDERS.items(), best, strict=True):
         others = [value for value in ladder if value != first]
@@ -334,17 +344,21 @@ for (int i = 0; i < LOADS_{U}; ++i) {{
 }}"""
 
 
-def matmul_source(program: Program, kernel: Kernel, reading: Reading, form: MatmulForm) -> str:
-    """The rewrite's whole text, directives included."""
-    writer = _Writer(program, kernel, reading, form)
+def matmul_source(
+    program: Program, kernel: Kernel, reading: Reading, form: MatmulForm, outputs: int | None = None
+) -> str:
+    """The rewrite's whole text, directives included. `outputs`: of the largest launch."""
+    writer = _Writer(program, kernel, reading, form, outputs)
     return writer.head() + writer.kernel()
 
 
 class _Writer:
     def __init__(
-        self, program: Program, kernel: Kernel, reading: Reading, form: MatmulForm
-    ) -> None:
+        self, program: Program, kernel: Kernel, reading: Reading, form: MatmulForm,
+        outputs: int | None,
+    ) -> None:  # fmt: skip
         self._program, self._kernel, self._reading, self._form = program, kernel, reading, form
+        self._outputs = outputs
         self._name = free_name(f"{kernel.name}_tiled", program)
         self._lanes = 16 // ELEMENT_BYTES[form.element]
         self._extra = {
@@ -365,7 +379,7 @@ class _Writer:
         args += [axis.size.text() for axis in self._extra.values()]
         return _HEAD.substitute(
             layout=form.layout,
-            tunes=_tunes(form.element, form.accumulator),
+            tunes=_tunes(form.element, form.accumulator, self._outputs),
             requires="".join(f"// @requires {r}\n" for r in form.requirements),
             name=self._name,
             block=_THREADS,

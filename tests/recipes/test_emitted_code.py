@@ -12,7 +12,7 @@ import pytest
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.executors.cuda.toolchain import find_nvcc
-from cudaops.recipes.matmul import MatmulRecipe
+from cudaops.recipes.matmul import NAMES, MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
 
 MakeProgram = Callable[..., Program]
@@ -70,6 +70,7 @@ def test_every_matmul_seed_compiles_and_spills_nothing(
 def test_matmul_loads_sixteen_bytes_at_once(program_of: MakeProgram, tmp_path: Path) -> None:
     program = program_of(_MATMUL.format(t="float", b="k * N + col"))
     (rewrite,) = MatmulRecipe().propose(program, program.kernel("mm"), (), None)
+    rewrite = rewrite.tuned_with(dict(zip(NAMES, (128, 64, 16, 8, 8, 2), strict=True)))
     _nvcc(rewrite, tmp_path, "-ptx")
     text = (tmp_path / "out").read_text()
     loads, steps, rows = 2 + 1, 8, 8

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
+import pytest
+
 from cudaops.cuda.subtypes import Subtype
 from cudaops.domain.hypothesis import FAMILIES
 from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.recipes.matmul import NAMES
 from cudaops.recipes.registry import RECIPES, Favour, family_of, propose, refusal, seeds
 
 MakeProgram = Callable[..., Program]
@@ -132,6 +135,7 @@ def test_refusal_joins_the_recipe_and_the_plan(
     assert refusal(matmul, kernel, (short, reached)) is None
     assert "@requires" in str(refusal(matmul, kernel, (short,)))
     assert "divide" in str(refusal(matmul.tuned_with({"CUDAOPS_BK": 4}), kernel, (reached,)))
+    matmul = matmul.tuned_with(dict(zip(NAMES, (128, 64, 16, 8, 8, 2), strict=True)))
     uneven = matmul.tuned_with({"CUDAOPS_BK": 8, "CUDAOPS_GROUPS": 4})
     assert "do not share out" in str(refusal(uneven, kernel, (reached,)))
     spilling = matmul.tuned_with({"CUDAOPS_BM": 128, "CUDAOPS_BN": 128})
@@ -150,3 +154,18 @@ def test_every_seed_is_allowed(program_of: MakeProgram, launch_of: MakeLaunch) -
             assert (
                 refusal(rewrite.tuned_with(dict(values)), kernel, (launch_of("mm", N=64),)) is None
             )
+
+
+@pytest.mark.parametrize(
+    ("n", "first"),
+    [(1024, (128, 64, 16, 16, 8, 4)), (512, (64, 64, 16, 8, 8, 2)), (64, (32, 32, 32, 4, 4, 1))],
+)
+def test_small_products_begin_with_small_tiles(
+    n: int, first: tuple[int, ...], program_of: MakeProgram, launch_of: MakeLaunch
+) -> None:
+    program = program_of(_TEXT)
+    blocks = (n // 16, n // 16, 1)
+    launch = launch_of("mm", grid=blocks, N=n)
+    rewrite = propose(program, program.kernel("mm"), (launch,), None)[0]
+    assert tuple(rewrite.values().values()) == first
+    assert tuple(seeds(rewrite)[0].values()) == first
