@@ -319,12 +319,12 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
         _kernel(b),
         _workloads(b),
         _accesses(b),
-        Draft("exemplar", "exemplar.j2", {"exemplar": fenced(b.exemplar)}, True),
+        Draft("exemplar", "exemplar.j2", {"exemplar": fenced(b.exemplar)}),
         _memory(b),
     ]  # fmt: skip
     wanted = {
         "notes catalogue": b.notes_catalogue,
-        "exemplar": b.exemplar,
+        "exemplar": b.exemplar if b.incumbent is None else "",  # which shows the form as well
         "memory": b.memory_text or b.patterns_text,
         "accesses": b.accesses,
     }

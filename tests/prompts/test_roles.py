@@ -111,7 +111,7 @@ def test_all_roles_begin_with_the_same_parts() -> None:
     common = every[0][:-1]
     assert [part.name for part in common] == [
         "rules", "material", "directives", "device", "judging", "notes catalogue", "kernel",
-        "workloads", "accesses", "exemplar",
+        "workloads", "accesses",
     ]  # fmt: skip
     for parts in every:
         assert parts[:-1] == common
@@ -201,7 +201,7 @@ def test_a_parent_that_is_the_incumbent_is_shown_once() -> None:
     alone = prompts_of(b)["coder, a parent"].user
     assert alone.count(samples.incumbent().source.strip()) == 1
     assert "Improve the rewrite below" in alone
-    assert "CUDAOPS_BM=64" in alone
+    assert f"CUDAOPS_BM={samples.incumbent().values()['CUDAOPS_BM']}" in alone
     joined = prompts_of(b)["coder, two parents"].user
     assert joined.index("Rewrite 1, tuned") < joined.index("Rewrite 2, tuned")
     assert "95.7 us, 4.34x the author's speed (cuda_event)" in prompts_of(b)["coder"].user

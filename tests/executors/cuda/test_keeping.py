@@ -216,8 +216,9 @@ class TestRanking:
         noisy = WatchedGpu()
         noisy.durations = {"scale": lambda n: 100.0 + 20.0 * (n % 7)}
         task = trial(tmp_path)
-        wild = timed(noisy, Kept(noisy), task).regimes[0].sides[0]
-        assert len(wild.samples_us) == SEARCH.samples
+        wild = timed(noisy, Kept(noisy), task).regimes[0]
+        assert len(wild.blocks) * SEARCH.samples_a_block == SEARCH.samples
+        assert 0 < len(wild.sides[0].samples_us) <= SEARCH.samples  # of calm blocks alone
 
     def test_of_a_lasting_launch_two_are_taken(self, gpu: WatchedGpu, tmp_path: Path) -> None:
         gpu.durations = {"scale": lambda _: 50_000.0}
