@@ -56,6 +56,12 @@ class Conduct:
         """Whether a thread neither waits for others nor exchanges anything with its block."""
         return not (self.barriers or self.collectives or self.shared or self.calls_other)
 
+    def refuse_unknown(self) -> None:
+        """Raise NotUnderstood for a function that is not known: it may be a block's own, for all of
+        the author's threads."""
+        if self.calls_other:
+            raise NotUnderstood(f"what {self.calls_other[0]} does")
+
 
 def conduct(draft: Draft) -> Conduct:
     """What the kernel's threads do. Raises NotUnderstood for what cannot be reordered at all:

@@ -43,7 +43,7 @@ class Cooperate:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """A warp, a part of one, a block; outer loops before inner ones."""
-        _refuse_unknown(draft)
+        conduct(draft).refuse_unknown()
         loops = Loops(draft, scans=True)
         body = draft.form.kernel.body
         outer = _chosen(draft, loops, 2, inner=False)
@@ -66,7 +66,7 @@ class Cooperate:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Conditions are on the block's shape and the number of threads."""
-        _refuse_unknown(draft)
+        conduct(draft).refuse_unknown()
         kernel, lanes = draft.form.kernel, int(setting["lanes"])
         loops = Loops(draft, scans=True)
         chosen = _chosen(draft, loops, lanes, inner=setting.get("loops") == "inner")
@@ -96,12 +96,6 @@ class Cooperate:
         if None in made.resolved:
             raise NotUnderstood("a launch that does not allow it")
         return made
-
-
-def _refuse_unknown(draft: Draft) -> None:
-    """A function that is not known may be a block's own, for all of the author's threads."""
-    if other := conduct(draft).calls_other:
-        raise NotUnderstood(f"what {other[0]} does")
 
 
 def true_or_said(conditions: Sequence[str]) -> list[str]:

@@ -120,8 +120,7 @@ def _tells_block(draft: Draft) -> bool:
 
 def _refuse(draft: Draft, found: Conduct, axis: str) -> None:
     body = draft.form.kernel.body
-    if found.calls_other:
-        raise NotUnderstood(f"what {found.calls_other[0]} does")
+    found.refuse_unknown()
     if functions_say(draft) & {"threadIdx", "blockDim"}:
         raise NotUnderstood("a function that asks for its thread")
     if any(_waits(f) for f in draft.form.functions):

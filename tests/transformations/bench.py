@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import baseline_plan, resolve
+from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting, Transformation
 from cudaops.transformations.draft import Draft, Subject
 from tests.recipes.bench import Arguments, Array, workload_of
@@ -101,3 +103,14 @@ def every_setting(one: Transformation, case: Case) -> Mapping[str, Draft]:
     found = {str(dict(x)): one.apply(case.draft, x) for x in one.settings(case.draft)}
     assert found, f"{one.name} offers nothing"
     return found
+
+
+def drafts(one: Transformation, case: Case) -> Iterator[Draft]:
+    """With every setting that applies."""
+    try:
+        settings = one.settings(case.draft)
+    except NotUnderstood:
+        return
+    for setting in settings:
+        with contextlib.suppress(NotUnderstood):
+            yield one.apply(case.draft, setting)

@@ -3,17 +3,14 @@ launch's values each time."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Transformation
-from cudaops.transformations.draft import Draft
 from cudaops.transformations.registry import TRANSFORMATIONS
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, drafts
 
 BY_BLOCK = """
 __global__ void nearest(int n, int radius, const int* at, int* found) {
@@ -92,14 +89,3 @@ def test_every_repetition_starts_from_the_launchs_values(
     subject = make(case)
     for made in drafts(one, subject):
         subject.same(made, tolerance=1e-5)
-
-
-def drafts(one: Transformation, subject: Case) -> Iterator[Draft]:
-    """With every setting that applies."""
-    try:
-        settings = one.settings(subject.draft)
-    except NotUnderstood:
-        return
-    for setting in settings:
-        with contextlib.suppress(NotUnderstood):
-            yield one.apply(subject.draft, setting)

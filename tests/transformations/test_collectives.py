@@ -10,8 +10,7 @@ import pytest
 
 from cudaops.transformations.base import Transformation
 from cudaops.transformations.registry import TRANSFORMATIONS
-from tests.transformations.bench import Case
-from tests.transformations.test_changed_parameters import drafts
+from tests.transformations.bench import Case, drafts
 
 LONG = 1500
 """Of a row: many turns for each thread."""

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 
 from cudaops.errors import CudaOpsError
+from cudaops.executors.cuda.gpu_lock import POLL_S
 from cudaops.executors.cuda.runner.driver import Refusal
 
 READY, GO, NO, OVER = "ready", "go", "no", "over"
-POLL_S = 0.004
 
 
 @contextmanager
