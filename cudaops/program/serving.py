@@ -38,6 +38,8 @@ def template_names(kernel: Kernel) -> tuple[str, ...]:
 
 def template_values(rewrite: Rewrite, kernel: Kernel, callee: str) -> dict[str, int]:
     """Their values in this instance; a type of the program's own has no size here."""
+    if not kernel.template_parameters:
+        return {}  # nothing needs to be read for each launch of a search
     hidden = own_names(rewrite)
     bound = {n: a for n, a in bound_arguments(kernel, callee).items() if n not in hidden}
     names = zip(template_parameter_names(kernel), template_names(kernel), strict=True)
