@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, ge
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -147,8 +148,17 @@ class TimeoutOptions(Record):
     """Seconds for one run of the program or a candidate."""
 
 
+_ARGUMENTS_TWICE: dict[str, Any] = {
+    "required": ["argv", "argument_lines"],
+    "properties": {"argv": {"minItems": 1}, "argument_lines": {"minItems": 1}},
+}
+"""What `KernelOptions` refuses, as JSON Schema says it."""
+
+
 class KernelOptions(Record):
     """Of whatever opens a program, for everybody; kept in RunOptions."""
+
+    model_config = ConfigDict(json_schema_extra={"not": _ARGUMENTS_TWICE})
 
     argv: Annotated[tuple[Argument, ...], Field(max_length=256), Positional("-- PROGRAM ARGS")] = ()
     """Arguments for the program itself."""

@@ -106,21 +106,23 @@ def test_a_new_search_begins_where_no_other_branch_beats_the_bar(tmp_path: Path)
     ideas = (Idea("other", "periodic"), Idea("reduction", "honest/pairwise_sum"))
     more = (Idea("unrolling", "honest/two_accumulators"),)
     options = options_of(
-        MM, tmp_path / "run", SearchOptions(strategy="branch", width=4), max_iterations=3, bar=1.1
+        MM, tmp_path / "run", SearchOptions(strategy="branch", width=4), max_iterations=2, bar=1.2
     )
     developer = Shelf((*ideas, *more))
     ran = run(options, developer)
-    # 1.14 by the clock of the search, then 1.01 at best: only a new search has another candidate.
+    # 1.23 by the clock of the search, then 1.13 at best: only a new search has another candidate.
     assert ran.judged[0] == ("periodic", "rejected")
     assert [c for c in developer.calls if c.startswith("plan")] == ["plan 01 4", "plan 02 4"]
     assert ran.state["search"]["number"] == 2
-    assert not ran.state.get("incumbent")
+    later = {e.branch.title for e in ran.explored if e.search == 2}
+    assert {title for title, _ in ran.judged[1:]} <= later
 
 
 def test_a_beam_breeds_what_beats_its_parent(tmp_path: Path) -> None:
     first = (Idea("reduction", "honest/pairwise_sum"), Idea("tiling", "honest/shared_tiles"))
     ideas = [Idea("reduction", "periodic"), Idea("other", "writes_zeros")]
-    developer = Shelf(first, {"launch geometry": ideas, "honest/pairwise_sum": ideas})
+    leads = ("launch geometry", "shared-memory and register tiling", *(idea.name for idea in first))
+    developer = Shelf(first, dict.fromkeys(leads, ideas))
     search = SearchOptions(strategy="beam", width=4, rounds=3)
     ran = run(options_of(MM, tmp_path / "run", search, max_iterations=2), developer)
     explored = {e.branch.id: e.branch for e in ran.explored if e.search == 1}
