@@ -5,8 +5,8 @@
 Writes OUT/improve.json (a row a program, kept after each), a line a program, and OUT/runs.tar.xz
 with reports, events and rewrites. On `cuda` every best.cu is also built by plain nvcc and run
 beside the author's program: a word such as FAIL that the author's does not print is said. `--args`
-as in corpus.py, `--part K/N` for every N-th program from the K-th on. Ends with how many were
-improved, and the geometric mean of those.
+as in corpus.py: what `cpu` judges on, while ARGS stay what it times. `--part K/N` for every N-th
+program from the K-th on. Ends with how many were improved, and the geometric mean of those.
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ _KEPT = ("report.md", "run.json", "events.jsonl", "best.cu", "best.patch", "iter
 
 
 def improved(
-    folder: Path, argv: list[str], options: argparse.Namespace, out: Path
+    folder: Path, small: str | None, options: argparse.Namespace, out: Path
 ) -> dict[str, Any]:
-    """One program's row."""
+    """One program's row. `small`: arguments to judge on, where its own are for time alone."""
     (source,) = folder.glob("*.cu")
     left = options.limit - (time.monotonic() - BEGAN)
+    own = (folder / "ARGS").read_text().strip()
+    lines = [own] if small in (None, own) else [f"judged: {small}", f"timed: {own}"]
     command = [
         sys.executable, "-m", "cudaops", "run", source.name, "--executor", options.executor,
-        "--timeout", "100", "--out", str(out), *options.options.split(), "--", *argv,
+        "--timeout", "100", "--out", str(out), *options.options.split(),
+        *(word for line in lines for word in ("--args", line)),
     ]  # fmt: skip
     began = time.monotonic()
     env = {**os.environ, "CUDAOPS_MEMORY": "off"}
-    row: dict[str, Any] = {"program": folder.name, "argv": argv}
+    row: dict[str, Any] = {"program": folder.name, "args": lines}
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, check=False, env=env,
@@ -65,7 +68,7 @@ def improved(
         row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
         row["tried"] = [a["title"] for a in record.get("attempts") or []]
     if options.executor == "cuda" and row.get("outcome") == "accepted":
-        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", argv)
+        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", own.split())
     return row
 
 
@@ -131,8 +134,7 @@ def main() -> int:
                     folder = waiting.get_nowait()
                 except queue.Empty:
                     return
-                argv = lines.get(folder.name, (folder / "ARGS").read_text()).split()
-                row = improved(folder, argv, options, runs / folder.name)
+                row = improved(folder, lines.get(folder.name), options, runs / folder.name)
                 with writing:
                     rows.append(row)
                     (options.out / "improve.json").write_text(json.dumps(rows, indent=1) + "\n")
