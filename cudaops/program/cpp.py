@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cudaops.domain.program import Kernel
 from cudaops.program.expressions import Expression, NullPointer, PointerValue
 from cudaops.program.grammar import Binary, Call, Choice, Name, Node, Number, Unary
@@ -14,10 +12,8 @@ _INTEGERS = frozenset({
     "uint", "ulong", "ushort", "uchar",
 })  # fmt: skip
 
-Spelling = Callable[[str], str]
 
-
-def cpp(expression: Expression, spell: Spelling) -> str:
+def cpp(expression: Expression, spell: Speller) -> str:
     """The expression in C++; `spell` gives each name. Integers are `long long`, as in the plan.
 
     Division goes through `cudaops_divide` and `cudaops_remainder`, which refuse a zero divisor.
@@ -25,28 +21,31 @@ def cpp(expression: Expression, spell: Spelling) -> str:
     return _node(expression.root, spell)
 
 
-def name_speller(kernel: Kernel, scratch: frozenset[str], constants: dict[str, int]) -> Spelling:
-    """Spell a plan's names inside of the wrapper."""
-    integers = {p.name for p in kernel.parameters if _is_integer(p.type_text)}
-    parameters = {p.name for p in kernel.parameters}
+class Speller:
+    """Spells a plan's names inside of the wrapper."""
 
-    def spell(name: str) -> str:
+    def __init__(self, kernel: Kernel, scratch: frozenset[str], constants: dict[str, int]) -> None:
+        self._integers = {p.name for p in kernel.parameters if _is_integer(p.type_text)}
+        self._parameters = {p.name for p in kernel.parameters}
+        self._scratch, self._constants = scratch, constants
+        self.pointers = scratch | {p.name for p in kernel.parameters if p.is_pointer}
+
+    def __call__(self, name: str) -> str:
+        """The name in C++."""
         root, _, axis = name.partition(".")
         if axis:
             return f"(long long)cudaops_{'grid' if root == 'gridDim' else 'block'}.{axis}"
-        if name in integers:
+        if name in self._integers:
             return f"(long long){name}"
-        if name in parameters or name == "nullptr":
+        if name in self._parameters or name == "nullptr":
             return name
-        if name in scratch:
+        if name in self._scratch:
             return f"cudaops_scratch_{name}"
         if name == "smem":
             return "(long long)cudaops_smem"
-        if name in constants:
-            return f"{constants[name]}LL"
+        if name in self._constants:
+            return f"{self._constants[name]}LL"
         return f"(long long){name}"  # of the template that the wrapper is
-
-    return spell
 
 
 def scratch_in(expression: Expression, scratch: frozenset[str]) -> bool:
@@ -71,7 +70,7 @@ def _is_integer(type_text: str) -> bool:
     return bool(words) and set(words) <= _INTEGERS
 
 
-def _node(node: Node, spell: Spelling) -> str:
+def _node(node: Node, spell: Speller) -> str:
     match node:
         case Number(value=int() as value):
             return f"{value}LL"
@@ -90,11 +89,24 @@ def _node(node: Node, spell: Spelling) -> str:
             return _binary(node, spell)
 
 
-def _binary(node: Binary, spell: Spelling) -> str:
+def _binary(node: Binary, spell: Speller) -> str:
     left, right = _node(node.left, spell), _node(node.right, spell)
+    if node.op in ("==", "!=") and (
+        _is_pointer(node.left, spell) or _is_pointer(node.right, spell)
+    ):
+        return f"({'' if node.op == '==' else '!'}cudaops_same_place({left}, {right}))"
     named = {"/": "cudaops_divide", "%": "cudaops_remainder"}.get(node.op)
     # A divisor that is a literal cannot be zero unless it says so.
     literal = isinstance(node.right, Number) and node.right.value != 0
     if named is not None and not literal:
         return f"{named}({left}, {right})"
     return f"({left} {node.op} {right})"
+
+
+def _is_pointer(node: Node, spell: Speller) -> bool:
+    match node:
+        case Name(text=text):
+            return text in spell.pointers
+        case Binary(op="+" | "-", left=left, right=right) | Choice(yes=left, no=right):
+            return _is_pointer(left, spell) or _is_pointer(right, spell)
+    return False

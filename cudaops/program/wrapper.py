@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.constants import integer_constants
-from cudaops.program.cpp import Spelling, constant_value, cpp, name_speller, scratch_in
+from cudaops.program.cpp import Speller, constant_value, cpp, scratch_in
 from cudaops.program.device_text import kernel_signatures
 from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
 from cudaops.program.expressions import Expression
@@ -35,6 +35,7 @@ _LAMBDAS = {
     "cudaops_aligned": (
         "[](const volatile void* p, long long n) { return (unsigned long long)p % n == 0; }"
     ),
+    "cudaops_same_place": "[](const volatile void* a, const volatile void* b) { return a == b; }",
     "cudaops_min": "[](auto a, auto b) { return b < a ? b : a; }",
     "cudaops_max": "[](auto a, auto b) { return a < b ? b : a; }",
 }
@@ -138,7 +139,7 @@ class _Wrapper:
         }
         self.signatures = kernel_signatures(rewrite.source)
         self.scratch = frozenset(s.name.text for s in self.plan.scratch)
-        self.spell: Spelling = name_speller(kernel, self.scratch, self.constants)
+        self.spell = Speller(kernel, self.scratch, self.constants)
 
     def text(self, parameters: str, template: str | None) -> str:
         listed, names = forwardable(parameters)

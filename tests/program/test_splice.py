@@ -304,6 +304,50 @@ def small(program: Program) -> Program:
 WRONG = TILED.replace("C[r * N + c] = sum;", "C[r * N + c] = 2.0f * sum;")
 
 
+COUNTS = """
+#include <cstdio>
+__global__ void count(const unsigned char* bytes, unsigned* counts, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&counts[bytes[i] % 4], 1u);
+}
+int main() {
+    unsigned char* bytes;
+    unsigned *counts, found[4];
+    cudaMalloc(&bytes, 64);
+    cudaMalloc(&counts, 16);
+    cudaMemset(bytes, 1, 64);
+    cudaMemset(counts, 0, 16);
+    count<<<2, 32>>>(bytes, counts, 60);
+    cudaMemcpy(found, counts, 16, cudaMemcpyDeviceToHost);
+    printf("%u %u\\n", found[0], found[1]);
+}
+"""
+NONE_COUNTED = """// @requires REQUIRED
+// @launch none grid=(1) block=(32) args=(counts)
+__global__ void none(unsigned* counts) { counts[0] = 7; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("required", "printed"),
+    [
+        ("bytes != counts", "7 0"),
+        ("bytes + 4 != counts - 1 && counts != nullptr", "7 0"),
+        ("counts == bytes", "0 60"),
+        ("(n > 4 ? counts : counts + 1) != bytes", "7 0"),
+        ("nullptr == counts", "0 60"),
+    ],
+)
+def test_pointers_to_different_types_are_compared(
+    required: str, printed: str, kernels: Path
+) -> None:
+    program = parse_files("counts", (SourceFile(path="counts.cu", text=COUNTS),))
+    after = splice(program, "count", rewrite_of(NONE_COUNTED.replace("REQUIRED", required)))
+    ran = CpuExecutor("A10", kernels).run_program(after, (), 60.0)
+    assert isinstance(ran, ProgramRan), ran
+    assert ran.stdout.strip() == printed
+
+
 @pytest.mark.parametrize(
     ("text", "requires", "same"),
     [
