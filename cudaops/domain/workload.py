@@ -48,7 +48,8 @@ class Allocation(Record):
     index: int
     size_bytes: int
     element: Element
-    """From the type of the first parameter that points into it; `opaque` for structures."""
+    """From the type of the first parameter that points into it; `opaque` for structures of several
+    kinds of numbers."""
     role: Role
     """`in`: unchanged by the launch. `out`: every byte it changes is independent of what stood
     there before. `inout`: anything else."""
@@ -66,6 +67,8 @@ class PointerArgument(Record):
     element: Element
     allocation: int
     offset_bytes: int = 0
+    structure_bytes: int | None = None
+    """Of one of the structures that it points to; None where it points to numbers."""
 
 
 class NullArgument(Record):

@@ -11,6 +11,7 @@ from typing import Any
 
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind, conf
 
+from cudaops.domain.workload import Element
 from cudaops.program import syntax as s
 from cudaops.program.clang_classes import (
     ROOT,
@@ -20,6 +21,7 @@ from cudaops.program.clang_classes import (
     is_value,
     is_written,
     members,
+    only_element,
     runs_by_itself,
 )
 
@@ -107,6 +109,8 @@ class Body:
         """Name by the hash of the declaration."""
         self.sizes: dict[str, int] = {}
         """Bytes of the types that pointers point to."""
+        self.structures: dict[str, Element] = {}
+        """Of those types: what the structures among them consist of."""
         self.outside: set[tuple[str, s.Range]] = set()
         """Variables of the program that are not the function's own, each with its declaration."""
         self._depth = 0
@@ -303,8 +307,11 @@ class Body:
     def _note_size(self, kind: Any) -> None:
         if kind.kind == TypeKind.POINTER:
             pointee = kind.get_pointee().get_canonical()
+            name = s.normal_type(pointee.spelling)
             if (size := pointee.get_size()) > 0:
-                self.sizes[s.normal_type(pointee.spelling)] = size
+                self.sizes[name] = size
+            if pointee.kind == TypeKind.RECORD and name not in self.structures:
+                self.structures[name] = only_element(pointee)
         elif kind.kind == TypeKind.RECORD and (size := kind.get_size()) > 0:
             self.sizes[s.normal_type(kind.spelling)] = size
 

@@ -27,6 +27,7 @@ from typing import Any
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, TypeKind
 
+from cudaops.domain.workload import Element
 from cudaops.program import syntax as s
 from cudaops.program.clang_bodies import Body, evaluated, numbered, where_of
 from cudaops.program.clang_classes import ROOT, is_own
@@ -405,6 +406,7 @@ class Reader:
         """Function by the hash of its definition."""
         self._waiting: list[Cursor] = []
         self._sizes: dict[str, int] = {}
+        self._structures: dict[str, Element] = {}
         self._outside: set[tuple[str, s.Range]] = set()
 
     def form(self, kernel: Cursor) -> s.KernelForm:
@@ -412,7 +414,8 @@ class Reader:
         self._named(kernel)
         first, *rest = self._all()
         sizes, outside = tuple(sorted(self._sizes.items())), tuple(sorted(self._outside))
-        return s.KernelForm(first, tuple(rest), sizes, outside)
+        structures = tuple(sorted(self._structures.items()))
+        return s.KernelForm(first, tuple(rest), sizes, outside, structures)
 
     def _all(self) -> Iterator[s.Function]:
         while self._waiting:
@@ -444,6 +447,7 @@ class Reader:
             begun = (s.Declare(result, "this"), *reader.beginnings(cursor))
             statements = (*begun, *statements, s.Give(s.Name("this", type=result)))
         self._sizes |= reader.sizes
+        self._structures |= reader.structures
         self._outside |= reader.outside
         return s.Function(
             name=self._named(cursor),

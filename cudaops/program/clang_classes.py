@@ -6,6 +6,10 @@ from typing import Any
 
 from clang.cindex import Cursor, CursorKind, TypeKind
 
+from cudaops.domain.workload import ELEMENT_BYTES, Element
+from cudaops.program.instances import element_of
+from cudaops.program.syntax import normal_type
+
 ROOT = "/cudaops-program"
 """Where the program's files seem to be; nothing is written there."""
 _K = CursorKind
@@ -55,6 +59,24 @@ def is_value(kind: Any, lib: Any) -> bool:
     fields = list(kind.get_fields())
     return plain and bool(fields) and not any(runs_by_itself(f.type.get_canonical())
                                               or f.is_bitfield() for f in fields)  # fmt: skip
+
+
+def only_element(kind: Any) -> Element:
+    """What a structure consists of, where that is one kind of number and nothing else, no padding
+    either: `struct { float3 at; float mass; }` of `f32`. `opaque` otherwise."""
+    kind = kind.get_canonical()
+    found = element_of(normal_type(kind.spelling))
+    if found != "opaque":
+        return found if kind.get_size() % ELEMENT_BYTES[found] == 0 else "opaque"
+    if kind.kind == TypeKind.CONSTANTARRAY:
+        return only_element(kind.element_type)
+    fields = list(kind.get_fields()) if kind.kind == TypeKind.RECORD else []
+    elements = {only_element(field.type) for field in fields}
+    is_union = kind.get_declaration().kind == _K.UNION_DECL
+    if len(elements) != 1 or is_union or any(field.is_bitfield() for field in fields):
+        return "opaque"
+    is_whole = sum(field.type.get_size() for field in fields) == kind.get_size()
+    return elements.pop() if is_whole else "opaque"
 
 
 def members(declared: Cursor, lib: Any) -> list[Cursor]:

@@ -276,7 +276,7 @@ def _value(value: ExpressionValue) -> Value:
 def _argument(argument: Argument, pointee_bytes: int | None) -> ExpressionValue:
     match argument:
         case PointerArgument():
-            size = pointee_bytes or ELEMENT_BYTES[argument.element]
+            size = argument.structure_bytes or pointee_bytes or ELEMENT_BYTES[argument.element]
             return PointerValue(argument.allocation, None, argument.offset_bytes, size)
         case NullArgument():
             return NullPointer()

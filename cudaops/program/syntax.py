@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from cudaops.domain.workload import Element
+
 POINTER_BYTES = 8
 BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 
@@ -337,6 +339,9 @@ class KernelForm:
     """(type, bytes) of everything that a pointer in it points to."""
     outside: tuple[tuple[str, Range], ...] = ()
     """Variables of the program that it names, each with its declaration."""
+    structures: tuple[tuple[str, Element], ...] = ()
+    """Structures that a pointer in it points to, each with what it consists of: `opaque` where that
+    is more than one kind of number."""
 
     def function(self, name: str) -> Function | None:
         """The program's function that calls mean by this name; None for one of CUDA's or C's."""

@@ -23,21 +23,23 @@ compute capabilities, shared memory."""
 
 _LAMBDAS = {
     "cudaops_divide": (
-        "[&](auto a, auto b) { if (b == 0) { cudaops_ok = false; b = 1; } return a / b; }"
+        "[&](auto a_, auto b_) { if (b_ == 0) { cudaops_ok = false; b_ = 1; } return a_ / b_; }"
     ),
     "cudaops_remainder": (
-        "[&](auto a, auto b) { if (b == 0) { cudaops_ok = false; b = 1; } return a % b; }"
+        "[&](auto a_, auto b_) { if (b_ == 0) { cudaops_ok = false; b_ = 1; } return a_ % b_; }"
     ),
     "cudaops_ceil_div": (
-        "[&](long long a, long long b) "
-        "{ if (b <= 0) { cudaops_ok = false; b = 1; } return a / b + (a % b > 0); }"
+        "[&](long long a_, long long b_) "
+        "{ if (b_ <= 0) { cudaops_ok = false; b_ = 1; } return a_ / b_ + (a_ % b_ > 0); }"
     ),
     "cudaops_aligned": (
-        "[](const volatile void* p, long long n) { return (unsigned long long)p % n == 0; }"
+        "[](const volatile void* p_, long long n_) { return (unsigned long long)p_ % n_ == 0; }"
     ),
-    "cudaops_same_place": "[](const volatile void* a, const volatile void* b) { return a == b; }",
-    "cudaops_min": "[](auto a, auto b) { return b < a ? b : a; }",
-    "cudaops_max": "[](auto a, auto b) { return a < b ? b : a; }",
+    "cudaops_same_place": (
+        "[](const volatile void* a_, const volatile void* b_) { return a_ == b_; }"
+    ),
+    "cudaops_min": "[](auto a_, auto b_) { return b_ < a_ ? b_ : a_; }",
+    "cudaops_max": "[](auto a_, auto b_) { return a_ < b_ ? b_ : a_; }",
 }
 
 
@@ -64,28 +66,28 @@ class Guard(NamedTuple):
 
 
 _GEOMETRY = f"""
-{HELPERS_BEGIN}const long long (&grid)[3], const long long (&block)[3],
-                                long long smem) {{
-    const bool grid_fits = grid[0] >= 1 && grid[0] <= 2147483647LL && grid[1] >= 1 &&
-                           grid[1] <= 65535 && grid[2] >= 1 && grid[2] <= 65535;
-    const bool block_fits = block[0] >= 1 && block[0] <= 1024 && block[1] >= 1 &&
-                            block[1] <= 1024 && block[2] >= 1 && block[2] <= 64 &&
-                            block[0] * block[1] * block[2] <= 1024;
-    return grid_fits && block_fits && smem >= 0 && smem <= 232448;
+{HELPERS_BEGIN}const long long (&grid_)[3], const long long (&block_)[3],
+                                long long smem_) {{
+    const bool grid_fits = grid_[0] >= 1 && grid_[0] <= 2147483647LL && grid_[1] >= 1 &&
+                           grid_[1] <= 65535 && grid_[2] >= 1 && grid_[2] <= 65535;
+    const bool block_fits = block_[0] >= 1 && block_[0] <= 1024 && block_[1] >= 1 &&
+                            block_[1] <= 1024 && block_[2] >= 1 && block_[2] <= 64 &&
+                            block_[0] * block_[1] * block_[2] <= 1024;
+    return grid_fits && block_fits && smem_ >= 0 && smem_ <= 232448;
 }}
-static inline dim3 cudaops_dim3(const long long (&extent)[3]) {{
-    return dim3((unsigned)extent[0], (unsigned)extent[1], (unsigned)extent[2]);
+static inline dim3 cudaops_dim3(const long long (&extent_)[3]) {{
+    return dim3((unsigned)extent_[0], (unsigned)extent_[1], (unsigned)extent_[2]);
 }}
 """
 _POINTER = """
 struct cudaops_pointer {
-    char* bytes;
-    template <class T> operator T*() const { return reinterpret_cast<T*>(bytes); }
+    char* bytes_;
+    template <class T_> operator T_*() const { return reinterpret_cast<T_*>(bytes_); }
 };
 """
 _SAME = """
-template <class A, class B> struct cudaops_same { static constexpr bool value = false; };
-template <class A> struct cudaops_same<A, A> { static constexpr bool value = true; };
+template <class A_, class B_> struct cudaops_same { static constexpr bool value_ = false; };
+template <class A_> struct cudaops_same<A_, A_> { static constexpr bool value_ = true; };
 """
 
 
@@ -173,7 +175,7 @@ class _Wrapper:
         kernel = self.kernel
         names = template_parameter_names(kernel)
         return " && ".join(
-            f"{self.space}::cudaops_same<{name}, {argument}>::value"
+            f"{self.space}::cudaops_same<{name}, {argument}>::value_"
             if is_type_parameter(written)
             else f"{name} == ({argument})"
             for written, name, argument in zip(

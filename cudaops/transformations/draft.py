@@ -435,9 +435,12 @@ def _argument(name: str, value: Any, workload: Workload) -> Argument | None:
     if value.kind == "null":
         return NullArgument(name=name)
     if value.kind == "buffer" and value.allocation is not None:
+        pointers = (a for a in workload.arguments if isinstance(a, PointerArgument))
+        sizes = (a.structure_bytes for a in pointers if a.allocation == value.allocation)
         return PointerArgument(
             name=name, element=workload.allocations[value.allocation].element,
             allocation=value.allocation, offset_bytes=value.offset_bytes,
+            structure_bytes=next(sizes, None),
         )  # fmt: skip
     if value.kind == "raw":
         same = (a for a in workload.arguments if isinstance(a, OpaqueArgument))

@@ -10,11 +10,12 @@ import pytest
 
 from cudaops.domain.execution import Captured
 from cudaops.domain.judgement import Judgement, Policy
+from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.workload import OpaqueArgument, Workload
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.evaluate import evaluate
-from cudaops.program.parse import load_program
+from cudaops.program.parse import load_program, parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.executors.cases import program
@@ -190,3 +191,104 @@ def test_a_void_pointer_is_of_what_is_read_through_it_wherever_that_is(
     assert isinstance(outcome, Captured)
     elements = {path: element for path, (element, *_) in fields(outcome.workloads[0]).items()}
     assert elements == {"r.to": "f32", "r.from": "i32", "r.both": "opaque"}
+
+
+BODIES = """
+#include <cstdio>
+#include <vector_types.h>
+STRUCTURE
+__global__ void move(const Body* from, Body* to, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0.0f;
+    for (int j = 0; j < n; ++j) sum += from[j].x;
+    to[i] = from[i];
+    to[i].x = from[i].x + sum;
+}
+int main() {
+    const int n = 100;
+    static Body host[n];
+    for (int i = 0; i < n; ++i) host[i].x = 0.5f * i;
+    Body *from, *to;
+    cudaMalloc(&from, sizeof(host));
+    cudaMalloc(&to, sizeof(host));
+    cudaMemcpy(from, host, sizeof(host), cudaMemcpyHostToDevice);
+    move<<<2, 64>>>(from, to, n);
+    cudaMemcpy(host, to, sizeof(host), cudaMemcpyDeviceToHost);
+    printf("%f\\n", host[1].x);
+}
+"""
+HALVES = """
+// @launch other grid=(gridDim.x) block=(blockDim.x) args=(from, to, n)
+__global__ void other(const Body* from, Body* to, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0.0f, second = 0.0f;
+    for (int j = 0; j < n; j += 2) sum += from[j].x, second += j + 1 < n ? from[j + 1].x : 0.0f;
+    sum += second;
+    to[i] = from[i];
+    to[i].x = from[i].x + sum;
+}
+"""
+MOVED = """
+// @launch other grid=(gridDim.x) block=(blockDim.x) args=(from, to, n)
+// @launch last grid=(1) block=(1) args=(from + n - 1, to + n - 1, n)
+__global__ void last(const Body* from, Body* to, int n) {
+    float sum = 0.0f, second = 0.0f;
+    for (int j = 0; j < n; j += 2) sum += from[-j].x, second += j + 1 < n ? from[-j - 1].x : 0.0f;
+    sum += second;
+    to[0] = from[0];
+    to[0].x = from[0].x + sum;
+}
+""" + HALVES.partition("args=(from, to, n)")[2].replace("if (i >= n)", "if (i >= n - 1)")
+
+
+def of_bodies(structure: str) -> Program:
+    return parse_files(
+        "bodies", (SourceFile(path="bodies.cu", text=BODIES.replace("STRUCTURE", structure)),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("structure", "element"),
+    [
+        ("struct Body { float x, y, z; };", "f32"),
+        ("struct Body { float x; float3 y; float z[2][3]; };", "f32"),
+        ("struct V { float x, y; }; struct W { V v; }; struct Body { float x; W w[2]; float z; };",
+         "f32"),
+        ("struct Body { float x, z; int id; };", "opaque"),
+        ("struct Body { float x, z; char pad; };", "opaque"),
+        ("struct alignas(16) Body { float x, y, z; };", "opaque"),
+        ("struct Body { union { float x; float y; }; float z; };", "opaque"),
+        ("struct Base { int id; }; struct Body : Base { float x, z; };", "opaque"),
+    ],
+)  # fmt: skip
+def test_what_a_structure_consists_of(
+    structure: str, element: str, cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    """One kind of number alone is what a buffer of them is compared as and filled with."""
+    parsed = of_bodies(structure)
+    outcome = cpu_executor.capture(parsed, None, (), tmp_path, 60.0)
+    assert isinstance(outcome, Captured)
+    (workload,) = outcome.workloads
+    assert [a.element for a in workload.allocations] == [element] * 2
+    (pointer, *_) = (a for a in workload.arguments if a.kind == "pointer")
+    assert pointer.structure_bytes == workload.allocations[0].size_bytes // 100
+
+
+@pytest.mark.parametrize("text", [HALVES, MOVED], ids=["another order", "pointers moved"])
+def test_sums_in_another_order_are_right_in_structures_too(
+    text: str, kernels: Path, tmp_path: Path
+) -> None:
+    """`from + n - 1` moves by whole structures, in the plan as in C++."""
+    bench = open_workbench(
+        of_bodies("struct Body { float x, y, z; };"), None, (),
+        CpuExecutor("A10", kernels), ANY_SPEED, tmp_path, sm_arch="sm_86", timeout_s=60.0,
+    )  # fmt: skip
+    made = [text, text.replace("[i].x + sum", "[i].y + sum")]
+    right, wrong = (
+        evaluate(bench, make_rewrite(one, "test", "test", "test"), 0.001).judged(ANY_SPEED)
+        for one in made
+    )
+    assert right.outcome in ("accepted", "provisional"), right.reason
+    assert wrong.outcome == "rejected"

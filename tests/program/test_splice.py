@@ -306,9 +306,20 @@ WRONG = TILED.replace("C[r * N + c] = sum;", "C[r * N + c] = 2.0f * sum;")
 
 COUNTS = """
 #include <cstdio>
+#define T 4
+#define A 5
+#define B 6
+#define F 7
+#define I 8
+#define a 9
+#define b 10
+#define p 11
+#define grid 12
+#define block 13
+#define value 14
 __global__ void count(const unsigned char* bytes, unsigned* counts, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) atomicAdd(&counts[bytes[i] % 4], 1u);
+    if (i < n) atomicAdd(&counts[bytes[i] % T], 1u);
 }
 int main() {
     unsigned char* bytes;
@@ -323,8 +334,9 @@ int main() {
 }
 """
 NONE_COUNTED = """// @requires REQUIRED
-// @launch none grid=(1) block=(32) args=(counts)
-__global__ void none(unsigned* counts) { counts[0] = 7; }
+// @scratch spare bytes=4 * min(n, 4)
+// @launch none grid=(ceil_div(n, 60)) block=(32) args=(counts, spare)
+__global__ void none(unsigned* counts, int* spare) { counts[0] = 7; spare[0] = 1; }
 """
 
 
@@ -341,6 +353,7 @@ __global__ void none(unsigned* counts) { counts[0] = 7; }
 def test_pointers_to_different_types_are_compared(
     required: str, printed: str, kernels: Path
 ) -> None:
+    """In the author's file, whatever its macros are called."""
     program = parse_files("counts", (SourceFile(path="counts.cu", text=COUNTS),))
     after = splice(program, "count", rewrite_of(NONE_COUNTED.replace("REQUIRED", required)))
     ran = CpuExecutor("A10", kernels).run_program(after, (), 60.0)

@@ -107,8 +107,11 @@ def _typed(
 ) -> Passed:
     argument = passed.argument
     if isinstance(argument, PointerArgument) and argument.element == "opaque":
-        element = _pointee(form, parameter.name, parameter.type)
-        return Passed(argument.model_copy(update={"element": element}), passed.to_const)
+        update: dict[str, object] = {
+            "element": _pointee(form, parameter.name, parameter.type),
+            "structure_bytes": dict(form.sizes).get(parameter.type),
+        }
+        return Passed(argument.model_copy(update=update), passed.to_const)
     if not isinstance(argument, OpaqueArgument) or not (addresses or parameter.pointers):
         return passed
     if parameter.unclear and addresses:
@@ -152,7 +155,7 @@ def _pointee(form: KernelForm, path: str, written: str) -> Element:
     """What a pointer points to by its type, or, of a `void*`, by all that the kernel and the
     functions it calls read and write through it."""
     if written != "void":
-        return element_of(written)
+        return dict(form.structures).get(written, element_of(written))
     accesses = _accesses(form)
     wanted = _without_indices(path)
     found = {element_of(a.type) for a in accesses if _without_indices(a.array) == wanted}

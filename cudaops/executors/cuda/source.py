@@ -122,7 +122,7 @@ def shown_entries(unit: Unit) -> dict[int, str]:
 
 def _marks(unit: Unit) -> str:
     """The marks; what a compiler has to say of a step is said of its directive's line."""
-    template = f"template <int I, typename T, T F> __global__ void {MARK}() {{}}"
+    template = f"template <int I_, typename T_, T_ F_> __global__ void {MARK}() {{}}"
     lines = []
     shown = shown_entries(unit)
     if unit.rewrite is not None:
