@@ -21,6 +21,7 @@ from cudaops.transformations.loops import (
     literal,
     loop_of,
     meets_others,
+    number,
     scalars_of,
     scoped,
     understood,
@@ -144,7 +145,7 @@ class _Walk:
         if loop.operator == "<":
             value = literal(bound)
             one = s.Number("1", type="int")
-            bound = s.Binary("-", bound, one, type="int") if value is None else _number(value - 1)
+            bound = s.Binary("-", bound, one, type="int") if value is None else number(value - 1)
         return _Range(start, bound)
 
     def body(self, body: Sequence[Any], known: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -377,11 +378,6 @@ def _factor(node: Any, name: str) -> int | None:
     return None
 
 
-def _number(value: int) -> Any:
-    number = s.Number(str(abs(value)), type="int")
-    return s.Unary("-", number, type="int") if value < 0 else number
-
-
 def folded(node: Any) -> Any:
     """With sums and products of literals computed, and no `+ -3`."""
 
@@ -391,18 +387,18 @@ def folded(node: Any) -> Any:
                 a, b = literal(left), literal(right)
                 if a is not None and b is not None:
                     results = {"+": a + b, "-": a - b, "*": a * b}
-                    return _number(results[operator])
+                    return number(results[operator])
                 if b == 0 and operator != "*":
                     return left
                 if operator == "+" and a == 0:
                     return right
                 if operator == "*" and 0 in (a, b) and x.type in _SIGNED:
-                    return _number(0)
+                    return number(0)
                 if operator == "*" and 1 in (a, b) and x.type in _SIGNED:
                     return right if a == 1 else left
                 if b is not None and b < 0 and operator in ("+", "-"):
                     sign = "-" if operator == "+" else "+"
-                    return replace(x, operator=sign, right=_number(-b))
+                    return replace(x, operator=sign, right=number(-b))
         return x
 
     return changed(node, change)

@@ -35,6 +35,8 @@ _CONVERSIONS = re.compile(
 )
 """Conversions and arithmetic of numbers, of which there are too many to list."""
 _SCALARS = INTEGERS | {"float", "double"}
+_MOST = 2**31 - 1
+"""Of an `int`."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,40 @@ def literal(node: Any) -> int | None:
     return s.integer_of(node)
 
 
+def number(value: int) -> Any:
+    """An `int` as a literal with its sign."""
+    found = s.Number(str(abs(value)), type="int")
+    return s.Unary("-", found, type="int") if value < 0 else found
+
+
+def computed(node: Any) -> Any:
+    """The literal in place of arithmetic of `int` literals: `-5 / 2` is `-2`."""
+    value = None if literal(node) is not None else _value(node)
+    return node if value is None else number(value)
+
+
+def _value(node: Any) -> int | None:
+    """What literals come to in `int`; None for anything else, and beyond its range."""
+    if getattr(node, "type", "") not in ("int", ""):
+        return None
+    match node:
+        case s.Number():
+            return literal(node)
+        case s.Unary("-", operand):
+            inner = _value(operand)
+            return None if inner is None else -inner
+        case s.Cast("int", operand):
+            return _value(operand)
+        case s.Binary("+" | "-" | "*" | "/" | "%" as operator, left, right):
+            a, b = _value(left), _value(right)
+            if a is None or b is None or (operator in "/%" and b == 0):
+                return None
+            quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0
+            results = {"+": a + b, "-": a - b, "*": a * b, "/": quotient, "%": a - b * quotient}
+            return results[operator] if abs(results[operator]) <= _MOST else None
+    return None
+
+
 def counted(node: s.For, form: s.KernelForm) -> Counted:
     """The loop as one that counts. Raises NotUnderstood."""
     step, body = node.step, node.body
@@ -116,6 +152,9 @@ def counted(node: s.For, form: s.KernelForm) -> Counted:
     if sign != ("+" if operator in ("<", "<=") else "-"):
         raise NotUnderstood("a loop that steps away from its bound")
     start, is_own = _beginning(node.first, variable)
+    start, bound, by = (computed(x) for x in (start, bound, by))
+    if operator == "<=" and (last := literal(bound)) is not None and last < _MOST:
+        operator, bound = "<", number(last + 1)
     loop = Counted(node, variable.text, variable.type, start, is_own, operator, bound, by, body)
     if variable.type not in INTEGERS:
         raise NotUnderstood(f"a loop over a {variable.type or 'value'}")
