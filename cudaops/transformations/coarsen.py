@@ -84,7 +84,7 @@ class Coarsen:
 
 
 def _blocks(draft: Draft, axis: str) -> int:
-    return min(int(getattr(w.grid, axis)) for w in draft.workloads)
+    return max(int(getattr(w.grid, axis)) for w in draft.workloads)
 
 
 class _Coarsening:

@@ -198,7 +198,7 @@ def _header(draft: Draft, threads: int) -> str:
 
 def _may_stack(draft: Draft, found: Conduct) -> bool:
     blocks = [w.block for w in draft.workloads]
-    flat = all(b.y == b.z == 1 for b in blocks) and all(w.grid.x > 1 for w in draft.workloads)
+    flat = all(b.y == b.z == 1 for b in blocks) and any(w.grid.x > 1 for w in draft.workloads)
     warps = all(b.x % _WARP == 0 for b in blocks)
     lonely = not (found.barriers or found.shared or found.calls_other)
     return flat and lonely and (warps or not found.collectives) and max(b.x for b in blocks) <= 256

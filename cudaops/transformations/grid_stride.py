@@ -52,10 +52,10 @@ class GridStride:
         used = builtins_in(draft.form.kernel.body)
         if "blockIdx.x" not in used:
             return ()
-        fewest = min(w.grid.x for w in draft.workloads)
+        most = max(w.grid.x for w in draft.workloads)
         if _is_strided(draft, found):
-            return tuple({"grid": n} for n in _GRIDS if fewest != n)
-        return tuple({"blocks": n} for n in _GRIDS if fewest >= 2 * n)
+            return tuple({"grid": n} for n in _GRIDS if most != n)
+        return tuple({"blocks": n} for n in _GRIDS if most >= 2 * n)
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Raises NotUnderstood where a grid's size or order could be told."""

@@ -3,10 +3,11 @@
 `exact`: `pow` and `powf` with a small whole exponent become products, the more accurate way (a
 product of up to three factors rounds at most twice; CUDA's `powf` is documented with 4 ulp, `pow`
 with 2), which overflow, underflow and treat NaN and infinities where the function does: an
-intermediate power lies between the base and the result. `(x + 1) % n` and `(n + x - 1) % n` become
-a compare and a select where `0 <= x < n` is seen in the text or is made true by a guard
-(`ranges`): integers, the same to the bit. Quotients and remainders of what is never negative are
-taken without a sign, which costs fewer instructions, also where the divisor is a constant.
+intermediate power lies between the base and the result. `(x + 1) % n` and `(n + x + d) % n`, where
+`d` is a number or counts from -1 to 1, become compares and selects where `0 <= x < n` is seen in
+the text or is made true by a guard (`ranges`): integers, the same to the bit. Quotients and
+remainders of what is never negative are taken without a sign, which costs fewer instructions, also
+where the divisor is a constant.
 
 `reciprocals`: besides, divisions by one denominator become products with its reciprocal, computed
 once; `a / sqrt(b)` becomes `a * rsqrt(b)`. Each costs one rounding more, so the gates decide; where
@@ -29,6 +30,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import owning, reached, rewritten, taking_values
+from cudaops.transformations.loops import counted, literal
 from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
 from cudaops.transformations.trees import (
     bodies_of,
@@ -68,7 +70,7 @@ class StrengthReduce:
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """With the reciprocals first, where there are any: they bring more."""
         known = taking_values(draft)
-        exact = any(_has_power(f.body) or _has_wrap(f.body) for f in reached(draft))
+        exact = any(_has_power(f.body) or _has_wrap(f, draft.form) for f in reached(draft))
         exact = exact or bool(_never_negative(draft))
         divides = any(_shared_divisions(f, known) for f in reached(draft))
         found: tuple[Setting, ...] = ({"what": "reciprocals"},) if divides else ()
@@ -194,15 +196,43 @@ def _if_changed(function: s.Function, body: tuple[Any, ...]) -> tuple[Any, ...] 
 
 @dataclass(frozen=True)
 class _Wrap:
-    """`(x + by) % n`, or `(n + x - by) % n` where `by` is negative."""
+    """`(x + shift) % n` or `(x + n + shift) % n`, where `shift` is a number, the counter of a loop
+    over literals, or both."""
 
     x: s.Expression
-    by: int
+    moved: s.Expression
+    """`x + shift`."""
+    low: int
+    high: int
+    """Of the shift, both ends included."""
     n: s.Expression
     type: str
 
+    @property
+    def most(self) -> int:
+        """How far it moves at most."""
+        return max(abs(self.low), abs(self.high))
 
-def _wrap(node: Any) -> _Wrap | None:
+
+_Spans = Mapping[str, tuple[int, int]]
+"""Counters of loops over literals, with the first and the last value of each."""
+
+
+def _spans(function: s.Function, form: s.KernelForm) -> _Spans:
+    found = {}
+    for node in (x for x in s.below(function.body) if isinstance(x, s.For)):
+        try:
+            loop = counted(node, form)
+        except NotUnderstood:
+            continue
+        start, trips, stride = literal(loop.start), loop.trips(), loop.stride
+        if loop.is_own and start is not None and trips and stride:
+            last = start + (trips - 1) * (stride if loop.sign == "+" else -stride)
+            found[loop.variable] = (min(start, last), max(start, last))
+    return found
+
+
+def _wrap(node: Any, spans: _Spans) -> _Wrap | None:
     match node:
         case s.Binary("%", dividend, (s.Name() | s.Number()) as n, type=kind):
             pass
@@ -211,17 +241,26 @@ def _wrap(node: Any) -> _Wrap | None:
     terms = list(_terms(dividend, 1))
     if kind not in INTEGERS or any(getattr(t, "type", kind) not in INTEGERS for _, t in terms):
         return None
-    wholes = [(sign, t) for sign, t in terms if isinstance(t, s.Number)]
-    by = sum(sign * int(t.text.rstrip("uUlL"), 0) for sign, t in wholes if t != n)
-    turns = [(sign, t) for sign, t in terms if t == n]
-    rest = [(sign, t) for sign, t in terms if t != n and not isinstance(t, s.Number)]
-    if len(rest) != 1 or rest[0][0] != 1 or by == 0:
+    wholes = [(sign, t) for sign, t in terms if isinstance(t, s.Number) and t != n]
+    turns = [sign for sign, t in terms if t == n]
+    counters = [(sign, t) for sign, t in terms if isinstance(t, s.Name) and t.text in spans]
+    rest = [(sign, t) for sign, t in terms if (sign, t) not in (*wholes, *counters) and t != n]
+    if len(rest) != 1 or rest[0][0] != 1 or len(counters) > 1 or turns not in ([], [1]):
         return None
-    once = [sign for sign, _ in turns] == [1]
-    x = rest[0][1]
-    if isinstance(x, s.Name) and ((by > 0 and not turns) or (by < 0 and once)):
-        return _Wrap(x, by, n, kind)
-    return None
+    x, moved = rest[0][1], rest[0][1]
+    low = high = sum(sign * int(t.text.rstrip("uUlL"), 0) for sign, t in wholes)
+    for sign, counter in counters:
+        ends = sorted(sign * end for end in spans[counter.text])
+        low, high = low + ends[0], high + ends[1]
+        moved = s.Binary("+" if sign > 0 else "-", moved, counter, type=kind)
+    if not isinstance(x, s.Name) or low == high == 0 or (low < 0 and not turns):
+        return None
+    if counters and low < 0 and kind not in _UNSIGNED:  # what has no sign is never below zero
+        return None
+    if by := sum(sign * int(t.text.rstrip("uUlL"), 0) for sign, t in wholes):
+        number = s.Number(str(abs(by)), type=kind)
+        moved = s.Binary("+" if by > 0 else "-", moved, number, type=kind)
+    return _Wrap(x, moved, low, high, n, kind)
 
 
 def _terms(node: s.Expression, sign: int) -> Iterator[tuple[int, s.Expression]]:
@@ -232,22 +271,23 @@ def _terms(node: s.Expression, sign: int) -> Iterator[tuple[int, s.Expression]]:
         yield sign, node
 
 
-def _has_wrap(body: Any) -> bool:
-    return any(_wrap(x) for x in s.below(body))
+def _has_wrap(function: s.Function, form: s.KernelForm) -> bool:
+    spans = _spans(function, form)
+    return any(_wrap(x, spans) for x in s.below(function.body))
 
 
 def _with_selects(draft: Draft) -> Draft:
     """In the kernel alone: what `x` may be is known there."""
     kernel = draft.form.kernel
-    ranges = Ranges(draft)
+    ranges, spans = Ranges(draft), _spans(kernel, draft.form)
     conditions: dict[str, None] = {}
 
     def change(node: Any) -> Any:
-        wrap = _wrap(node)
+        wrap = _wrap(node, spans)
         if wrap is None:
             return node
         needed = ranges.within(wrap.x, wrap.n, at=node)
-        most = ranges.most(wrap.n, abs(wrap.by))
+        most = ranges.most(wrap.n, wrap.most)
         if needed is None or most is None or not holds(draft, (*needed, *most)):
             return node
         conditions.update(dict.fromkeys([*needed, *most]))
@@ -267,16 +307,20 @@ def _changed_once(body: Any, change: Any) -> Any:
 
 def _select(wrap: _Wrap) -> s.Expression:
     """All of one type: that of the remainder, which has `x` and `n` in it."""
-    by = s.Number(str(abs(wrap.by)), type=wrap.type)
-    if wrap.by > 0:
-        moved = s.Binary("+", wrap.x, by, type=wrap.type)
-        over = s.Binary("-", moved, wrap.n, type=wrap.type)
-        if wrap.by == 1:
-            over = s.Number("0", type=wrap.type)  # type: ignore[assignment]
-        return s.Choice(s.Binary("<", moved, wrap.n), moved, over, type=wrap.type)
-    moved = s.Binary("-", wrap.x, by, type=wrap.type)
-    around = s.Binary("+", moved, wrap.n, type=wrap.type)
-    return s.Choice(s.Binary(">=", wrap.x, by), moved, around, type=wrap.type)
+    moved, zero = wrap.moved, s.Number("0", type=wrap.type)
+    below = s.Binary("+", moved, wrap.n, type=wrap.type)
+    above: s.Expression = s.Binary("-", moved, wrap.n, type=wrap.type)
+    if wrap.low == wrap.high < 0:
+        by = s.Number(str(-wrap.low), type=wrap.type)
+        return s.Choice(s.Binary(">=", wrap.x, by), moved, below, type=wrap.type)
+    if wrap.low == wrap.high == 1:
+        above = zero
+    kept: s.Expression = moved
+    if wrap.high > 0:
+        kept = s.Choice(s.Binary("<", moved, wrap.n), moved, above, type=wrap.type)
+    if wrap.low < 0:
+        kept = s.Choice(s.Binary("<", moved, zero), below, kept, type=wrap.type)
+    return kept
 
 
 # Divisions of integers

@@ -89,6 +89,11 @@ def test_remainders_that_wrap_once(case: Callable[..., Case]) -> None:
         "int i = threadIdx.x; if (i >= n || n < 3) return; y[i] = x[(i + n - 2) % n];",
         "for (int i = threadIdx.x; i < n; i += 32) y[i] = x[(i + 1) % n];",
         "unsigned i = threadIdx.x; unsigned m = n; if (i < m) y[i] = x[(1 + i) % m];",
+        f"{GUARDED} for (int d = -1; d <= 1; ++d) y[i] += d * x[(i + d + n) % n];",
+        f"{GUARDED} for (int d = 0; d < 3; ++d) y[i] += d * x[(i + d) % n];",
+        f"{GUARDED} for (int d = 4; d > -4 / 2; d -= 2) y[i] += d * x[(n + i - d + 1) % n];",
+        f"{GUARDED} for (int d = -3; d < 0; ++d) y[i] += d * x[(n + (i + d)) % n];",
+        f"{GUARDED} y[i] = x[(i + n + 3) % n];",
     ],
 )
 def test_what_is_below_its_bound(body: str, case: Callable[..., Case]) -> None:
@@ -162,6 +167,10 @@ def test_a_denominator_of_the_launch_has_a_reciprocal(case: Callable[..., Case])
         # Of remainders: out of range, negative, twice around, changed in between.
         f"{GUARDED} int j = i - 5; y[i] = x[abs((j + 1) % n)];",
         f"{GUARDED} y[i] = x[(i + n + n - 1) % n];",
+        f"{GUARDED} for (int d = -1; d < n; ++d) y[i] += x[(i + d + n) % n];",
+        f"{GUARDED} for (int d = -1; d < 2; ++d) y[i] += x[abs((i + d) % n)];",
+        f"{GUARDED} for (int d = -1; d < 2; ++d) y[i] += x[((unsigned)i + d + n) % n];",
+        f"{GUARDED} for (int d = -1; d < 2; ++d) if (i > 9) y[i] += x[(i + d * d - d + n) % n];",
         "int i = threadIdx.x; if (i < n) { i = 3 * n + i; y[i - 3 * n] = x[(i + 1) % n]; }",
         "int i = threadIdx.x; if (i < n) { n = 7; y[i] = x[(i + 1) % n]; }",
         "unsigned u = threadIdx.x * 2654435761u; int i = u; y[threadIdx.x] = (i + 1) % n;",
