@@ -25,6 +25,7 @@ from cudaops.transformations.private_arrays import PrivateArrays
 from cudaops.transformations.restrict_cache import RestrictCache
 from cudaops.transformations.scalar_replace import ScalarReplace
 from cudaops.transformations.share_serial import ShareSerial
+from cudaops.transformations.share_uniform import ShareUniform
 from cudaops.transformations.shuffle_tree import ShuffleTree
 from cudaops.transformations.specialise import Specialise
 from cudaops.transformations.speculate import Speculate
@@ -44,6 +45,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Distribute(),
     ShuffleTree(),
     ShareSerial(),
+    ShareUniform(),
     Coarsen(),
     Strip(),
     Vectorise(),
