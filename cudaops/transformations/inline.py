@@ -562,7 +562,9 @@ class _Body:
                 case s.Name(text) if (new := names.get(_plain(text), "")) not in ("", _plain(text)):
                     return s.Name(new, type=node.type)
                 case s.Declare() | s.Refer():
-                    return self._declared_again(node, names.get(_plain(node.name), node.name), words)
+                    return self._declared_again(
+                        node, names.get(_plain(node.name), node.name), words
+                    )
                 case s.Call() if self._has(node, words):
                     return self._call_again(node, words)
                 case _ if isinstance(node, s.Expression) and self._has(node, words):
