@@ -323,7 +323,8 @@ _HEAD = """\
 # Transformations
 
 Edits that make some kernels faster and change no result. A search puts sequences of them together
-by what each brings (`cudaops/transformations/search.py`); where no pattern of
+by what each brings (`cudaops/transformations/search.py`), each on what `inline` makes of the kernel
+if it can be applied, which costs no trial of its own; where no pattern of
 [recipes.md](recipes.md) applies, this is what `cudaops run` proposes without a model. Each is
 proved right from the kernel's form, or made right by `@requires`, or refused. How to add one:
 [adding-a-transformation.md](adding-a-transformation.md).
@@ -372,7 +373,7 @@ def section(name: str) -> str:
     settings = "; ".join(str(dict(x)) for x in one.settings(draft))
     return (
         f"\n## {name}\n\n{one.title.capitalize()}. {story}\n\n"
-        f"Against: {', '.join(f'`{x}`' for x in sorted(one.relieves))}. "
+        f"Against: {', '.join(f'`{x}`' for x in sorted(one.relieves)) or 'nothing by itself'}. "
         f"Offered here: `{settings}`.\n\n"
         f"```cuda\n{EXAMPLES[name].source}\n```\n\n"
         f"```cuda\n{changed.rewrite().source.rstrip()}\n```\n"

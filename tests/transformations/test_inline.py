@@ -212,6 +212,10 @@ __device__ float f(int n) { float s = 0; for (int i = 0; i < n; ++i) s += scale;
 __device__ int f(int n) { struct P { int x; } p = {0}; for (int i = 0; i < n;
     ++i) p.x += i; return p.x; }
 => z[row] = f(3);""",
+    "a volatile pointer": """
+__device__ float f(volatile float* p, int n) { float s = 0; for (int i = 0; i < n; ++i) s += p[i];
+    return s; }
+=> z[row] = f(y, 3);""",
     "a default argument": """
 __device__ int f(int n, int m = 2) { int t = 0; for (int i = 0; i < n; ++i) t += m;
     return t; }
