@@ -93,20 +93,27 @@ class _Site(NamedTuple):
 
 def _sites(draft: Draft, left: frozenset[str] | set[str]) -> Iterator[_Site]:
     """Those of functions other than `left`."""
-    functions = _functions(draft.form)
+    form = draft.form
+    functions = _functions(form)
     wanted = {name for name in functions if name not in left and _is_wanted(name, functions)}
     loads = {n for n, f in functions.items() if n not in left and reads_memory(f.body)}
-    for statement, is_in_loop in _places(draft.form.kernel.body, is_in_loop=False):
-        for call in _first_calls(_root(statement), draft.form):
-            if call.function in (wanted | loads if is_in_loop else wanted):
-                yield _Site(statement, call, functions[call.function])
+    for statement, is_in_loop in _places(form.kernel.body, is_in_loop=False):
+        asked = wanted | loads if is_in_loop else wanted
+        if not asked.isdisjoint(calls_in(root := _root(statement))):
+            for call in _first_calls(root, form):
+                if call.function in asked:
+                    yield _Site(statement, call, functions[call.function])
 
 
 def _functions(form: s.KernelForm) -> dict[str, s.Function]:
-    """The program's functions that can be looked at by their names: not several instances of one
-    template, whose text is one."""
+    """The program's functions that can be copied by their names: not methods, nor several
+    instances of one template, whose text is one."""
     places = [f.where for f in form.functions]
-    return {f.name: f for f in form.functions if f.where and places.count(f.where) == 1}
+    return {
+        f.name: f
+        for f in form.functions
+        if f.where and places.count(f.where) == 1 and f.name.isidentifier()
+    }
 
 
 def _is_wanted(name: str, functions: Mapping[str, s.Function], above: tuple[str, ...] = ()) -> bool:
