@@ -32,6 +32,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.sandbox.workbench import Workbench
 from cudaops.transformations.base import Transformation
 from cudaops.transformations.draft import PROPOSER, Draft, Subject
+from cudaops.transformations.inline import Inline
 from cudaops.transformations.registry import TRANSFORMATIONS
 from cudaops.transformations.search import Found, Limits, Node, Search, Share, Timed
 
@@ -80,7 +81,10 @@ def _named(names: Sequence[str]) -> tuple[Transformation, ...]:
     known = {one.name: one for one in TRANSFORMATIONS}
     if missing := [name for name in names if name not in known]:
         raise InputError(f"there is no transformation {missing[0]!r}; there are {', '.join(known)}")
-    return tuple(one for one in TRANSFORMATIONS if one.name in names) or TRANSFORMATIONS
+    if not names:
+        return TRANSFORMATIONS
+    # `inline` costs no trial, and those asked for may need it.
+    return tuple(one for one in TRANSFORMATIONS if one.name in (*names, Inline.name))
 
 
 def search(

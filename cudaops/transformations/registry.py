@@ -16,6 +16,7 @@ from cudaops.transformations.grid_stride import GridStride
 from cudaops.transformations.halo import Halo
 from cudaops.transformations.hoist import Hoist
 from cudaops.transformations.index32 import Index32
+from cudaops.transformations.inline import Inline
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
 from cudaops.transformations.merge_blocks import MergeBlocks
@@ -39,6 +40,7 @@ from cudaops.transformations.vectorise import Vectorise
 from cudaops.transformations.window import RegisterWindow
 
 TRANSFORMATIONS: tuple[Transformation, ...] = (
+    Inline(),
     Specialise(),
     Cooperate(),
     SplitWork(),

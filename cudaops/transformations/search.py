@@ -5,6 +5,9 @@ setting; what gained in earlier rounds is tried first, what lost is left out. Sm
 a step is worth keeping where it gains at all, the bar is for the end. Then every step of the best
 is left out in turn, which says what each brought, and those that brought nothing go.
 
+What a kernel's device functions do is brought into it first, which costs no trial: the compiler
+does that anyway. It stays where a step cannot do without.
+
 A draft of several launches is worked on at each of them, the dearest first, but for those that
 take too little to matter.
 
@@ -28,6 +31,7 @@ from cudaops.domain.search import TriedDraft
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting, Transformation
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.inline import Inline
 from cudaops.transformations.registry import TRANSFORMATIONS
 
 GAIN = 1.01
@@ -109,8 +113,15 @@ _Child = tuple[Draft, Rewrite]
 _Answer = Future[Sequence[Timed]]
 
 
-_Step = tuple[Transformation, Setting, int]
-"""With the setting's place among those that are offered."""
+class _Step(NamedTuple):
+    """One that may be tried."""
+
+    one: Transformation
+    setting: Setting
+    number: int
+    """The setting's place among those that are offered."""
+    begun: Draft
+    """What it is applied to."""
 
 
 class _Key(NamedTuple):
@@ -213,14 +224,16 @@ class Search:
 
     def _children(self, node: Node, depth: int) -> Iterator[tuple[Draft, Rewrite]]:
         for focused, kernel in self._focused(node):
-            steps = self._steps(focused, kernel, depth)
-            for one, setting, number in sorted(steps, key=lambda step: self._place(step, kernel)):
+            steps = self._steps(node.draft, focused, kernel, depth)
+            for step in sorted(steps, key=lambda step: self._place(step, kernel)):
+                one, setting, number, begun = step
                 if self._broken.get(one.name, 0) >= FAILURES:
                     continue
                 if number >= FIRST and self._best_gain(one.name, kernel) < -math.log(UNPROMISING):
                     continue
                 try:
-                    draft = _applied(node.draft, focused, kernel, one, setting)
+                    at = replace(begun, focus=focused.focus)
+                    draft = _applied(begun, at, kernel, one, setting)
                     rewrite = draft.rewrite()
                 except NotUnderstood:
                     continue
@@ -242,10 +255,41 @@ class Search:
                 kernel = "" if at == draft.focus else draft.launches[at].kernel
                 yield replace(draft, focus=at), kernel
 
-    def _steps(self, draft: Draft, kernel: str, depth: int) -> Iterator[_Step]:
+    def _steps(self, draft: Draft, focused: Draft, kernel: str, depth: int) -> Iterator[_Step]:
+        """All that may gain: of the draft with its functions' bodies in the kernel and, where that
+        does not offer a transformation, of the draft as it is."""
+        seen: set[str] = set()
+        for begun in (self._inlined(draft, focused, kernel), draft):
+            if begun is None:
+                continue
+            at = replace(begun, focus=focused.focus)
+            found = [
+                _Step(one, setting, number, begun)
+                for one, setting, number in self._offers(at, kernel, depth)
+                if one.name not in seen
+            ]
+            seen |= {step.one.name for step in found}
+            yield from found
+
+    def _inlined(self, draft: Draft, focused: Draft, kernel: str) -> Draft | None:
+        """With what the kernel at hand calls in it; None where there is nothing of that."""
+        for one in self.offered:
+            if isinstance(one, Inline):
+                try:
+                    for setting in one.settings(focused):
+                        return _applied(draft, focused, kernel, one, setting)
+                except NotUnderstood:
+                    return None
+        return None
+
+    def _offers(
+        self, draft: Draft, kernel: str, depth: int
+    ) -> Iterator[tuple[Transformation, Setting, int]]:
         done = [step.name for step in draft.steps if step.kernel == kernel]
         for one in self.offered:
             if self._broken.get(one.name, 0) >= FAILURES or done.count(one.name) >= REPEATS:
+                continue
+            if isinstance(one, Inline):
                 continue
             try:
                 for number, setting in enumerate(one.settings(draft)):
@@ -262,7 +306,7 @@ class Search:
     def _place(self, step: _Step, kernel: str) -> tuple[float, bool, bool]:
         """Order of trying: what gained most, then what is not known, the first settings of each
         and remedies before others."""
-        one, setting, number = step
+        one, setting, number, _ = step
         gain = self._gains.get(_key(one.name, setting, kernel), 0.0)
         return -gain, number >= FIRST, one.name not in self.relieves
 
@@ -359,6 +403,10 @@ class Search:
         at = len(steps) - 1
         while at >= 0 and len(steps) > 1:
             rest = [x for i, x in enumerate(steps) if i != at]
+            if all(x.name == Inline.name for x in rest):  # as fast as what it began with
+                shares[at] = self._nodes[0].time_us / node.time_us
+                at -= 1
+                continue
             without = self._again(root, rest)
             if without is None:
                 shares[at] = None

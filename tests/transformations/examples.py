@@ -82,6 +82,20 @@ _WINDOW = """__global__ void blur(const float* x, float* y, int n) {
 }"""
 
 EXAMPLES: dict[str, Example] = {
+    "inline": Example(
+        """// Of one row.
+__device__ float row_sum(const float* row, int columns) {
+    float sum = 0.0f;
+    for (int k = 0; k < columns; ++k) sum += row[k];
+    return sum;
+}
+
+__global__ void row_sums(const float* a, float* y, int rows, int columns) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < rows) y[row] = row_sum(a + row * columns, columns);
+}""",
+        _SUMMED,
+    ),
     "speculate": Example(_WINDOW, {"x": _floats(256), "y": _floats(256), "n": 250}),
     "specialise": Example(_ROWS, _SUMMED),
     "cooperate": Example(_ROWS, _SUMMED),
@@ -309,7 +323,8 @@ _HEAD = """\
 # Transformations
 
 Edits that make some kernels faster and change no result. A search puts sequences of them together
-by what each brings (`cudaops/transformations/search.py`); where no pattern of
+by what each brings (`cudaops/transformations/search.py`), each on what `inline` makes of the kernel
+if it can be applied, which costs no trial of its own; where no pattern of
 [recipes.md](recipes.md) applies, this is what `cudaops run` proposes without a model. Each is
 proved right from the kernel's form, or made right by `@requires`, or refused. How to add one:
 [adding-a-transformation.md](adding-a-transformation.md).
@@ -325,8 +340,8 @@ _LEFT_OUT = """
 |---|---|
 | atomics of a warp put together where their results are slots: `out[atomicAdd(&n, 1)] = x` | in another order the slots hold another array. The judge compares arrays place by place ([verification.md](verification.md)): a permutation is refused, and where the author's own order changes from launch to launch there is no reference to hold it against. Nothing in a kernel says that whoever reads the array takes any order. Atomics whose results nobody looks at are put together: `atomics_warp` |
 | smaller blocks where threads leave ahead of a barrier: `if (i >= n) return; ... __syncthreads();` | a barrier is for all threads of a block. The hardware lets those that are left go on; a thread that does the work of one that left and of one that waits would do neither |
-| shared memory and barriers in a device function, in smaller blocks | `fold` edits the kernel alone: it would have to bring the function's text into it |
-| loops in device functions, shared, staged, divided or jammed | these edit the kernel alone; `unroll` and `strength_reduce` bring copies of the functions into the draft. The functions' effects are followed everywhere |
+| shared arrays that a device function declares | clang refuses them in functions that are for the host as well, as it reads the device's: nothing is known of such a kernel |
+| loops in device functions that `inline` leaves: with a `return` in a loop, methods, overloads, several instances of a template, `__noinline__` | what shares, stages, divides or jams a loop edits the kernel alone; `unroll` and `strength_reduce` bring copies of the functions into the draft. The functions' effects are followed everywhere |
 | trigonometry without its path for large arguments, `sinf(x)` where `x` is known to be small | what a floating value may be is not followed, and a guess that the captured inputs meet is no proof |
 | tables of what an integer with few values reads, where no thread is known to read it | the table's kernel would read places that the author's never did, past the end of an array perhaps |
 """  # noqa: E501
@@ -358,7 +373,7 @@ def section(name: str) -> str:
     settings = "; ".join(str(dict(x)) for x in one.settings(draft))
     return (
         f"\n## {name}\n\n{one.title.capitalize()}. {story}\n\n"
-        f"Against: {', '.join(f'`{x}`' for x in sorted(one.relieves))}. "
+        f"Against: {', '.join(f'`{x}`' for x in sorted(one.relieves)) or 'nothing by itself'}. "
         f"Offered here: `{settings}`.\n\n"
         f"```cuda\n{EXAMPLES[name].source}\n```\n\n"
         f"```cuda\n{changed.rewrite().source.rstrip()}\n```\n"

@@ -38,7 +38,7 @@ class Generator:
         kinds = (
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._block_rows,
-            self._channels, self._neighbours, self._tiles, self._prefixes,
+            self._channels, self._neighbours, self._tiles, self._prefixes, self.functions,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -360,3 +360,38 @@ class Generator:
         }  # fmt: skip
         signature = "const TYPE* a, TYPE* y, TYPE* z, int c, int n, int m"
         return self._made(kind, signature, self._place("n").replace("BODY", body), arguments, n)
+
+    def functions(self) -> Drawn:
+        """Loops in device functions, which take values, pointers and references."""
+        kind, n, m = self._kind(), self._draw.choice([3, 40, 65]), self._draw.choice([1, 7, 32, 61])
+        take = self._draw.choice(["p[k] * w[k]", "p[m - 1 - k]", "abs(p[k] - w[k])"])
+        header = self._draw.choice([
+            "for (int k = 0; k < m; k++)", "for (int k = m - 1; k >= 0; --k)",
+            "for (int k = 0; k < m; k += 2)", "for (unsigned k = 0; k < (unsigned)m; ++k)",
+        ])  # fmt: skip
+        early = "if (s > 3) { s -= 1; return s; } return s * 2;"
+        function = self._draw.choice([
+            f"TYPE s = 0; {header} s += {take}; return s;",
+            f"if (m < 8) return w[0]; TYPE s = 0; {header} s += {take}; {early}",
+            "TYPE s = *w; while (m > 0) { s = max(s, *p++); m--; } return s;",
+        ])  # fmt: skip
+        loop = f"{header} {{ s += p[k]; if (p[k] > 2) ++i; }}"
+        body = self._draw.choice([
+            "y[i] = f(a + i * m, w, m);",
+            "TYPE s = m; s += f(&a[i * m], w, m) * 2; y[i] = s;",
+            "if (f(a + i * m, w, m) > 3) y[i] = 1; else y[i] = f(w, w, m) - f(a, w, m / 2 + 1);",
+            "TYPE k = 0; for (int j = 0; j < 3; ++j) k += f(a + i * m, w, m - j % m); y[i] = k;",
+            "TYPE p = 1; int s = 0; g(a + i * m, m, p, s); y[i] = p + s;",
+            "int t = i; y[i] = 0; g(a + i * m, m, y[i], t); y[i] -= f(a, w, t % m + 1);",
+        ])  # fmt: skip
+        extra = (
+            f"__device__ TYPE f(const TYPE* p, const TYPE* w, int m)\n{{\n    {function}\n}}\n"
+            f"__device__ void g(const TYPE* p, int m, TYPE& s, int& i)\n{{\n    {loop}\n}}\n"
+        )
+        arguments: Values = {
+            "a": self._values(n * m, kind), "w": self._values(m, kind),
+            "y": self._values(n, kind), "n": n, "m": m,
+        }  # fmt: skip
+        signature = "const TYPE* a, const TYPE* w, TYPE* y, int n, int m"
+        place = self._place("n").replace("BODY", body)
+        return self._made(kind, signature, place, arguments, n, extra=extra)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting, Transformation
 from cudaops.transformations.draft import Draft
+from cudaops.transformations.inline import Inline
 from cudaops.transformations.registry import TRANSFORMATIONS
 from tests.lanes import mostly_deep
 from tests.transformations.bench import Case
@@ -20,6 +22,8 @@ SEEDS = 2000
 """Of the deep lane, over its eighths."""
 QUICK = 24
 """Of `make test`."""
+FUNCTIONS = 200
+"""Likewise, of kernels that call functions."""
 STEPS = 3
 
 
@@ -34,7 +38,11 @@ def offers(draft: Draft) -> list[tuple[Transformation, Setting]]:
 
 
 def transformed(draft: Draft, draw: random.Random) -> Draft:
-    """Up to `STEPS` steps, drawn among those that apply, at any of the launches."""
+    """Up to `STEPS` steps, drawn among those that apply, at any of the launches. Every other time
+    functions are inlined first, as in a search."""
+    if draw.random() < 0.5:
+        with contextlib.suppress(NotUnderstood):
+            draft = Inline().apply(draft, {})
     for _ in range(draw.randint(1, STEPS)):
         if len(draft.launches) > 1:
             draft = replace(draft, focus=draw.randrange(len(draft.launches)))
@@ -61,3 +69,12 @@ def test_what_comes_out_is_the_same(seed: int, case: Callable[..., Case]) -> Non
     )  # other numbers than the kernel's
     if draft.steps:
         made.same(draft, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("seed", mostly_deep(range(FUNCTIONS), QUICK // 3))
+def test_functions_in_the_kernel(seed: int, case: Callable[..., Case]) -> None:
+    drawn = Generator(seed).functions()
+    made = case(drawn.source, drawn.arguments, grid=drawn.grid, block=drawn.block, callee="k")
+    draft = Inline().apply(made.draft, {})
+    made.same(draft)
+    made.same(transformed(draft, random.Random(f"steps {seed}")), tolerance=1e-5)
