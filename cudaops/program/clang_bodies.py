@@ -40,10 +40,16 @@ _UNARY = {1: "p++", 2: "p--", 3: "++", 4: "--", 5: "&", 6: "*", 7: "+", 8: "-", 
 """CXUnaryOperatorKind."""
 _EVALUATED_INT, _EVALUATED_FLOAT = 1, 2
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|[\d.][\d'.]*([eE][+-]?\d+)?)[uUlLfF]*")
-_ATTRIBUTES = {_K.CUDASHARED_ATTR, _K.CUDACONSTANT_ATTR, _K.CUDADEVICE_ATTR}
+_ATTRIBUTES = {_K.CUDACONSTANT_ATTR, _K.CUDADEVICE_ATTR}
+SHARED = "cudaops_shared"
+"""Stands for CUDA's own attribute, which clang takes in no function that the host may call too."""
 _EXPLICIT_CASTS = {
     _K.CSTYLE_CAST_EXPR, _K.CXX_STATIC_CAST_EXPR, _K.CXX_FUNCTIONAL_CAST_EXPR,
 }  # fmt: skip
+
+
+def _is_shared(cursor: Cursor) -> bool:
+    return any(c.kind == _K.ANNOTATE_ATTR and c.spelling == SHARED for c in cursor.get_children())
 
 
 def where_of(cursor: Cursor) -> s.Range | None:
@@ -185,7 +191,7 @@ class Body:
 
     def _variable(self, cursor: Cursor) -> s.Statement:
         kind = cursor.type.get_canonical()
-        shared = any(c.kind == _K.CUDASHARED_ATTR for c in cursor.get_children())
+        shared = _is_shared(cursor)
         if kind.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
             return self._refer(cursor, kind)
         if (
@@ -508,6 +514,7 @@ def _is_constant(target: Cursor) -> bool:
     kind = target.type.get_canonical()
     arithmetic = TypeKind.BOOL.value <= kind.kind.value <= TypeKind.LONGDOUBLE.value
     plain = not any(c.kind in _ATTRIBUTES for c in target.get_children())
+    plain = plain and not _is_shared(target)
     known = arithmetic or kind.kind == TypeKind.ENUM
     return bool(is_own(target) and kind.is_const_qualified() and plain and known)
 

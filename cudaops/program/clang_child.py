@@ -60,7 +60,7 @@ _PRELUDE = """\
 #define __host__ __attribute__((host))
 #define __constant__ __attribute__((constant))
 #define __managed__ __attribute__((managed))
-#define __shared__ __attribute__((shared))
+#define __shared__ __attribute__((annotate("cudaops_shared")))  // clang_bodies.SHARED
 #define __launch_bounds__(...) \\
   __attribute__((launch_bounds(__VA_ARGS__), annotate("launch_bounds", __VA_ARGS__)))
 #pragma clang force_cuda_host_device end
