@@ -20,7 +20,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from cudaops.service.problems import MEDIA_TYPE, InvalidRequest
-from cudaops.service.records import REQUESTS, JobEvent, Problem
+from cudaops.service.records import REQUESTS, BatchRequest, JobEvent, Problem
 from cudaops.service.routes_artefacts import matches, style_sheet
 
 # The OpenAPI document: what FastAPI derives, and the schemas that it cannot see.
@@ -35,6 +35,7 @@ answer. Jobs survive a restart of the service. Errors are problem details (RFC 9
 
 _SCHEMAS: list[tuple[type[BaseModel], Literal["validation", "serialization"]]] = [
     *((model, "validation") for model in REQUESTS.values()),
+    (BatchRequest, "validation"),
     (Problem, "serialization"),
     (InvalidRequest, "serialization"),
     (JobEvent, "serialization"),
