@@ -103,9 +103,12 @@ class ServiceClient:
     ) -> None:
         await self._http.aclose()
 
-    async def submit(self, kind: JobKind, request: ProgramRequest) -> JobSummary:
-        """Start a job, once, however often it has to be asked for."""
-        headers = {"Content-Type": "application/json", "Idempotency-Key": uuid4().hex}
+    async def submit(
+        self, kind: JobKind, request: ProgramRequest, key: str | None = None
+    ) -> JobSummary:
+        """Start a job, once, however often it has to be asked for. `key`: the idempotency key, for
+        who may ask again as another process; None: a new one."""
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key or uuid4().hex}
         # What is as by default is left out, so that an older service takes the rest.
         body = request.model_dump_json(exclude_defaults=True)
         answer = await self._ask("POST", f"/{kind}", content=body, headers=headers)

@@ -5,6 +5,7 @@ OpenAPI shows these. The examples run as they stand: a test sends every one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -12,6 +13,7 @@ from uuid import UUID
 from pydantic import Field, StringConstraints
 
 from cudaops.domain.base import Record, SourceLocation
+from cudaops.domain.batch import BatchRow
 from cudaops.domain.execution import (
     Compiled,
     CompileFailed,
@@ -309,6 +311,25 @@ def compile_result(outcome: Compiled | CompileFailed) -> CompileResult:
         cached=outcome.cached,
         resources=outcome.resources,
     )
+
+
+def batch_row(job: JobSummary, figures: Mapping[str, Any] | None, report: str) -> BatchRow:
+    """What a batch says of a job. `figures`: of its run record, where it has one, and with them
+    where its report is."""
+    fields: dict[str, Any] = {
+        "program": job.filename, "kernel": job.kernel, "job": job.id,
+        "status": "ended" if job.status in ENDED else job.status,
+        "reason": job.waiting_for or "",
+    }  # fmt: skip
+    if job.status == "cancelled":
+        fields |= {"outcome": "cancelled", "reason": "it was cancelled"}
+    elif job.status == "failed":
+        wrong = job.problem is not None and job.problem.status == 422
+        fields["outcome"] = "wrong_input" if wrong else "failed"
+        fields["reason"] = job.problem.detail if job.problem else ""
+    elif figures is not None:
+        fields |= {**figures, "report": report}
+    return BatchRow.model_validate(fields)
 
 
 # Requests that the OpenAPI page shows. They run as they stand: a test sends every one.

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from cudaops.domain.batch import Batch, BatchRow, batch_of
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
 from cudaops.service.database import Cursor, Pool, Queue, one
-from cudaops.service.records import ENDED, JobKind, JobRequest, JobSummary, OptimizeRequest
+from cudaops.service.records import JobKind, JobRequest, JobSummary, OptimizeRequest, batch_row
 from cudaops.service.rows import SUMMARY, Submitted, digest, note, status_event, summary
 
 MAX_QUEUED = 10_000
@@ -212,24 +212,4 @@ def _batch_row(row: dict[str, Any]) -> BatchRow:
     """A job's row as one of its batch."""
     job = summary(row)
     figures = json.loads(row["figures"]) if row["figures"] else None
-    return row_of(job, figures, f"/jobs/{job.id}/report")
-
-
-def row_of(job: JobSummary, figures: dict[str, Any] | None, report: str | None) -> BatchRow:
-    """What a batch says of a job. `figures`: of its run record, where it has one, and with them
-    `report`."""
-    fields: dict[str, Any] = {
-        "program": job.filename, "kernel": job.kernel, "job": job.id, "status": job.status,
-        "reason": job.waiting_for or "",
-    }  # fmt: skip
-    if job.status in ENDED:
-        fields["status"] = "ended"
-    if job.status == "cancelled":
-        fields |= {"outcome": "cancelled", "reason": "it was cancelled"}
-    elif job.status == "failed":
-        wrong = job.problem is not None and job.problem.status == 422
-        fields["outcome"] = "wrong_input" if wrong else "failed"
-        fields["reason"] = job.problem.detail if job.problem else ""
-    elif job.status == "succeeded" and figures is not None:
-        fields |= {**figures, "report": report}
-    return BatchRow.model_validate(fields)
+    return batch_row(job, figures, f"/jobs/{job.id}/report")
