@@ -110,16 +110,19 @@ def _where(
     server: str | None, jobs: int | None, options: BatchOptions, settings: Settings
 ) -> Where:
     """At which service. Raises InputError where it is not said in one way."""
+    from cudaops.service.api_client import address_of_service
     from cudaops.service.batch import Where
 
+    named = "--server"
     if server is None and (options.executor or settings.executor) == "remote":
-        server = settings.server
+        server, named = settings.server, "CUDAOPS_SERVER"
         if server is None:
             raise InputError("--executor remote needs a service: name it with --server")
     if server is not None and jobs is not None:
         raise InputError("--jobs is for a service of the batch's own; leave it or --server out")
     token = settings.token.get_secret_value() if settings.token else None
-    return Where(server and server.rstrip("/"), token, jobs)
+    address = None if server is None else address_of_service(server, named)
+    return Where(address, token, jobs)
 
 
 def _of_a_service(options: BatchOptions, is_here: bool, settings: Settings) -> BatchedOptions:
@@ -127,8 +130,8 @@ def _of_a_service(options: BatchOptions, is_here: bool, settings: Settings) -> B
     from cudaops.service.records import BatchDefaults
 
     executor = options.executor or settings.executor
-    if is_here:
-        place(executor, options.device, options.arch)
+    if is_here and (notice := place(executor, options.device, options.arch).notice) is not None:
+        _say(f"{notice}; going on with the processor")
     asked = {**options.model_dump(), "executor": "auto" if executor == "remote" else executor}
     checked(BatchDefaults, asked)
     return BatchedOptions(**asked)

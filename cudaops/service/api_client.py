@@ -54,6 +54,17 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
 
+def address_of_service(given: str, named: str = "CUDAOPS_SERVER") -> str:
+    """The address without a slash at its end. Raises InputError, with what it was `named` by, where
+    it is none."""
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", given):
+        raise InputError(
+            f"{named} must be the address of a service: http://host:port, "
+            "without a name or password in it"
+        )
+    return given.rstrip("/")
+
+
 class _Trouble(Exception):
     """No good answer, and the same request may get one later."""
 
@@ -68,12 +79,7 @@ class ServiceClient:
 
     def __init__(self, address: str, token: str | None, patience_s: float = PATIENCE_S) -> None:
         """Raises InputError where `address` is none."""
-        if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", address):
-            raise InputError(
-                "CUDAOPS_SERVER must be the address of a service: http://host:port, "
-                "without a name or password in it"
-            )
-        self.address = address.rstrip("/")
+        self.address = address_of_service(address)
         self._patience_s = patience_s
         self._answered = False
         headers = {"User-Agent": "cudaops"}
