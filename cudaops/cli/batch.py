@@ -79,7 +79,8 @@ def batch(
     shared = _of_a_service(options, where.server is None, settings)
     if not programs.exists():
         raise InputError(f"{programs}: no such folder or list")
-    folder = (out or Path("batches") / (programs.resolve().stem or "all")).resolve()
+    whole = programs.resolve()
+    folder = (out or Path("batches") / (whole.name if whole.is_dir() else whole.stem)).resolve()
     if programs.is_dir():
         named = _in_folder(programs, shared, {folder, settings.runs.resolve()})
     else:

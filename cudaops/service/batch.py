@@ -309,7 +309,7 @@ async def own_service(
         "--submits-per-minute", "0", *(["--executor", executor] if executor else []),
         *([] if workers is None else ["--workers", str(workers)]),
     ]  # fmt: skip
-    with log.open("a") as said:
+    with log.open("w") as said:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
@@ -331,14 +331,16 @@ async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
     line = (await process.stdout.readline()).decode()
     found = _SERVES.match(line)
     if found is None or found[2]:
-        why = found[2] if found else _last_line(log)
+        why = _complaint(log) or (found[2] if found else "it said nothing")
         raise SandboxUnavailable(f"the batch's own service does not come up: {why}", f"see {log}")
     return found[1]
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip() if lines else "it said nothing"
+def _complaint(log: Path) -> str:
+    """What a command that ended badly said last (cli/boundary.py); empty where none did."""
+    lines = log.read_text("utf-8", "replace").splitlines()
+    said = [line.partition(": ")[2] for line in lines if line.startswith("cudaops: ")]
+    return said[-1] if said else ""
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -30,7 +30,8 @@ Takes a CUDA program, says what limits its kernel, rewrites it, and proves the r
 
 Every operation that does work makes a **job** and answers `202` with it. Follow `Location`, read
 `/jobs/{id}/events` as server-sent events, or send `Prefer: wait=60` to have the finished job in the
-answer. Jobs survive a restart of the service. Errors are problem details (RFC 9457).
+answer. `POST /batches` makes one of each of its programs. Jobs survive a restart of the service.
+Errors are problem details (RFC 9457).
 """
 
 _SCHEMAS: list[tuple[type[BaseModel], Literal["validation", "serialization"]]] = [
