@@ -112,11 +112,8 @@ class BatchFolder:
         Raises InputError: the folder holds something else, another batch, one at another service,
         or another process is at it. SandboxUnavailable: it cannot be written.
         """
-        known = _known(folder)
-        if known is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not (folder / STATE).is_file() and not _is_new(folder):
             raise InputError(f"out {folder} is not empty and holds no batch; name a new folder")
-        if known is not None:
-            _raise_if_other(folder, known, wanted, server)
         try:
             (folder / "state").mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -124,6 +121,9 @@ class BatchFolder:
                 f"{folder} cannot be made: {error.strerror}", "name another folder with --out"
             ) from error
         with alone(folder):
+            known = _known(folder)
+            if known is not None:
+                _raise_if_other(folder, known, wanted, server)
             found = cls(folder, wanted, known or _new(wanted, server))
             found._save()
             yield found
@@ -162,11 +162,8 @@ class BatchFolder:
         await _all(follow() for _ in range(FOLLOWED))
 
     def batch(self) -> Batch:
-        """What came of it so far."""
-        rows = [
-            item.row or BatchRow(program=wanted.program, job=item.job)
-            for item, wanted in zip(self._items, self._wanted, strict=True)
-        ]
+        """What came of it; after `work`."""
+        rows = [item.row for item in self._items if item.row is not None]
         return batch_of(self._state.id, self._state.created_at, rows)
 
     def write(self, batch: Batch) -> None:
@@ -241,12 +238,20 @@ def _new(wanted: Sequence[Wanted], server: str | None) -> State:
     return State(id=uuid4(), created_at=datetime.now(UTC), server=server, items=items)
 
 
+def _is_new(folder: Path) -> bool:
+    """Whether nothing is there, or only what a batch leaves that was killed before it began."""
+    if not folder.exists():
+        return True
+    left = {folder / "state", folder / "state" / ".lock", folder / f"{STATE}.part"}
+    return folder.is_dir() and left.issuperset(folder.rglob("*"))
+
+
 def _known(folder: Path) -> State | None:
     """What was begun in the folder. Raises InputError where it cannot be read."""
     path = folder / STATE
     try:
         return State.model_validate_json(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, ValidationError) as error:
         raise InputError(f"{path} cannot be read; name another --out") from error

@@ -333,6 +333,8 @@ def test_nobody_at_the_address_is_an_environment_and_nothing_is_lost(
     programs: Path, tmp_path: Path
 ) -> None:
     command = ("programs/scale", "--out", "out", "--server", "http://127.0.0.1:9")
+    (tmp_path / "out" / "state").mkdir(parents=True)  # as one leaves it that was killed at once
+    (tmp_path / "out" / "state" / ".lock").touch()
     code, _, said = done(tmp_path, *command)
     assert code == EXIT_ENVIRONMENT
     assert "gives no good answer" in said
