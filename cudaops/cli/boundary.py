@@ -1,4 +1,5 @@
-"""The edge between cudaops and a shell: exit codes and error lines; no traceback reaches a user."""
+"""The edge between cudaops and a shell: exit codes, error lines, what is printed; no traceback
+reaches a user."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
+from rich.console import Console, RenderableType
 
 from cudaops.domain.run import Outcome
 from cudaops.errors import EnvironmentFailure, InputError
@@ -58,6 +60,25 @@ def run_command(arguments: Sequence[str]) -> int:
         return EXIT_FOUND
     except Exception as error:  # noqa: BLE001  the outermost edge
         return _say(_unexpected(error), EXIT_ENVIRONMENT)
+
+
+def print_out(what: RenderableType) -> None:
+    """Text as it is; the rest set for the terminal, or 100 columns wide without one."""
+    console = console_on(stderr=False)
+    if isinstance(what, str):
+        typer.echo(what.rstrip("\n"))
+    elif console.is_terminal:
+        console.print(what, crop=False)
+    else:
+        with console.capture() as capture:
+            console.print(what, crop=False)
+        typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def console_on(*, stderr: bool) -> Console:
+    """One of the two outputs, as wide as its terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 100)
 
 
 def _say(message: str, code: int) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from cudaops.cli.boundary import EXIT_NOTHING_FOUND
+from cudaops.cli.boundary import EXIT_NOTHING_FOUND, console_on
 from cudaops.cli.options import with_options
 from cudaops.cli.runs import find_folder, load_record
 from cudaops.domain.options import ExecutorChoice, ExecutorOptions, TrustOptions
@@ -102,7 +100,7 @@ def confirm(
     here = here.model_copy(update={"trust_source": options.trust_source})
     for notice in certified.notices:
         typer.echo(f"cudaops: {notice}", err=True)
-    with Progress(_console()) as progress:
+    with Progress(console_on(stderr=True)) as progress:
         done = confirm_run(certified, here, progress, settings)
     if as_json:
         typer.echo(done.confirmation.model_dump_json(indent=2))
@@ -149,7 +147,3 @@ def _print_confirmation(confirmation: Confirmation, folder: Path) -> None:
     word = confirmation.speedup.result.replace("_", " ")
     typer.echo(f"speedup: {word}, {confirmation.speedup.detail}")
     typer.echo(f"written: {folder}")
-
-
-def _console() -> Console:
-    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 100)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -10,10 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group
 
-from cudaops.cli import certify, knowledge, mcp, memory, runs, service
-from cudaops.cli.boundary import EXIT_BY_OUTCOME, EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_WAITING
+from cudaops.cli import batch, certify, knowledge, mcp, memory, runs, service
+from cudaops.cli.boundary import (
+    EXIT_BY_OUTCOME,
+    EXIT_ENVIRONMENT,
+    EXIT_INTERRUPTED,
+    EXIT_WAITING,
+    console_on,
+    print_out,
+)
 from cudaops.cli.options import (
     HtmlOption,
     HtmlOutOption,
@@ -67,6 +73,7 @@ app.command("confirm")(certify.confirm)
 app.add_typer(memory.app, name="memory")
 app.add_typer(mcp.app, name="mcp")
 app.command("replay")(runs.replay)
+app.command("batch")(batch.batch)
 app.command("worker")(service.worker)
 app.command("serve")(service.serve)
 app.add_typer(service.token_app, name="token")
@@ -188,7 +195,7 @@ def report(
         update={"options": record.options.model_copy(update={"out": str(folder)})}
     )
     (folder / "report.md").write_text(markdown.run_report(record), encoding="utf-8")
-    _print(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
+    print_out(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
 
 
 @app.command()
@@ -221,7 +228,9 @@ def doctor(as_json: JsonOption = False) -> None:
     from cudaops import doctor as checks
 
     report_of_rungs = checks.examine(load_settings())
-    _print(report_of_rungs.model_dump_json(indent=2) if as_json else checks.table(report_of_rungs))
+    print_out(
+        report_of_rungs.model_dump_json(indent=2) if as_json else checks.table(report_of_rungs)
+    )
     if not report_of_rungs.ready:
         raise typer.Exit(EXIT_ENVIRONMENT)
 
@@ -244,7 +253,7 @@ def _resolved(
 def _live(folder: Path | None) -> Iterator[Progress]:
     """Progress on stderr; Ctrl-C and a review say how to go on with the run in `folder`."""
     try:
-        with Progress(_console(stderr=True)) as progress:
+        with Progress(console_on(stderr=True)) as progress:
             yield progress
     except KeyboardInterrupt:
         if folder is None or not folder.is_dir():
@@ -257,32 +266,14 @@ def _live(folder: Path | None) -> Iterator[Progress]:
 
 
 def _finish(record: RunRecord, as_json: bool) -> None:
-    _print(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
+    print_out(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
     raise typer.Exit(EXIT_BY_OUTCOME[record.outcome])
 
 
 def _print_profile(summary: ProfileSummary, as_json: bool) -> None:
-    _print(
+    print_out(
         summary.model_dump_json(indent=2) if as_json else Group(*terminal.profile_parts(summary))
     )
-
-
-def _print(what: RenderableType) -> None:
-    """Text as it is; the rest set for the terminal, or 100 columns wide without one."""
-    console = _console(stderr=False)
-    if isinstance(what, str):
-        typer.echo(what.rstrip("\n"))
-    elif console.is_terminal:
-        console.print(what, crop=False)
-    else:
-        with console.capture() as capture:
-            console.print(what, crop=False)
-        typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
-def _console(*, stderr: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 100)
 
 
 def write_html(folder: Path, out: Path | None, *, as_json: bool) -> Path:

@@ -47,13 +47,13 @@ def with_options(command: Callable[..., R]) -> Callable[..., R]:
     def given(*args: Any, **values: Any) -> R:
         asked = {name: value for name, value in values.items() if value is not None}
         if asked.get("argument_lines"):
-            asked["argument_lines"] = list(_lines(asked["argument_lines"]))
+            asked["argument_lines"] = list(argument_lines(asked["argument_lines"]))
         return flat(*args, **asked)
 
     return given
 
 
-def _lines(given: Iterable[str]) -> Iterator[str]:
+def argument_lines(given: Iterable[str]) -> Iterator[str]:
     """The lines, those of a file in the place of `@FILE`; there, empty ones and those that begin
     with # say nothing. Raises InputError where it cannot be read."""
     for one in given:

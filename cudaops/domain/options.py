@@ -329,6 +329,18 @@ class OptimizeOptions(
     """All that the main job may be asked for, but a person's review."""
 
 
+class BatchOptions(
+    TimeoutOptions, PlaceOptions, OptimizerOptions, StrategyOptions, BeamOptions, LimitOptions,
+    JudgeOptions,
+):  # fmt: skip
+    """What the programs of a batch share: of the main job what a service may be asked for, and is
+    of no single program."""
+
+
+class BatchedOptions(KernelOptions, BatchOptions):
+    """All that one program of a batch may be asked for."""
+
+
 M = TypeVar("M", bound=Record)
 R = TypeVar("R")
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY

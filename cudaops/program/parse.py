@@ -132,7 +132,7 @@ def require_runnable(path: Path | str, program: Program) -> None:
     if not program.launches:
         why = _limit(program, "a launch") or "add a launch"
         raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>` ({why})")
-    if not any(_has_main(f) for f in program.files):
+    if not any(_has_main(f.text) for f in program.files):
         raise InputError(f"{path}: no `main` function; give the whole program, not a kernel alone")
 
 
@@ -141,8 +141,16 @@ def _limit(program: Program, words: str) -> str:
     return next((limit for limit in program.limits if words in limit), "")
 
 
-def _has_main(file: SourceFile) -> bool:
-    items = outline(byte_text(file.text)).items
+def is_program(path: Path) -> bool:
+    """Whether a file, or a header that it includes with quotes, defines `main`. Raises InputError
+    where one of them cannot be read."""
+    found: dict[Path, str] = {}
+    _collect(path.resolve(), _read(path), found, [])
+    return any(map(_has_main, found.values()))
+
+
+def _has_main(text: str) -> bool:
+    items = outline(byte_text(text)).items
     return any(i.kind == "function" and i.qualified_name == "main" for i in items)
 
 

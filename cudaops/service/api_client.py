@@ -54,6 +54,17 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
 
+def address_of_service(given: str, named: str = "CUDAOPS_SERVER") -> str:
+    """The address without a slash at its end. Raises InputError, with what it was `named` by, where
+    it is none."""
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", given):
+        raise InputError(
+            f"{named} must be the address of a service: http://host:port, "
+            "without a name or password in it"
+        )
+    return given.rstrip("/")
+
+
 class _Trouble(Exception):
     """No good answer, and the same request may get one later."""
 
@@ -68,12 +79,7 @@ class ServiceClient:
 
     def __init__(self, address: str, token: str | None, patience_s: float = PATIENCE_S) -> None:
         """Raises InputError where `address` is none."""
-        if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", address):
-            raise InputError(
-                "CUDAOPS_SERVER must be the address of a service: http://host:port, "
-                "without a name or password in it"
-            )
-        self.address = address.rstrip("/")
+        self.address = address_of_service(address)
         self._patience_s = patience_s
         self._answered = False
         headers = {"User-Agent": "cudaops"}
@@ -103,9 +109,12 @@ class ServiceClient:
     ) -> None:
         await self._http.aclose()
 
-    async def submit(self, kind: JobKind, request: ProgramRequest) -> JobSummary:
-        """Start a job, once, however often it has to be asked for."""
-        headers = {"Content-Type": "application/json", "Idempotency-Key": uuid4().hex}
+    async def submit(
+        self, kind: JobKind, request: ProgramRequest, key: str | None = None
+    ) -> JobSummary:
+        """Start a job, once, however often it has to be asked for. `key`: the idempotency key, for
+        who may ask again as another process; None: a new one."""
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key or uuid4().hex}
         # What is as by default is left out, so that an older service takes the rest.
         body = request.model_dump_json(exclude_defaults=True)
         answer = await self._ask("POST", f"/{kind}", content=body, headers=headers)

@@ -84,8 +84,8 @@ class Rates:
         self._times: dict[tuple[Rate, str], deque[float]] = {}
         self._tidied_at = clock()
 
-    def count(self, rate: Rate, who: str) -> None:
-        """One more request of `who`. Raises Refused (429) where it is one too many."""
+    def count(self, rate: Rate, who: str, more: int = 1) -> None:
+        """So many more requests of `who`. Raises Refused (429) where they are too many."""
         allowed, now = self._allowed[rate], self._clock()
         if not allowed:
             return
@@ -94,14 +94,18 @@ class Rates:
         times = self._times.setdefault((rate, who), deque())
         while times and times[0] <= now - WINDOW_S:
             times.popleft()
-        if len(times) >= allowed:
-            wait_s = max(1, math.ceil(times[0] + WINDOW_S - now))
+        if (too_many := len(times) + more - allowed) > 0:
+            wait_s = max(1, math.ceil(times[too_many - 1] + WINDOW_S - now))
             raise Refused(
                 "too-often",
                 f"at most {allowed} such requests a minute; wait {wait_s} s",
                 headers={"Retry-After": str(wait_s)},
             )
-        times.append(now)
+        times.extend([now] * more)
+
+    def allowed(self, rate: Rate) -> int:
+        """Most in a minute; 0: no limit."""
+        return self._allowed[rate]
 
     def _tidy(self, now: float) -> None:
         """Forget who has not asked for a minute: addresses of strangers are many."""
@@ -169,6 +173,15 @@ class Authenticator:
             )
         self.rates.count(rate, f"token:{found.name}")
         return found
+
+    def count_jobs(self, who: Identity, address: str | None, jobs: int) -> None:
+        """Count the jobs of a request that starts several, for which `identify` has counted one;
+        more than there may be in a minute take a whole one. Raises Refused: 429."""
+        allowed = self.rates.allowed("submit")
+        more = min(jobs, allowed) - 1 if allowed else 0
+        if more > 0:
+            key = address_key(address) if who is ANYONE else f"token:{who.name}"
+            self.rates.count("submit", key, more)
 
     async def _known(self, token: str) -> Identity | None:
         if len(token) > MAX_TOKEN_CHARS or "\x00" in token:

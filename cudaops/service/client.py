@@ -10,7 +10,7 @@ import contextlib
 import functools
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
@@ -171,7 +171,7 @@ async def _to_its_end(
     with alone(folder):
         over = functools.partial(note.unlink, missing_ok=True)
         job = await _followed(service, remote.job, on_event, over, waiting_for)
-        return await _fetched(service, job, folder, remote)
+        return await fetched(service, job, folder, remote)
 
 
 # What is sent.
@@ -186,22 +186,33 @@ def _request(
 ) -> ProgramRequest:
     """The options as a request of this kind. Raises InputError for what a service cannot do."""
     _refuse(options)
-    check_arguments(options.program_words)
+    return request_of(kind, {**requested_options(options), **(more or {})}, program, headers)
+
+
+def request_of(
+    kind: JobKind,
+    asked: Mapping[str, Any],
+    program: Program,
+    headers: Mapping[str, str] | None = None,
+) -> ProgramRequest:
+    """A program with its own headers and what is asked for it, by the names of
+    `cudaops.domain.options`. Raises InputError for what a service does not take."""
     texts = {file.path: file.text for file in program.files}
     fields = {
-        **requested_options(options),
+        **asked,
         "source": texts.pop(program.main_path),
         "filename": program.main_path,
         "files": {**(headers or {}), **texts},
-        **(more or {}),
     }
     model = REQUESTS[kind]
     try:
-        return model.model_validate({n: v for n, v in fields.items() if n in model.model_fields})
+        request = model.model_validate({n: v for n, v in fields.items() if n in model.model_fields})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = "/".join(str(part) for part in first["loc"])[:200]
         raise InputError(f"a service does not take this: {where}: {first['msg']}") from None
+    check_arguments(request.program_words)
+    return request
 
 
 def _refuse(options: RunOptions) -> None:
@@ -313,7 +324,7 @@ async def _cancelled(service: ServiceClient, id: UUID, on_event: OnEvent) -> boo
     return heard
 
 
-async def _fetched(service: ServiceClient, job: Job, folder: Path, remote: RemoteJob) -> RunRecord:
+async def fetched(service: ServiceClient, job: Job, folder: Path, remote: RemoteJob) -> RunRecord:
     """Fill the run folder with what the job left; its record with the paths of this machine."""
     record = job.result
     if not isinstance(record, RunRecord):

@@ -36,7 +36,7 @@ SCHEMA = "cudaops_service"
 QUEUE_SCHEMA = "cudaops_queue"
 """procrastinate's tables, apart from ours."""
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised with every change of schema.sql."""
 
 CREATE_LOCK = 0x6375_6462

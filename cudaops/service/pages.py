@@ -20,7 +20,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from cudaops.service.problems import MEDIA_TYPE, InvalidRequest
-from cudaops.service.records import REQUESTS, JobEvent, Problem
+from cudaops.service.records import REQUESTS, BatchRequest, JobEvent, Problem
 from cudaops.service.routes_artefacts import matches, style_sheet
 
 # The OpenAPI document: what FastAPI derives, and the schemas that it cannot see.
@@ -30,11 +30,13 @@ Takes a CUDA program, says what limits its kernel, rewrites it, and proves the r
 
 Every operation that does work makes a **job** and answers `202` with it. Follow `Location`, read
 `/jobs/{id}/events` as server-sent events, or send `Prefer: wait=60` to have the finished job in the
-answer. Jobs survive a restart of the service. Errors are problem details (RFC 9457).
+answer. `POST /batches` makes one of each of its programs. Jobs survive a restart of the service.
+Errors are problem details (RFC 9457).
 """
 
 _SCHEMAS: list[tuple[type[BaseModel], Literal["validation", "serialization"]]] = [
     *((model, "validation") for model in REQUESTS.values()),
+    (BatchRequest, "validation"),
     (Problem, "serialization"),
     (InvalidRequest, "serialization"),
     (JobEvent, "serialization"),

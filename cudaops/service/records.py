@@ -5,6 +5,7 @@ OpenAPI shows these. The examples run as they stand: a test sends every one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -12,6 +13,7 @@ from uuid import UUID
 from pydantic import Field, StringConstraints
 
 from cudaops.domain.base import Record, SourceLocation
+from cudaops.domain.batch import BatchRow
 from cudaops.domain.execution import (
     Compiled,
     CompileFailed,
@@ -21,6 +23,7 @@ from cudaops.domain.execution import (
 )
 from cudaops.domain.judgement import Comparison
 from cudaops.domain.options import (
+    BatchOptions,
     BeamOptions,
     JudgeOptions,
     LimitOptions,
@@ -39,6 +42,9 @@ MAX_TEXT_CHARS = 400_000
 docs/ is shorter by far."""
 MAX_FILES = 64
 """Most local headers of one program."""
+
+MAX_PROGRAMS = 50
+"""Most programs of one batch over HTTP: fewer than the new jobs that one token has a minute."""
 
 JobKind = Literal["compile", "run", "profile", "verify", "benchmark", "optimize"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -123,6 +129,34 @@ class OptimizeRequest(
     ProgramRequest, JudgeOptions, OptimizerOptions, StrategyOptions, BeamOptions, LimitOptions
 ):
     """The main job: profile, diagnose, rewrite, verify."""
+
+
+class BatchDefaults(BatchOptions):
+    """Options of every program of a batch that does not say otherwise itself."""
+
+    executor: LocalExecutor = "auto"
+    """`cpu`: this service's processor, times modelled. `cuda`: its GPU. `auto`: a GPU where there
+    is one."""
+    timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 120.0
+    """Seconds for one run of the program or a candidate."""
+
+
+class BatchRequest(Record):
+    """Several programs, or kernels of one, to be optimised; a job each."""
+
+    programs: Annotated[tuple[OptimizeRequest, ...], Field(min_length=1, max_length=MAX_PROGRAMS)]
+    """Each as `POST /optimize` takes it."""
+    options: BatchDefaults = BatchDefaults()
+    """Of all of them; what a program says itself goes first."""
+
+    @property
+    def requests(self) -> tuple[OptimizeRequest, ...]:
+        """One for each job."""
+        shared = self.options.model_dump(exclude_unset=True)
+        return tuple(
+            OptimizeRequest.model_validate({**shared, **program.model_dump(exclude_unset=True)})
+            for program in self.programs
+        )
 
 
 JobRequest = (
@@ -279,6 +313,25 @@ def compile_result(outcome: Compiled | CompileFailed) -> CompileResult:
     )
 
 
+def batch_row(job: JobSummary, figures: Mapping[str, Any] | None, report: str) -> BatchRow:
+    """What a batch says of a job. `figures`: of its run record, where it has one, and with them
+    where its report is."""
+    fields: dict[str, Any] = {
+        "program": job.filename, "kernel": job.kernel, "job": job.id,
+        "status": "ended" if job.status in ENDED else job.status,
+        "reason": job.waiting_for or "",
+    }  # fmt: skip
+    if job.status == "cancelled":
+        fields |= {"outcome": "cancelled", "reason": "it was cancelled"}
+    elif job.status == "failed":
+        wrong = job.problem is not None and job.problem.status == 422
+        fields["outcome"] = "wrong_input" if wrong else "failed"
+        fields["reason"] = job.problem.detail if job.problem else ""
+    elif figures is not None:
+        fields |= {**figures, "report": report}
+    return BatchRow.model_validate(fields)
+
+
 # Requests that the OpenAPI page shows. They run as they stand: a test sends every one.
 
 PROGRAM = """\
@@ -359,3 +412,12 @@ EXAMPLES: dict[JobKind, dict[str, dict[str, Any]]] = {
     },
 }
 """By kind and name, as OpenAPI's `examples`."""
+
+BATCH_EXAMPLE = {
+    "summary": "Two bars for one program",
+    "value": {
+        "programs": [_PROGRAM, {**_PROGRAM, "filename": "twice.cu", "min_speedup": 2.0}],
+        "options": {"optimizer": "recipes", "max_iterations": 1},
+    },
+}
+"""Runs as it stands, too."""

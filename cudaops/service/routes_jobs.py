@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
@@ -35,7 +35,6 @@ from cudaops.service.records import (
     JobKind,
     JobStatus,
     JobSummary,
-    ProgramRequest,
 )
 from cudaops.service.store import IdempotencyConflict, Identity, QueueFull
 
@@ -47,21 +46,29 @@ MAX_FIELDS = 8
 MAX_FIELD_BYTES = 2 << 20
 """Longest text part: a source of records.MAX_TEXT_CHARS, up to four bytes each."""
 
-R = TypeVar("R", bound=ProgramRequest)
+R = TypeVar("R", bound=Record)
 
 
 async def read_request(request: Request, model: type[R]) -> R:
     """The body as `model`. Raises Refused: 400 malformed, 413, 415 another kind of body, 422."""
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind == JSON:
-        return _validated(await request.body(), model)
-    if kind == FORM:
+    if media_type(request) == FORM:
         return _validated(json.dumps(await _form(request)).encode(), model)
-    raise Refused(
-        "media-type",
-        f"send {JSON}, or {FORM} with the parts source, files and options",
-        headers={"Accept": f"{JSON}, {FORM}"},
+    return await read_json(
+        request, model, f"{JSON}, or {FORM} with the parts source, files and options"
     )
+
+
+async def read_json(request: Request, model: type[R], wanted: str = JSON) -> R:
+    """The same of a body that is JSON alone."""
+    if media_type(request) != JSON:
+        accepted = ", ".join(kind for kind in (JSON, FORM) if kind in wanted)
+        raise Refused("media-type", f"send {wanted}", headers={"Accept": accepted})
+    return _validated(await request.body(), model)
+
+
+def media_type(request: Request) -> str:
+    """Of the body, without its parameters."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
 def _validated(body: bytes, model: type[R]) -> R:
@@ -418,22 +425,29 @@ def _submitter(kind: JobKind) -> Callable[..., Awaitable[Response]]:
         idempotency_key: IdempotencyKey = None,
     ) -> Response:
         asked: Any = await read_request(request, REQUESTS[kind])
-        try:
+        with submitting():
             job, created = await service.store.submit(
                 kind, asked, identity.name, idempotency_key, trace=tracing.current()
             )
-        except IdempotencyConflict as error:
-            raise Refused("key-reused", str(error)) from None
-        except QueueFull as error:
-            raise Refused(
-                "queue-full", f"{error.problem}; {error.remedy}", headers={"Retry-After": "30"}
-            ) from None
         headers = {"Location": f"/jobs/{job.id}"}
         if not created:
             headers["Idempotent-Replayed"] = "true"
         return await _answer(request, service, identity, job, wait_seconds(prefer), headers)
 
     return submit
+
+
+@contextmanager
+def submitting() -> Iterator[None]:
+    """What the store refuses, as a refusal of the request."""
+    try:
+        yield
+    except IdempotencyConflict as error:
+        raise Refused("key-reused", str(error)) from None
+    except QueueFull as error:
+        raise Refused(
+            "queue-full", f"{error.problem}; {error.remedy}", headers={"Retry-After": "30"}
+        ) from None
 
 
 async def _answer(

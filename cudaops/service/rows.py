@@ -19,6 +19,7 @@ from uuid import UUID
 from psycopg.types.json import Json
 
 from cudaops.domain.base import Record
+from cudaops.domain.batch import figures_of
 from cudaops.domain.run import RunRecord
 from cudaops.graph.events import utc_now
 from cudaops.service.database import Cursor, Pool, tell
@@ -340,6 +341,11 @@ async def finish(
             id,
         ],
     )
+    if isinstance(result, RunRecord):
+        await cursor.execute(
+            "UPDATE batch_jobs SET figures = %s WHERE job = %s",
+            [Json(figures_of(result)), id],
+        )
     said: dict[str, object] = {"outcome": outcome} if outcome else {}
     if problem is not None:
         said = {"problem": problem.model_dump(mode="json")}

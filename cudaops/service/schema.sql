@@ -98,3 +98,23 @@ CREATE TABLE IF NOT EXISTS meters (
     labels json NOT NULL DEFAULT '{}',
     value double precision NOT NULL
 );
+
+-- A batch is a named set of jobs; jobs know nothing of it.
+
+CREATE TABLE IF NOT EXISTS batches (
+    id uuid PRIMARY KEY,
+    owner text NOT NULL,
+    idempotency_key text,
+    request_sha256 text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE UNIQUE INDEX IF NOT EXISTS batches_idempotency ON batches (owner, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS batch_jobs (
+    batch uuid NOT NULL REFERENCES batches (id) ON DELETE CASCADE,
+    position integer NOT NULL,
+    job uuid NOT NULL UNIQUE REFERENCES jobs (id) ON DELETE CASCADE,
+    figures json,                       -- of the job's run record: what a row says of it (domain/batch.py)
+    PRIMARY KEY (batch, position)
+);

@@ -36,6 +36,7 @@ from cudaops.service.operation import Metrics, build_operation_router, readiness
 from cudaops.service.pages import add_pages, install_openapi
 from cudaops.service.problems import MEDIA_TYPE, Refused
 from cudaops.service.routes_artefacts import HtmlReports, Renderer, build_artefacts_router
+from cudaops.service.routes_batches import router as batches_router
 from cudaops.service.routes_jobs import build_submit_router
 from cudaops.service.routes_jobs import router as jobs_router
 from cudaops.service.store import Store, open_store
@@ -72,6 +73,7 @@ def build_app(
     app.include_router(build_submit_router())
     app.include_router(jobs_router)
     app.include_router(build_artefacts_router(renderer))
+    app.include_router(batches_router)
     app.include_router(
         build_operation_router(store, metrics, options, dependencies=[Depends(require("read"))])
     )

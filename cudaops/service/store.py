@@ -2,8 +2,8 @@
 statement.
 
 Every method is a transaction of its own and safe from several processes at once. Raises
-ServiceUnavailable where the database cannot be reached. What workers say stands in
-`store_work.py`. Of a token only its hash is kept.
+ServiceUnavailable where the database cannot be reached. What is submitted stands in
+`store_submit.py`, what workers say in `store_work.py`. Of a token only its hash is kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from cudaops.errors import EnvironmentFailure, InputError, KnowledgeUnavailable, ServiceUnavailable
+from cudaops.errors import InputError, KnowledgeUnavailable, ServiceUnavailable
 from cudaops.rag.server import open_database
 from cudaops.service.database import LISTENING_LOOK_S, Notices, Pool, Queue, one, tell
 from cudaops.service.records import (
@@ -40,13 +40,17 @@ from cudaops.service.rows import (
     Submitted,
     TokenRow,
     WorkerRow,
-    digest,
     finish,
     full,
     note,
     request_of,
-    status_event,
     summary,
+)
+from cudaops.service.store_submit import (
+    MAX_QUEUED,
+    IdempotencyConflict,
+    QueueFull,
+    Submitting,
 )
 from cudaops.service.store_work import Working
 from cudaops.settings import Settings
@@ -174,17 +178,6 @@ __all__ = [
     "open_store",
 ]  # fmt: skip
 
-MAX_QUEUED = 10_000
-"""Jobs that may wait before no further one is taken."""
-
-
-class IdempotencyConflict(InputError):
-    """The idempotency key was used for another request before."""
-
-
-class QueueFull(EnvironmentFailure):
-    """Too many jobs wait."""
-
 
 async def open_store(
     settings: Settings, *, pool_size: int = 8, max_queued: int = MAX_QUEUED
@@ -207,7 +200,7 @@ async def open_store(
         raise
 
 
-class Store(Working, Tokens):
+class Store(Submitting, Working, Tokens):
     """Connection pool, statements, and the queue's delivery of what is submitted."""
 
     def __init__(self, pool: Pool, queue: Queue, max_queued: int) -> None:
@@ -240,60 +233,6 @@ class Store(Working, Tokens):
         """Raise ServiceUnavailable where the database does not answer (readyz)."""
         async with self.pool.transaction() as cursor:
             await cursor.execute("SELECT 1")
-
-    async def submit(
-        self,
-        kind: JobKind,
-        request: JobRequest,
-        owner: str,
-        idempotency_key: str | None,
-        *,
-        trace: str | None = None,
-    ) -> Submitted:
-        """Keep a job and put it into the queue, both or neither (one transaction).
-
-        Raises IdempotencyConflict where the key was used for another request by this owner, and
-        QueueFull where more than `max_queued` jobs wait.
-        """
-        id, sha256 = uuid4(), digest(kind, request)
-        async with self.pool.transaction() as cursor:
-            if idempotency_key is not None:
-                earlier = await _earlier(cursor, owner, idempotency_key, sha256)
-                if earlier is not None:
-                    return earlier
-            await self._raise_if_full(cursor)
-            row = await one(
-                cursor,
-                "INSERT INTO jobs (id, kind, status, request, filename, kernel, executor, owner,"
-                " idempotency_key, request_sha256, trace)"
-                " VALUES (%s, %s, 'queued', %s, %s, %s, %s, %s, %s, %s, %s)"
-                " ON CONFLICT (owner, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
-                " RETURNING " + SUMMARY,
-                [
-                    id, kind, request.model_dump_json(), request.filename, request.kernel,
-                    request.executor, owner, idempotency_key, sha256, trace,
-                ],
-            )  # fmt: skip
-            if row is not None:
-                await status_event(cursor, id, 0, "queued")
-                await note(cursor, owner, "submitted", id, {"kind": kind})
-                await self._queue.put(cursor, id, request.executor)
-                return Submitted(summary(row), created=True)
-            # Somebody was quicker with the same key; the insert has waited for them.
-            earlier = await _earlier(cursor, owner, idempotency_key or "", sha256)
-        if earlier is None:
-            raise ServiceUnavailable("a job was removed while it was looked up", "submit it again")
-        return earlier
-
-    async def _raise_if_full(self, cursor: Any) -> None:
-        row = await one(
-            cursor,
-            "SELECT count(*) AS waiting FROM"
-            " (SELECT 1 FROM jobs WHERE status = 'queued' LIMIT %s) AS queued",
-            [self._max_queued],
-        )
-        if row is not None and row["waiting"] >= self._max_queued:
-            raise QueueFull(f"{self._max_queued} jobs wait already", "try again when some have run")
 
     async def job(self, id: UUID) -> Job | None:
         """A job with result and list of artefacts."""
@@ -425,20 +364,3 @@ class Store(Working, Tokens):
                 " GROUP BY kind, status"
             )
             return {(row["kind"], row["status"]): row["jobs"] for row in await cursor.fetchall()}
-
-
-async def _earlier(cursor: Any, owner: str, key: str, sha256: str) -> Submitted | None:
-    """The job that this owner submitted under the key. Raises IdempotencyConflict."""
-    row = await one(
-        cursor,
-        "SELECT " + SUMMARY + ", request_sha256 FROM jobs"
-        " WHERE owner = %s AND idempotency_key = %s",
-        [owner, key],
-    )
-    if row is None:
-        return None
-    if row["request_sha256"] != sha256:
-        raise IdempotencyConflict(
-            "this Idempotency-Key was used for another request before; use a new one"
-        )
-    return Submitted(summary(row), created=False)

@@ -166,13 +166,18 @@ class Working:
         return len(lost) + len(forgotten)
 
     async def forget(self, days: int) -> int:
-        """Remove jobs that ended more than `days` days ago, with their events and artefacts; the
-        audit stays. How many."""
+        """Remove jobs that ended more than `days` days ago, with their events and artefacts, and
+        batches of which none is left; the audit stays. How many jobs."""
         async with self.pool.transaction() as cursor:
             await cursor.execute(
                 "DELETE FROM jobs WHERE ended_at < now() - make_interval(days => %s)", [days]
             )
-            return max(0, cursor.rowcount)
+            removed = max(0, cursor.rowcount)
+            await cursor.execute(
+                "DELETE FROM batches b WHERE NOT EXISTS"
+                " (SELECT 1 FROM batch_jobs WHERE batch = b.id)"
+            )
+            return removed
 
     async def _requeue(
         self, cursor: Cursor, row: dict[str, Any], losses: int, actor: str, why: str | None = None

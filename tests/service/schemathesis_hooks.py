@@ -35,8 +35,15 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 @schemathesis.hook
 def filter_body(context: Any, body: Any) -> bool:
-    """No line of arguments with an open quote, and at least one run each to time and to judge."""
-    lines = body.get("argument_lines") if isinstance(body, dict) else None
+    """No line of arguments with an open quote, and at least one run each to time and to judge: of
+    a program, and of each of a batch."""
+    programs = body.get("programs") if isinstance(body, dict) else None
+    several = programs if isinstance(programs, list) else []
+    return all(_has_usable_lines(each) for each in (body, *several))
+
+
+def _has_usable_lines(program: Any) -> bool:
+    lines = program.get("argument_lines") if isinstance(program, dict) else None
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         return True
     try:

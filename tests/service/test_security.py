@@ -49,7 +49,12 @@ def test_without_a_valid_token_everything_is_401_alike(closed: Api) -> None:
         {"Authorization": "Bearer"},
         gone,
     ]
-    asked = [("GET", "/jobs"), ("GET", "/metrics"), *(("POST", f"/{kind}") for kind in REQUESTS)]
+    asked = [
+        ("GET", "/jobs"),
+        ("GET", "/metrics"),
+        ("POST", "/batches"),
+        *(("POST", f"/{kind}") for kind in REQUESTS),
+    ]
     said = set()
     for method, path in asked:
         for headers in callers:

@@ -1,4 +1,5 @@
-"""From a finished record to HTML: the whole document, or the part that a page of ours shows."""
+"""From a finished record to HTML: the whole document, or the part that a page of ours shows; and
+the page of a batch."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from cudaops.domain.batch import Batch
 from cudaops.domain.run import Event, RunRecord
-from cudaops.reports import content
+from cudaops.reports import batch, content
 from cudaops.reports.html import attribution, candidates, diff, drift, roofline, tables
 from cudaops.reports.html.diff import pieces, prose
 from cudaops.reports.html.tables import NOTHING, Beside
@@ -30,23 +32,29 @@ def document(record: RunRecord, events: Sequence[Event], beside: Beside = NOTHIN
 
     Its own Content-Security-Policy forbids all of these and any style but the one in it, by hash.
     """
+    found = tables.outcome_view(record)
+    return _page(
+        "document.html.j2",
+        title=f"{found.kernel}: {found.word}",
+        outcome=found,
+        begin=_BEGIN,
+        end=_END,
+        version=one_line(record.cudaops_version, 40),
+        **_views(record, events, beside),
+    )
+
+
+def batch_document(found: Batch) -> str:
+    """The same of a batch: one table, each program with a link to its report."""
+    title = batch.counted(found)
+    return _page("batch.html.j2", title=title, batch=found, rows=batch.lines_of(found))
+
+
+def _page(template: str, **views: Any) -> str:
+    """A file of its own, with the style in it and the hash that lets it in."""
     style = STYLE_FILE.read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    found = tables.outcome_view(record)
-    return (
-        _environment()
-        .get_template("document.html.j2")
-        .render(
-            title=f"{found.kernel}: {found.word}",
-            outcome=found,
-            style=style,
-            style_hash=digest,
-            begin=_BEGIN,
-            end=_END,
-            version=one_line(record.cudaops_version, 40),
-            **_views(record, events, beside),
-        )
-    )
+    return _environment().get_template(template).render(style=style, style_hash=digest, **views)
 
 
 def sections(record: RunRecord, events: Sequence[Event], beside: Beside = NOTHING) -> str:
