@@ -200,7 +200,7 @@ def test_deduced_template_guards_the_captured_instance(check_cpp: CheckCpp) -> N
     after = splice(program, "energy", rewrite_of(DEDUCED), "signal::energy<float>")
     text = after.main.text
     assert "signal::cudaops_launch_energy((n + 63) / 64, 64, 0, 0, a, b, n)" in text
-    assert "if constexpr (cudaops_energy::cudaops_same<T, float>::value) {" in text
+    assert "if constexpr (cudaops_energy::cudaops_same<T, float>::value_) {" in text
     assert check_cpp(rerouted_files(after), after.main_path) == ""
 
 
