@@ -50,6 +50,43 @@ __global__ void dots(float* y, const float* a, const float* b, int n, float k) {
     if (threadIdx.x == 0) y[row] += k * sum;
 }
 """
+SUMS_BY_A_FUNCTION = """
+__device__ float warp_sum(float v) {
+    for (int apart = 16; apart > 0; apart >>= 1) v += __shfl_down_sync(0xffffffff, v, apart);
+    return v;
+}
+__device__ float block_sum(float v) {
+    static __shared__ float of_warp[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    v = warp_sum(v);
+    if (lane == 0) of_warp[warp] = v;
+    __syncthreads();
+    v = threadIdx.x < blockDim.x / 32 ? of_warp[lane] : 0.0f;
+    if (warp == 0) v = warp_sum(v);
+    return v;
+}
+__device__ float block_tree(float v) {
+    __shared__ float part[64];
+    part[threadIdx.x] = v;
+    __syncthreads();
+    for (int k = blockDim.x / 2; k > 0; k >>= 1) {
+        if (threadIdx.x < k) part[threadIdx.x] += part[threadIdx.x + k];
+        __syncthreads();
+    }
+    return part[0];
+}
+__global__ void dots(float* y, const float* a, const float* b, int n, float k) {
+    int row = blockIdx.x;
+    float sum = 0.0f, squares = 0.0f;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        sum += a[row * n + i] * b[i];
+        squares += a[row * n + i] * a[row * n + i];
+    }
+    sum = block_sum(sum);
+    squares = block_tree(squares);
+    if (threadIdx.x == 0) y[row] += k * sum + squares;
+}
+"""
 
 
 def by_cub(case: Callable[..., Case]) -> Case:
@@ -60,18 +97,22 @@ def by_its_own(case: Callable[..., Case]) -> Case:
     return made(case, SUMS_BY_ITS_OWN)
 
 
-def made(case: Callable[..., Case], text: str, **more: str) -> Case:
+def by_a_function(case: Callable[..., Case]) -> Case:
+    return made(case, SUMS_BY_A_FUNCTION, block=64)
+
+
+def made(case: Callable[..., Case], text: str, block: int = 32, **more: str) -> Case:
     rng = np.random.default_rng(4)
     arguments = {
         "y": rng.standard_normal(6, dtype=np.float32),
         "a": rng.standard_normal(6 * LONG, dtype=np.float32),
         "b": rng.standard_normal(LONG, dtype=np.float32), "n": LONG, "k": 0.5,
     }  # fmt: skip
-    return case(text, arguments, grid=(6,), block=(32,), **more)
+    return case(text, arguments, grid=(6,), block=(block,), **more)
 
 
 @pytest.mark.parametrize("one", TRANSFORMATIONS, ids=lambda one: one.name)
-@pytest.mark.parametrize("make", [by_cub, by_its_own])
+@pytest.mark.parametrize("make", [by_cub, by_its_own, by_a_function])
 def test_threads_that_work_together_in_a_function_still_do(
     one: Transformation, make: Callable[..., Case], case: Callable[..., Case]
 ) -> None:
