@@ -6,7 +6,7 @@ other thread of the row does. Each takes a part of the iterations, and all get t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -167,29 +167,34 @@ def _is_alike(x: Any, same: Collection[str]) -> bool:
     return True
 
 
-def _opened(body: Sequence[Any], is_quiet: Any) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
+def _opened(
+    body: Sequence[Any], is_quiet: Callable[[Any], bool]
+) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
     """What each thread declares, the condition under which it does no more, and what follows."""
-    kept: list[Any] = []
     conditions: list[Any] = []
+    begin = 0
     for at, x in enumerate(body):
-        rest = tuple(body[at + 1 :])
         match x:
             case s.Declare() if is_quiet(x) and not reads_memory(x):
-                kept.append(x)
                 continue
             case s.If(condition, (s.Leave("return"),), ()) if _is_plain(condition, is_quiet):
                 conditions.append(condition)
+                begin = at + 1
                 continue
-            case s.If(condition, yes, ()) if not rest and _is_plain(condition, is_quiet):
+            case s.If(condition, yes, ()) if at == len(body) - 1 and _is_plain(condition, is_quiet):
                 conditions.append(s.Unary("!", condition, type="bool"))
-                return tuple(kept), _any_of(conditions), tuple(yes)
-        return tuple(kept), _any_of(conditions), (x, *rest)
-    raise NotUnderstood("a kernel without statements")
+                return _declared(body[:at]), _any_of(conditions), tuple(yes)
+        break
+    return _declared(body[:begin]), _any_of(conditions), tuple(body[begin:])
 
 
-def _is_plain(condition: Any, is_quiet: Any) -> bool:
+def _declared(body: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(x for x in body if isinstance(x, s.Declare))
+
+
+def _is_plain(condition: Any, is_quiet: Callable[[Any], bool]) -> bool:
     changes = any(isinstance(x, s.Assign | s.Step) for x in s.below(condition))
-    return bool(is_quiet(condition)) and not changes and not reads_memory(condition)
+    return is_quiet(condition) and not changes and not reads_memory(condition)
 
 
 def _any_of(conditions: Sequence[Any]) -> Any:

@@ -287,6 +287,16 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
 }""",
         {"x": _floats(256), "y": _floats(256), "n": 250},
     ),
+    "share_uniform": Example(
+        """__global__ void normalised(const float* a, float* y, int rows, int columns) {
+    int row = blockIdx.x, c = threadIdx.x;
+    if (c >= columns) return;
+    float sum = 0.0f;
+    for (int k = 0; k < columns; ++k) sum += a[row * columns + k];
+    y[row * columns + c] = a[row * columns + c] / sum;
+}""",
+        {"a": _floats(250 * 40), "y": _floats(250 * 40), "rows": 250, "columns": 40},
+    ),
     "strip": Example(_ROWS, _SUMMED),
     "vectorise": Example(
         """__global__ void scale(const float* x, float* y, float by) {
