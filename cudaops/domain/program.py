@@ -53,7 +53,8 @@ class Kernel(Record):
 
 
 class GlobalVariable(Record):
-    """A `__constant__`, `__device__` or `__managed__` variable at namespace scope."""
+    """A `__constant__`, `__device__` or `__managed__` variable at namespace scope that is not
+    const."""
 
     name: str
     qualified_name: str

@@ -241,6 +241,9 @@ class _FileFacts:
             for t in words[:at]
             if t.text not in (f"__{space}__", "static", "extern", "__device__")
         ]
+        behind_pointer = kept[len(kept) - 1 - kept[::-1].index("*") :] if "*" in kept else kept
+        if {"const", "constexpr"} & set(behind_pointer):
+            return []  # of no use to who restores what a launch finds: nothing changes it
         return [
             GlobalVariable(
                 name=item.name,

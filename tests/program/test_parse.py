@@ -137,6 +137,21 @@ def test_constant_and_device_variables() -> None:
     assert integer_constants(program.main.text) == {"RADIUS": 4}
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("__device__ const int table[2] = {1, 2};", False),
+        ("static constexpr __device__ float scale = 2.0f;", False),
+        ("__device__ float* const fixed = nullptr;", False),
+        ("__device__ const float* moving;", True),
+        ("__constant__ int counts[2];", True),
+    ],
+)
+def test_what_nobody_can_change_is_no_state(text: str, kept: bool) -> None:
+    program = parse_files("p", (SourceFile(path="p.cu", text=f"{text}\nint main() {{}}\n"),))
+    assert bool(program.global_variables) == kept
+
+
 def test_launches_in_macros_and_helpers() -> None:
     program = load("helper_macros")
     assert [(s.kernel, s.callee) for s in program.launches] == [
