@@ -24,7 +24,6 @@ from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import declared_in, is_barrier, names_in, reads_memory
 
 _WARP = 32
-_LANE = s.Member(s.Name("threadIdx"), "x")
 _NARROW = (16, 8)
 """Widths of blocks whose rows are a part of a warp each."""
 _LEAST_TRIPS = 8
@@ -143,7 +142,7 @@ def _read(draft: Draft) -> _Alike:
 
     for at, x in enumerate(inner):
         alike = is_quiet(x) and _is_alike(x, same)
-        if not alike and not (isinstance(x, s.Declare) and is_quiet(x) and not reads_memory(x)):
+        if not alike and not _only_declares(x, is_quiet):
             break
         if alike and isinstance(x, s.Declare):
             same.add(x.name)
@@ -158,13 +157,25 @@ def _read(draft: Draft) -> _Alike:
 def _is_alike(x: Any, same: Collection[str]) -> bool:
     """Whether threads that differ in `threadIdx.x` alone do the same, and leave the same in
     variables; `same`: those in which they find the same. Memory that is read stays as it is."""
-    known = {*same, *declared_in((x,))}
-    for y in s.below(x):
-        if isinstance(y, s.Name) and y.text not in known:
-            return False
-        if y == _LANE or (isinstance(y, s.Unary) and y.operator == "&"):
-            return False
-    return True
+    known = {*same, *declared_in((x,))} - {"threadIdx"}
+
+    def visit(node: Any) -> bool:
+        match node:
+            case s.Member(s.Name("threadIdx"), axis):
+                return axis != "x"
+            case s.Name(text):
+                return text in known
+            case s.Unary("&"):
+                return False
+        return all(map(visit, s.children(node)))
+
+    return visit(x)
+
+
+def _only_declares(x: Any, is_quiet: Callable[[Any], bool]) -> bool:
+    """Whether it gives a new variable a value, and no more: in any thread."""
+    changes = any(isinstance(y, s.Assign | s.Step) for y in s.below(x))
+    return isinstance(x, s.Declare) and is_quiet(x) and not changes and not reads_memory(x)
 
 
 def _opened(
@@ -175,7 +186,7 @@ def _opened(
     begin = 0
     for at, x in enumerate(body):
         match x:
-            case s.Declare() if is_quiet(x) and not reads_memory(x):
+            case s.Declare() if _only_declares(x, is_quiet):
                 continue
             case s.If(condition, (s.Leave("return"),), ()) if _is_plain(condition, is_quiet):
                 conditions.append(condition)
