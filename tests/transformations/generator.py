@@ -39,6 +39,7 @@ class Generator:
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._block_rows,
             self._channels, self._neighbours, self._tiles, self._prefixes, self.functions,
+            self.alike,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -194,6 +195,43 @@ class Generator:
             "y": self._values(rows * m, kind), "m": m,
         }  # fmt: skip
         return Drawn(source, arguments, (rows,), (block,))
+
+    def alike(self) -> Drawn:
+        """Every element of a row by what all threads of the row work out for themselves."""
+        kind, rows, m = self._kind(), self._draw.choice([1, 5]), self._draw.choice([9, 33, 70])
+        steps = [
+            ("TYPE s = 0;", "s += a[r * m + k] * w[k];"),
+            ("TYPE s = a[r * m];", "s = max(s, w[k]);"),
+            ("TYPE s = 1;", "if (a[r * m + k] > 1) s += w[k];"),
+            ("TYPE s = w[0]; int at = 0;", "if (a[r * m + k] < s) { s = a[r * m + k]; at = k; }"),
+            ("TYPE s = 0;", "for (int j = 0; j < 2; ++j) s += a[r * m + k] * (k % 3 - j);"),
+        ]  # fmt: skip
+        begin, step = self._draw.choice(steps)
+        head = self._draw.choice(
+            ["k = 0; k < m; ++k", "k = m - 1; k >= 0; k--", "k = 1; k < m; k += 2"]
+        )
+        more = self._draw.choice(["", "int c2 = c + 1;\n    ", "s = s - w[r % m];\n    "])
+        other = "s" if more else "w[k]"
+        again = f"TYPE u = 2;\n    for (int k = 0; k < m; ++k) u += a[r * m + k] - {other};"
+        text = f"{begin}\n    for (int {head}) {{ {step} }}\n    {more}"
+        text += self._draw.choice([f"{again}\n    y[r * m + c] = a[r * m + c] * s - u;",
+                                   "y[r * m + c] = a[r * m + c] - s;"])  # fmt: skip
+        text = self._draw.choice([
+            f"if (r >= rows || c >= m) return;\n    {text}",
+            f"if (r >= rows) return;\n    TYPE z = r;\n    if (c > m - 1) return;\n    {text}",
+            f"if (c < m && r < rows) {{\n    {text}\n    }}",
+        ])  # fmt: skip
+        source = (
+            "__global__ void k(const TYPE* a, const TYPE* w, TYPE* y, int rows, int m) {\n"
+            "    int c = blockIdx.x * blockDim.x + threadIdx.x;\n"
+            f"    int r = blockIdx.y * blockDim.y + threadIdx.y;\n    {text}\n}}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "a": self._values(rows * m, kind), "w": self._values(m, kind),
+            "y": self._values(rows * m, kind), "rows": rows, "m": m,
+        }  # fmt: skip
+        block = self._draw.choice([(32, 1), (64, 2), (16, 4), (8, 8), (16, 3), (24, 2), (96, 1)])
+        return Drawn(source, arguments, (-(-m // block[0]), -(-rows // block[1])), block)
 
     def _channels(self) -> Drawn:
         """Every element by what its channel gives."""

@@ -187,6 +187,11 @@ class Recording:
             for name, line in zip(names_of(report, "refused"), report.all("refused"), strict=True):
                 text = f"{name}: {' '.join(line[2:])}"[:MOST_MESSAGE]
                 return Misbehaved(what="launch_refused", message=text)
+            if report.all("stopped"):
+                raise InputError(
+                    "the program had launched no kernel when its time was over; --timeout raises "
+                    "the limit"
+                )
             raise InputError(
                 "the program launched no kernel; give it arguments with which it does, after --"
             )
