@@ -319,7 +319,9 @@ def test_wrong_targets_are_told(executor: CpuExecutor, tmp_path: Path) -> None:
     quiet = program(tmp_path, FILL, "if (argc > 5) fill<<<1, 1>>>(nullptr, 0, 0.0f);")
     with pytest.raises(InputError, match="launched no kernel"):
         executor.capture(quiet, None, (), tmp_path / "c", 30.0)
-    slow = program(tmp_path, "#include <unistd.h>\n" + FILL, "sleep(60);")
+    slow = program(
+        tmp_path, "#include <unistd.h>\n" + FILL, "sleep(60); fill<<<1, 1>>>(nullptr, 0, 0.0f);"
+    )
     with pytest.raises(InputError, match="launched no kernel when its time was over; --timeout"):
         executor.capture(slow, None, (), tmp_path / "c", 2.0, whole=False)
 
