@@ -76,7 +76,14 @@ def _chosen(draft: Draft) -> Mapping[int, Split]:
     loops = Loops(draft)
     top = {id(x) for x in _below_conditions(draft.form.kernel.body)}
     found = choose(loops, draft.form.kernel.body, lambda x: id(x) in top)
-    kept = {key: x for key, x in found.items() if x.writes and not x.accumulators}
+    # What stands in shared memory every block needs whole.
+    shared = {name for name, declared in loops.declared.items() if declared.shared}
+    shared |= {a.array for a in draft.facts.accesses if a.space == "shared"}
+    kept = {
+        key: x
+        for key, x in found.items()
+        if x.writes and not x.accumulators and not x.writes & shared
+    }
     if not kept:
         raise NotUnderstood("no loop over outputs")
     return kept

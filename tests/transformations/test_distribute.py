@@ -100,6 +100,25 @@ def test_shared_memory_and_pointers(case: Callable[..., Case]) -> None:
     _same(made)
 
 
+ZEROED = """
+__global__ void zeroed(const int* x, int* y, int n) {
+    __shared__ int own[8][32];
+    int t = threadIdx.x;
+    for (int k = 0; k < 8; ++k) own[k][t] = 0;
+    for (int k = 0; k < n; ++k) own[x[k * 32 + t] & 7][t]++;
+    for (int k = 0; k < n; ++k) y[k * 32 + t] = own[k & 7][t];
+}
+"""
+
+
+def test_every_block_has_its_shared_memory_whole(case: Callable[..., Case]) -> None:
+    """A loop that fills it is no loop over outputs."""
+    x = np.random.default_rng(0).integers(0, 99, (20, 32)).astype(np.int32)
+    made = case(ZEROED, {"x": x, "y": x * 0, "n": 20}, grid=(1,), block=(32,))
+    assert "for (int k = 0; k < 8; ++k)" in Distribute().apply(made.draft, {"parts": 4}).text
+    _same(made)
+
+
 def test_two_stores_and_atomics(case: Callable[..., Case]) -> None:
     x = np.random.default_rng(0).integers(-99, 99, 32).astype(np.int32)
     one_store = STAGED.replace("        y[(r + 1) * 32 + threadIdx.x] = r;\n", "")
