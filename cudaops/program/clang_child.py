@@ -29,7 +29,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from cudaops.domain.workload import Element
 from cudaops.program import syntax as s
-from cudaops.program.clang_bodies import Body, evaluated, numbered, where_of
+from cudaops.program.clang_bodies import SHARED, Body, evaluated, numbered, where_of
 from cudaops.program.clang_classes import ROOT, is_own
 from cudaops.program.instances import callee_of
 
@@ -60,7 +60,7 @@ _PRELUDE = """\
 #define __host__ __attribute__((host))
 #define __constant__ __attribute__((constant))
 #define __managed__ __attribute__((managed))
-#define __shared__ __attribute__((annotate("cudaops_shared")))  // clang_bodies.SHARED
+#define __shared__ __attribute__((annotate("@shared@")))
 #define __launch_bounds__(...) \\
   __attribute__((launch_bounds(__VA_ARGS__), annotate("launch_bounds", __VA_ARGS__)))
 #pragma clang force_cuda_host_device end
@@ -75,7 +75,7 @@ __device__ void* memset(void*, int, unsigned long);
 #pragma clang force_cuda_host_device begin
 extern "C" int __cudaPushCallConfiguration(dim3 grid, dim3 block, unsigned long shared_bytes = 0,
                                            struct CUstream_st* stream = 0);
-"""
+""".replace("@shared@", SHARED)
 _OPTIONS = (
     "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80",
     "-std=gnu++17", "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",

@@ -35,7 +35,7 @@ from cudaops.reports import html
 from cudaops.reports.batch import speedup_of
 from cudaops.service.api_client import ServiceClient
 from cudaops.service.client import RemoteJob, fetched
-from cudaops.service.job_process import signal_on_parents_death
+from cudaops.service.job_process import ended_within, signal_on_parents_death
 from cudaops.service.records import Job, JobEvent, OptimizeRequest, batch_row
 
 STATE = "state/batch.json"
@@ -328,7 +328,7 @@ async def own_service(
         async with ServiceClient(address, token, OWN_PATIENCE_S) as service:
             yield service
     finally:
-        await _stop(process)
+        await ended_within(process, STOP_S)
 
 
 async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
@@ -346,18 +346,6 @@ def _complaint(log: Path) -> str:
     lines = log.read_text("utf-8", "replace").splitlines()
     said = [line.partition(": ")[2] for line in lines if line.startswith("cudaops: ")]
     return said[-1] if said else ""
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(STOP_S):
-            await process.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 # The whole of it.

@@ -52,6 +52,21 @@ def signal_on_parents_death(number: signal.Signals) -> None:
     _prctl(PR_SET_PDEATHSIG, number)
 
 
+async def ended_within(process: asyncio.subprocess.Process, patience_s: float) -> bool:
+    """Ask a process of ours to end, and wait for that; False where it had to be killed."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(patience_s):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        return False
+    return True
+
+
 def _prctl(option: int, value: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(option, int(value), 0, 0, 0) != 0:
         number = ctypes.get_errno()

@@ -30,7 +30,7 @@ from cudaops.errors import InputError
 from cudaops.service import problems
 from cudaops.service.auth import Authenticator, ServiceOptions, address_key, require
 from cudaops.service.context import Service
-from cudaops.service.job_process import signal_on_parents_death
+from cudaops.service.job_process import ended_within, signal_on_parents_death
 from cudaops.service.middleware import BodyLimits, Boundary, ObserveRequests
 from cudaops.service.operation import Metrics, build_operation_router, readiness
 from cudaops.service.pages import add_pages, install_openapi
@@ -158,16 +158,8 @@ async def _first(*waits: object) -> bool:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(STOP_S):
-            await process.wait()
-    except TimeoutError:
-        _log.error("worker %s did not stop in %g s and is killed", process.pid, STOP_S)
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    if not await ended_within(process, STOP_S):
+        _log.error("worker %s did not stop in %g s and was killed", process.pid, STOP_S)
 
 
 # uvicorn with our own limits: how long a client may take, how many may come, how it ends.

@@ -142,7 +142,7 @@ def _read(draft: Draft) -> _Alike:
 
     for at, x in enumerate(inner):
         alike = is_quiet(x) and _is_alike(x, same)
-        if not alike and not _only_declares(x, is_quiet):
+        if not alike and not (isinstance(x, s.Declare) and _is_plain(x, is_quiet)):
             break
         if alike and isinstance(x, s.Declare):
             same.add(x.name)
@@ -150,7 +150,7 @@ def _read(draft: Draft) -> _Alike:
             chosen, end = chosen | more, at + 1
     if not chosen:
         raise NotUnderstood("no loop that threads go through alike")
-    _refuse_stored(draft, inner[:end])
+    _refuse_stored(draft, loops, inner[:end])
     return _Alike(before, left_out, tuple(inner[:end]), tuple(inner[end:]), chosen)
 
 
@@ -172,10 +172,10 @@ def _is_alike(x: Any, same: Collection[str]) -> bool:
     return visit(x)
 
 
-def _only_declares(x: Any, is_quiet: Callable[[Any], bool]) -> bool:
-    """Whether it gives a new variable a value, and no more: in any thread."""
+def _is_plain(x: Any, is_quiet: Callable[[Any], bool]) -> bool:
+    """Whether any thread may work it out: it changes no variable, and reads no memory."""
     changes = any(isinstance(y, s.Assign | s.Step) for y in s.below(x))
-    return isinstance(x, s.Declare) and is_quiet(x) and not changes and not reads_memory(x)
+    return is_quiet(x) and not changes and not reads_memory(x)
 
 
 def _opened(
@@ -186,7 +186,7 @@ def _opened(
     begin = 0
     for at, x in enumerate(body):
         match x:
-            case s.Declare() if _only_declares(x, is_quiet):
+            case s.Declare() if _is_plain(x, is_quiet):
                 continue
             case s.If(condition, (s.Leave("return"),), ()) if _is_plain(condition, is_quiet):
                 conditions.append(condition)
@@ -203,31 +203,25 @@ def _declared(body: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(x for x in body if isinstance(x, s.Declare))
 
 
-def _is_plain(condition: Any, is_quiet: Callable[[Any], bool]) -> bool:
-    changes = any(isinstance(x, s.Assign | s.Step) for x in s.below(condition))
-    return is_quiet(condition) and not changes and not reads_memory(condition)
-
-
 def _any_of(conditions: Sequence[Any]) -> Any:
     if not conditions:
         return None
     return reduce(lambda a, b: s.Binary("||", a, b, type="bool"), conditions)
 
 
-def _refuse_stored(draft: Draft, loops: Sequence[Any]) -> None:
-    """Raise NotUnderstood where what the loops read may be stored to by the kernel: their
+def _refuse_stored(draft: Draft, loops: Loops, body: Sequence[Any]) -> None:
+    """Raise NotUnderstood where what the body reads may be stored to by the kernel: their
     iterations look at it in another order."""
     facts = draft.facts
     if facts.unmodelled or facts.calls:
         raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
-    where = [x.where for x in loops if x.where is not None]
+    where = [x.where for x in body if x.where is not None]
     reads = [a for a in facts.accesses if any(w.holds(a.where) for w in where)]
     stores = [a for a in facts.accesses if a.kind != "read" and a.space != "local"]
-    may_meet = Loops(draft).may_meet
     for read in reads:
         if read.space not in ("global", "constant", "module", "local"):
             raise NotUnderstood(f"{read.array} in {read.space} memory")
-        if any(may_meet(store, read) for store in stores):
+        if any(loops.may_meet(store, read) for store in stores):
             raise NotUnderstood(f"{read.array}, which the kernel stores to")
-    if names_in(tuple(loops)) & {"warpSize"}:
+    if names_in(tuple(body)) & {"warpSize"}:
         raise NotUnderstood("loops that ask for the warp's size")

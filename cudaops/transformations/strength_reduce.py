@@ -248,7 +248,7 @@ def _wrap(node: Any, spans: _Spans) -> _Wrap | None:
     if len(rest) != 1 or rest[0][0] != 1 or len(counters) > 1 or turns not in ([], [1]):
         return None
     x, moved = rest[0][1], rest[0][1]
-    low = high = sum(sign * int(t.text.rstrip("uUlL"), 0) for sign, t in wholes)
+    low = high = by = sum(sign * int(t.text.rstrip("uUlL"), 0) for sign, t in wholes)
     for sign, counter in counters:
         ends = sorted(sign * end for end in spans[counter.text])
         low, high = low + ends[0], high + ends[1]
@@ -257,7 +257,7 @@ def _wrap(node: Any, spans: _Spans) -> _Wrap | None:
         return None
     if counters and low < 0 and kind not in _UNSIGNED:  # what has no sign is never below zero
         return None
-    if by := sum(sign * int(t.text.rstrip("uUlL"), 0) for sign, t in wholes):
+    if by:
         number = s.Number(str(abs(by)), type=kind)
         moved = s.Binary("+" if by > 0 else "-", moved, number, type=kind)
     return _Wrap(x, moved, low, high, n, kind)
