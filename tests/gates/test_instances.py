@@ -85,7 +85,7 @@ def test_a_rewrite_that_names_the_parameters_serves_every_instance(bench: Workbe
     assert plans["scale<double, 64>"].launches[0].block.x == 128
     text = bench.spliced(rewrite).main.text
     for kind, block in (("float", 128), ("double", 64)):
-        served = f"(cudaops_scale::cudaops_same<T, {kind}>::value && BLOCK == ({block}))"
+        served = f"(cudaops_scale::cudaops_same<T, {kind}>::value_ && BLOCK == ({block}))"
         assert served in text
     assert "same<T, int>" not in text
 
