@@ -70,6 +70,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("http", "review"): "a service has nobody to ask",
     ("http", "trust_source"): LOCAL,
     ("http", "clock_control"): LOCAL,
+    ("http", "build_command"): LOCAL,
+    ("http", "run_command"): LOCAL,
     ("http", "use_memory"): "memory would carry one owner's kernels to another",
     ("mcp", "executor"): SERVER,
     ("mcp", "timeout_seconds"): SERVER,
@@ -83,6 +85,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("mcp", "review"): "the host is who asks its user",
     ("mcp", "trust_source"): LOCAL,
     ("mcp", "clock_control"): LOCAL,
+    ("mcp", "build_command"): LOCAL,
+    ("mcp", "run_command"): LOCAL,
     ("mcp", "use_memory"): "as for the service, where the server works for many",
 }
 """What stands differently on a way in, and why."""
@@ -193,7 +197,7 @@ def test_every_option_reaches_the_run_and_comes_back(arguments: dict[str, Any]) 
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,
         "max_tokens": 77, "max_trials": 6, "budget_minutes": 3.5, "min_speedup": 1.5, "seed": 5,
         "allow_precision": "tf32", "allow_libraries": True, "allow_ptx": True,
-        "clock_control": "base",
+        "clock_control": "base", "build_command": "make", "run_command": "./app",
         "trust_source": True, "use_memory": False,
     }  # fmt: skip
     assert values.keys() == OptimizeOptions.model_fields.keys()

@@ -111,6 +111,16 @@ def _checked_line(line: str) -> str:
     return line
 
 
+def _checked_command(line: str) -> str:
+    try:
+        words = shlex.split(line)
+    except ValueError as problem:
+        raise _wrong(f"run {line!r}: {problem}") from None
+    if not words or "=" in words[0]:
+        raise _wrong(f"run {line!r}: begins with the program's path, as it lies in the project")
+    return line
+
+
 class Flag(NamedTuple):
     """What an option is called on the command line, where that is not `--` and its name."""
 
@@ -133,6 +143,14 @@ KernelName = Annotated[
     str, StringConstraints(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
 DeviceName = Annotated[str, StringConstraints(max_length=100, pattern=_NO_NUL)]
+BuildCommand = Annotated[
+    str, StringConstraints(min_length=1, max_length=4096, pattern=_NO_NUL, strip_whitespace=True)
+]
+RunCommand = Annotated[
+    str,
+    StringConstraints(max_length=16_384, pattern=_NO_NUL),
+    AfterValidator(_checked_command),
+]
 Arch = Annotated[
     str, AfterValidator(_checked_arch), Field(json_schema_extra={"pattern": f"^{_ARCH}$"})
 ]
@@ -286,6 +304,22 @@ class TrustOptions(Record):
     """Needed with CUDAOPS_ISOLATION=off: you vouch for it."""
 
 
+class ProjectOptions(Record):
+    """Of the main job and `profile` on the user's own machine, whose folder is the project's; kept
+    in RunOptions."""
+
+    build_command: Annotated[BuildCommand | None, Flag("--build")] = None
+    """How the project in this folder is built, for a shell: `make -j`. Runs in a copy."""
+    run_command: Annotated[RunCommand | None, Flag("--run")] = None
+    """The program that the build makes, with its arguments: `./app 100`."""
+
+    @model_validator(mode="after")
+    def _project(self) -> ProjectOptions:
+        if self.run_command is not None and self.build_command is None:
+            raise _wrong("run: says what a build makes; give the build as well")
+        return self
+
+
 class ClockOptions(Record):
     """Where ncu looks, on the user's own machine; kept in RunOptions as `ncu_clock_control`."""
 
@@ -314,7 +348,7 @@ class ReviewOptions(Record):
     """Show patch and evidence, and ask before accepting."""
 
 
-class ProfileOptions(ProgramOptions, PlaceOptions, ClockOptions, TrustOptions):
+class ProfileOptions(ProgramOptions, ProjectOptions, PlaceOptions, ClockOptions, TrustOptions):
     """All that `profile` may be asked for."""
 
 
@@ -323,8 +357,8 @@ class VerifyOptions(ProgramOptions, PlaceOptions, JudgeOptions, TrustOptions):
 
 
 class OptimizeOptions(
-    ProgramOptions, PlaceOptions, OptimizerOptions, ModelOptions, StrategyOptions, BeamOptions,
-    LimitOptions, JudgeOptions, ClockOptions, TrustOptions, MemoryOptions,
+    ProgramOptions, ProjectOptions, PlaceOptions, OptimizerOptions, ModelOptions, StrategyOptions,
+    BeamOptions, LimitOptions, JudgeOptions, ClockOptions, TrustOptions, MemoryOptions,
 ):  # fmt: skip
     """All that the main job may be asked for, but a person's review."""
 

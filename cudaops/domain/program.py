@@ -9,6 +9,9 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 
+FOREIGN_SITES = 1_000_000
+"""Where the launch sites of a build's other files begin: no file has as many launches."""
+
 
 class SourceFile(Record):
     """One file of the program: the main file or a header it includes with quotes."""
@@ -69,7 +72,8 @@ class LaunchSite(Record):
     """One `kernel<<<grid, block, smem, stream>>>(args)` expression."""
 
     index: int
-    """Position among the launches of the program, in file order; the capture shim reports it."""
+    """Position among the launches of the program, in file order; the capture shim reports it. Those
+    of other files of a build are numbered from `FOREIGN_SITES`."""
     kernel: str
     """Unqualified name of the launched kernel."""
     callee: str
@@ -90,6 +94,25 @@ class LaunchSite(Record):
     """Start of the top-level declaration (with template header) that holds this launch."""
 
 
+class Build(Record):
+    """How the author builds a program of several files: by their own command, in a copy of their
+    tree. The program's paths are relative to that tree."""
+
+    tree_sha256: str
+    """Digest over names, modes and contents of the tree's files."""
+    snapshot: str
+    """Absolute path of the archive that the tree was copied into."""
+    command: str
+    """For a shell, in the tree's root."""
+    source: str
+    """The file that the user named: the main file, or a header that it includes."""
+    executable: str = ""
+    """What is run, relative to the tree."""
+    options: tuple[tuple[str, str | None], ...] = ()
+    """Of nvcc, short names without dashes with their values: what decides about the main file's
+    device code. Folders in the tree are relative to it."""
+
+
 class Program(Record):
     """A parsed CUDA program: host code, kernels, launch sites."""
 
@@ -105,6 +128,8 @@ class Program(Record):
     launches: tuple[LaunchSite, ...] = ()
     limits: tuple[str, ...] = Field(default=())
     """What was seen that capture cannot follow, in plain words: textures, device-side launches."""
+    build: Build | None = None
+    """None: one nvcc command makes the program of the main file."""
 
     def file(self, path: str) -> SourceFile:
         """The file at `path`. Raises KeyError for a path the program does not have."""
@@ -112,6 +137,11 @@ class Program(Record):
             if candidate.path == path:
                 return candidate
         raise KeyError(path)
+
+    @property
+    def code_options(self) -> tuple[tuple[str, str | None], ...]:
+        """`Build.options`, where it is built so."""
+        return () if self.build is None else self.build.options
 
     @property
     def main(self) -> SourceFile:
@@ -133,4 +163,8 @@ class Program(Record):
             digest.update(
                 PurePosixPath(f.path).as_posix().encode() + b"\0" + f.text.encode() + b"\0"
             )
+        if self.build is not None:
+            build = self.build
+            named = (build.tree_sha256, build.command, build.executable, build.options)
+            digest.update(repr(named).encode())
         return digest.hexdigest()

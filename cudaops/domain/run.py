@@ -23,6 +23,7 @@ from cudaops.domain.options import (
     MemoryOptions,
     OptimizerChoice,
     ProgramOptions,
+    ProjectOptions,
     ResolvedExecutor,
     TrustOptions,
 )
@@ -41,7 +42,7 @@ than that. `S2`, `S3`: at least that, or nothing runs. `off`: not at all."""
 Outcome = Literal["accepted", "provisional", "nothing_found", "failed"]
 
 
-class RunOptions(ProgramOptions, LimitOptions, TrustOptions, MemoryOptions):
+class RunOptions(ProgramOptions, ProjectOptions, LimitOptions, TrustOptions, MemoryOptions):
     """What the user asked for, resolved; enough to resume."""
 
     source: str

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from cudaops.cuda.nvcc_line import folders_outside, nvcc_words
 from cudaops.cuda.ptx import Facts, Findings, PtxError, PtxModule, facts_of, findings, read_ptx
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
 from cudaops.domain.judgement import Gate
@@ -272,7 +273,8 @@ def _ptx(unit: Unit, sm_arch: str, cache: Path) -> _Ptx:
     compiler = f"nvcc {nvcc_version(nvcc)}"
     arch = target_arch(unit_texts(unit), sm_arch)
     source = unit_source(unit)
-    flags = (*CODE_FLAGS, f"-arch={arch}", "-ptx")
+    options = nvcc_words(unit.program.code_options)
+    flags = (*CODE_FLAGS, *options, f"-arch={arch}", "-ptx")
     entry = entry_of(cache, "ptx", FORMAT, compiler, flags, sorted(source.files.items()))
 
     def make(folder: Path) -> Noted:
@@ -297,7 +299,7 @@ def _compile(command: list[str], unit: Unit, folder: Path) -> None:
         cwd=folder,
         timeout_s=TIMEOUT_S,
         env={"TMPDIR": str(folder / TEMPORARY)},
-        confine=compiling(folder),
+        confine=compiling(folder, folders_outside(unit.program.code_options)),
     )
     raise_if_full(done.stderr, folder)
     if done.timed_out:

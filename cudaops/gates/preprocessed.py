@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cudaops.cuda.nvcc_line import folders_outside, nvcc_words, preprocessor_words
 from cudaops.domain.execution import Unit
 from cudaops.domain.judgement import Gate
 from cudaops.domain.rewrite import Rewrite
@@ -150,6 +151,8 @@ class _Preprocessing(NamedTuple):
     """Of the command, those that change the text."""
     command: tuple[str, ...]
     files: dict[str, str]
+    reads: tuple[Path, ...]
+    """Folders of headers outside of the program."""
 
 
 def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText:
@@ -162,7 +165,7 @@ def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText
     entry = entry_of(cache, "text", FORMAT, *content)
 
     def make(folder: Path) -> Facts:
-        output = _run(asked.command, folder, asked.compiler)
+        output = _run(asked, folder)
         try:
             found = candidate_part(output, cpu_build.CANDIDATE, rewrite.source)
         except NotTheCandidate as problem:
@@ -176,28 +179,33 @@ def _text(asked: _Preprocessing, rewrite: Rewrite, cache: Path) -> CandidateText
 def _by_gxx(unit: Unit, build: Build) -> _Preprocessing:
     files = cpu_build.unit_source(unit).files
     ours = ("-include", "cudaops/cuda.h", "-include", "cudaops/entry.h")
-    language = (*ours, "-x", "c++", "-E", cpu_build.MAIN)
+    options = unit.program.code_options
+    language = (*preprocessor_words(options), *ours, "-x", "c++", "-E", cpu_build.MAIN)
     command = (find_toolchain().gxx, *compile_flags(build), *language)
     flags = (*code_flags(build), *language)
-    return _Preprocessing("g++", source_digest(), flags, command, files)
+    reads = folders_outside(options)
+    return _Preprocessing("g++", source_digest(), flags, command, files, reads)
 
 
 def _by_nvcc(unit: Unit, sm_arch: str) -> _Preprocessing:
     source, nvcc = gpu_source.unit_source(unit), require_nvcc()
     arch = gpu_source.target_arch(gpu_source.unit_texts(unit), sm_arch)
-    flags = (*CODE_FLAGS, f"-arch={arch}", "-E", source.main)
-    return _Preprocessing("nvcc", nvcc_version(nvcc), flags, (str(nvcc), *flags), source.files)
+    options = unit.program.code_options
+    flags = (*CODE_FLAGS, *nvcc_words(options), f"-arch={arch}", "-E", source.main)
+    command, reads = (str(nvcc), *flags), folders_outside(options)
+    return _Preprocessing("nvcc", nvcc_version(nvcc), flags, command, source.files, reads)
 
 
-def _run(command: Sequence[str], folder: Path, compiler: str) -> str:
+def _run(asked: _Preprocessing, folder: Path) -> str:
     """Raises NotPreprocessed where the preprocessor refuses, writes too much or does not end."""
+    compiler = asked.compiler
     done = run_bounded(
-        command,
+        asked.command,
         cwd=folder,
         timeout_s=TIMEOUT_S,
         env={"TMPDIR": str(folder / TEMPORARY)},
         max_output_bytes=MAX_OUTPUT_BYTES,
-        confine=compiling(folder),
+        confine=compiling(folder, asked.reads),
     )
     if done.timed_out or done.flooded or len(done.stdout) >= MAX_OUTPUT_BYTES:
         raise NotPreprocessed(f"{compiler} -E does not come to an end")

@@ -41,11 +41,11 @@ from cudaops.graph.state import State
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.anchors import anchors_of
-from cudaops.sandbox.workbench import Workbench
+from cudaops.sandbox.workbench import TREE, Workbench
 
 CERTIFICATE_NAME = "certificate.json"
 
-STORED = (PROGRAM_FILE, "state/captured.json", "state/options.json")
+STORED = (PROGRAM_FILE, "state/captured.json", "state/options.json", TREE)
 """What a confirmation works from, beside the certificate."""
 
 

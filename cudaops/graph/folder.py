@@ -158,3 +158,58 @@ def _fits_beside(program: Program) -> bool:
         path.suffix in HEADERS and not any("." in part for part in path.parts[:-1])
         for path in others
     )
+
+
+def apply_best(folder: Path, program: Program, root: Path, *, revert: bool) -> tuple[Path, ...]:
+    """Put a run's rewrite into the author's files, or take it out again; the files that changed.
+
+    `root`: where the program's paths begin. Raises InputError, and changes nothing, where the run
+    kept no rewrite or a file is not what the run found there, or left.
+    """
+    best = _best_of(folder, program)
+    pairs = [(f.path, f.text, best[f.path]) for f in program.files if best[f.path] != f.text]
+    changes: dict[Path, bytes] = {}
+    for name, author, rewritten in pairs:
+        path = root / name
+        here, there = (rewritten, author) if revert else (author, rewritten)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        coding = next((c for c in ("utf-8", "latin-1") if data == _encoded(here, c)), None)
+        if coding is None and data == _encoded(there, "utf-8"):
+            raise InputError(f"{path} is so already; nothing was changed")
+        if coding is None:
+            what = "the run left" if revert else "the run found"
+            patch = f"patch -p1 {'-R ' if revert else ''}< {folder / 'best.patch'}"
+            raise InputError(f"{path} is not as {what} it; nothing was changed. By hand: {patch}")
+        changes[path] = there.encode(coding, "replace")
+    for path, data in changes.items():
+        part = path.with_name(f"{path.name}.part")
+        part.write_bytes(data)
+        shutil.copymode(path, part)
+        part.replace(path)
+    return tuple(changes)
+
+
+def _best_of(folder: Path, program: Program) -> dict[str, str]:
+    """Path in the program to text, as `write_best` left it."""
+    found = {}
+    apart = (folder / "best").is_dir()
+    for file in program.files:
+        beside = "best.cu" if file.path == program.main_path else file.path
+        path = folder / "best" / file.path if apart else folder / beside
+        try:
+            found[file.path] = path.read_bytes().decode("utf-8")
+        except OSError:
+            raise InputError(
+                f"{folder} holds no accepted rewrite ({path.name} is missing)"
+            ) from None
+    return found
+
+
+def _encoded(text: str, coding: str) -> bytes | None:
+    try:
+        return text.encode(coding)
+    except UnicodeEncodeError:
+        return None

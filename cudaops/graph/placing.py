@@ -6,6 +6,8 @@ What the command line, the Python API and the service have in common. Loads noth
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +23,7 @@ from cudaops.domain.options import (
     ModelOptions,
     OptimizerChoice,
     OptimizerOptions,
+    ProjectOptions,
     ResolvedExecutor,
     StrategyOptions,
     arch_problem,
@@ -203,6 +206,8 @@ def resolve(
     RunOptions that are not the user's to choose here.
     """
     fields = {name: value for name, value in options if name in KEPT}
+    if isinstance(options, ProjectOptions):
+        fields |= _project(options, fields, where)
     if "policy" not in fixed:
         parts = [part for part in Policy.__bases__ if isinstance(options, part)]
         names = {name for part in parts for name in part.model_fields}  # type: ignore[attr-defined]
@@ -219,6 +224,21 @@ def resolve(
         fields["ncu_clock_control"] = options.clock_control
     fields |= {**(proposer or Proposer())._asdict(), "search": search, **fixed}
     return run_options(source, out, where, **fields)
+
+
+def _project(options: ProjectOptions, fields: Mapping[str, Any], where: Target) -> dict[str, Any]:
+    """What `--run` says, as the program and its arguments."""
+    if options.build_command is not None and where.executor == "remote":
+        raise InputError("--build is for this machine; a service has no copy of your project")
+    if options.run_command is None:
+        return {}
+    program, *arguments = shlex.split(options.run_command)
+    if arguments and (fields["argv"] or fields["argument_lines"]):
+        raise InputError("give the program's arguments with --run or otherwise, not both")
+    return {
+        "run_command": shlex.join([program]),
+        **({"argv": tuple(arguments)} if arguments else {}),
+    }
 
 
 def run_options(source: Path, out: Path, where: Target, **fields: Any) -> RunOptions:

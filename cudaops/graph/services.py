@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from pathlib import Path
 
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device
+from cudaops.domain.program import Program
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
@@ -16,7 +18,7 @@ from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
-from cudaops.program.parse import load_program
+from cudaops.program.parse import load_program, require_kernels
 from cudaops.rag.embedding import choose_embedder
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.server import open_database
@@ -79,7 +81,7 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
 
     Raises InputError where the program cannot be optimised as it is.
     """
-    program = load_program(Path(options.source))
+    program = _opened(options, executor)
     if options.kernel is not None and all(
         options.kernel not in (k.name, k.qualified_name) for k in program.kernels
     ):
@@ -99,6 +101,22 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
         odd_sizes=options.odd_sizes,
         warm_ups=options.warm_ups,
     )
+
+
+def _opened(options: RunOptions, executor: Executor) -> Program:
+    """The program as its author builds it."""
+    source = Path(options.source)
+    if options.build_command is None:
+        return load_program(source)
+    named = options.run_command
+    program = executor.open_project(
+        Path(options.working_folder),
+        source,
+        options.build_command,
+        None if named is None else shlex.split(named)[0],
+    )
+    require_kernels(source, program)
+    return program
 
 
 def check_database(settings: Settings) -> None:

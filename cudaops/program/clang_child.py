@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -135,14 +135,17 @@ class Clang:
         self._prelude = f"{folder}/prelude.pch"
         unit.save(self._prelude)
 
-    def parse(self, files: dict[str, str], main: str, callee: str | None) -> cindex.TranslationUnit:
-        """The program with one instance of a template asked for."""
+    def parse(
+        self, files: dict[str, str], main: str, callee: str | None, flags: Sequence[str] = ()
+    ) -> cindex.TranslationUnit:
+        """The program with one instance of a template asked for. `flags`: of the author's build;
+        folders in their tree are relative."""
         asked = f"static auto* cudaops_instance = &::{callee};" if callee else ""
         whole = f'#include "{ROOT}/{main}"\n{asked}\n'
         unsaved = [(f"{ROOT}/{path}", text) for path, text in files.items()]
         return self._index.parse(
             _WHOLE,
-            [*self._arguments, "-include-pch", self._prelude],
+            [*self._arguments, *_rooted(flags), "-include-pch", self._prelude],
             [*unsaved, (_WHOLE, whole)],
             options=0x200,  # KeepGoing: a header that is not there ends nothing
         )
@@ -161,6 +164,18 @@ class Clang:
         toolkits = [Path(home) / "include" for home in [*homes, "/usr/local/cuda"] if home]
         found += [str(t) for t in toolkits if (t / "cuda_fp8.h").is_file()][:1]
         return [word for folder in found for word in ("-isystem", folder)]
+
+
+def _rooted(flags: Sequence[str]) -> Iterator[str]:
+    """Flags of g++ whose folders are those of the program's files."""
+    of_path = False
+    for flag in flags:
+        if of_path or flag.startswith("-I"):
+            folder = flag if of_path else flag[2:]
+            yield f"{'' if of_path else '-I'}{os.path.normpath(Path(ROOT, folder))}"
+        else:
+            yield flag
+        of_path = flag in ("-isystem", "-include")
 
 
 def qualified(cursor: Cursor) -> str:
@@ -471,7 +486,9 @@ class Reader:
 
 def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
     """One request: the form of a kernel, or all launches; or what was not understood."""
-    unit = clang.parse(request["files"], request["main"], request.get("callee"))
+    unit = clang.parse(
+        request["files"], request["main"], request.get("callee"), request.get("flags", ())
+    )
     if "kernel" not in request:
         return {"launches": [s.encoded(one) for one in launches(unit)]}
     try:

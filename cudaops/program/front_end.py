@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
+from cudaops.cuda.nvcc_line import preprocessor_words
 from cudaops.domain.program import Kernel, Program
 from cudaops.errors import PrerequisiteError
 from cudaops.program.syntax import KernelForm, LaunchedInstance, NotUnderstood, decoded
@@ -141,7 +142,8 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
         raise NotUnderstood("template arguments that are not known")
     files = tuple((f.path, f.text) for f in program.files)
     instance = callee if is_template else None
-    found = _form_or_why_not(files, program.main_path, kernel.qualified_name, instance)
+    flags = tuple(preprocessor_words(program.code_options))
+    found = _form_or_why_not(files, program.main_path, kernel.qualified_name, instance, flags)
     if isinstance(found, str):
         raise NotUnderstood(found)
     return found
@@ -149,10 +151,15 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
 
 @lru_cache(maxsize=64)
 def _form_or_why_not(
-    files: tuple[tuple[str, str], ...], main: str, kernel: str, callee: str | None
+    files: tuple[tuple[str, str], ...],
+    main: str,
+    kernel: str,
+    callee: str | None,
+    flags: tuple[str, ...],
 ) -> KernelForm | str:
     """Kept either way: several recipes ask about one kernel, and a hang costs a minute."""
-    request = {"files": dict(files), "main": main, "kernel": kernel, "callee": callee}
+    named = {"main": main, "kernel": kernel, "callee": callee, "flags": flags}
+    request: dict[str, Any] = {"files": dict(files), **named}
     try:
         answer = _front_end.ask(request)
     except NotUnderstood as problem:
@@ -165,13 +172,16 @@ def _form_or_why_not(
 
 def launched_instances(program: Program) -> tuple[LaunchedInstance, ...]:
     """What the launches of a program mean, as far as clang can tell; empty where it cannot."""
-    return _launched(tuple((f.path, f.text) for f in program.files), program.main_path)
+    files = tuple((f.path, f.text) for f in program.files)
+    return _launched(files, program.main_path, tuple(preprocessor_words(program.code_options)))
 
 
 @lru_cache(maxsize=64)
-def _launched(files: tuple[tuple[str, str], ...], main: str) -> tuple[LaunchedInstance, ...]:
+def _launched(
+    files: tuple[tuple[str, str], ...], main: str, flags: tuple[str, ...]
+) -> tuple[LaunchedInstance, ...]:
     try:
-        answer = _front_end.ask({"files": dict(files), "main": main})
+        answer = _front_end.ask({"files": dict(files), "main": main, "flags": flags})
     except NotUnderstood:
         return ()
     found: tuple[LaunchedInstance, ...] = tuple(decoded(one) for one in answer.get("launches", ()))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.program import (
+    Build,
     GlobalVariable,
     Kernel,
     LaunchSite,
@@ -42,8 +43,28 @@ def load_program(path: Path) -> Program:
     return program
 
 
+def load_unit(path: Path, root: Path, folders: Sequence[Path] = ()) -> Program:
+    """One file of a build with what it includes of the tree under `root`; it may lack kernels,
+    launches and a `main`. `folders`: where its compiler looks for headers, first to last.
+
+    Paths are relative to `root`. Raises InputError where a file cannot be read.
+    """
+    root = root.resolve()
+    found: dict[Path, str] = {}
+    external: list[str] = []
+    within = _Within(root, [p.resolve() for p in folders])
+    _collect(path.resolve(), _read(path), found, external, within)
+    files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
+    program = parse_files(path.stem, files, tuple(external))
+    foreign = tuple(i for i in program.system_includes if within.header(i, None) is None)
+    return program.model_copy(update={"system_includes": foreign})
+
+
 def parse_files(
-    root_name: str, files: tuple[SourceFile, ...], external: tuple[str, ...] = ()
+    root_name: str,
+    files: tuple[SourceFile, ...],
+    external: tuple[str, ...] = (),
+    build: Build | None = None,
 ) -> Program:
     """Parse files that are already read, the main file first. `external`: quoted includes that are
     not local. Never fails: what is not there is absent from the Program."""
@@ -66,6 +87,7 @@ def parse_files(
         limits=find_limits(
             [(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels, sites
         ),
+        build=build,
     )
 
 
@@ -93,14 +115,42 @@ def _read(path: Path) -> str:
         return data.decode("latin-1")
 
 
-def _collect(path: Path, text: str, found: dict[Path, str], external: list[str]) -> None:
+class _Within(NamedTuple):
+    """A tree, and its folders that a compiler looks for headers in."""
+
+    root: Path
+    folders: Sequence[Path]
+
+    def header(self, name: str, beside: Path | None) -> Path | None:
+        """A header of the tree."""
+        for folder in [*([] if beside is None else [beside]), *self.folders]:
+            target = Path(os.path.normpath(folder / name))
+            if target.is_file() and target.resolve().is_relative_to(self.root):
+                return target
+        return None
+
+
+def _collect(
+    path: Path,
+    text: str,
+    found: dict[Path, str],
+    external: list[str],
+    within: _Within | None = None,
+) -> None:
     found[path] = text
-    for name in quoted_includes(lex(byte_text(text))):
-        target = Path(os.path.normpath(path.parent / name))
-        if Path(name).is_absolute() or not target.is_file():
-            external.append(name)
+    for name in _includes(lex(byte_text(text))):
+        quoted, bare = name.startswith('"'), name[1:-1]
+        target: Path | None
+        if within is not None:
+            target = within.header(bare, path.parent if quoted else None)
+        else:
+            beside = Path(os.path.normpath(path.parent / bare))
+            local = quoted and not Path(bare).is_absolute() and beside.is_file()
+            target = beside if local else None
+        if target is None:
+            external += [bare] if quoted else []
         elif target.resolve() not in found:
-            _collect(target.resolve(), _read(target), found, external)
+            _collect(target.resolve(), _read(target), found, external, within)
 
 
 def quoted_includes(lexed: Lexed) -> list[str]:
@@ -126,14 +176,21 @@ def _includes(lexed: Lexed) -> list[str]:
 
 def require_runnable(path: Path | str, program: Program) -> None:
     """Raise InputError, naming `path`, where a program has no kernel, no launch or no `main`."""
+    require_kernels(path, program)
+    if not any(_has_main(f.text) for f in program.files):
+        raise InputError(f"{path}: no `main` function; give the whole program, not a kernel alone")
+
+
+def require_kernels(path: Path | str, program: Program) -> None:
+    """Raise InputError, naming `path`, where a program has no kernel or no launch."""
     if not program.kernels:
         why = _limit(program, "defines a kernel") or "no `__global__` function with a body"
         raise InputError(f"{path}: no kernel in it ({why})")
     if not program.launches:
         why = _limit(program, "a launch") or "add a launch"
+        if program.build is not None:
+            why = "launched from another file of the build? Launch it from a function beside it"
         raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>` ({why})")
-    if not any(_has_main(f.text) for f in program.files):
-        raise InputError(f"{path}: no `main` function; give the whole program, not a kernel alone")
 
 
 def _limit(program: Program, words: str) -> str:

@@ -376,7 +376,9 @@ def next_steps(record: RunRecord) -> list[str]:
     if record.outcome in ("accepted", "provisional"):
         best = shlex.quote(str(folder / "best.cu"))
         steps = ["See what changed:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
-        if record.outcome == "provisional":
+        if record.options.build_command is not None:
+            steps += _in_project(record)
+        elif record.outcome == "provisional":
             steps += [
                 f"Time both where it is to run, an {record.device}; until then it is provisional:",
                 f"$ nvcc -O3 -arch={record.sm_arch} {source} -o baseline && ./baseline",
@@ -395,6 +397,22 @@ def next_steps(record: RunRecord) -> list[str]:
     if record.outcome == "nothing_found":
         return ["The verdict above says what a rewrite by hand should go for."]
     return ["Mend what the reason names and run again."]
+
+
+def _in_project(record: RunRecord) -> list[str]:
+    """How a rewrite gets into the author's tree, and out of it."""
+    options = record.options
+    run = shlex.quote(str(PurePath(options.out)))
+    program = f" && {options.run_command} ..." if options.run_command else ""
+    where = "Put it into your files, build as you do, and take it out again:"
+    if record.outcome == "provisional":
+        where = f"Build and time it where it is to run, an {record.device}, to know what it brings:"
+    return [
+        where,
+        f"$ python -m cudaops apply {run}",
+        f"$ {options.build_command}{program}",
+        f"$ python -m cudaops apply {run} --revert",
+    ]
 
 
 def access_rows(accesses: Sequence[AccessSummary]) -> list[tuple[str, str, str, str, str]]:

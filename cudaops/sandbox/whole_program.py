@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from cudaops.cuda.nvcc_line import folders_outside, nvcc_words
 from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate, GateName
 from cudaops.domain.program import Program
@@ -106,15 +107,17 @@ def _program_times(author: ProgramRan, ran: ProgramRan) -> dict[str, float]:
 
 
 def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
-    """Compile the spliced program as its user will."""
+    """Compile the spliced program as its user will; of a build the file that changed."""
     started = time.monotonic()
     files = {f.path: f.text for f in spliced.files}
-    command = nvcc_command(nvcc, Path(spliced.main_path), Path("program"), bench.sm_arch)
+    options = spliced.code_options
+    extra = () if spliced.build is None else (*nvcc_words(options), "-dc")
+    command = nvcc_command(nvcc, Path(spliced.main_path), Path("program"), bench.sm_arch, extra)
     content = (nvcc_version(nvcc), command[1:], sorted(files.items()))
     entry = entry_of(bench.executor.cache, "nvcc", *content)
 
     def make(folder: Path) -> Facts | Finished:
-        confine = Confinement("compile", writes=(folder,))
+        confine = Confinement("compile", folders_outside(options), (folder,))
         done = run_bounded(command, cwd=folder, timeout_s=NVCC_TIMEOUT_S, confine=confine)
         if done.exit_code != 0:
             raise_if_full(done.stderr, folder)

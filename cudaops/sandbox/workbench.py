@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shutil
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -48,6 +49,8 @@ from cudaops.sandbox.oracle import (
 )
 from cudaops.sandbox.values import value_summaries
 
+TREE = "state/tree.tar"
+"""In a run folder: a project's tree as it was."""
 MOST_LINES = 8
 """Places that one line of a report names."""
 
@@ -150,8 +153,12 @@ class Workbench:
         return site.callee if site is not None and named else workload.callee
 
     def save(self) -> None:
-        """Write what a resumed run needs under `state/`."""
+        """Write what a resumed run needs under `state/`: of a project its tree as well."""
         write_state(self.folder, BenchState(self.program, self.captured, self.seed))
+        if self.program.build is not None:
+            kept = self.folder / TREE
+            if not kept.is_file():
+                shutil.copy(self.program.build.snapshot, kept)
 
     @classmethod
     def load(
@@ -490,6 +497,9 @@ def read_state(folder: Path) -> BenchState:
         raise InputError(
             f"{folder} holds no run that can be resumed: {error.filename} is missing"
         ) from error
+    if program.build is not None:
+        build = program.build.model_copy(update={"snapshot": str((folder / TREE).absolute())})
+        program = program.model_copy(update={"build": build})
     return BenchState(program, _relocated(captured, folder), seed)
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast, get_args
 
 from cudaops.domain.execution import LaunchCount
 from cudaops.domain.options import WarmUps
-from cudaops.domain.program import Kernel, Program
+from cudaops.domain.program import FOREIGN_SITES, Kernel, Program
 from cudaops.domain.workload import (
     Argument,
     Element,
@@ -154,7 +154,7 @@ def recorded(
     for line in report.all("config"):
         number, name, *rest = _exactly("config", line, 12)
         used = usage.get(number)
-        if name != kernel or used is None or used[3:4] != ("1",):
+        if name != kernel or used is None or used[3:4] != ("1",) or _is_foreign(rest[0]):
             continue
         if number in found:
             raise Malformed(f"two config lines of number {number[:40]!r}")
@@ -166,6 +166,11 @@ def recorded(
             )
         found[number] = one
     return sorted(found.values(), key=lambda c: -c.seconds)
+
+
+def _is_foreign(site: str) -> bool:
+    """Whether a launch stands in another file of the author's build."""
+    return len(site) <= 9 and site.isdecimal() and int(site) >= FOREIGN_SITES
 
 
 def host_pointer(report: Report, number: str) -> int | None:

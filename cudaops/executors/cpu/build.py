@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cudaops.cuda.nvcc_line import folders_outside, preprocessor_words
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
 from cudaops.domain.program import Program
@@ -15,10 +17,12 @@ from cudaops.executors.cpu.report import shared_memory
 from cudaops.executors.cpu.toolchain import (
     COMPILE_TIMEOUT_S,
     INCLUDE,
+    SOURCE,
     Build,
     around,
     code_flags,
     compile_command,
+    compile_flags,
     compiling,
     find_toolchain,
     link_command,
@@ -26,6 +30,8 @@ from cudaops.executors.cpu.toolchain import (
     source_digest,
 )
 from cudaops.executors.process import Finished, run_bounded
+from cudaops.executors.project.driver import DriverConfig
+from cudaops.executors.project.tree import Tools, project_program
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
@@ -52,15 +58,67 @@ class Built(NamedTuple):
     log: str
     static_shared: int
     """Most bytes of static shared memory any one function has."""
+    program: str = EXECUTABLE
+    """The executable's place in the folder."""
 
     @property
     def executable(self) -> Path:
-        return self.folder / EXECUTABLE
+        return self.folder / self.program
 
 
 def build_program(cache: Path, program: Program, build: Build = "plain") -> Built | CompileFailed:
     """The whole program as one executable."""
+    if program.build is not None:
+        return _build_project(cache, program, build)
     return build_source(cache, program_source(program), program, build)
+
+
+def project_tools(cache: Path, build: Build = "plain") -> Tools:
+    """What builds an author's tree for this processor."""
+    first, _, *last = around(cache, build, OBJECT, runner=False)
+    toolchain = find_toolchain()
+    nvcc = shutil.which("nvcc") or ""
+
+    def settings(tree: Path, main: str) -> DriverConfig:
+        return DriverConfig(
+            for_gpu=False,
+            tree=str(tree),
+            target=main,
+            nvcc=nvcc,
+            gxx=toolchain.gxx,
+            compile_flags=compile_flags(build),
+            include=str(INCLUDE),
+            first=first,
+            last=last,
+            link_flags=link_command(build, [], "")[3:],
+        )
+
+    return Tools(
+        f"cpu {build} {source_digest()} {code_flags(build)} {bool(nvcc)}",
+        settings,
+        (INCLUDE, SOURCE, *(Path(p).parent for p in (first, *last))),
+        {"include": INCLUDE},
+    )
+
+
+def _build_project(cache: Path, program: Program, build: Build) -> Built | CompileFailed:
+    texts = {f.path: f.text for f in program.files}
+    made = project_program(
+        cache, program, texts, project_tools(cache, build), _described_project,
+        lambda done: _refused(done, program),
+    )  # fmt: skip
+    if isinstance(made, CompileFailed):
+        return made
+    assert program.build is not None
+    return Built(
+        made.entry.key, made.entry.folder, program.build.command, made.seconds, made.cached, "",
+        made.facts["shared"], program.build.executable,
+    )  # fmt: skip
+
+
+def _described_project(executable: Path) -> Facts:
+    shared = shared_memory(executable)
+    return {"shared": max(shared.bytes_of.values(), default=0), "guards": shared.guards}
 
 
 def build_source(
@@ -131,6 +189,8 @@ def _build(
     *,
     runner: bool,
 ) -> Built | CompileFailed:
+    options = program.code_options
+    compile_extra = (*preprocessor_words(options), *compile_extra)
     flags = (code_flags(build), tuple(compile_extra), tuple(link_extra), runner)
     entry = entry_of(
         cache,
@@ -145,8 +205,9 @@ def _build(
     def make(folder: Path) -> Facts | CompileFailed:
         header = precompiled_header(cache, build, source.includes)
         objects = around(cache, build, OBJECT, runner=runner)
+        reads = [*folders_outside(options), *([header.parent] if header else [])]
         command = compile_command(build, MAIN, OBJECT, _placed(folder, header, compile_extra))
-        done = _step(command, folder, [header.parent] if header else [])
+        done = _step(command, folder, reads)
         if done.exit_code == 0:
             log = done.stderr
             linked = [Path(p) for p in (*objects, *link_extra) if Path(p).is_absolute()]

@@ -33,7 +33,7 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.base import Check, InputSet
-from cudaops.executors.cpu.build import Built, as_compiled, build_unit
+from cudaops.executors.cpu.build import Built, as_compiled, build_unit, project_tools
 from cudaops.executors.cpu.order import Order, captured_again, order_in_lockstep, order_of
 from cudaops.executors.cpu.program import ProgramRunner, lockstep_env
 from cudaops.executors.cpu.report import find_unordered
@@ -48,6 +48,7 @@ from cudaops.executors.cpu.unit import (
 )
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version
 from cudaops.executors.isolation.level import level_of, lowest
+from cudaops.executors.project.tree import open_project
 from cudaops.program.plans import baseline_plan
 
 TRACE_REPORT = "trace.json"
@@ -90,6 +91,13 @@ class CpuExecutor:
                 raise PrerequisiteError(
                     f"{tool} is not installed", "install binutils: `apt-get install binutils`"
                 )
+
+    def open_project(
+        self, folder: Path, source: Path, command: str, executable: str | None
+    ) -> Program:
+        """See `Executor.open_project`: compiled by g++ with cudaops' own headers and runtime."""
+        tools = project_tools(self.cache)
+        return open_project(self.cache, folder, source, command, executable, tools)
 
     def capture(
         self,

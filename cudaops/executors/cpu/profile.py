@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from cudaops.cuda.devices import device as device_named
 from cudaops.cuda.ncu_problem import compiled_metrics
+from cudaops.cuda.nvcc_line import folders_outside, preprocessor_words
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Unit
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan
@@ -313,7 +314,9 @@ def _dump_in(executor: CpuExecutor, unit: Unit, work: Path) -> str:
     """Name of the file with the IL of the sources and counters in this folder."""
     header = precompiled_header(executor.cache, "plain", unit_source(unit).includes)
     prelude = [str(header)] if header else ["cudaops/cuda.h", "cudaops/entry.h"]
+    options = unit.program.code_options
     extra = [
+        *preprocessor_words(options),
         *MODEL_FLAGS,
         "-fbranch-probabilities",
         "-fdump-tree-optimized-lineno",
@@ -323,7 +326,8 @@ def _dump_in(executor: CpuExecutor, unit: Unit, work: Path) -> str:
     ]
     extra += [f"-ffile-prefix-map={work}=.", *(word for p in prelude for word in ("-include", p))]
     command = compile_command("plain", MAIN, "/dev/null", extra)
-    confine = compiling(work, [header.parent] if header else [])
+    reads = [*folders_outside(options), *([header.parent] if header else [])]
+    confine = compiling(work, reads)
     done = run_bounded(command, cwd=work, timeout_s=COMPILE_TIMEOUT_S, confine=confine)
     dumps = sorted(work.glob(f"{_BASE}.*.optimized"))
     if done.exit_code != 0 or not dumps:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from cudaops.cuda.nvcc_line import nvcc_words
 from cudaops.cuda.ptxas import PtxasLogError, parse_ptxas
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import CompileFailed, KernelResources, Unit
@@ -17,8 +18,10 @@ from cudaops.executors.cuda.nvrtc import Nvrtc
 from cudaops.executors.cuda.platform import NVIDIA, Executable, Module
 from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.recorded_source import (
+    LINKED_FLAGS,
     NVCC_FLAGS,
     RECORDER,
+    recorded_in_place,
     recorded_source,
     recorder_files,
 )
@@ -44,9 +47,12 @@ from cudaops.executors.cuda.toolchain import (
     nvcc_command,
     nvcc_version,
     require_nvcc,
+    toolkit_home,
 )
 from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.process import Finished, run_bounded
+from cudaops.executors.project.driver import DriverConfig
+from cudaops.executors.project.tree import Tools, project_program
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.lexing import byte_text, line_of
 from cudaops.program.outline import outline
@@ -101,7 +107,8 @@ class GpuBuilder:
         compiler = f"nvcc {nvcc_version(nvcc)}"
         arch = target_arch(unit_texts(unit), self.sm_arch)
         source = unit_source(unit)
-        flags = (*FINAL_FLAGS, f"-arch={arch}", *(WIDENED_FLAGS if unit.widened else ()))
+        options = nvcc_words(unit.program.code_options)
+        flags = (*FINAL_FLAGS, *options, f"-arch={arch}", *(WIDENED_FLAGS if unit.widened else ()))
         files = sorted(source.files.items())
         entry = entry_of(self._cache, "cubin", FORMAT, compiler, flags, files)
 
@@ -123,7 +130,8 @@ class GpuBuilder:
         compiler = f"NVRTC {version}"
         arch = target_arch(unit_texts(unit), self.sm_arch)
         text = nvrtc_text(unit)
-        flags = (*DRAFT_FLAGS, f"-arch={arch}")
+        options = nvcc_words(unit.program.code_options)
+        flags = (*DRAFT_FLAGS, *options, f"-arch={arch}")
         entry = entry_of(self._cache, "draft", FORMAT, compiler, flags, _nvrtc_headers(), text)
 
         def make(folder: Path) -> Facts | CompileFailed:
@@ -146,6 +154,8 @@ class GpuBuilder:
 
         Raises PrerequisiteError where nvcc is missing or cannot work.
         """
+        if program.build is not None:
+            return self._project(program, recorded)
         nvcc = require_nvcc()
         arch = target_arch((f.text for f in program.files), self.sm_arch)
         files = {f.path: f.text for f in program.files}
@@ -172,6 +182,54 @@ class GpuBuilder:
             return built
         command_line = str(built.facts["command"])
         return Executable(entry.folder / PROGRAM, command_line, built.seconds, built.cached)
+
+    def _project(self, program: Program, recorded: bool) -> Executable | CompileFailed:
+        texts = {f.path: f.text for f in program.files}
+        if recorded:
+            texts = recorded_in_place(program)
+        tools = project_tools(self._cache, self.sm_arch, recorded=recorded)
+        made = project_program(
+            self._cache, program, texts, tools, lambda _: {},
+            lambda done: _refused(done, program, None, self._cache),
+        )  # fmt: skip
+        if isinstance(made, CompileFailed):
+            return made
+        assert program.build is not None
+        path = made.entry.folder / program.build.executable
+        return Executable(path, program.build.command, made.seconds, made.cached)
+
+
+def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:
+    """What builds an author's tree: nvcc, for this GPU alone. A recorded program is linked with
+    the recorder, whoever links it."""
+    nvcc = require_nvcc()
+    linked: tuple[str, ...] = ()
+    reads: tuple[Path, ...] = ()
+    if recorded:
+        recorder = recorder_object(cache.absolute())
+        if recorder is None:
+            raise PrerequisiteError("nvcc cannot compile cudaops' recorder", CLEAN_REMEDY)
+        linked, reads = (str(recorder), *LINKED_FLAGS), (recorder,)
+    home = toolkit_home(nvcc)
+    folders = {"include": ("include",), "lib64": ("lib64", "lib")}
+    toolkit = {
+        name: home / found
+        for name, names in folders.items()
+        if (found := next((n for n in names if (home / n).is_dir()), None)) is not None
+    }
+
+    def settings(tree: Path, main: str) -> DriverConfig:
+        return DriverConfig(
+            for_gpu=True,
+            tree=str(tree),
+            target=main,
+            nvcc=str(nvcc),
+            sm_arch=sm_arch,
+            recorder=linked,
+        )
+
+    kind = f"cuda {nvcc_version(nvcc)} {sm_arch} {linked}"
+    return Tools(kind, settings, reads, toolkit)
 
 
 def recorder_object(cache: Path) -> Path | None:

@@ -31,7 +31,7 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.executors.base import Check, InputSet
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
-from cudaops.executors.cuda.build import IMAGE
+from cudaops.executors.cuda.build import IMAGE, project_tools
 from cudaops.executors.cuda.checking import Subject
 from cudaops.executors.cuda.host import GpuHost, in_background
 from cudaops.executors.cuda.platform import NVIDIA, Module
@@ -58,6 +58,7 @@ from cudaops.executors.cuda.tasks import (
     watch_of,
 )
 from cudaops.executors.isolation.level import level_of, lowest
+from cudaops.executors.project.tree import open_project
 from cudaops.program.plans import baseline_plan
 
 MOST_AHEAD = 4
@@ -156,6 +157,13 @@ class CudaExecutor:
     ) -> CaptureOutcome:
         """See `Executor.as_reference`. The hardware's order of threads is the reference."""
         return captured
+
+    def open_project(
+        self, folder: Path, source: Path, command: str, executable: str | None
+    ) -> Program:
+        """See `Executor.open_project`: compiled by nvcc for this GPU alone."""
+        tools = project_tools(self.cache, self.sm_arch, recorded=False)
+        return open_project(self.cache, folder, source, command, executable, tools)
 
     def _build_ahead(self, program: Program, kernel: str | None) -> None:
         """The author's kernels while the program is built and runs. Which instance of a template is

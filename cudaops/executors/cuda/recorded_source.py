@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from cudaops.domain.program import Program
@@ -19,9 +19,11 @@ RECORDER = "cudaops_capture/recorder.cpp"
 CHRONO = tuple(name for name in CLOCKS if "chrono" in name)
 """Readings of the C++ library's clocks; others go through macros, since NVIDIA's runtime, which is
 linked in, reads C's clocks for itself."""
+LINKED_FLAGS = (
+    "-Xlinker", "-no-pie", *(w for n in CHRONO for w in ("-Xlinker", f"--wrap={n}")),
+)  # fmt: skip
 NVCC_FLAGS = ("-std=c++17", "-D__NV_NO_VECTOR_DEPRECATION_DIAG", "-Xcompiler", "-fno-pie",
-              "-Xlinker", "-no-pie", *(w for n in CHRONO for w in ("-Xlinker", f"--wrap={n}")),
-              "-I", ".", "-I", "cudaops_capture")  # fmt: skip
+              *LINKED_FLAGS, "-I", ".", "-I", "cudaops_capture")  # fmt: skip
 """Beside what every program is built with. A program that is no PIE keeps its functions where its
 symbol table says, so that an address in the report names a kernel's instance."""
 
@@ -40,6 +42,18 @@ def recorded_source(program: Program) -> RecordedSource:
     """For nvcc: `nvcc FLAGS ... -o OUT SOURCES`, run where the files are."""
     files = recorded_files(program, MAIN, "cuda")
     return RecordedSource({**files, **recorder_files()}, (MAIN, RECORDER), NVCC_FLAGS)
+
+
+def recorded_in_place(program: Program) -> dict[str, str]:
+    """For an author's own build: texts by their place in the tree. The main file includes its
+    rewritten self, which stands beside it; headers of the recorder stand in the tree's root."""
+    main = PurePosixPath(program.main_path)
+    up = "../" * (len(main.parts) - 1)
+    beside = main.with_name(f"cudaops_{main.name}")
+    made = recorded_files(program, MAIN, "cuda")
+    begin, _, variables = made.pop(MAIN).split("\n", 2)
+    whole = [begin.replace('"cuda', f'"{up}cuda'), f'#include "{beside.name}"', variables]
+    return {**made, str(beside): made[program.main_path], program.main_path: "\n".join(whole)}
 
 
 def recorded_files(program: Program, main: str, dialect: Dialect) -> dict[str, str]:

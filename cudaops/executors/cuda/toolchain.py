@@ -70,6 +70,16 @@ def nvcc_version(nvcc: Path) -> str:
     return found[1]
 
 
+@functools.cache
+def toolkit_home(nvcc: Path) -> Path:
+    """The folder with the toolkit's `include` and `lib64`: `nvcc` may be a script that calls it."""
+    asked = run_bounded(
+        [str(nvcc), "--dryrun", "-c", "-x", "cu", "/dev/null"], cwd=Path("/"), timeout_s=20
+    )
+    found = re.search(r"^#\$ _?TOP=(.+)$", asked.stderr, re.MULTILINE)
+    return Path(found[1].strip()).resolve() if found else nvcc.resolve().parent.parent
+
+
 def cuda_includes(nvcc: Path) -> tuple[Path, ...]:
     """Folders of the toolkit's headers, libcu++'s last; nvcc itself needs none of them named."""
     include = nvcc.resolve().parent.parent / "include"

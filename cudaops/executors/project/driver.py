@@ -1,0 +1,269 @@
+"""Stands in front of nvcc and the host's compilers while an author's build runs.
+
+Says what was asked of which compiler, and has it done: for a GPU by the same command for that GPU
+alone, for a processor by g++ with cudaops' own headers and runtime. Runs confined, in the copy of
+the tree, and knows nothing but `driver.json` there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from cudaops.cuda.nvcc_line import NvccLine, object_name, read_nvcc_line, retargeted
+
+FOLDER = ".cudaops"
+"""In the tree: what is ours."""
+CONFIG = "driver.json"
+LOG = "driver.jsonl"
+PROGRAMS = "bin"
+"""What comes first on the build's PATH."""
+REFUSED = 97
+"""Exit code of a command that only a GPU could serve."""
+
+WITHIN = "CUDAOPS_WITHIN_NVCC"
+"""Set for what the real nvcc starts: its host compiler."""
+_MARK = b"_ZN7cudaops"
+"""In every object that our headers made: they call our runtime."""
+_RECORDED = b"_ZN15cudaops_capture"
+"""In the main file's where its launches go to the recorder."""
+_RUNTIME = frozenset({"cudart", "cudart_static", "cudadevrt", "cuda", "nvToolsExt", "culibos"})
+"""Libraries that our runtime stands for."""
+_GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "cudnn", "npp", "nvrtc")
+_COMPILES = frozenset({"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"})
+
+
+class DriverConfig(NamedTuple):
+    """`driver.json`."""
+
+    for_gpu: bool
+    tree: str
+    target: str
+    """The main file, relative to the tree."""
+    nvcc: str
+    """The real one; empty where there is none."""
+    sm_arch: str = ""
+    """For a GPU: what all is compiled for."""
+    recorder: Sequence[str] = ()
+    """For a GPU: what a recorded program is linked with."""
+    gxx: str = ""
+    """For a processor, as all that follows."""
+    compile_flags: Sequence[str] = ()
+    """Of a CUDA source."""
+    include: str = ""
+    """Our headers."""
+    first: str = ""
+    last: Sequence[str] = ()
+    """Objects of the runtime, around the author's."""
+    link_flags: Sequence[str] = ()
+
+
+class Refused(Exception):
+    """This cannot be done without a GPU; says what."""
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """`driver TREE NAME ARGS...`: what a build asked of the compiler NAME."""
+    tree, name, *words = arguments
+    own = Path(tree, FOLDER)
+    settings = DriverConfig(**json.loads((own / CONFIG).read_text("utf-8")))
+    shims = str(own / PROGRAMS)
+    os.environ["PATH"] = os.pathsep.join(
+        p for p in os.environ.get("PATH", "").split(os.pathsep) if p != shims
+    )
+    note: dict[str, Any] = {"tool": name, "cwd": str(Path.cwd()), "words": words}
+    try:
+        code = _nvcc(settings, words) if name == "nvcc" else _host(settings, name, words)
+    except Refused as problem:
+        note["refused"] = str(problem)
+        sys.stderr.write(f"cudaops: {problem}\n")
+        code = REFUSED
+    with (own / LOG).open("a", encoding="utf-8") as log:
+        log.write(json.dumps({**note, "exit": code}) + "\n")
+    sys.exit(code)
+
+
+def _nvcc(settings: DriverConfig, words: list[str]) -> int:
+    line = read_nvcc_line(words, lambda path: Path(path).read_text("utf-8"))
+    # CMake asks a compiler who it is by what it says of itself and by what it makes.
+    asked = line.has("v") or line.has("verbose") or "CompilerIdCUDA" in Path.cwd().parts
+    if line.phase == "aside" or not line.inputs or asked:
+        if not settings.nvcc:
+            raise Refused("the build asks nvcc itself, which is not installed")
+        os.environ[WITHIN] = "1"
+        return _done([settings.nvcc, *words])
+    if settings.for_gpu:
+        os.environ[WITHIN] = "1"
+        linked = settings.recorder if line.phase == "link" and _is_recorded(words) else []
+        return _done([settings.nvcc, *linked, *retargeted(words, settings.sm_arch)])
+    return _Processor(settings, line).run()
+
+
+def _host(settings: DriverConfig, name: str, words: list[str]) -> int:
+    """A host compiler: what it compiles finds our headers, what it links our runtime."""
+    if WITHIN in os.environ:
+        return _done([name, *words])
+    if _COMPILES & set(words):
+        ours = [] if settings.for_gpu else [f"-I{settings.include}"]
+        return _done([name, *ours, *words])
+    if settings.for_gpu:
+        linked = _for_host_linker(settings.recorder) if _is_recorded(words) else ()
+        return _done([name, *linked, *words])
+    if not _holds(words, _MARK):
+        return _done([name, *words])
+    return _done([settings.gxx, *_linked(settings, words)])
+
+
+def _for_host_linker(words: Sequence[str]) -> Iterator[str]:
+    """nvcc's `-Xlinker X` as g++ has it."""
+    left = iter(words)
+    for word in left:
+        yield f"-Wl,{next(left)}" if word == "-Xlinker" else word
+
+
+class _Processor:
+    """One command of nvcc, done by g++."""
+
+    def __init__(self, settings: DriverConfig, line: NvccLine) -> None:
+        self.settings = settings
+        self.line = line
+        self.tree = Path(settings.tree)
+
+    def run(self) -> int:
+        line = self.line
+        if line.phase == "dlink":
+            # Device code of several files is linked with the rest.
+            output = line.output or "a_dlink.o"
+            empty = self.tree / FOLDER / "empty.cpp"
+            empty.touch()
+            return _done([self.settings.gxx, "-c", str(empty), "-o", output])
+        made: dict[str, str] = {}
+        for source in line.sources():
+            alone = line.phase == "compile" and line.output
+            target = line.output if alone else self._placed(object_name(source))
+            assert target is not None
+            if code := self._compile(source, target):
+                return code
+            made[source] = target
+        if line.phase == "compile":
+            return 0
+        objects = [made.get(path, path) for path in line.inputs]
+        if line.phase == "lib":
+            Path(line.output or "a.a").unlink(missing_ok=True)
+            return _done(["ar", "rcs", line.output or "a.a", *objects])
+        return self._link(objects)
+
+    def _placed(self, name: str) -> str:
+        return name if self.line.phase == "compile" else str(self.tree / FOLDER / name)
+
+    def _compile(self, source: str, output: str) -> int:
+        if not self.line.is_cuda(source):
+            words = [
+                *self._preprocessor(),
+                *self.line.host_flags(),
+                f"-O{self.line.value('O') or 2}",
+            ]
+            include = f"-I{self.settings.include}"
+            return _done([self.settings.gxx, include, *words, "-c", source, "-o", output])
+        from cudaops.executors.project.processor_unit import write_unit
+
+        name = hashlib.sha256(repr((Path.cwd(), source, output)).encode()).hexdigest()[:16]
+        shadow = self.tree / FOLDER / "units" / name
+        folders = [Path(p).absolute() for p in self.line.values("I", "isystem")]
+        files = write_unit(Path(source), self.tree, folders, shadow, self.settings.target)
+        inside = (p.relative_to(self.tree) for p in folders if p.is_relative_to(self.tree))
+        found = [f"-I{shadow / p}" for p in inside]
+        beside = ["-iquote", str(Path(source).absolute().parent)]
+        command = [
+            self.settings.gxx, *self.settings.compile_flags, *found, *beside,
+            *self._preprocessor(), "-include", "cudaops/cuda.h", "-include", "cudaops/entry.h",
+            f"-ffile-prefix-map={shadow}=.", "-x", "c++", "-c", files.main, "-o", output,
+        ]  # fmt: skip
+        code = _done(command)
+        if code == 0:
+            self._note_dependencies(output, [source, *files.included])
+        return code
+
+    def _preprocessor(self) -> list[str]:
+        from cudaops.cuda.nvcc_line import preprocessor_words
+
+        return preprocessor_words(self.line.options)
+
+    def _note_dependencies(self, output: str, files: Sequence[str]) -> None:
+        """What `-MD -MF FILE -MT NAME` asks for."""
+        if not (self.line.has("MD") or self.line.has("MMD")):
+            return
+        target = self.line.value("MT") or output
+        path = self.line.value("MF") or str(Path(output).with_suffix(".d"))
+        names = " \\\n  ".join(name.replace(" ", "\\ ") for name in files)
+        Path(path).write_text(f"{target}: {names}\n", "utf-8")
+
+    def _link(self, objects: Sequence[str]) -> int:
+        line = self.line
+        words = ["-o", line.output or "a.out", *objects]
+        words += [f"-L{folder}" for folder in line.values("L")]
+        words += [f"-l{name}" for name in line.values("l")]
+        words += [f"-Wl,{word}" for word in line.values("Xlinker")]
+        words += line.host_flags()
+        words += ["-shared"] if line.has("shared") else []
+        return _done([self.settings.gxx, *_linked(self.settings, words)])
+
+
+def _linked(settings: DriverConfig, words: Sequence[str]) -> list[str]:
+    """The arguments of a link with our runtime around the author's objects."""
+    if "-shared" in words:
+        raise Refused("the build makes a shared library with kernels; that runs on a GPU only")
+    kept = []
+    for word in words:
+        library = word[2:] if word.startswith("-l") else Path(word).name.removeprefix("lib")
+        library = library.partition(".")[0]
+        named = word.startswith("-l") or word.endswith((".a", ".so"))
+        if named and library.startswith(_GPU_LIBRARIES):
+            raise Refused(f"the build links with {library}, which runs on a GPU only")
+        if not (named and library in _RUNTIME):
+            kept.append(word)
+    return [settings.first, *kept, *settings.last, *settings.link_flags]
+
+
+def _objects(words: Sequence[str]) -> Iterator[Path]:
+    """What a host compiler is to link: objects, archives, and libraries by name."""
+    folders = [Path(w[2:]) for w in words if w.startswith("-L") and len(w) > 2]
+    for word in words:
+        if word.startswith("-l"):
+            yield from (folder / f"lib{word[2:]}.a" for folder in folders)
+        elif word.endswith((".o", ".obj", ".a")):
+            yield Path(word)
+
+
+def _holds(words: Sequence[str], mark: bytes) -> bool:
+    """Whether something that is to be linked does."""
+    for path in _objects(words):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes():
+                return True
+    return False
+
+
+def _is_recorded(words: Sequence[str]) -> bool:
+    """Whether a link is of the program whose launches go to the recorder; where nvcc compiles and
+    links at once, that is not known before, and the recorder may be there for nothing."""
+    return any(w.endswith(".cu") for w in words) or _holds(words, _RECORDED)
+
+
+def _done(command: Sequence[str]) -> int:
+    try:
+        return subprocess.run(command, check=False).returncode
+    except FileNotFoundError:
+        sys.stderr.write(f"cudaops: {command[0]}: not found\n")
+        return 127
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,518 @@
+"""A copy of an author's tree in which their own build command runs, and runs again for a candidate.
+
+    <cache>/project-5f0c.../tree.tar      what the author's tree held
+            projecttree-91ab.../tree/     the same, built: one for each command, target and kind
+            projectprogram-77de.../       a program that came of it, with its shared libraries
+
+Nothing of the author's is written to. A candidate's files replace the author's in the built tree,
+the command runs again, and makes what it would make for the author's next edit.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from cudaops.cuda.nvcc_line import NvccLine, Option, read_nvcc_line
+from cudaops.domain.base import Record
+from cudaops.domain.execution import CompileFailed
+from cudaops.domain.program import Build, Program
+from cudaops.errors import InputError
+from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
+from cudaops.executors.isolation.places import is_everybodys
+from cudaops.executors.process import Finished, python_path, run_bounded
+from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
+from cudaops.executors.untrusted_files import UntrustedFileError, copy_untrusted
+from cudaops.program.parse import load_unit
+from cudaops.storage import Entry, Facts, entry_of, locked, make_once, raise_if_full, used
+
+FORMAT = 2
+"""Of what is kept; part of every key."""
+BUILD_TIMEOUT_S = 1800.0
+"""Of the whole command, from nothing."""
+MOST_BYTES = 2 * GIB
+"""Of a tree. Chosen: it is copied and archived."""
+MOST_FILES = 50_000
+ARCHIVE = "tree.tar"
+_MADE = (".o", ".obj", ".d", ".cubin", ".fatbin", ".ptx", ".ii", ".gch", ".pyc")
+_NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache.txt",
+                    ".ninja_log", ".ninja_deps", "__pycache__"})  # fmt: skip
+"""What a tree without git leaves behind: builds of the author's, which would be taken for ours."""
+_COMPILERS = ("nvcc", "g++", "c++", "gcc", "cc", "clang++", "clang")
+_ERROR = re.compile(r"\berror\b.*:|undefined reference|not found|No rule|No such file", re.I)
+_OF_MAKE = re.compile(r"^(?:g?make|ninja)(?:\[\d+\])?: ")
+"""What a build tool says of what another program said."""
+
+
+class Tools(NamedTuple):
+    """What stands behind the compilers of a build."""
+
+    kind: str
+    """With versions and flags: another one builds another tree."""
+    settings: Callable[[Path, str], DriverConfig]
+    """Of a tree and its main file."""
+    reads: tuple[Path, ...]
+    """What it needs beside the tree and the system's."""
+    toolkit: Mapping[str, Path]
+    """Folders of a CUDA toolkit by their names in it: `include`, `lib64`."""
+
+
+class Note(Record):
+    """What a build asked of one compiler, as the driver wrote it down; a build may have done so in
+    its stead."""
+
+    tool: str
+    cwd: str
+    words: tuple[str, ...]
+    exit: int
+    refused: str = ""
+    """What only a GPU could have done."""
+
+    def line(self) -> NvccLine:
+        """The command taken apart, files of options in it as far as they are still there."""
+        return read_nvcc_line(self.words, self._text)
+
+    def _text(self, path: str) -> str:
+        try:
+            return Path(self.cwd, path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+
+class Snapshot(NamedTuple):
+    """A tree that was copied."""
+
+    sha256: str
+    archive: Path
+
+
+def take_snapshot(cache: Path, folder: Path) -> Snapshot:
+    """Copy the author's tree into an archive, once for the same contents.
+
+    With git: what it tracks or would. Else everything but objects and CMake's files. Raises
+    InputError for a tree that is no project's or too large.
+    """
+    folder = folder.resolve()
+    if is_everybodys(folder):
+        raise InputError(f"{folder} is no project's folder; start cudaops in that of your project")
+    files = sorted(_files(folder))
+    sizes = [p.lstat().st_size for p in files]
+    if len(files) > MOST_FILES or sum(sizes) > MOST_BYTES:
+        text = f"{len(files)} files of {sum(sizes) / GIB:.3g} GiB"
+        raise InputError(
+            f"{folder} holds {text}, too much to be copied for a build ({MOST_FILES} files, "
+            f"{MOST_BYTES // GIB} GiB); let git ignore what the build does not need"
+        )
+    digest = hashlib.sha256()
+    for path in files:
+        content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        name = path.relative_to(folder).as_posix()
+        digest.update(f"{name}\0{path.lstat().st_mode & 0o777}\0{len(content)}\0".encode())
+        digest.update(content)
+    entry = entry_of(cache.absolute(), "project", FORMAT, digest.hexdigest())
+
+    def make(target: Path) -> Facts:
+        with tarfile.open(target / ARCHIVE, "w") as archive:
+            for path in files:
+                archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
+        return {}
+
+    make_once(entry, {}, make)
+    return Snapshot(digest.hexdigest(), entry.folder / ARCHIVE)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    listed = _by_git(folder)
+    for path in _without_builds(folder) if listed is None else (folder / name for name in listed):
+        above = path.relative_to(folder).parents[:-1]
+        ours = any(_is_run(folder / part) for part in above)
+        if not ours and (path.is_symlink() or path.is_file()):
+            yield path
+
+
+def _without_builds(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NEVER]
+        for name in names:
+            if name not in _NEVER and Path(name).suffix not in _MADE:
+                yield Path(at, name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_run(folder: Path) -> bool:
+    """Whether it is a run of ours."""
+    return (folder / "events.jsonl").is_file() and (folder / "state").is_dir()
+
+
+def _by_git(folder: Path) -> list[str] | None:
+    """What git tracks, or would; None where the folder is in no repository."""
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others",
+               "--exclude-standard"]  # fmt: skip
+    try:
+        asked = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+    if asked.returncode != 0:
+        return None
+    return [name for name in os.fsdecode(asked.stdout).split("\0") if name]
+
+
+class BuiltTree:
+    """One tree, held by whoever builds in it."""
+
+    def __init__(self, cache: Path, build: Build, main: str, tools: Tools) -> None:
+        """`main`: path of the main file in the tree; its launch sites are the program's."""
+        self.build = build
+        self.tools = tools
+        self.main = main
+        content = (FORMAT, build.tree_sha256, build.command, main, tools.kind)
+        self._entry = entry_of(cache.absolute(), "projecttree", *content)
+        self.root = self._entry.folder / "tree"
+        self._mark = self._entry.folder / "building"
+        self._originals = self._entry.folder / "originals"
+        """The author's files that another text stands in for, or did."""
+        self._begun = 0
+
+    @property
+    def key(self) -> str:
+        """Digest of all that decides about it."""
+        return self._entry.key
+
+    def held(self) -> Any:
+        """A context in which nobody else builds here."""
+        return locked(self._entry.folder)
+
+    def built(self, texts: Mapping[str, str]) -> Finished:
+        """Run the command with these texts at their paths; what a killed build left is made anew.
+        To be called while it is `held`."""
+        if self._mark.exists() or not self.root.is_dir():
+            self._extract()
+        used(self._entry.folder)
+        self._mark.touch()
+        wanted: dict[str, str | bytes] = {**self._replaced(texts), **texts}
+        if self._write(wanted):
+            os.utime(self.root / self.main)  # for a command that does not know of its headers
+        self._place_driver()
+        self._begun = len(self.log())
+        done = self._run()
+        self._mark.unlink()
+        return done._replace(stdout=self._shown(done.stdout), stderr=self._shown(done.stderr))
+
+    def log(self) -> list[Note]:
+        """What the compilers were asked since the tree was made, in order."""
+        path = self.root / FOLDER / LOG
+        lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+        try:
+            return [Note.model_validate_json(line) for line in lines]
+        except ValidationError:
+            text = f"the build wrote into {FOLDER}/{LOG} of its tree, where cudaops keeps its notes"
+            raise InputError(f"{text}; let it leave that folder alone") from None
+
+    def failure(self, done: Finished) -> str:
+        """Why the build that just ended failed, in one line."""
+        return build_failure(done, self.log()[self._begun :])
+
+    def _extract(self) -> None:
+        for folder in (self.root, self._originals):
+            shutil.rmtree(folder, ignore_errors=True)
+        archive = Path(self.build.snapshot)
+        if not archive.is_file():
+            raise InputError(f"the copy of the project's tree is gone ({archive}); run it again")
+        self.root.mkdir(parents=True)
+        with tarfile.open(archive) as found:
+            # What links lead out of the tree is the author's, who is trusted with the archive.
+            found.extractall(self.root, filter="tar")
+        now = time.time()
+        for path in self.root.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                # A program or library that the author built is older than all it is made of.
+                at = 1.0 if _is_built(path) else now
+                os.utime(path, (at, at))
+
+    def _shown(self, text: str) -> str:
+        """What a compiler said, with paths of the author's tree."""
+        return re.sub(rf"{re.escape(str(self.root))}/(?:{re.escape(FOLDER)}/units/\w+/)?", "", text)
+
+    def _replaced(self, texts: Mapping[str, str]) -> dict[str, bytes]:
+        """What stood in the place of files that an earlier build was given and this one is not."""
+        return {
+            name: path.read_bytes()
+            for path in self._originals.rglob("*")
+            if path.is_file()
+            and (name := path.relative_to(self._originals).as_posix()) not in texts
+        }
+
+    def _write(self, texts: Mapping[str, str | bytes]) -> bool:
+        changed = False
+        for name, text in texts.items():
+            path, kept = self.root / name, self._originals / name
+            data = text if isinstance(text, bytes) else text.encode("utf-8")
+            found = path.read_bytes() if path.is_file() else None
+            if found is not None and found in (data, _as_latin(text)):
+                continue
+            if found is not None and not kept.exists():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_bytes(found)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.write_bytes(data)
+            changed = True
+        return changed
+
+    def _place_driver(self) -> None:
+        own = self.root / FOLDER
+        programs = own / PROGRAMS
+        programs.mkdir(parents=True, exist_ok=True)
+        settings = self.tools.settings(self.root, self.main)
+        (own / CONFIG).write_text(json.dumps(settings._asdict()), "utf-8")
+        for name, folder in self.tools.toolkit.items():
+            if not (own / name).exists():
+                (own / name).symlink_to(folder)
+        for name in _COMPILERS:
+            if name == "nvcc" or shutil.which(name):
+                words = [sys.executable, "-P", "-m", "cudaops.executors.project.driver"]
+                line = shlex.join([*words, str(self.root), name])
+                _executable(programs / name, f'exec {line} "$@"')
+
+    def _run(self) -> Finished:
+        programs = self.root / FOLDER / PROGRAMS
+        toolkit = self.root / FOLDER
+        begin = (
+            f"PATH={shlex.quote(str(programs))}:$PATH NVCC={shlex.quote(str(programs / 'nvcc'))}; "
+            f"CUDACXX=$NVCC CUDAHOSTCXX={shlex.quote(str(programs / 'g++'))} "
+            f"CUDA_HOME={shlex.quote(str(toolkit))} CUDA_PATH=$CUDA_HOME; "
+            "export PATH NVCC CUDACXX CUDAHOSTCXX CUDA_HOME CUDA_PATH; "
+        )
+        temporary = self._entry.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        done = run_bounded(
+            ["/bin/sh", "-c", f"{begin}{self.build.command}\n"],
+            cwd=self.root,
+            timeout_s=BUILD_TIMEOUT_S,
+            env={"TMPDIR": str(temporary), "PYTHONPATH": python_path()},
+            tool="build",
+            confine=Confinement(
+                "compile",
+                self.tools.reads,
+                (self.root, temporary),
+                (self.root,),
+                limits=limits_of("compile")._replace(disk_entries=MOST_FILES),
+            ),
+        )
+        if done.exit_code != 0:
+            raise_if_full(done.stderr, self.root)
+        return done
+
+
+def _is_built(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(8).startswith((b"\x7fELF", b"!<arch>\n"))
+
+
+def _as_latin(text: str | bytes) -> bytes:
+    """A file that is no UTF-8 was read as Latin-1."""
+    return text if isinstance(text, bytes) else text.encode("latin-1", "replace")
+
+
+def _executable(path: Path, command: str) -> None:
+    path.write_text(f"#!/bin/sh\n{command}\n", "utf-8")
+    path.chmod(0o755)
+
+
+def open_project(
+    cache: Path, folder: Path, source: Path, command: str, executable: str | None, tools: Tools
+) -> Program:
+    """Build the author's tree, and read the file that is worked on as the build compiles it.
+
+    `folder`: the tree, in which `command` is run; `source`: a file in it; `executable`: what is run
+    of it, None where the build links one alone. Raises InputError, one line, for what is wrong.
+    """
+    folder, source = folder.resolve(), source.resolve()
+    if not source.is_relative_to(folder):
+        raise InputError(f"{source} is not in {folder}; start cudaops in your project's folder")
+    name = source.relative_to(folder).as_posix()
+    taken = take_snapshot(cache, folder)
+    build = Build(
+        tree_sha256=taken.sha256, snapshot=str(taken.archive), command=command, source=name
+    )
+    tree = BuiltTree(cache, build, name, tools)
+    with tree.held():
+        done = tree.built({})
+        log = tree.log()
+        if done.exit_code != 0 or done.timed_out:
+            raise InputError(tree.failure(done))
+        compiled = _compilation(tree, name, log)
+        run = _run_of(tree, executable, log)
+        options = _in_tree(compiled, tree.root)
+        program = load_unit(tree.root / compiled.source, tree.root, _folders(compiled))
+    build = build.model_copy(update={"executable": run, "options": options})
+    return program.model_copy(update={"build": build})
+
+
+class _Compilation(NamedTuple):
+    source: str
+    """In the tree."""
+    cwd: Path
+    line: NvccLine
+
+
+def _compilation(tree: BuiltTree, name: str, log: Sequence[Note]) -> _Compilation:
+    """How the file that the user named is compiled: itself, or the first that includes it."""
+    found = list(_compilations(tree.root, log))
+    if not found:
+        raise InputError(
+            "the build asked no nvcc that cudaops could see to compile anything; let it call nvcc "
+            "by its name, or as $NVCC or $CUDA_HOME/bin/nvcc"
+        )
+    for one in found:
+        if one.source == name:
+            return one
+    for one in found:
+        unit = load_unit(tree.root / one.source, tree.root, _folders(one))
+        if any(f.path == name for f in unit.files):
+            return one
+    compiled = ", ".join(dict.fromkeys(one.source for one in found))
+    raise InputError(f"the build does not compile {name}; nvcc compiled {compiled}")
+
+
+def _compilations(root: Path, log: Sequence[Note]) -> Iterator[_Compilation]:
+    """The last of each source comes first."""
+    for note in reversed(log):
+        if note.tool != "nvcc" or note.exit != 0:
+            continue
+        cwd, line = Path(note.cwd), note.line()
+        if line.phase not in ("compile", "link", "lib"):
+            continue
+        for source in line.sources():
+            path = (cwd / source).resolve()
+            if line.is_cuda(source) and path.is_relative_to(root.resolve()):
+                yield _Compilation(path.relative_to(root.resolve()).as_posix(), cwd, line)
+
+
+def _folders(compiled: _Compilation) -> list[Path]:
+    return [compiled.cwd / folder for folder in compiled.line.values("I", "isystem")]
+
+
+def _in_tree(compiled: _Compilation, root: Path) -> tuple[Option, ...]:
+    """Options of a compilation, folders in the tree relative to it."""
+    options: list[Option] = []
+    for name, value in compiled.line.code_options():
+        if name in ("I", "isystem") and value is not None:
+            path = (compiled.cwd / value).resolve()
+            inside = path.is_relative_to(root.resolve())
+            value = path.relative_to(root.resolve()).as_posix() if inside else str(path)
+        options.append((name, value))
+    return tuple(dict.fromkeys(options))
+
+
+def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> str:
+    """What is run, relative to the tree."""
+    if asked is not None:
+        path = Path(os.path.normpath(tree.root / asked))
+        if not path.is_file() or not os.access(path, os.X_OK):
+            raise InputError(f"the build made no program {asked}; name it as it lies in the tree")
+        return path.relative_to(tree.root).as_posix()
+    linked = [p for p in dict.fromkeys(_linked(log)) if p.is_file() and p.is_relative_to(tree.root)]
+    if len(linked) != 1:
+        names = ", ".join(p.relative_to(tree.root).as_posix() for p in linked) or "none"
+        raise InputError(f"--run says which program is run; the build linked {names}")
+    return linked[0].relative_to(tree.root).as_posix()
+
+
+def _linked(log: Sequence[Note]) -> Iterator[Path]:
+    for note in log:
+        if note.exit != 0:
+            continue
+        line = note.line()
+        aside = {"-c", "-S", "-E", "-M", "-MM", "-shared"} & set(note.words)
+        if line.phase == "link" and line.inputs and not aside and not line.has("shared"):
+            path = Path(os.path.normpath(Path(note.cwd, line.output or "a.out")))
+            if "CMakeFiles" not in path.parts:
+                yield path
+
+
+def build_failure(done: Finished, log: Sequence[Note]) -> str:
+    """Why a build failed, in one line."""
+    for note in log:
+        if note.refused:
+            return note.refused
+    if done.timed_out:
+        return f"the build did not finish within {BUILD_TIMEOUT_S:g} s"
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    wrong = [line for line in lines if _ERROR.search(line)]
+    said = (
+        [line for line in wrong if not _OF_MAKE.match(line)] or wrong or lines[-1:] or ["nothing"]
+    )
+    return f"the build fails with exit code {done.exit_code}: {said[0][:300]}"
+
+
+class ProjectProgram(NamedTuple):
+    """An executable that a build made, kept at its place in the tree under the entry's folder."""
+
+    entry: Entry
+    facts: Facts
+    seconds: float
+    cached: bool
+
+
+def project_program(
+    cache: Path,
+    program: Program,
+    texts: Mapping[str, str],
+    tools: Tools,
+    described: Callable[[Path], Facts],
+    failed: Callable[[Finished], CompileFailed],
+) -> ProjectProgram | CompileFailed:
+    """The program's executable with these texts in its tree. `described`: what is noted of it;
+    `failed`: what a build that ended badly says."""
+    build = program.build
+    assert build is not None
+    tree = BuiltTree(cache, build, program.main_path, tools)
+    content = (FORMAT, tree.key, build.executable, sorted(texts.items()))
+    entry = entry_of(cache.absolute(), "projectprogram", *content)
+
+    def make(folder: Path) -> Facts | CompileFailed:
+        with tree.held():
+            done = tree.built(texts)
+            if done.exit_code != 0 or done.timed_out:
+                return failed(done._replace(stderr=f"{done.stderr}\n{tree.failure(done)}\n"))
+            try:
+                for path in (build.executable, *_libraries(tree.root)):
+                    _take(tree.root, path, folder)
+            except UntrustedFileError as problem:
+                return CompileFailed(message=f"what the build made: {problem}", log=done.stderr)
+        return described(folder / build.executable)
+
+    made = make_once(entry, {}, make)
+    if isinstance(made, CompileFailed):
+        return made
+    return ProjectProgram(entry, made.facts, made.seconds, made.cached)
+
+
+def _take(root: Path, name: str, folder: Path) -> None:
+    """Copy a program or library, or what a link to one in the tree means, to the same place."""
+    target, real = folder / name, (root / name).resolve()
+    inside = real.relative_to(root).as_posix() if real.is_relative_to(root) else name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    copy_untrusted(root, inside, target, 0, MOST_BYTES)
+    target.chmod(0o755)
+
+
+def _libraries(root: Path) -> Iterator[str]:
+    for path in root.rglob("*.so*"):
+        if path.is_file() and FOLDER not in path.relative_to(root).parts:
+            yield path.relative_to(root).as_posix()

@@ -1,0 +1,3 @@
+#include <cstdio>
+#include <kern/api.h>
+int main() { printf("%d\n", normalise != nullptr); }

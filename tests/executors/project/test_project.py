@@ -1,0 +1,214 @@
+"""Projects of several files, built by their own command with g++ and with nvcc."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.execution import Captured, CompileFailed, ProgramRan, Unit
+from cudaops.domain.program import Program
+from cudaops.errors import InputError
+from cudaops.executors.cpu.build import project_tools as cpu_tools
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.build import GpuBuilder, project_tools
+from cudaops.executors.project.tree import BuiltTree, open_project
+from cudaops.program.front_end import kernel_form
+
+PROJECTS = Path(__file__).parents[2] / "data" / "projects"
+BIN = Path(sys.executable).parent
+CMAKE = (
+    f"{BIN}/cmake -S . -B out -G Ninja -DCMAKE_MAKE_PROGRAM={BIN}/ninja && {BIN}/cmake --build out"
+)
+
+
+@pytest.fixture
+def filters(tmp_path: Path) -> Path:
+    """Make, separate compilation, a static library, C++ beside CUDA."""
+    return Path(shutil.copytree(PROJECTS / "filters", tmp_path / "filters"))
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """CMake, two programs over one library, a template in a header."""
+    return Path(shutil.copytree(PROJECTS / "rows", tmp_path / "rows"))
+
+
+def digest_of(folder: Path) -> str:
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        found.update(f"{path.relative_to(folder)} {path.stat().st_mtime_ns}".encode())
+        found.update(path.read_bytes() if path.is_file() else b"")
+    return found.hexdigest()
+
+
+def opened(
+    executor: CpuExecutor, folder: Path, source: str, command: str = "make", run: str | None = "app"
+) -> Program:
+    return executor.open_project(folder, folder / source, command, run)
+
+
+def captured(executor: CpuExecutor, program: Program, folder: Path, *argv: str) -> Captured:
+    outcome = executor.capture(program, None, argv, folder, 60.0)
+    assert isinstance(outcome, Captured), outcome
+    return outcome
+
+
+def test_make_separate_compilation_and_a_library(
+    cpu_executor: CpuExecutor, filters: Path, tmp_path: Path
+) -> None:
+    before = digest_of(filters)
+    program = opened(cpu_executor, filters, "src/blur.cu")
+    assert program.main_path == "src/blur.cu"
+    assert [f.path for f in program.files] == [
+        "src/blur.cu", "include/blur.cuh", "include/clamp.cuh",
+    ]  # fmt: skip
+    assert program.code_options == (("I", "include"), ("D", "RADIUS=2"))
+    found = captured(cpu_executor, program, tmp_path / "w", "70", "50")
+    assert found.kernel == "blur_kernel"
+    assert {c.kernel for c in found.counts} == {"blur_kernel", "scale_kernel"}
+    assert found.stdout.startswith("checksum ")
+    assert kernel_form(program, program.kernels[0])  # clang knows include folders and macros too
+    assert digest_of(filters) == before
+
+
+def test_a_changed_file_is_built_in_and_taken_out_again(
+    cpu_executor: CpuExecutor, filters: Path
+) -> None:
+    program = opened(cpu_executor, filters, "src/blur.cu")
+
+    def printed(one: Program) -> str:
+        ran = cpu_executor.run_program(one, ("70", "50"), 60.0)
+        assert isinstance(ran, ProgramRan)
+        return ran.stdout
+
+    author = printed(program)
+    texts = {f.path: f for f in program.files}
+    main = texts["src/blur.cu"]
+    other = main.model_copy(update={"text": main.text.replace("sum = 0.0f", "sum = 1000.0f")})
+    changed = program.model_copy(update={"files": (other, *program.files[1:])})
+    assert printed(changed) != author
+    broken = main.model_copy(update={"text": main.text.replace("sum = 0.0f", "sum = missing")})
+    refused = cpu_executor.run_program(
+        program.model_copy(update={"files": (broken, *program.files[1:])}), ("70", "50"), 60.0
+    )
+    assert isinstance(refused, CompileFailed)
+    assert "missing" in refused.message
+    # Whoever opens the project next finds the author's files, whatever was built there last.
+    assert opened(cpu_executor, filters, "src/blur.cu") == program
+    assert printed(program) == author
+
+
+def test_cmake_two_programs_and_a_template_in_a_header(
+    cpu_executor: CpuExecutor, rows: Path, tmp_path: Path
+) -> None:
+    header = "kernels/include/kern/rows.cuh"
+    with pytest.raises(InputError, match=r"--run says which program is run; the build linked out/"):
+        opened(cpu_executor, rows, header, CMAKE, None)
+    program = opened(cpu_executor, rows, header, CMAKE, "out/bench")
+    assert program.main_path == "kernels/rows.cu"
+    assert header in {f.path for f in program.files}
+    assert ("D", "EPS=1e-6f") in program.code_options
+    assert ("I", "kernels/include") in program.code_options
+    found = captured(cpu_executor, program, tmp_path / "w", "40", "33")
+    assert found.kernel == "normalise_rows"
+    assert found.workloads[0].callee == "normalise_rows<float>"
+    assert {c.kernel for c in found.counts} == {"normalise_rows", "fill"}
+
+
+def test_a_build_that_was_killed_is_made_anew(cpu_executor: CpuExecutor, filters: Path) -> None:
+    first = opened(cpu_executor, filters, "src/blur.cu", "make && true")
+    assert first.build is not None
+    tools = cpu_tools(cpu_executor.cache)
+    tree = BuiltTree(cpu_executor.cache, first.build, "src/blur.cu", tools).root
+    (tree.parent / "building").touch()
+    (tree / "build" / "blur.o").write_bytes(b"half")
+    assert opened(cpu_executor, filters, "src/blur.cu", "make && true") == first
+
+
+@pytest.mark.parametrize(
+    ("source", "command", "run", "says"),
+    [
+        ("src/blur.cu", "false", "app", "the build fails with exit code 1: nothing"),
+        (
+            "src/blur.cu",
+            "nvcc -c src/blur.cu",
+            "app",
+            "the build fails with exit code 1: src/blur.cu:1:10: fatal error: blur.cuh: No such",
+        ),
+        ("src/blur.cu", "true", "app", "the build asked no nvcc that cudaops could see"),
+        (
+            "src/main.cpp",
+            "nvcc -c src/scale.cu",
+            "app",
+            "does not compile src/main.cpp; nvcc compiled src/scale.cu",
+        ),
+        ("src/scale.cu", "nvcc -c src/scale.cu", "none", "the build made no program none"),
+        (
+            "src/blur.cu",
+            "touch x.o && nvcc -shared -o libf.so x.o",
+            "app",
+            "the build makes a shared library with kernels; that runs on a GPU only",
+        ),
+        (
+            "src/blur.cu",
+            "touch x.o && nvcc -o b x.o -lcublas",
+            "app",
+            "the build links with cublas, which runs on a GPU only",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    cpu_executor: CpuExecutor, filters: Path, source: str, command: str, run: str, says: str
+) -> None:
+    before = digest_of(filters)
+    with pytest.raises(InputError) as refused:
+        opened(cpu_executor, filters, source, command, run)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert digest_of(filters) == before
+
+
+def test_a_folder_that_is_no_projects(cpu_executor: CpuExecutor, filters: Path) -> None:
+    with pytest.raises(InputError, match="is no project's folder"):
+        cpu_executor.open_project(Path("/tmp"), filters / "src/blur.cu", "make", None)
+    with pytest.raises(InputError, match="start cudaops in your project's folder"):
+        cpu_executor.open_project(filters / "include", filters / "src/blur.cu", "make", None)
+
+
+def test_the_build_sees_the_tree_and_nothing_else_of_the_author(
+    cpu_executor: CpuExecutor, filters: Path
+) -> None:
+    secret = filters.parent / "secret"
+    secret.write_text("mine\n")
+    with pytest.raises(InputError, match="the build fails with exit code"):
+        opened(cpu_executor, filters, "src/blur.cu", f"cat {secret}")
+    with pytest.raises(InputError, match="the build fails with exit code"):
+        opened(cpu_executor, filters, "src/blur.cu", f"touch {filters}/here")
+    assert not (filters / "here").exists()
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", ["filters", pytest.param("rows", marks=pytest.mark.deep)])
+def test_nvcc_builds_it_plain_and_recorded(name: str, tmp_path: Path, kernels: Path) -> None:
+    folder = Path(shutil.copytree(PROJECTS / name, tmp_path / name))
+    source, command, run = {
+        "filters": ("src/blur.cu", "make", "app"),
+        "rows": ("kernels/rows.cu", CMAKE, "out/bench"),
+    }[name]
+    builder = GpuBuilder(kernels, "sm_90")
+    tools = project_tools(kernels, "sm_90", recorded=False)
+    program = open_project(kernels, folder, folder / source, command, run, tools)
+    for recorded in (False, True):
+        built = builder.program(program, recorded=recorded)
+        assert not isinstance(built, CompileFailed), built.message
+        symbols = subprocess.run(["nm", built.path], capture_output=True, text=True, check=True)
+        assert ("cudaops_capture" in symbols.stdout) == recorded
+    kernel = program.kernels[0]
+    callee = f"{kernel.name}<float>" if kernel.template_parameters else kernel.name
+    module = builder.unit(Unit(program=program, kernel=kernel.name, callee=callee), draft=False)
+    assert not isinstance(module, CompileFailed), module.message
