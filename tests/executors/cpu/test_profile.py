@@ -511,3 +511,40 @@ def aliased(
     return measured(
         executor, case(source, (4,), (128,), 65 * 512, sizes, None, ("a", "b", "c", "d"))
     ).median_us
+
+
+MIXED = "unsigned h = i * 747796405u + 2891336453u; h = (h >> 16 ^ h) * 277803737u; h ^= h >> 13;"
+
+
+@pytest.mark.parametrize(
+    ("body", "measured_us"),
+    [
+        (MIXED + "atomicAdd((unsigned*)a + ((h & 255) + (h >> 8 & 255)) / 2, 1u);", 16004.7 / 16),
+        ("atomicAdd(a + i % 96, 1.0f); atomicAdd(b + i % 96, 2.0f);", 5018.0 / 12),
+    ],
+    ids=["histogram", "columns"],
+)
+def test_atomics_on_one_line_wait_for_each_other(
+    executor: CpuExecutor, case: Callable[..., Case], body: str, measured_us: float
+) -> None:
+    """Measured on an H200 (driver 580.159.04, CUDA 13.0.88, 2026-11-24), 67.1 million bytes in 256
+    bins and sums of 96 columns of 50.3 million floats: a sixteenth and a twelfth of it."""
+    source = f"__global__ void met(float* a, float* b) {{ {PLACE} {body} }}"
+    made = case(source, (16384,), (256,), 1024, {}, None, ("a", "b"))
+    assert 0.7 * measured_us < measured(executor, made).median_us < 1.3 * measured_us
+
+
+PLACE = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+
+
+def test_what_each_block_adds_up_by_itself_is_no_contention(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    def of(where: str) -> float:
+        body = f"if (threadIdx.x % 32 == 0) atomicAdd({where}, 1.0f);"
+        source = f"__global__ void met(float* a, float* b) {{ {PLACE} {body} b[i] = 1.0f; }}"
+        return measured(
+            executor, case(source, (4096,), (256,), 1 << 20, {}, None, ("a", "b"))
+        ).median_us
+
+    assert of("a + 32 * blockIdx.x") < 0.3 * of("a")
