@@ -144,6 +144,16 @@ def root_of(place: s.Expression) -> str | None:
                 return None
 
 
+def is_pointed_at(place: Any) -> bool:
+    """Whether a place is reached through a pointer that a variable holds: `row.data[i]`."""
+    for x in s.below(place):
+        if isinstance(x, s.Index) or (isinstance(x, s.Unary) and x.operator == "*"):
+            base = x.base if isinstance(x, s.Index) else x.operand
+            if isinstance(base, s.Member) and base.type.endswith("*"):
+                return True
+    return False
+
+
 def written_in(node: Any) -> set[str] | None:
     """Variables that it assigns, steps, or takes the address of, and the names that memory is
     written through; None where that cannot be told."""
