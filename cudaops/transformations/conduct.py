@@ -33,7 +33,7 @@ VOTES = frozenset({"__syncthreads_count", "__syncthreads_or", "__syncthreads_and
 _INTRINSIC = re.compile(
     r"__(h|half|float|double|int|uint|ll|ull|short|ushort|low|high|lows|highs|dadd|dmul|dsub|dfma"
     r"|drcp|dsqrt|ddiv|bfloat|byte|dp2a|dp4a|funnelshift|v)\w*|make_(u?(char|short|int|long|longlong)"
-    r"|float|double)[1-4]|make_(half2|bfloat162|cu(Float|Double)?Complex)|h(exp|log|sqrt|rsqrt|sin"
+    r"|float|double)[1-4]|make_(half2|bfloat162)|h(exp|log|sqrt|rsqrt|sin"
     r"|cos|rcp|exp2|log2|floor|ceil|rint|trunc)2?|__saturatef|l?l(round|rint)f?|nearbyintf?|__?half2?|__nv_\w+"
     r"|half2?|operator ?(float|half|double|int|bool|[-+*/<>]|[<>=!]=)"
 )

@@ -200,6 +200,20 @@ int main(int argc, char** argv) {
 """
 
 
+def test_every_instance_of_a_run_has_a_workload(tmp_path: Path, kernels: Path) -> None:
+    """However little time it takes there: in another run it may be what matters."""
+    program = tmp_path / "powers.cu"
+    both = "if (k == 3) { powers<2><<<1, 1>>>(x, 1); powers<3><<<1, 64>>>(x, n); }"
+    once = "if (k == 3) powers<3><<<1, 64>>>(x, n);"
+    assert once in INSTANCES
+    program.write_text(
+        INSTANCES.replace(once, both).replace("x[i] *= x[i]", "x[i] = sinf(x[i] + K * n)")
+    )
+    bench = opened(tmp_path, kernels, "judged: 3", "timed: 2", program=str(program))
+    assert {w.callee for w in bench.captured.workloads} == {"powers<2>", "powers<3>"}
+    assert [w.callee for w in bench.judged] == ["powers<2>"]
+
+
 def test_what_is_timed_is_judged_in_the_same_instance(tmp_path: Path, kernels: Path) -> None:
     program = tmp_path / "powers.cu"
     program.write_text(INSTANCES)
