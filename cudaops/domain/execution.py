@@ -252,7 +252,8 @@ class Captured(Record):
     kernel: str
     """Unqualified name of the target: the one asked for, else the one with most time."""
     workloads: tuple[Workload, ...]
-    """Most expensive first, covering 90 % of the kernel's time, at most 5."""
+    """Most expensive first, covering 90 % of the kernel's time, at most 5; then one of each further
+    template instance."""
     counts: tuple[LaunchCount, ...]
     stdout: str
     stderr: str

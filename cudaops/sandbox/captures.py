@@ -160,8 +160,9 @@ class ProgramCapture:
         Where whole runs are executed and timed (a GPU), what is timed is judged as well.
         `odd_sizes` adds runs with primes in place of the sizes, as far as the program takes them.
 
-        Raises InputError where the program does not compile, misbehaves or launches nothing that
-        can be captured: then there is nothing to optimise, and the message says what to do.
+        Raises InputError where the program does not compile, misbehaves, launches nothing that
+        can be captured or launches what takes most time in no judged run: then there is nothing to
+        optimise, and the message says what to do.
         """
         if self.executor.time_source != "modelled":
             runs = tuple(
@@ -178,7 +179,9 @@ class ProgramCapture:
         notices: list[str] = []
         if odd_sizes:
             kept += self._odd(target, runs, notices)
-        return self._unified(CapturedRuns(runs=tuple(kept), notices=tuple(notices)))
+        captured = CapturedRuns(runs=tuple(kept), notices=tuple(notices))
+        _refuse_unjudged(captured)
+        return self._unified(captured)
 
     def _captured(
         self, number: int, kernel: str | None, run: ProgramRun, *, alone: bool = False
@@ -259,6 +262,18 @@ def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -
     share = workload.time_share * run.weight / weights
     update = {"run": number, "role": run.role, "time_share": share}
     return workload.model_copy(update=update)
+
+
+def _refuse_unjudged(captured: CapturedRuns) -> None:
+    """Raises InputError where no judged run reaches the template instance with most time."""
+    timed = max(captured.timed.captured.workloads, key=lambda w: w.time_share).callee
+    judged = {w.callee for one in captured.runs if one.is_judged for w in one.captured.workloads}
+    if timed not in judged:
+        raise InputError(
+            f"{_shown(captured.timed.run)} spends its time in {timed}, which no judged run "
+            f"launches (they launch {', '.join(sorted(judged))}); give one that does: "
+            '--args "judged: ..."'
+        )
 
 
 def _shown(run: ProgramRun) -> str:

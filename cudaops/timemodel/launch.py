@@ -24,7 +24,14 @@ from cudaops.timemodel.phases import Sampled, operations, shape
 from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
 from cudaops.timemodel.sm_simulation import Costs
 from cudaops.timemodel.timing import Modelled, estimate
-from cudaops.timemodel.trace import Trace, finder, sites_of, traffic
+from cudaops.timemodel.trace import (
+    AtomicLine,
+    Trace,
+    busiest_line,
+    finder,
+    sites_of,
+    traffic,
+)
 from cudaops.timemodel.work import KernelWork, Mix, Site, ThreadCounts, Use
 
 _OWN = ("cudaops::", "_GLOBAL__")
@@ -104,12 +111,13 @@ def model_launch(
     callees = _callees(sample.functions, function, sites)
     found = shape(function, sites, finder(sites), callees, sampled)
     moved = traffic(sample.trace, sites, launch.grid, sizes, device, held.blocks_per_sm)
+    met = _hottest(sample.trace, sites, launch.grid.volume, joins)
     work = KernelWork(
         grid_blocks=launch.grid.volume, block_threads=threads, registers_per_thread=registers,
         static_smem_bytes=static, dynamic_smem_bytes=launch.dynamic_smem_bytes,
         phases=found.phases, sites=sites, counts=found.counts, traffic=moved,
         barriers_per_block=found.barriers_per_block,
-        hottest_atomic=_hottest(sample, sites, joins), integer_atomics=joins,
+        hottest_atomic=met.hottest, same_line=met.serial - met.hottest, integer_atomics=joins,
         heaviest_block=_heaviest(sample),
     )  # fmt: skip
     costs = Costs.of(work, device, microarchitecture(device.compute_capability), cold=cold)
@@ -226,14 +234,14 @@ def _joined(site: Site) -> Site:
     return replace(site, accesses_per_block=site.requests_per_block, same_address=1.0)
 
 
-def _hottest(sample: Sample, sites: tuple[Site, ...], joins: bool) -> float:
-    """Operations that reach the most used address in L2, a block."""
-    most = [b.hottest_atomic for b in sample.trace.counted]
-    mean = sum(most) / len(most) if most else 0.0
+def _hottest(trace: Trace, sites: tuple[Site, ...], grid_blocks: int, joins: bool) -> AtomicLine:
+    """The line of global memory that takes most atomics in the whole launch, over its blocks."""
+    met = busiest_line(trace, grid_blocks)
     atomics = [s for s in sites if s.atomic and s.space == "global"]
     if joins and atomics and all(s.same_address == 1.0 and s.lanes == 1.0 for s in atomics):
-        return min(mean, max(s.requests_per_block for s in atomics))
-    return mean
+        one = min(met.hottest, max(s.requests_per_block for s in atomics))
+        return AtomicLine(one, one)
+    return met
 
 
 def _heaviest(sample: Sample) -> float:

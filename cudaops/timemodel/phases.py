@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
+from cudaops.timemodel.aliasing import Aliasing
 from cudaops.timemodel.gimple import Function, Phi, Place, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator, prologue
 from cudaops.timemodel.steps import (
@@ -60,6 +61,7 @@ def shape(
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
+    aliasing = Aliasing(function, [op for node in nodes for op in node.ops], sites)
     nodes[0].ops.insert(0, prologue(function))
     ends = _phase_ends(nodes, sampled)
     runs = runs_of(nodes, ends)
@@ -71,7 +73,7 @@ def shape(
     for position, run in enumerate(runs):
         turns = times.get(run.phase, 1.0)
         before = turns > 1.5 and run.head.count <= 1.02 * sampled.threads
-        built = _stretch(run, function, sites, nodes, sampled, 1.0 if before else turns)
+        built = _stretch(run, function, sites, nodes, sampled, 1.0 if before else turns, aliasing)
         if built is None:
             continue
         built = replace(built, settles=position in borrowed)
@@ -167,13 +169,9 @@ def operations(function: Function, translator: Translator) -> dict[int, list[Op]
 
 
 def _stretch(
-    run: Run,
-    function: Function,
-    sites: Sequence[Site],
-    nodes: list[Node],
-    sampled: Sampled,
-    turns: float,
-) -> Stretch | None:
+    run: Run, function: Function, sites: Sequence[Site], nodes: list[Node], sampled: Sampled,
+    turns: float, aliasing: Aliasing,
+) -> Stretch | None:  # fmt: skip
     threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
     lanes = min(_lanes(run, sites, sampled), max(threads, 1.0))
     per_warp = run.head.count / lanes / sampled.blocks / sampled.warps / max(turns, 1e-9)
@@ -184,7 +182,7 @@ def _stretch(
         joined = seen.instructions_per_block / max(seen.requests_per_block, 1e-9)
         return joined * min(share * lanes / max(seen.lanes, 1e-9), 1.0)
 
-    scheduler = Scheduler(function, sites, weight)
+    scheduler = Scheduler(function, sites, weight, aliasing)
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
         if node is not run.head:
@@ -202,7 +200,7 @@ def _stretch(
         factor = unroll_factor(steps, _trips(run.head, nodes))
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
-        merge = not (scheduler.stores_block_loads or chase)
+        merge = not (scheduler.stores_block_loads(_made(run)) or chase)
         steps = unrolled(
             steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run))
         )
@@ -290,6 +288,13 @@ def _carried_chain(run: Run) -> float:
                 depth[name] = max(needs) + op.latency
     sources = {source for phi in run.head.phis for source, _ in phi.sources}
     return max((depth[s] for s in sources if s in depth), default=0.0)
+
+
+def _made(run: Run) -> set[str]:
+    """SSA names that the run's code makes or joins."""
+    made = {op.statement.target_name for node in run.nodes for op in node.ops}
+    joined = {phi.target for node in run.nodes for phi in node.phis}
+    return {name for name in made if name} | joined
 
 
 def _address_roots(run: Run) -> set[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
+from cudaops.timemodel.aliasing import Aliasing
 from cudaops.timemodel.gimple import (
     Function,
     Statement,
@@ -63,18 +64,22 @@ class Scheduler:
     """Turns the operations of one straight run into steps."""
 
     def __init__(
-        self, function: Function, sites: Sequence[Site], weight: Callable[[int, float], float]
+        self,
+        function: Function,
+        sites: Sequence[Site],
+        weight: Callable[[int, float], float],
+        aliasing: Aliasing,
     ) -> None:
         """`weight(site, threads)`: warp instructions of a site where `threads` lanes' worth of
         accesses fall on one pass of the run."""
         self._function = function
         self._sites = sites
         self._weight = weight
-        pointers = [t for t in function.parameters.values() if "*" in t]
-        self._restrict = bool(pointers) and all("restrict" in t for t in pointers)
+        self._aliasing = aliasing
         self._drafts: list[_Draft] = [_Draft()]
         self._values: dict[str, _Value] = {}
-        self._floor = 0
+        self._loaded: list[Statement] = []
+        self._stored: list[tuple[Statement, int]] = []
         self._shared_at = 0
         self._now = 0
 
@@ -94,7 +99,7 @@ class Scheduler:
             chain += op.latency
             waits = frozenset()
         for site in op.stores:
-            self._store(site, share, home)
+            self._store(op.statement, site, share, home)
         draft = self._draft(home)
         draft.chain = max(draft.chain, chain)
         name = self._written(op.statement)
@@ -136,7 +141,7 @@ class Scheduler:
 
     def _load(self, op: Op, share: float, depends_on: int) -> int:
         shared = self._shared(op)
-        step = max(depends_on + 1, self._floor)
+        step = max(depends_on + 1, 0 if shared else self._behind(op.statement))
         if shared:
             step = max(step, self._shared_at)
             if step == self._shared_at and step < len(self._drafts) and self._drafts[step].consumed:
@@ -153,6 +158,16 @@ class Scheduler:
         draft.mix += op.mix
         return step
 
+    def _behind(self, load: Statement) -> int:
+        """The first step that comes after the stores it may not pass."""
+        if self._aliasing.read_only(load):
+            return 0
+        self._loaded.append(load)
+        return max(
+            (at + 1 for store, at in self._stored if not self._aliasing.apart(load, store)),
+            default=0,
+        )
+
     def _shared(self, op: Op) -> bool:
         return all(self._sites[s].space == "shared" for s in op.loads)
 
@@ -167,13 +182,13 @@ class Scheduler:
                 draft.needs.add(token)
         self._now = home
 
-    def _store(self, site: int, share: float, step: int) -> None:
+    def _store(self, statement: Statement, site: int, share: float, step: int) -> None:
         draft = self._draft(step)
         draft.stores[site] = draft.stores.get(site, 0.0) + self._weight(site, share)
         if self._sites[site].space == "shared":
             self._shared_at = max(self._shared_at, step + 1)
-        elif self._sites[site].space == "global" and not self._restrict:
-            self._floor = max(self._floor, step + 1)
+        elif self._sites[site].space == "global":
+            self._stored.append((statement, step))
 
     def _draft(self, step: int) -> _Draft:
         while len(self._drafts) <= step:
@@ -196,10 +211,16 @@ class Scheduler:
             )  # fmt: skip
         return made
 
-    @property
-    def stores_block_loads(self) -> bool:
-        """Whether a store to global memory keeps the next iteration's loads behind it."""
-        return self._floor > 0
+    def stores_block_loads(self, made: set[str]) -> bool:
+        """Whether a store to global memory keeps a loop's next iterations' loads behind it.
+
+        `made`: SSA names that the loop makes.
+        """
+        return any(
+            not self._aliasing.apart_later(load, store, made)
+            for load in self._loaded
+            for store, _ in self._stored
+        )
 
     def feeds_address(self, names: set[str]) -> bool:
         """Whether one of these loop-carried values comes out of a load: a chase of pointers."""

@@ -40,7 +40,7 @@ BUSY_PCT = 60.0
 """Below this nobody calls a part the limit. Judgement; NVIDIA's own guided analysis uses the
 same."""
 
-UNEVEN = 1.25
+UNEVEN = 1.05
 """Work of the heaviest block over the mean from which it is played by itself: the launch ends no
 earlier than it does."""
 
@@ -227,9 +227,10 @@ def _partial(
 
 
 def _atomic_floor(work: KernelWork, times: Microarchitecture) -> float:
-    """One address takes one operation at a time, whoever sends it."""
+    """One address takes one operation at a time, whoever sends it, and so does one line."""
     each = times.integer_atomic_cycles if work.integer_atomics else times.atomic_cycles
-    return work.hottest_atomic * work.grid_blocks * each
+    apart = work.same_line * times.atomic_cycles
+    return (work.hottest_atomic * each + apart) * work.grid_blocks
 
 
 def _report(

@@ -33,14 +33,24 @@ class BadTrace(Exception):
     """A report that the tracer does not write: the traced code runs in its process."""
 
 
+class AtomicLine(NamedTuple):
+    """Atomics that meet in a line of global memory, as L2 takes them."""
+
+    serial: float
+    """Operations one after another: the sectors of a request, and in a sector its lanes that name
+    one address."""
+    hottest: float
+    """Those of them on the line's most used address."""
+
+
 class BlockFootprint(NamedTuple):
     """Distinct sectors a sampled block touched, by allocation index (-1: none known)."""
 
     block: int
     read: dict[int, int]
     written: dict[int, int]
-    hottest_atomic: int
-    """Operations on the most used address."""
+    atomics: dict[int, AtomicLine]
+    """By line of 128 bytes of global memory, the busiest ones."""
     accesses: int
     """By threads."""
     counted: bool
@@ -168,7 +178,7 @@ def _trace(data: dict[str, Any], locate: Locate) -> Trace:
             int(b["block"]),
             {int(k): int(v[0]) for k, v in b["regions"].items()},
             {int(k): int(v[1]) for k, v in b["regions"].items()},
-            int(b["hottest_atomic"]),
+            {int(line): AtomicLine(int(n), int(top)) for line, n, top in b["atomics"]},
             int(b["accesses"]),
             bool(b["counted"]),
         )
@@ -190,6 +200,30 @@ def _source_lines(addresses: Sequence[int], locate: Locate) -> dict[int, tuple[s
         a: (PurePosixPath(place.file).name, place.line) if (place := places.get(a)) else ("", 0)
         for a in addresses
     }
+
+
+def busiest_line(trace: Trace, grid_blocks: int) -> AtomicLine:
+    """What the line of global memory with most atomics takes in a launch, over the launch's blocks.
+
+    A line that several of the sampled blocks use is taken to be every block's, one that a single
+    block uses is its own.
+    """
+    counted = trace.counted
+    lines: dict[int, list[AtomicLine]] = {}
+    for block in counted:
+        for line, met in block.atomics.items():
+            lines.setdefault(line, []).append(met)
+    busiest = AtomicLine(0.0, 0.0)
+    for found in lines.values():
+        over = len(counted) if len(found) > 1 else grid_blocks
+        taken = AtomicLine(
+            sum(m.serial for m in found) / over, sum(m.hottest for m in found) / over
+        )
+        busiest = max(busiest, taken)
+    rows = [r.counters for r in trace.rows if r.atomic and r.space == "global"]
+    kept = sum(c["kept"] for c in rows)
+    seen = sum(c["accesses"] for c in rows) / kept if kept else 1.0
+    return AtomicLine(busiest.serial * seen, busiest.hottest * seen)
 
 
 def sites_of(trace: Trace, l1_bytes: float) -> tuple[Site, ...]:

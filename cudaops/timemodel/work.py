@@ -189,7 +189,10 @@ class KernelWork:
     traffic: Traffic
     barriers_per_block: float = 0.0
     hottest_atomic: float = 0.0
-    """Operations a block sends to its most used address, all blocks assumed to share it."""
+    """Atomic operations on the most used address of the line of global memory that takes most of
+    them, all blocks' over the number of blocks."""
+    same_line: float = 0.0
+    """Further ones that this line takes, which wait for each other too; likewise."""
     integer_atomics: bool = False
     """Whether they are 32-bit integer operations, which L2 does at twice the rate."""
     heaviest_block: float = 1.0

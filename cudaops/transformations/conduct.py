@@ -15,7 +15,14 @@ from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.trees import BARRIERS, COLLECTIVES, PURE, calls_in, root_of
+from cudaops.transformations.trees import (
+    BARRIERS,
+    COLLECTIVES,
+    PURE,
+    calls_in,
+    is_pointed_at,
+    root_of,
+)
 
 ATOMICS = frozenset({
     "atomicAdd", "atomicSub", "atomicMin", "atomicMax", "atomicAnd", "atomicOr", "atomicXor",
@@ -26,7 +33,7 @@ VOTES = frozenset({"__syncthreads_count", "__syncthreads_or", "__syncthreads_and
 _INTRINSIC = re.compile(
     r"__(h|half|float|double|int|uint|ll|ull|short|ushort|low|high|lows|highs|dadd|dmul|dsub|dfma"
     r"|drcp|dsqrt|ddiv|bfloat|byte|dp2a|dp4a|funnelshift|v)\w*|make_(u?(char|short|int|long|longlong)"
-    r"|float|double)[1-4]|make_(half2|bfloat162|cu(Float|Double)?Complex)|h(exp|log|sqrt|rsqrt|sin"
+    r"|float|double)[1-4]|make_(half2|bfloat162)|h(exp|log|sqrt|rsqrt|sin"
     r"|cos|rcp|exp2|log2|floor|ceil|rint|trunc)2?|__saturatef|l?l(round|rint)f?|nearbyintf?|__?half2?|__nv_\w+"
     r"|half2?|operator ?(float|half|double|int|bool|[-+*/<>]|[<>=!]=)"
 )
@@ -161,23 +168,13 @@ def effects_in(node: Any, local: Collection[str], pure: Collection[str] = ()) ->
 def _has_effect(node: Any, local: Collection[str]) -> bool:
     match node:
         case s.Assign(target) | s.Step(target):
-            return root_of(target) not in local or _is_pointed_at(target)
+            return root_of(target) not in local or is_pointed_at(target)
         case s.Call(function):
             return function not in PURE and not _INTRINSIC.fullmatch(function)
         case s.Unmodelled(what):
             return what != "cxx_null_ptr_literal_expr"
         case s.Opaque():
             return True
-    return False
-
-
-def _is_pointed_at(place: Any) -> bool:
-    """Whether a place is reached through a pointer that a variable holds: `row.data[i]`."""
-    for x in s.below(place):
-        if isinstance(x, s.Index) or (isinstance(x, s.Unary) and x.operator == "*"):
-            base = x.base if isinstance(x, s.Index) else x.operand
-            if isinstance(base, s.Member) and base.type.endswith("*"):
-                return True
     return False
 
 

@@ -28,6 +28,7 @@ from cudaops.transformations.trees import (
     calls_in,
     declared_in,
     is_barrier,
+    is_pointed_at,
     names_in,
     root_of,
 )
@@ -368,11 +369,10 @@ class Sharing:
         return isinstance(x, s.Opaque | s.Unmodelled)
 
     def _is_memory(self, place: Any) -> bool:
-        root = root_of(place)
         if isinstance(place, s.Name):
             declared = self._loops.declared.get(place.text)
             return declared is not None and declared.shared
-        return root not in self._loops.private
+        return root_of(place) not in self._loops.private or is_pointed_at(place)
 
     def _refuse_effect(self, node: Any) -> None:
         if node is not None and self._is_effect(node):

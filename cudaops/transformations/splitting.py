@@ -33,6 +33,7 @@ from cudaops.transformations.trees import (
     COLLECTIVES,
     calls_in,
     declared_in,
+    is_pointed_at,
     is_pure,
     names_in,
     reads_memory,
@@ -298,19 +299,21 @@ class Loops:
     def _written(self, loop: s.For, known: set[str]) -> set[str]:
         """Variables from outside that an iteration writes, other than counters."""
         written = {
-            root_of(t) for t in _targets(loop.body) + _targets(loop.step) if self._is_private(t)
+            root_of(t) for t in _targets(loop.body) + _targets(loop.step) if self.is_private(t)
         }
         taken = {n for x in s.below(loop.body) for n in _aliased(x)} & self.private
         if None in written or taken - declared_in(loop.body):
             raise NotUnderstood("a variable whose address is taken")
         return {x for x in written if x} - known
 
-    def _is_private(self, place: Any) -> bool:
+    def is_private(self, place: Any) -> bool:
         """Whether a place is a variable of the thread, not memory behind a pointer."""
         if isinstance(place, s.Name):
             return True
-        return root_of(place) in self.private and not any(
-            isinstance(x, s.Unary) and x.operator == "*" for x in s.below(place)
+        return (
+            root_of(place) in self.private
+            and not is_pointed_at(place)
+            and not any(isinstance(x, s.Unary) and x.operator == "*" for x in s.below(place))
         )
 
     def _accumulators(self, loop: s.For, written: set[str]) -> tuple[Accumulator, ...]:
@@ -418,7 +421,7 @@ class Loops:
 
     def _are_known(self, loop: s.For, inside: list[Access]) -> bool:
         """Whether the analysis saw all the stores that the text shows."""
-        shown = any(not self._is_private(t) for t in _targets(loop.body))
+        shown = any(not self.is_private(t) for t in _targets(loop.body))
         return not shown or any(a.kind != "read" for a in inside)
 
     def _apart(self, store: Access, others: list[Access], loop: s.For) -> tuple[Polynomial, ...]:

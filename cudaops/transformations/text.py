@@ -360,14 +360,38 @@ class FunctionText:
         arguments = [self.expression(a, _ASSIGN) for a in node.arguments]
         name = _plain(node.function)
         if node.where is not None and _is_there(node.where):
-            written = _CALLEE.match(self._slice(node.where.start, node.where.end))
-            if written:
+            text = self._slice(node.where.start, node.where.end)
+            written = _CALLEE.match(text)
+            if written and "operator" not in name and _closes_last(text, written.end()):
                 return f"{written.group()}({', '.join(arguments)})"
+            if (method := self._method(node, name.rpartition("::")[2])) is not None:
+                return f"{method}({', '.join(arguments[1:])})"
         if name.startswith("operator") and len(arguments) == 2:
             return f"({arguments[0]} {name.removeprefix('operator')} {arguments[1]})"
         if name.startswith("operator") or "::" in name or "#" in node.function:
             raise NotUnderstood(f"a call of {name} to be printed")
         return f"{name}({', '.join(arguments)})"
+
+    def _method(self, node: s.Call, name: str) -> str | None:
+        """`object.name`, where the author calls it so; None where it is another call."""
+        on = node.arguments[0] if node.arguments else None
+        at: s.Range | None = getattr(on, "where", None)
+        if node.where is None or at is None or not _is_there(at) or at.file != node.where.file:
+            return None
+        behind = self._slice(at.end, node.where.end)
+        if not re.match(rf"\s*\.\s*{re.escape(name)}\s*\(", behind):
+            return None
+        return f"{self.expression(on, _POSTFIX)}.{name}"
+
+
+def _closes_last(text: str, opened: int) -> bool:
+    """Whether the parenthesis that opens there is closed by the text's last character."""
+    depth = 0
+    for at in range(text.index("(", opened), len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
 
 
 def _type_text(node: s.Declare) -> str:

@@ -47,7 +47,10 @@ PURE = frozenset({
     "__double2ll_rn", "__uint2double_rn", "__ll2double_rn", "__ull2float_rn", "__ull2double_rn",
     "__dmul_rz", "__fma_rz", "__rhadd", "__urhadd", "__hadd_sat", "__dp2a_lo", "__dp2a_hi",
     "make_short3", "make_ushort3", "make_ushort4", "make_char2", "make_char3",
-    "make_ulonglong2", "make_longlong2",
+    "make_ulonglong2", "make_longlong2", "make_cuComplex", "make_cuFloatComplex",
+    "make_cuDoubleComplex", "cuCrealf", "cuCimagf", "cuConjf", "cuCaddf", "cuCsubf", "cuCmulf",
+    "cuCdivf", "cuCabsf", "cuCfmaf", "cuCreal", "cuCimag", "cuConj", "cuCadd", "cuCsub", "cuCmul",
+    "cuCdiv", "cuCabs", "cuCfma", "cuComplexFloatToDouble", "cuComplexDoubleToFloat",
 })  # fmt: skip
 """Functions of CUDA and C that give a value and do nothing else, of their arguments alone."""
 BARRIERS = frozenset({"__syncthreads", "__syncthreads_count", "__syncthreads_and",
@@ -142,6 +145,16 @@ def root_of(place: s.Expression) -> str | None:
                 place = left
             case _:
                 return None
+
+
+def is_pointed_at(place: Any) -> bool:
+    """Whether a place is reached through a pointer that a variable holds: `row.data[i]`."""
+    for x in s.below(place):
+        if isinstance(x, s.Index) or (isinstance(x, s.Unary) and x.operator == "*"):
+            base = x.base if isinstance(x, s.Index) else x.operand
+            if isinstance(base, s.Member) and base.type.endswith("*"):
+                return True
+    return False
 
 
 def written_in(node: Any) -> set[str] | None:

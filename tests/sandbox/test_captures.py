@@ -11,6 +11,7 @@ from cudaops.domain.execution import Captured, Measurement
 from cudaops.domain.judgement import Judgement, Policy
 from cudaops.domain.options import KernelOptions, ProgramRun, WarmUps, program_run
 from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
@@ -176,6 +177,49 @@ def test_what_no_processor_executes_whole(tmp_path: Path, kernels: Path) -> None
     assert any("not all of logistic was executed" in line for line in bench.limits)
     (small,), (large,) = bench.judged, bench.timed
     assert bench.baseline_time(large).median_us > 1e4 * bench.baseline_time(small).median_us
+
+
+INSTANCES = """
+#include <cstdio>
+#include <cstdlib>
+template <int K> __global__ void powers(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) for (int k = 1; k < K; ++k) x[i] *= x[i];
+}
+int main(int argc, char** argv) {
+    int n = 64, k = atoi(argv[1]);
+    float* x;
+    cudaMallocManaged(&x, n * sizeof(float));
+    for (int i = 0; i < n; ++i) x[i] = 1.0f + i / 64.0f;
+    if (k == 2) powers<2><<<1, 64>>>(x, n);
+    if (k == 3) powers<3><<<1, 64>>>(x, n);
+    cudaDeviceSynchronize();
+    printf("%f\\n", x[63]);
+    return 0;
+}
+"""
+
+
+def test_every_instance_of_a_run_has_a_workload(tmp_path: Path, kernels: Path) -> None:
+    """However little time it takes there: in another run it may be what matters."""
+    program = tmp_path / "powers.cu"
+    both = "if (k == 3) { powers<2><<<1, 1>>>(x, 1); powers<3><<<1, 64>>>(x, n); }"
+    once = "if (k == 3) powers<3><<<1, 64>>>(x, n);"
+    assert once in INSTANCES
+    program.write_text(
+        INSTANCES.replace(once, both).replace("x[i] *= x[i]", "x[i] = sinf(x[i] + K * n)")
+    )
+    bench = opened(tmp_path, kernels, "judged: 3", "timed: 2", program=str(program))
+    assert {w.callee for w in bench.captured.workloads} == {"powers<2>", "powers<3>"}
+    assert [w.callee for w in bench.judged] == ["powers<2>"]
+
+
+def test_what_is_timed_is_judged_in_the_same_instance(tmp_path: Path, kernels: Path) -> None:
+    program = tmp_path / "powers.cu"
+    program.write_text(INSTANCES)
+    said = "powers<3>, which no judged run launches .they launch powers<2>.; give one that does"
+    with pytest.raises(InputError, match=said):
+        opened(tmp_path, kernels, "judged: 2", "timed: 3", program=str(program))
 
 
 class TestWarmUps:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cudaops.domain.judgement import Policy
+from cudaops.domain.options import program_run
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.evaluate import evaluate
+from cudaops.program.parse import load_program
 from cudaops.program.plans import resolve
 from cudaops.program.syntax import NotUnderstood
+from cudaops.sandbox.workbench import open_workbench
 from cudaops.transformations.cooperate import Cooperate
+from cudaops.transformations.draft import Draft, Subject
 from tests.transformations.bench import Case, every_setting
 
 ROWS = """
@@ -313,3 +321,45 @@ def test_the_first_lane_waits_for_what_others_stored(case: Callable[..., Case]) 
     for draft in every_setting(Cooperate(), made).values():
         made.same(draft)
         assert "__syncwarp" in draft.text or "__syncthreads" in draft.text
+
+
+POINTERS = """
+#include <cstdio>
+struct State { float* level; int* rest; };
+__global__ void fire(State state, const float* x, int n, int m) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) {
+        float sum = 0;
+        for (int k = 0; k < m; ++k) sum += x[i * m + k];
+        if (state.rest[i] > 0) { state.rest[i]--; state.level[i] = -1; continue; }
+        state.level[i] += sum;
+        if (state.level[i] > 4) state.rest[i] = 3;
+    }
+}
+int main() {
+    int n = 90, m = 33;
+    State state;
+    float* x;
+    cudaMallocManaged(&x, n * m * sizeof(float));
+    cudaMallocManaged(&state.level, n * sizeof(float));
+    cudaMallocManaged(&state.rest, n * sizeof(int));
+    for (int i = 0; i < n * m; ++i) x[i] = i % 7 * 0.25f - 0.5f;
+    for (int i = 0; i < n; ++i) { state.level[i] = i % 5; state.rest[i] = i % 3; }
+    fire<<<2, 32>>>(state, x, n, m);
+    cudaDeviceSynchronize();
+    for (int i = 0; i < n; i += 10) printf("%f %d\\n", state.level[i], state.rest[i]);
+    return 0;
+}
+"""
+
+
+def test_what_pointers_of_a_structure_lead_to_is_memory(tmp_path: Path, kernels: Path) -> None:
+    """The structure is the thread's own; what its pointers lead to, one lane stores."""
+    (tmp_path / "fire.cu").write_text(POINTERS)
+    policy = Policy(min_speedup=0.001)
+    bench = open_workbench(
+        load_program(tmp_path / "fire.cu"), None, (program_run(""),),
+        CpuExecutor("H200", kernels), policy, tmp_path / "run", sm_arch="sm_90", timeout_s=60.0,
+    )  # fmt: skip
+    draft = Draft.of(Subject(bench.program, bench.kernel, bench.workloads))
+    warp = Cooperate().apply(draft, {"lanes": 32})
+    assert evaluate(bench, warp.rewrite(), 0.001).judged(policy).outcome == "provisional"

@@ -15,6 +15,7 @@ from cudaops.transformations.cooperate import Cooperate
 from cudaops.transformations.fold import Fold
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
+from cudaops.transformations.strength_reduce import StrengthReduce
 from cudaops.transformations.unroll import Unroll
 from tests.transformations.bench import Case
 
@@ -179,3 +180,40 @@ __global__ void k(const float* x, float* y, int n) {
     subject = made(case, source)
     for setting in Coarsen().settings(subject.draft)[:1]:
         subject.same(Coarsen().apply(subject.draft, setting))
+
+
+CALLED = """
+struct Pair {
+    float a, b;
+    __device__ Pair(float a, float b) : a(a), b(b) {}
+    __device__ Pair scaled(float by) const { return Pair(a * by, b * by); }
+    __device__ float operator[](int i) const { return i ? b : a; }
+    __device__ float operator()(float t) const { return a + t * b; }
+};
+__global__ void k(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float w = n * 0.5f;
+    Pair kept(1.0f, 2.0f);
+    y[i] = BODY;
+}"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Pair(x[i] / w, 3.0f / w).scaled(2.0f).b",
+        "kept.scaled(x[i] / w).scaled(1.0f / w).a",
+        "Pair(x[i] / w, 3.0f / w)[i % 2]",
+        "kept(x[i] / w) + kept(1.0f / w)",
+    ],
+)
+def test_a_method_is_printed_as_one(body: str, case: Callable[..., Case]) -> None:
+    """Where what it is given changes: never as a function of its object's name."""
+    subject = made(case, CALLED.replace("BODY", body))
+    try:
+        draft = StrengthReduce().apply(subject.draft, {"what": "reciprocals"})
+    except NotUnderstood:
+        assert "scaled" not in body
+    else:
+        subject.same(draft, tolerance=1e-6)

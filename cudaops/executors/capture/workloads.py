@@ -38,6 +38,8 @@ from cudaops.program.instances import callee_of, deduce_instance
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
 """Design D2: the most expensive configurations covering 90 % of the kernel's time, at most 5."""
+MOST_WORKLOADS = 12
+"""With those of further template instances."""
 
 
 class Source(NamedTuple):
@@ -70,7 +72,8 @@ class WorkloadReader:
     def read(
         self, configurations: list[Configuration], total_seconds: float
     ) -> tuple[Workload, ...]:
-        """Those that cover enough time.
+        """Those that cover enough time, and of each other template instance the most expensive: in
+        another run that one may be what matters.
 
         Raises InputError where none can be captured, Malformed and UntrustedFileError where the
         program is not as the recorder says or touched what the recorder left.
@@ -85,8 +88,18 @@ class WorkloadReader:
             if limits := self._launches.limits(c.number):
                 reasons.append(limits[0])
                 continue
+            enough = covered >= TIME_COVERED * total or len(workloads) >= MAX_WORKLOADS
+            if enough and not self.kernel.template_parameters:
+                break
             passed = self._launches.passed(c.number)
-            callee = self._callee(c, names, passed)
+            try:
+                callee = self._callee(c, names, passed)
+            except InputError:
+                if not enough:
+                    raise
+                continue
+            if enough and callee in {w.callee for w in workloads}:
+                continue
             try:
                 passed = self._followed(c, callee, passed)
             except NotFollowed as problem:
@@ -94,7 +107,7 @@ class WorkloadReader:
                 continue
             workloads.append(self._workload(f"w{len(workloads)}", c, callee, passed, total))
             covered += c.seconds
-            if covered >= TIME_COVERED * total or len(workloads) == MAX_WORKLOADS:
+            if len(workloads) == MOST_WORKLOADS:
                 break
         if not workloads:
             raise InputError(self._cannot(reasons))

@@ -446,3 +446,105 @@ def test_every_metric_is_one_of_the_table(executor: CpuExecutor, case: Callable[
     assert own.get(ncu.GRID_SIZE) == 64
     assert own.metrics[ncu.GRID_SIZE].source == "launch"
     assert own.metrics[ncu.DURATION].source == "modelled"
+
+
+PLAIN = ("float* a", "float* b", "const float* c", "const float* d")
+INPUTS = (*PLAIN[:2], "const float* __restrict__ c", "const float* __restrict__ d")
+OUTPUTS = ("float* __restrict__ a", "float* __restrict__ b", *PLAIN[2:])
+ONE_OUTPUT = (OUTPUTS[0], *PLAIN[1:])
+ALL = (*OUTPUTS[:2], *INPUTS[2:])
+TWO = "a[i] = c[i] * 2.0f; b[i] = d[i] * 3.0f;"
+LOOP = "for (int k = 0; k < m; ++k) a[i + k * n] = c[i + k * n] * 2.0f;"
+FAR = "for (int k = 0; k < m; ++k) a[i + k * n] = a[i + k * n] * 2.0f;"
+NEAR = "for (int k = 0; k < m; ++k) a[i + k * 512] = a[i + k * 512] * 2.0f;"
+CHAIN = "for (int k = 0; k < m; ++k) a[i + k * 512 + 512] = a[i + k * 512] * 2.0f;"
+ADDED = "atomicAdd(b + i, 1.0f); for (int k = 0; k < m; ++k) a[i + k * n] = c[i + k * n] * 2.0f;"
+LDG = "for (int k = 0; k < m; ++k) a[i + k * n] = __ldg(c + i + k * n) * 2.0f;"
+
+
+@pytest.mark.parametrize(
+    ("body", "blocked", "free"),
+    [
+        (TWO, (PLAIN, ONE_OUTPUT), (INPUTS, OUTPUTS, ALL)),
+        (LOOP, (PLAIN,), (INPUTS, OUTPUTS, ALL, ONE_OUTPUT)),
+        (FAR, (PLAIN, ALL), ()),
+        (ADDED, (PLAIN, OUTPUTS), (INPUTS, ALL)),
+    ],
+    ids=["two-statements", "loop", "in-place-at-an-unknown-distance", "atomic"],
+)
+def test_restrict_lets_loads_pass_stores_where_nvcc_lets_them(
+    executor: CpuExecutor, case: Callable[..., Case], body: str,
+    blocked: tuple[tuple[str, ...], ...], free: tuple[tuple[str, ...], ...],
+) -> None:  # fmt: skip
+    """As in SASS of nvcc 13.0.88 for sm_90: with `__restrict__` on what is read, loads go first,
+    whatever the results are declared; with it on results only where it is on all of them."""
+    slow = [aliased(executor, case, names, body) for names in blocked]
+    fast = [aliased(executor, case, names, body) for names in free]
+    assert max(slow) == pytest.approx(min(slow), rel=0.01)
+    assert not fast or max(fast) == pytest.approx(min(fast), rel=0.01)
+    assert not fast or max(fast) < 0.95 * min(slow)
+
+
+def test_what_is_a_known_distance_away_passes_a_store(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """In place by a constant step the loads of several iterations go out together, declared
+    `__restrict__` or not; each as the last one's result, they do not. So does `__ldg` always."""
+    unknown = aliased(executor, case, PLAIN, FAR)
+    for names in (PLAIN, ALL):
+        assert aliased(executor, case, names, NEAR) < 0.5 * unknown
+        assert aliased(executor, case, names, CHAIN) > 0.8 * unknown
+    assert aliased(executor, case, PLAIN, LDG) < 0.5 * aliased(executor, case, PLAIN, LOOP)
+
+
+def aliased(
+    executor: CpuExecutor, case: Callable[..., Case], pointers: tuple[str, ...], body: str
+) -> float:
+    """Modelled microseconds of a kernel of few warps, whose time is that of loads on their own."""
+    source = f"""
+        __global__ void scaled({", ".join(pointers)}, int n, int m) {{
+          int i = blockIdx.x * blockDim.x + threadIdx.x;
+          {body}
+        }}
+    """
+    sizes = {"n": 512, "m": 64}
+    return measured(
+        executor, case(source, (4,), (128,), 65 * 512, sizes, None, ("a", "b", "c", "d"))
+    ).median_us
+
+
+MIXED = "unsigned h = i * 747796405u + 2891336453u; h = (h >> 16 ^ h) * 277803737u; h ^= h >> 13;"
+
+
+@pytest.mark.parametrize(
+    ("body", "measured_us"),
+    [
+        (MIXED + "atomicAdd((unsigned*)a + ((h & 255) + (h >> 8 & 255)) / 2, 1u);", 16004.7 / 16),
+        ("atomicAdd(a + i % 96, 1.0f); atomicAdd(b + i % 96, 2.0f);", 5018.0 / 12),
+    ],
+    ids=["histogram", "columns"],
+)
+def test_atomics_on_one_line_wait_for_each_other(
+    executor: CpuExecutor, case: Callable[..., Case], body: str, measured_us: float
+) -> None:
+    """Measured on an H200 (driver 580.159.04, CUDA 13.0.88, 2026-11-24), 67.1 million bytes in 256
+    bins and sums of 96 columns of 50.3 million floats: a sixteenth and a twelfth of it."""
+    source = f"__global__ void met(float* a, float* b) {{ {PLACE} {body} }}"
+    made = case(source, (16384,), (256,), 1024, {}, None, ("a", "b"))
+    assert 0.7 * measured_us < measured(executor, made).median_us < 1.3 * measured_us
+
+
+PLACE = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+
+
+def test_what_each_block_adds_up_by_itself_is_no_contention(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    def of(where: str) -> float:
+        body = f"if (threadIdx.x % 32 == 0) atomicAdd({where}, 1.0f);"
+        source = f"__global__ void met(float* a, float* b) {{ {PLACE} {body} b[i] = 1.0f; }}"
+        return measured(
+            executor, case(source, (4096,), (256,), 1 << 20, {}, None, ("a", "b"))
+        ).median_us
+
+    assert of("a + 32 * blockIdx.x") < 0.3 * of("a")

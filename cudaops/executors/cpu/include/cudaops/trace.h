@@ -29,6 +29,8 @@ namespace cudaops::trace {
 
 inline constexpr std::size_t kLanes = 32;
 inline constexpr std::size_t kMaxStored = 1u << 13;   // accesses a thread keeps between two barriers
+inline constexpr std::size_t kMaxAtomics = 1u << 16;   // addresses whose atomics are counted, a block
+inline constexpr std::size_t kBusiestLines = 64;       // lines whose atomics a block reports
 inline constexpr std::uint32_t kDenseEpochs = 24;      // intervals looked at one by one,
 inline constexpr std::uint32_t kEpochRun = 12;         // then a run of so many (whole turns of a loop of
 inline constexpr std::uint32_t kEpochStride = 8;       // 2, 3, 4 or 6 barriers) out of so many runs
@@ -56,13 +58,21 @@ struct Footprint {
     std::vector<std::uint64_t> read, written;  // sector numbers, sorted, each once
 };
 
+// Atomics that meet in L2: a line takes the sectors of a request one by one, a sector its lanes that
+// name one address.
+struct AtomicLine {
+    std::uint64_t line = 0;
+    std::uint64_t serial = 0;   // operations one after another
+    std::uint64_t hottest = 0;  // lanes that name its most used address
+};
+
 struct BlockRecord {
     std::uint64_t block = 0;
     std::uint32_t threads = 0, epochs = 0;
     std::map<int, Footprint> regions;
-    std::uint64_t hottest_atomic = 0;  // operations on the most used address
-    std::uint64_t accesses = 0;        // by threads
-    bool counted = true;               // false: only its footprint is kept, to lay it over another's
+    std::vector<AtomicLine> atomics;  // the busiest lines of global memory
+    std::uint64_t accesses = 0;       // by threads
+    bool counted = true;              // false: only its footprint is kept, to lay it over another's
 };
 
 struct Region {
@@ -84,6 +94,7 @@ class Recorder {
         epoch_ = 0;
         cache_.clear();
         atomics_.clear();
+        lines_.clear();
     }
 
     void access(std::uint32_t thread, std::uint32_t epoch, Space space, std::uintptr_t address,
@@ -115,8 +126,7 @@ class Recorder {
             tidy(f.read);
             tidy(f.written);
         }
-        for (const auto& [address, n] : atomics_)
-            block_.hottest_atomic = std::max(block_.hottest_atomic, n);
+        keep_busiest_lines();
         blocks_.push_back(std::move(block_));
     }
 
@@ -204,9 +214,7 @@ class Recorder {
             s.distinct_addresses += contention.distinct;
             s.worst_multiplicity += contention.worst;
         }
-        if (r.atomic) {
-            if (r.space == Space::global && atomics_.size() < 65536) r.each([this](std::uintptr_t a) { ++atomics_[a]; });
-        }
+        if (r.atomic && r.space == Space::global && atomics_.size() < kMaxAtomics) contend(r);
         if (r.space == Space::shared) {
             const Wavefronts w = r.shared_wavefronts(r.size);
             s.wavefronts += w.actual;
@@ -219,6 +227,33 @@ class Recorder {
         s.lines += sectors.lines();
         for (std::size_t i = 0; i < sectors.count; ++i) touch(sectors.sector[i], r.write || r.atomic);
         if (!r.write && !r.atomic) streams_[warp].push_back({r.site, sectors});
+    }
+
+    void contend(const Request& r) {
+        std::array<std::uintptr_t, kLanes> at;
+        std::size_t n = 0;
+        r.each([&](std::uintptr_t a) { ++atomics_[at[n++] = a]; });
+        std::sort(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(n));
+        std::uint64_t run = 0, worst = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            run = i && at[i] == at[i - 1] ? run + 1 : 1;
+            worst = std::max(worst, run);
+            if (i + 1 < n && at[i + 1] / kSectorBytes == at[i] / kSectorBytes) continue;
+            lines_[at[i] / kLineBytes].serial += worst;
+            worst = 0;
+        }
+    }
+
+    void keep_busiest_lines() {
+        for (const auto& [address, n] : atomics_) {
+            auto& hottest = lines_[address / kLineBytes].hottest;
+            hottest = std::max(hottest, n);
+        }
+        auto& kept = block_.atomics;
+        for (auto& [number, line] : lines_) kept.push_back({number, line.serial, line.hottest});
+        std::sort(kept.begin(), kept.end(),
+                  [](const AtomicLine& a, const AtomicLine& b) { return a.serial > b.serial; });
+        if (kept.size() > kBusiestLines) kept.resize(kBusiestLines);
     }
 
     void touch(std::uint64_t sector, bool written) {
@@ -275,7 +310,8 @@ class Recorder {
     std::vector<Site> sites_;
     std::vector<BlockRecord> blocks_;
     std::unordered_map<std::uintptr_t, std::uint32_t> index_;
-    std::unordered_map<std::uintptr_t, std::uint64_t> atomics_;
+    std::unordered_map<std::uintptr_t, std::uint64_t> atomics_;  // operations by address
+    std::unordered_map<std::uint64_t, AtomicLine> lines_;
     std::array<std::pair<std::uintptr_t, std::uint32_t>, 256> recent_{};
     std::size_t last_region_ = 0;
     BlockRecord block_;

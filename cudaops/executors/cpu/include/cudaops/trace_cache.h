@@ -8,6 +8,7 @@
 namespace cudaops::trace {
 
 inline constexpr std::uintptr_t kSectorBytes = 32;
+inline constexpr std::uintptr_t kLineBytes = 128;
 inline constexpr std::uint64_t kSectorsPerLine = 4;
 inline constexpr std::size_t kCacheSizes = 7;
 inline constexpr std::size_t kSmallestCacheBytes = 4096;  // then each is twice as large: 4 KiB to 256 KiB

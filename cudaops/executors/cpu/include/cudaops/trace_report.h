@@ -51,15 +51,21 @@ inline void write_site(std::FILE* out, const Site& s, const char* comma) {
 }
 
 inline void write_block(std::FILE* out, const BlockRecord& b, const char* comma) {
-    std::fprintf(out, "%s\n{\"block\":%" PRIu64 ",\"threads\":%u,\"epochs\":%u,\"hottest_atomic\":%" PRIu64
+    std::fprintf(out, "%s\n{\"block\":%" PRIu64 ",\"threads\":%u,\"epochs\":%u"
                       ",\"accesses\":%" PRIu64 ",\"counted\":%s,\"regions\":{",
-                 comma, b.block, b.threads, b.epochs, b.hottest_atomic, b.accesses, b.counted ? "true" : "false");
+                 comma, b.block, b.threads, b.epochs, b.accesses, b.counted ? "true" : "false");
     const char* between = "";
     for (const auto& [index, f] : b.regions) {
         std::fprintf(out, "%s\"%d\":[%zu,%zu]", between, index, f.read.size(), f.written.size());
         between = ",";
     }
-    std::fprintf(out, "}}");
+    std::fprintf(out, "},\"atomics\":[");
+    between = "";
+    for (const AtomicLine& a : b.atomics) {
+        std::fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", between, a.line, a.serial, a.hottest);
+        between = ",";
+    }
+    std::fprintf(out, "]}");
 }
 
 // Sectors two sampled blocks both touch, an allocation at a time: reads with reads, writes with writes.
