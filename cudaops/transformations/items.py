@@ -90,15 +90,16 @@ class Spread:
     def __init__(
         self, draft: Draft, body: tuple[Any, ...], item: str, factor: int,
         pure: Collection[str], whole: Callable[[s.If], bool] | None = None, *,
-        shared: Sequence[s.Declare] = (), by_guards: bool = True,
+        shared: Sequence[s.Declare] = (), by_guards: bool = True, growing: Collection[str] = (),
     ) -> None:  # fmt: skip
         """`body` has no `return`; `item` is the variable in it. `pure`: functions of the program
         that are. `whole`: whether a guard is the same for all items of a thread. `shared`: what
         stands above the body. `by_guards`: the work under a guard of each item may be spread too,
-        rather than be done for one after the other."""
+        rather than be done for one after the other. `growing`: variables that are no smaller for
+        an item than for those before it."""
         if by_reference(draft, body):
             raise NotUnderstood("a variable that a function changes through a reference")
-        self._whole, self._by_guards = whole, by_guards
+        self._whole, self._by_guards, self._growing = whole, by_guards, growing
         self._zeroed = False
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
         self._pure = pure
@@ -336,6 +337,8 @@ class Spread:
             case s.Binary("&&", left, right):
                 return all(not self._depends(x) or self._first_decides(x) for x in (left, right))
             case s.Binary("<" | "<=", left, right) if not self._depends(right):
+                if self._grows(left):
+                    return True
                 value = self._polynomial(left)
             case s.Binary(">" | ">=", left, right) if not self._depends(left):
                 value = self._polynomial(right)
@@ -343,6 +346,15 @@ class Spread:
                 return False
         parts = None if value is None else value.linear_in(Symbol(self._item))
         return parts is not None and parts[0].sure_nonnegative
+
+    def _grows(self, node: Any) -> bool:
+        """Whether an integer is no smaller for an item than for those before it."""
+        match node:
+            case s.Name(text):
+                return text in self._growing or text == self._item or not self._depends(node)
+            case s.Binary("+", left, right):
+                return self._grows(left) and self._grows(right)
+        return not self._depends(node)
 
     def _polynomial(self, node: Any) -> Polynomial | None:
         """An integer over the launch's own numbers, which are not negative."""
