@@ -65,6 +65,7 @@ _FLAT = "@flat"
 """The author's flat index, while it is told apart from everything else."""
 _WORDS = ("int", "unsigned", "long long", "unsigned long long")
 _ONE = number(1)
+_DEEPEST = 16
 
 
 class RegisterBlock:
@@ -108,10 +109,8 @@ class RegisterBlock:
             edited = _Blocking(flat, part, factor).draft(spread=spread)
             if edited is None:
                 continue
-            name = flat.name_of(part)
-            says = (
-                f"A thread does {factor} outputs along {name}, which share what {name} is not in."
-            )
+            name = flat.name_of(part) or "one part of its index"
+            says = f"A thread does {factor} outputs along {name}."
             done = edited.stepped(Step(self.name, setting, says))
             try:
                 _ = done.form
@@ -173,6 +172,8 @@ class _FlatIndex:
         if not found:
             raise NotUnderstood("no place in the grid")
         self.place: s.Expression = found[0]
+        self.total: int | None = None
+        """Threads of the grid, where the kernel says so as a literal."""
         body = _once_assigned(draft, body)
         self.variables = Variables(body)
         self.reach = self._reach(body)
@@ -250,12 +251,23 @@ class _FlatIndex:
                 (s.Declare(_, name, value=first),),
                 s.Binary("<", s.Name(tested), limit),
                 (s.Assign(s.Name(stepped), "+", total),),
-            ) if name == tested == stepped and self.places.is_total(total):
+            ) if name == tested == stepped and self._is_total(total):
                 stays = not modified(self.draft, loop.body, {name, *names_in(limit)})
                 begins = self.part(first) == _Part(_ONE, None)
                 if begins and stays and not has_return(loop) and self._is_independent(loop):
                     return name if self.size(limit) is not None else ""
         return ""
+
+    def _is_total(self, node: Any) -> bool:
+        """Whether it is the number of all threads, also as a literal."""
+        if self.places.is_total(node):
+            return True
+        size = self.size(node)
+        counts = [self.draft.value(f"{root}.{self.axis}") for root in ("gridDim", "blockDim")]
+        if size is None or None in counts or size.constant != counts[0] * counts[1]:  # type: ignore[operator]
+            return False
+        self.total = size.constant
+        return True
 
     def _is_independent(self, loop: s.For) -> bool:
         """Whether an iteration leaves the next one nothing in variables."""
@@ -418,9 +430,17 @@ class _FlatIndex:
         return declared is None or declared.pointer
 
     def _depends(self, node: Any, deep: int) -> set[_Part]:
-        found = {part for _, part in self.taken_apart(node)}
-        for name in names_in(node) if deep < len(self.parts) + 4 else ():
-            if (value := self.variables.value(name)) is not None:
+        """Parts that an expression is made of, through variables that keep their value."""
+        found: set[_Part] = set()
+        waiting = [node]
+        while waiting:
+            at = waiting.pop()
+            part = self.part(at)
+            if part is not None:
+                found.add(part)
+            elif not isinstance(at, s.Name):
+                waiting.extend(s.children(at))
+            elif deep < _DEEPEST and (value := self.variables.value(at.text)) is not None:
                 found |= self._depends(value, deep + 1)
         return found
 
@@ -563,6 +583,8 @@ class _Blocking:
         axis = flat.axis
         whole = " * ".join(self._draft.says(f"{root}.{axis}") for root in ("gridDim", "blockDim"))
         limit, self._limit = flat.limit(), whole
+        if flat.total is not None:
+            self._requires.append(f"{whole} == {flat.total}")
         if limit is not None:
             self._limit = says(limit)
             self._requires.append(f"{self._limit} >= 1")
@@ -658,8 +680,12 @@ class _Blocking:
             first = (s.Declare(kind, thread.text, value=self._flat.place),)
             (step,) = loop.step
             assert isinstance(step, s.Assign)
+            step = replace(step, target=thread)
+            if self._flat.total is not None:
+                extents = (s.Member(s.Name(x), self._flat.axis) for x in ("blockDim", "gridDim"))
+                step = replace(step, value=s.Binary("*", *extents))
             inside = s.Binary("<", thread, count)
-            return (s.For(first, inside, (replace(step, target=thread),), tuple(lines)),)
+            return (s.For(first, inside, (step,), tuple(lines)),)
         declared = s.Declare(f"const {kind}", thread.text, value=self._flat.place)
         if reach.is_left:
             leave = s.If(s.Binary(">=", thread, count), (s.Leave("return"),))
@@ -743,6 +769,8 @@ class _Blocking:
 
     def _quotient(self, size: Polynomial, groups: s.Expression | None = None) -> s.Expression:
         """The thread's number over a size, times as many groups."""
+        if isinstance(groups, s.Number):
+            size, groups = size * number(int(groups.text)), None
         by = self._flat.expression(size)
         if groups is not None:
             by = groups if by is None else self._binary("*", by, groups)
