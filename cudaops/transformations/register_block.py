@@ -421,6 +421,8 @@ class _FlatIndex:
         for x in s.below(self.body):
             if isinstance(x, s.Index) and self._is_memory(x):
                 found = self._depends(x.index, 0)
+                declared = self.variables.declared(root_of(x) or "")
+                found |= self._depends(declared.value, 0) if declared is not None else set()
                 shared += (part not in found) * (1 + (self.parts[0] in found))
         return -shared, part.stride == _ONE, self.parts.index(part)
 
