@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.register_block import RegisterBlock
 from cudaops.transformations.registry import transformation
@@ -190,7 +191,8 @@ def test_rows_and_columns_one_after_the_other(case: Callable[..., Case]) -> None
 def test_with_others(name: str, part: int, other: str, case: Callable[..., Case]) -> None:
     source, arguments, grid, block = TAKEN[name]
     made = case(source, arguments, grid=grid, block=block)
-    one, own = transformation(other), {"axis": "x", "part": part, "factor": 4}
+    one = transformation(other)
+    own: Setting = {"axis": "x", "part": part, "factor": 4}
     draft = RegisterBlock().apply(made.draft, own)
     made.same(one.apply(draft, one.settings(draft)[0]), tolerance=1e-6)
     if other in ("specialise", "strength_reduce", "unroll"):
