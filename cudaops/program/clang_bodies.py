@@ -428,15 +428,27 @@ class Body:
             value = evaluated(self._lib, cursor)  # of a `constexpr` function, of constants
             if isinstance(value, int):
                 return self._constant(value, _type_of(cursor))
+        callee = next(iter(cursor.get_children()), None)
         if not values and not is_own(target) and target.is_static_method():
-            return self._constant(evaluated(self._lib, cursor), _type_of(cursor))  # numeric_limits
-        if target.kind in (_K.CXX_METHOD, _K.CONVERSION_FUNCTION):
-            callee = next(iter(cursor.get_children()), None)
-            is_member = callee is not None and callee.kind == _K.MEMBER_REF_EXPR
-            if callee is not None and is_member:
-                objects = [c for c in callee.get_children() if not _is_type(c)]
-                values = (*(self.expression(c) for c in objects[:1]), *values)
+            if callee is not None and callee.kind == _K.UNEXPOSED_EXPR:
+                callee = next(iter(callee.get_children()), None)
+            asked = callee is not None and callee.kind == _K.MEMBER_REF_EXPR
+            value = evaluated(self._lib, cursor)  # numeric_limits
+            if value is not None or not asked:
+                own = self._object_of(callee) if asked else ""
+                return self._constant(value, _type_of(cursor), own)
+        is_member = callee is not None and callee.kind == _K.MEMBER_REF_EXPR
+        is_method = target.kind in (_K.CXX_METHOD, _K.CONVERSION_FUNCTION)
+        if is_method and callee is not None and is_member:
+            objects = [c for c in callee.get_children() if not _is_type(c)]
+            values = (*(self.expression(c) for c in objects[:1]), *values)
         return s.Call(self._called(target), values)
+
+    def _object_of(self, callee: Cursor | None) -> str:
+        """The variable whose method is named; empty for another object."""
+        parts = [] if callee is None else [c for c in callee.get_children() if not _is_type(c)]
+        named = self.expression(parts[0]) if parts else None
+        return named.text if isinstance(named, s.Name) else ""
 
     def _called(self, target: Cursor) -> str:
         """The name of a function of the program by its definition, or as CUDA knows it."""

@@ -18,6 +18,12 @@ from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.groups import (
+    asks_group,
+    has_groups,
+    without_groups,
+    without_unused_groups,
+)
 from cudaops.transformations.inlined_body import InlinedBody, header_of, is_reference, owner
 from cudaops.transformations.trees import (
     BARRIERS,
@@ -44,7 +50,8 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?!pragma\b|define\b|undef\b)", re.MULTI
 
 
 class Inline:
-    """Functions with loops, barriers, arrays or loads, called from the kernel, become part of it.
+    """Functions with loops, barriers, arrays or loads, called from the kernel, become part of it,
+    and methods of cooperative groups the intrinsics that they are.
 
     All of them at once, and what they call: a search begins with that wherever it can be, and
     times what it makes possible.
@@ -57,11 +64,16 @@ class Inline:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """One, where there is a call to replace."""
-        return ({},) if next(_sites(draft, frozenset()), None) is not None else ()
+        found = next(_sites(draft, frozenset()), None) is not None or has_groups(draft)
+        return ({},) if found else ()
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """One call after the other; those that cannot be replaced stay."""
-        made, told, left = draft, list[str](), set[str]()
+        told, left = list[str](), set[str]()
+        try:
+            made = plain = without_groups(draft)
+        except NotUnderstood:
+            made = plain = draft
         for _ in range(MOST_CALLS):
             site = next(_sites(made, left), None)
             if site is None:
@@ -73,11 +85,16 @@ class Inline:
                 left.add(site.call.function)
                 continue
             told.append(_spelled(draft, name))
-        if not told:
+        says = []
+        if told:
+            made = _without_unused(draft, made)
+            says.append(f"The body of {' and '.join(dict.fromkeys(told))} is in the kernel.")
+        if plain is not draft:
+            made = without_unused_groups(made)
+            says.append("Methods of cooperative groups are the intrinsics that they stand for.")
+        if not says:
             raise NotUnderstood("no call whose function can stand in the kernel")
-        made = _without_unused(draft, made)
-        functions = " and ".join(dict.fromkeys(told))
-        return made.stepped(Step(self.name, setting, f"The body of {functions} is in the kernel."))
+        return made.stepped(Step(self.name, setting, " ".join(says)))
 
 
 # Which calls
@@ -124,7 +141,7 @@ def _is_wanted(name: str, functions: Mapping[str, s.Function], above: tuple[str,
     for x in s.below(function.body):
         if isinstance(x, s.For | s.Do) or (isinstance(x, s.Declare) and x.extents):
             return True
-        if isinstance(x, s.Call) and x.function in BARRIERS | COLLECTIVES:
+        if isinstance(x, s.Call) and (x.function in BARRIERS | COLLECTIVES or asks_group(x)):
             return True
     return any(_is_wanted(x, functions, (*above, name)) for x in calls_in(function.body))
 

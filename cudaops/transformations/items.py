@@ -90,15 +90,16 @@ class Spread:
     def __init__(
         self, draft: Draft, body: tuple[Any, ...], item: str, factor: int,
         pure: Collection[str], whole: Callable[[s.If], bool] | None = None, *,
-        shared: Sequence[s.Declare] = (), by_guards: bool = True,
+        shared: Sequence[s.Declare] = (), by_guards: bool = True, growing: Sequence[s.Name] = (),
     ) -> None:  # fmt: skip
         """`body` has no `return`; `item` is the variable in it. `pure`: functions of the program
         that are. `whole`: whether a guard is the same for all items of a thread. `shared`: what
         stands above the body. `by_guards`: the work under a guard of each item may be spread too,
-        rather than be done for one after the other."""
+        rather than be done for one after the other. `growing`: variables that no item has smaller
+        than those before it."""
         if by_reference(draft, body):
             raise NotUnderstood("a variable that a function changes through a reference")
-        self._whole, self._by_guards = whole, by_guards
+        self._whole, self._by_guards, self._growing = whole, by_guards, growing
         self._zeroed = False
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
         self._pure = pure
@@ -336,7 +337,7 @@ class Spread:
             case s.Binary("&&", left, right):
                 return all(not self._depends(x) or self._first_decides(x) for x in (left, right))
             case s.Binary("<" | "<=", left, right) if not self._depends(right):
-                value = self._polynomial(left)
+                value = number(0) if self._grows(left) else self._polynomial(left)
             case s.Binary(">" | ">=", left, right) if not self._depends(left):
                 value = self._polynomial(right)
             case _:
@@ -344,12 +345,17 @@ class Spread:
         parts = None if value is None else value.linear_in(Symbol(self._item))
         return parts is not None and parts[0].sure_nonnegative
 
+    def _grows(self, node: Any) -> bool:
+        """Whether an integer is no smaller for an item than for those before it."""
+        if isinstance(node, s.Binary) and node.operator == "+":
+            return self._grows(node.left) and self._grows(node.right)
+        return node in (s.Name(self._item), *self._growing) or not self._depends(node)
+
     def _polynomial(self, node: Any) -> Polynomial | None:
         """An integer over the launch's own numbers, which are not negative."""
         match node:
-            case s.Number():
-                found = s.integer_of(node)
-                return None if found is None else number(found)
+            case s.Number() if (found := s.integer_of(node)) is not None:
+                return number(found)
             case s.Name(text) if text == self._item:
                 return symbol(text)
             case s.Name(text) if self._is_stable(text):
@@ -446,9 +452,7 @@ class Spread:
         return found
 
     def _printed(self, parts: list[_Part]) -> list[Any]:
-        crossing = self._crossing()
-        shown: set[str] = set()
-        return self._lines(parts, crossing, shown)
+        return self._lines(parts, self._crossing(), set())
 
     def _crossing(self) -> set[str]:
         """Variables that one group declares and another uses, and that are not computed again."""

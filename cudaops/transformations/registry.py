@@ -23,6 +23,7 @@ from cudaops.transformations.merge_blocks import MergeBlocks
 from cudaops.transformations.pad import Pad
 from cudaops.transformations.prefetch import Prefetch
 from cudaops.transformations.private_arrays import PrivateArrays
+from cudaops.transformations.register_block import RegisterBlock
 from cudaops.transformations.restrict_cache import RestrictCache
 from cudaops.transformations.scalar_replace import ScalarReplace
 from cudaops.transformations.share_serial import ShareSerial
@@ -48,6 +49,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     ShuffleTree(),
     ShareSerial(),
     ShareUniform(),
+    RegisterBlock(),
     Coarsen(),
     Strip(),
     Vectorise(),

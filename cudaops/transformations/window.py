@@ -148,7 +148,9 @@ def _windows(
     aliasing = Aliasing(draft)
     inside = [a for a in facts.accesses if any(o.where == loop.node.where for o in a.loops)]
     writes = [a for a in inside if a.kind != "read"]
-    (symbol,) = {o.symbol for o in facts.loops if o.where == loop.node.where}
+    symbol = next((o.symbol for o in facts.loops if o.where == loop.node.where), None)
+    if symbol is None:
+        raise NotUnderstood("a loop that no launch comes to")
     rest: list[tuple[Access, Any, Any]] = []
     for nth, (place, inlined) in enumerate(zip(places, plain, strict=True)):
         mine = own_access(facts, nth)

@@ -297,6 +297,18 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
 }""",
         {"a": _floats(250 * 40), "y": _floats(250 * 40), "rows": 250, "columns": 40},
     ),
+    "register_block": Example(
+        """__global__ void mix(const float* x, const float* w, float* y, int n, int c, int hw) {
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t >= n) return;
+    int at = t % hw, m = t / hw % c, image = t / (hw * c);
+    float sum = 0.0f;
+    for (int k = 0; k < c; ++k) sum += w[m * c + k] * x[(image * c + k) * hw + at];
+    y[t] = sum;
+}""",
+        {"x": _floats(2 * 8 * 15), "w": _floats(64), "y": _floats(2 * 8 * 15), "n": 2 * 8 * 15,
+         "c": 8, "hw": 15},
+    ),
     "strip": Example(_ROWS, _SUMMED),
     "vectorise": Example(
         """__global__ void scale(const float* x, float* y, float by) {
@@ -351,8 +363,7 @@ _LEFT_OUT = """
 | atomics of a warp put together where their results are slots: `out[atomicAdd(&n, 1)] = x` | in another order the slots hold another array. The judge compares arrays place by place ([verification.md](verification.md)): a permutation is refused, and where the author's own order changes from launch to launch there is no reference to hold it against. Nothing in a kernel says that whoever reads the array takes any order. Atomics whose results nobody looks at are put together: `atomics_warp` |
 | smaller blocks where threads leave ahead of a barrier: `if (i >= n) return; ... __syncthreads();` | a barrier is for all threads of a block. The hardware lets those that are left go on; a thread that does the work of one that left and of one that waits would do neither |
 | loops in device functions that `inline` leaves: with a `return` in a loop, shared arrays of their own, methods, overloads, several instances of a template, `__noinline__` | what shares, stages, divides or jams a loop edits the kernel alone; `unroll` and `strength_reduce` bring copies of the functions into the draft. The functions' effects are followed everywhere |
-| cooperative groups of a block and of whole warps as the intrinsics that they are | not written yet: what their methods do is not known, so most of what edits such a kernel leaves it |
-| several outputs a thread where the grid is one number that the kernel takes apart (`t % w`, `t / w % h`): along one of its parts | not written yet: neighbours in `t` share no operands, so `coarsen` reads as much as before |
+| cooperative groups of fewer lanes than a warp, coalesced and grid groups, `cg::reduce` inside of an expression | a block's and a whole warp's methods become the intrinsics that they are (`inline`); the others act for lanes that only the group knows |
 | trigonometry without its path for large arguments, `sinf(x)` where `x` is known to be small | what a floating value may be is not followed, and a guess that the captured inputs meet is no proof |
 | tables of what an integer with few values reads, where no thread is known to read it | the table's kernel would read places that the author's never did, past the end of an array perhaps |
 """  # noqa: E501

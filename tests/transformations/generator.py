@@ -39,7 +39,7 @@ class Generator:
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._block_rows,
             self._channels, self._neighbours, self._tiles, self._prefixes, self.functions,
-            self.alike,
+            self.alike, self.taken_apart,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -232,6 +232,35 @@ class Generator:
         }  # fmt: skip
         block = self._draw.choice([(32, 1), (64, 2), (16, 4), (8, 8), (16, 3), (24, 2), (96, 1)])
         return Drawn(source, arguments, (-(-m // block[0]), -(-rows // block[1])), block)
+
+    def taken_apart(self) -> Drawn:
+        """One index, which the kernel takes apart into three places of what it computes."""
+        kind, n = self._kind(), self._draw.choice([1, 2, 3])
+        c, h, w = (self._draw.choice(sizes) for sizes in ([1, 4, 5], [2, 3, 8], [1, 4, 7]))
+        places = self._draw.choice([
+            "int x = i % w, y0 = i / w % h, q = i / (w * h) % c, b = i / (w * h * c);",
+            "int x = i % w; int r = i / w; int y0 = r % h; r /= h; int q = r % c; int b = r / c;",
+            "int r = i / w, x = i - r * w, y0 = r % h; int q = r / h % c, b = r / h / c;",
+            "int wh = w * h, r = i % wh, q = i / wh % c, y0 = r / w, x = r % w, b = i / (wh * c);",
+            "int q = i % c, x = i / c % w, y0 = i / c / w % h, b = i / (c * w * h);",
+        ])  # fmt: skip
+        step = self._draw.choice([
+            "s += u[q * 3 + k] * a[((b * 3 + k) * h + y0) * w + x];",
+            "if (y0 + k < h) s += a[(b * 3 * h + y0 + k) * w + x] * u[q * 3 + k];",
+            "s = max(s, a[((b * 3 + k) * h + y0) * w + (x + k) % w]); if (s > 3) s -= u[q * 3];",
+            "s += u[(q + k) % c] - a[(b * 3 + k) * h * w + y0 * w + x] * k;",
+        ])  # fmt: skip
+        last = self._draw.choice(["y[i] = s;", "y[i] += s;", "if (s > 1) y[i] = s - q;"])
+        body = (
+            f"{places}\n    TYPE s = 1;\n    for (int k = 0; k < 3; ++k) {{ {step} }}\n    {last}"
+        )
+        arguments: Values = {
+            "a": self._values(n * 3 * h * w, kind), "u": self._values(c * 3, kind),
+            "y": self._values(n * c * h * w, kind), "n": n, "c": c, "h": h, "w": w,
+        }  # fmt: skip
+        signature = "const TYPE* a, const TYPE* u, TYPE* y, int n, int c, int h, int w"
+        place = self._place("n * c * h * w").replace("BODY", body)
+        return self._made(kind, signature, place, arguments, n * c * h * w)
 
     def _channels(self) -> Drawn:
         """Every element by what its channel gives."""

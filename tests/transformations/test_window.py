@@ -100,6 +100,7 @@ LOOPS = {
     "looked up": "for (int k = 1; k < n; k++) y[k] = a[(int)b[k]] + a[(int)b[k] + 1];",
     "volatile": "volatile float* v = y; for (int k = 1; k < n; k++) v[k] = a[k - 1] + a[k];",
     "a variable from outside": "int k; for (k = 1; k < n; k++) y[k] = a[k - 1] + a[k]; y[0] = k;",
+    "never run": "if (sizeof(int) > 8) for (int k = 1; k < n; k++) y[k] = a[k - 1] + a[k];",
     "atomics": "for (int k = 1; k < n; k++) atomicAdd(&y[k], y[k - 1] + y[k]);",
 }
 
