@@ -167,6 +167,30 @@ def special_mismatches(result: Array | Values, reference: Array | Values) -> int
     return sum(over_chunks(_specials, _values(result), _values(reference)))
 
 
+class Special(NamedTuple):
+    """An element that is not finite on one side, and not the very same on the other."""
+
+    index: int
+    result: float
+    reference: float
+
+
+def first_special_mismatch(result: Array | Values, reference: Array | Values) -> Special | None:
+    """The first of those that `special_mismatches` counts; None where there is none."""
+
+    def first(x: Array, y: Array) -> tuple[int, Special | None]:
+        apart = ~((x == y) | (np.isnan(x) & np.isnan(y)) | (np.isfinite(x) & np.isfinite(y)))
+        at = int(apart.argmax()) if apart.any() else None
+        return x.size, None if at is None else Special(at, float(x[at]), float(y[at]))
+
+    before = 0
+    for size, found in over_chunks(first, _values(result), _values(reference)):
+        if found is not None:
+            return found._replace(index=before + found.index)
+        before += size
+    return None
+
+
 def _specials(x: Array, y: Array) -> int:
     finite = np.isfinite(x) & np.isfinite(y)
     if finite.all():

@@ -12,6 +12,7 @@ from cudaops.executors.compare import (
     Distance,
     beyond_one_rounding,
     distance,
+    first_special_mismatch,
     integer_mismatches,
     is_small_integers,
     misplaced_specials,
@@ -173,6 +174,10 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
     summary = _describe(name, gap, own, bounds, problem, policy)
     if special:
         summary += f", {special} elements not finite where the baseline is or the reverse"
+        first = None if sides.in_places else first_special_mismatch(sides.result, sides.baseline)
+        if first is not None:
+            summary += f" (first: element {first.index} is {first.result:.3g}, "
+            summary += f"the baseline's {first.reference:.3g})"
     hidden = _hidden(sides, bounds) if near and own is not None and gap.compared else 0.0
     if hidden:
         summary += f", {hidden:.0%} of the elements are off by more than "

@@ -325,3 +325,14 @@ def test_what_the_kernel_leaves_alone_hides_nothing() -> None:
     assert compared(baseline).passed
     assert not compared(off).passed
     assert "100% of the elements are off" in compared(off).summary
+
+
+def test_the_first_element_that_is_not_finite_alone_is_named() -> None:
+    wide = np.linspace(1.0, 2.0, 3 * CHUNK // 2)
+    wide[CHUNK + 7] = np.nan
+    result = wide.astype(np.float32)
+    result[CHUNK + 7] = np.inf
+    held = in_memory(result), in_memory(wide.astype(np.float32)), in_memory(wide)
+    found = compare_sides(Sides(*held, None), "f32", "y", POLICY)
+    assert not found.passed
+    assert f"(first: element {CHUNK + 7} is inf, the baseline's nan)" in found.summary
