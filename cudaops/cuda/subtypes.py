@@ -120,10 +120,13 @@ _MEMORY: Mapping[Subtype, SubtypeInfo] = {
         "reads which element.",
     ),
     "register_spills": SubtypeInfo(
-        "register spills to local memory", "memory_bound",
-        "Values that do not fit into registers travel through L1 and below.",
-        "Smaller register tile or shorter live ranges, constant array indices after full "
-        "unrolling, looser __launch_bounds__; outside of a rewrite, the user can drop "
+        "local memory (spilled registers, or an array of a thread that is indexed by a value)",
+        "memory_bound",
+        "Values that do not fit into registers, and arrays that no register can hold because "
+        "their index is a value, travel through L1 and below.",
+        "Of spills: smaller register tile, shorter live ranges, looser __launch_bounds__; of an "
+        "array: constant indices after full unrolling, a column of shared memory a thread, or "
+        "small counters packed into a word; outside of a rewrite, the user can drop "
         "-maxrregcount from the build.",
     ),
     "atomic_contention": SubtypeInfo(

@@ -190,10 +190,12 @@ class AccessSummary(Record):
 
 
 class ValueSummary(Record):
-    """What stands in one captured buffer before the launch, as far as it was looked at."""
+    """What stands in one captured buffer, as far as it was looked at."""
 
     workload: str
     allocation: int
+    is_result: bool = False
+    """After the author's kernel, where it changed something; else before it."""
     elements: int
     looked_at: int
     """Elements that these numbers are of: all, or blocks spread evenly."""

@@ -123,17 +123,27 @@ def _scaled(result: Array, reference: Array, scale: float) -> float:
     return float(gap.max(initial=0.0))
 
 
-def share_beyond(result: Array | Values, reference: Array | Values, relative: float) -> float:
+def share_beyond(
+    result: Array | Values,
+    reference: Array | Values,
+    relative: float,
+    idle: tuple[Array | Values, ...] = (),
+) -> float:
     """Share of elements, of those finite on both sides, that are off by more than this share of
-    their own size, 0-1: what a few large elements cannot hide."""
+    their own size, 0-1: what a few large elements cannot hide. Elements where the result and all of
+    `idle` are the same are not counted."""
 
-    def beyond(result: Array, reference: Array) -> tuple[int, int]:
+    def beyond(result: Array, reference: Array, *idle: Array) -> tuple[int, int]:
+        if idle:
+            moved = np.logical_or.reduce([result != side for side in idle])
+            result, reference = result[moved], reference[moved]
         x, y = (side.astype(np.float64, copy=False) for side in _finite(result, reference))
         with np.errstate(over="ignore"):
             return int(np.count_nonzero(np.abs(x - y) > relative * np.abs(y))), x.size
 
     found, counted = 0, 0
-    for part, size in over_chunks(beyond, _values(result), _values(reference)):
+    sides = (_values(side) for side in (result, reference, *idle))
+    for part, size in over_chunks(beyond, *sides):
         found, counted = found + part, counted + size
     return found / counted if counted else 0.0
 
@@ -155,6 +165,30 @@ def _same(x: Array, y: Array) -> bool:
 def special_mismatches(result: Array | Values, reference: Array | Values) -> int:
     """Elements where one side is NaN or infinite and the other is not the very same."""
     return sum(over_chunks(_specials, _values(result), _values(reference)))
+
+
+class Special(NamedTuple):
+    """An element that is not finite on one side, and not the very same on the other."""
+
+    index: int
+    result: float
+    reference: float
+
+
+def first_special_mismatch(result: Array | Values, reference: Array | Values) -> Special | None:
+    """The first of those that `special_mismatches` counts; None where there is none."""
+
+    def first(x: Array, y: Array) -> tuple[int, Special | None]:
+        apart = ~((x == y) | (np.isnan(x) & np.isnan(y)) | (np.isfinite(x) & np.isfinite(y)))
+        at = int(apart.argmax()) if apart.any() else None
+        return x.size, None if at is None else Special(at, float(x[at]), float(y[at]))
+
+    before = 0
+    for size, found in over_chunks(first, _values(result), _values(reference)):
+        if found is not None:
+            return found._replace(index=before + found.index)
+        before += size
+    return None
 
 
 def _specials(x: Array, y: Array) -> int:

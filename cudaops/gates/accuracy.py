@@ -12,6 +12,7 @@ from cudaops.executors.compare import (
     Distance,
     beyond_one_rounding,
     distance,
+    first_special_mismatch,
     integer_mismatches,
     is_small_integers,
     misplaced_specials,
@@ -86,6 +87,8 @@ class Sides(NamedTuple):
     wide_problem: str | None
     in_places: bool = False
     """The inputs are such that the baseline is not finite in places (`Reference.non_finite`)."""
+    before: Values | None = None
+    """What stood there before the launch; None: not known, or filled with poison."""
 
 
 class _Bounds(NamedTuple):
@@ -120,7 +123,15 @@ def _sides(allocation: Allocation, ran: Ran, reference: Reference) -> Sides:
         None if wide is None else stored_widened(wide, element),
         reference.wide_problem,
         reference.non_finite,
+        _before(allocation, reference),
     )
+
+
+def _before(allocation: Allocation, reference: Reference) -> Values | None:
+    inputs, index = reference.inputs, allocation.index
+    if index in inputs.poison or index not in inputs.contents or allocation.element == "opaque":
+        return None
+    return stored(inputs.contents[index], allocation.element)
 
 
 def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> BufferAccuracy:
@@ -163,6 +174,10 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
     summary = _describe(name, gap, own, bounds, problem, policy)
     if special:
         summary += f", {special} elements not finite where the baseline is or the reverse"
+        first = None if sides.in_places else first_special_mismatch(sides.result, sides.baseline)
+        if first is not None:
+            summary += f" (first: element {first.index} is {first.result:.3g}, "
+            summary += f"the baseline's {first.reference:.3g})"
     hidden = _hidden(sides, bounds) if near and own is not None and gap.compared else 0.0
     if hidden:
         summary += f", {hidden:.0%} of the elements are off by more than "
@@ -173,13 +188,15 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
 
 def _hidden(sides: Sides, bounds: _Bounds) -> float:
     """Share of elements that are wrong by their own size behind a few large ones; 0 where few
-    are, or as many of the baseline's."""
+    are, or as many of the baseline's. What nobody changed is not counted: a buffer that the kernel
+    writes in part may hold there what no norm of results is held against."""
     if sides.wide is None:
         return 0.0
-    share = share_beyond(sides.result, sides.wide, bounds.max_scaled)
+    idle = () if sides.before is None else (sides.baseline, sides.before)
+    share = share_beyond(sides.result, sides.wide, bounds.max_scaled, idle)
     if share <= MOST:
         return 0.0
-    own = share_beyond(sides.baseline, sides.wide, bounds.max_scaled)
+    own = share_beyond(sides.baseline, sides.wide, bounds.max_scaled, idle)
     return share if share > 2.0 * own else 0.0
 
 

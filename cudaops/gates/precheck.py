@@ -42,7 +42,7 @@ class Precheck(Record):
     stage: Stage
     """Where it ended."""
     message: str
-    """The first problem; the compilers' names where there is none."""
+    """The first problem; where there is none, that it builds, applies and is right, and where."""
     location: SourceLocation | None = None
     """Of a compiler's error; `candidate.cu` is the rewrite's own text."""
     log: str = ""
@@ -65,10 +65,11 @@ def precheck(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -
     last = looking.gates[-1]
     if compiled is None:
         failed = looking.failure if isinstance(looking.failure, CompileFailed) else None
+        problem = failed.message if failed else f"{last.name}: {last.summary}"
         return Precheck(
             ok=False,
             stage="text" if last.name in ("hygiene", "preprocessed") else "build",
-            message=failed.message if failed else f"{last.name}: {last.summary}",
+            message=problem + _unroll_hint(rewrite, problem),
             location=failed.location if failed else None,
             log=failed.log if failed else "",
         )
@@ -90,7 +91,24 @@ def precheck(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -
         return found.model_copy(update={"stage": "results", "message": told, "results": told})
     results = looking.gates[-1].summary
     time = _time(bench, rewrite, dearest)
-    return found.model_copy(update={"ok": True, "stage": "time", "results": results, "time": time})
+    message = f"built by {found.message}, applies where it is timed, right on the smallest workload"
+    return found.model_copy(
+        update={"ok": True, "stage": "time", "message": message, "results": results, "time": time}
+    )
+
+
+def _unroll_hint(rewrite: Rewrite, message: str) -> str:
+    """What to do about a macro in a pragma, tune names among them: nvcc, unlike g++, expands none
+    there."""
+    unknown = re.search(r'identifier "(\w+)" is undefined', message)
+    if unknown is None:
+        return ""
+    if not re.search(rf"#\s*pragma\s+unroll\s*\(?\s*{unknown[1]}\b", rewrite.source):
+        return ""
+    return (
+        f": nvcc expands no macro in `#pragma unroll`, and `{unknown[1]}` is one; write "
+        f"`constexpr int STEPS = {unknown[1]};` outside of the kernel and `#pragma unroll STEPS`"
+    )
 
 
 def kernel_lines(bench: Workbench, compiled: Compiled) -> tuple[str, ...]:

@@ -66,6 +66,9 @@ class Judged(Record):
     """The rewrite's on the same."""
     provenance: str = ""
     """What must stand behind each time: ` (modelled for A10)`."""
+    oracle: str = ""
+    """How many results that are wrong on purpose the comparison refuses, and what it cannot see;
+    empty where no results were compared."""
     failure: CompileFailed | Misbehaved | None = None
     """What the rewrite did wrong, where a gate failed because of it."""
     evaluation: Evaluation | None = None
@@ -185,6 +188,7 @@ def _judge(
         baseline_us=timed.baseline.median_us if timed else None,
         candidate_us=timed.candidate.median_us if timed else None,
         provenance=timed.candidate.provenance if timed else "",
+        oracle=evaluation.qualification.line if evaluation.qualification else "",
         failure=evaluation.failure,
         evaluation=evaluation if everything else None,
     )

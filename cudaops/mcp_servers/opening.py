@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from cudaops.mcp_servers.sessions import (
     SessionProvider,
     SourceProgram,
 )
+from cudaops.prompts.surroundings import surroundings
 from cudaops.prompts.wording import bar_line, judging_lines, workload_lines
 from cudaops.sandbox.workbench import Workbench
 
@@ -59,6 +61,12 @@ class OpenedProgram(Record):
     kernel: str
     source: str
     """The kernel as its author wrote it."""
+    declarations: str
+    """Device functions, types, constants and macros of the program that it uses. A rewrite sees
+    them under the same names and does not declare them again."""
+    kernels: tuple[str, ...]
+    """Kernels that the program launched, dearest first, with their share of the time: any of them
+    can be asked for as `kernel`."""
     executor: str
     device: str
     """Whose time is taken or modelled."""
@@ -122,7 +130,9 @@ def _described(bench: Workbench, details: bool) -> OpenedProgram:
     author_us = sum(us * weight for _, us, weight in times) / weights
     return OpenedProgram(
         kernel=bench.kernel.qualified_name,
-        source=bench.kernel.text,
+        source=_plain(bench.kernel.text),
+        declarations=_plain(surroundings(bench.program, bench.kernel)),
+        kernels=tuple(_launched(bench)),
         executor=bench.executor.name,
         device=bench.executor.device,
         launches=tuple(
@@ -135,6 +145,19 @@ def _described(bench: Workbench, details: bool) -> OpenedProgram:
         workloads=bench.workloads if details else (),
         limits=bench.limits,
     )
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _launched(bench: Workbench) -> Iterator[str]:
+    """`mm: launched 3x, 97 % of the time`, by the clock of the executor that captured."""
+    counts = sorted(bench.captured.timed.captured.counts, key=lambda one: -one.seconds)
+    whole = sum(one.seconds for one in counts)
+    for one in counts:
+        share = f", {one.seconds / whole:.0%} of the time" if whole else ""
+        yield f"{one.kernel}: launched {one.launches}x{share}"
 
 
 def required_path(tool: str, session: Session, path: str | None) -> Path:

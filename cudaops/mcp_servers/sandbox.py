@@ -88,7 +88,8 @@ class Tuned(Record):
     """The tuner's result."""
 
     best: dict[str, int] | None
-    """None where no configuration compiled and ran."""
+    """The fastest; of those within 1 % of it the one with the smallest values. None where no
+    configuration compiled and ran."""
     time_us: float | None
     stopped: str
     """Why it ended: `no neighbour is better`, `trials`, `seconds`, `far behind`."""
@@ -266,7 +267,8 @@ def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
         proposer: str = "mcp:client",
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Tuned:
-        """Search the @tune values of a rewrite by time on the most expensive workload."""
+        """Search the @tune values of a rewrite by time on the most expensive workload. `best` is
+        the fastest, or of those within 1 % of it the one with the smallest values."""
         bench = sessions.current().bench
         rewrite = check_rewrite(read_rewrite(source, tuned={}, proposer=proposer), bench)
         limits = _TuneLimits(max_trials, max_seconds, must_beat_us)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from cudaops.errors import PlanError
 from cudaops.program.expressions import parse
@@ -34,10 +34,21 @@ def _definitions(source: str) -> Iterator[tuple[str, tuple[Token, ...]]]:
                 yield tokens[2].text, tokens[3:]
     for item in facts.items:
         if item.kind == "variable" and item.specifiers & {"constexpr", "const"}:
-            words = facts.tokens[item.first : item.last - 1]
-            at = next((i for i, t in enumerate(words) if t.text == "="), None)
-            if at is not None and not any(t.text in ("*", "{", "[") for t in words):
-                yield item.name, tuple(words[at + 1 :])
+            yield from _declarators(facts.tokens[item.first : item.last - 1])
+
+
+def _declarators(words: Sequence[Token]) -> Iterator[tuple[str, tuple[Token, ...]]]:
+    """Of `const int A = 4 * B, C = 2`: each name with what it is set to; no pointer, no array."""
+    first, depth = 0, 0
+    for at, word in enumerate((*words, None)):
+        text = "," if word is None else word.text
+        depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
+        if text == "," and depth == 0:
+            part = words[first:at]
+            set_at = next((i for i, t in enumerate(part) if t.text == "="), 0)
+            if set_at and not any(t.text in ("*", "{", "[") for t in part[:set_at]):
+                yield part[set_at - 1].text, tuple(part[set_at + 1 :])
+            first = at + 1
 
 
 def _evaluated(tokens: tuple[Token, ...], known: Mapping[str, int]) -> int | None:

@@ -51,6 +51,10 @@ _PRECEDENCE = {
 }  # fmt: skip
 
 
+_SPELLED = {"and": "&&", "or": "||", "not": "!"}
+"""Operators as other languages spell them, and many a model."""
+
+
 class _Token(NamedTuple):
     kind: str
     text: str
@@ -151,6 +155,8 @@ class Parser:
         if self._peek().kind != "end":
             token = self._peek()
             hint = "unbalanced `)`" if token.text == ")" else f"unexpected `{token.text}`"
+            if token.text in _SPELLED:
+                hint += f": write `{_SPELLED[token.text]}`, as in C"
             self._fail(hint, token.at)
         return root
 

@@ -136,7 +136,11 @@ def bar_line(author_us: float, bar: float) -> str:
 
 def workload_lines(workload: Workload, values: Sequence[ValueSummary] = ()) -> tuple[str, ...]:
     """One captured launch: geometry, then its arguments in order, with what stands in them."""
-    seen = {v.allocation: value_line(v) for v in values if v.workload == workload.id}
+    seen: dict[int, str] = {}
+    for v in values:
+        if v.workload == workload.id:
+            told = f"afterwards {value_line(v)}" if v.is_result else value_line(v)
+            seen[v.allocation] = "; ".join(filter(None, (seen.get(v.allocation), told)))
     head = (
         f"{workload.id}: {workload.callee}, grid {workload.grid}, block {workload.block}, "
         f"{workload.dynamic_smem_bytes} bytes of dynamic shared memory, launched "

@@ -1,4 +1,5 @@
-"""What values the captured buffers hold: ranges, zeros, how many different ones, whether sorted.
+"""What values the captured buffers hold before and after the author's kernel: ranges, zeros, how
+many different ones, whether sorted.
 
 A fact about inputs may be worth more than any other (all keys below 64, a sorted list, mostly
 zeros), and no profile shows it. It holds for the captured inputs alone: what a rewrite makes of it
@@ -24,18 +25,21 @@ MOST_DISTINCT = 1024
 
 
 def value_summaries(workload: Workload) -> tuple[ValueSummary, ...]:
-    """Of every buffer that the launch may read and whose element type is known."""
-    return tuple(
-        _summary(workload, allocation)
-        for allocation in workload.allocations
-        if allocation.element != "opaque" and allocation.role != "out" and allocation.size_bytes
-    )
+    """Of every buffer whose element type is known: what the launch may read there, and what it
+    left, where it was executed whole to be judged by it."""
+    known = [a for a in workload.allocations if a.element != "opaque" and a.size_bytes]
+    read = [_summary(workload, a) for a in known if a.role != "out"]
+    left = [a for a in known if a.role != "in" and workload.is_judged]
+    return (*read, *(_summary(workload, a, is_result=True) for a in left))
 
 
-def _summary(workload: Workload, allocation: Allocation) -> ValueSummary:
+def _summary(
+    workload: Workload, allocation: Allocation, *, is_result: bool = False
+) -> ValueSummary:
     element = allocation.element
     assert element != "opaque"
-    values = stored(Path(workload.folder) / allocation.before, element)
+    name = allocation.after if is_result else allocation.before
+    values = stored(Path(workload.folder) / name, element)
     seen = sample(values, MOST_LOOKED_AT)
     finite = seen[np.isfinite(seen)] if element in FLOATING else seen
     different = len(np.unique(seen[: 1 << 16]))
@@ -44,6 +48,7 @@ def _summary(workload: Workload, allocation: Allocation) -> ValueSummary:
     return ValueSummary(
         workload=workload.id,
         allocation=allocation.index,
+        is_result=is_result,
         elements=values.size,
         looked_at=len(seen),
         least=float(finite.min()) if len(finite) else None,

@@ -315,13 +315,28 @@ def _costs(model: LaunchModel, limiter: str) -> dict[Line, float]:
     costs: dict[Line, float] = {}
     if limiter in memory:
         for index, site in enumerate(model.modelled.work.sites):
-            if site.line:
-                at = (site.file, site.line)
-                costs[at] = costs.get(at, 0.0) + _memory_cost(model.modelled, index, site, limiter)
+            at = _line_of(model, site)
+            costs[at] = costs.get(at, 0.0) + _memory_cost(model.modelled, index, site, limiter)
     if limiter not in memory or not any(costs.values()):
         for at, mix in model.line_mixes.items():
             costs[at] = costs.get(at, 0.0) + _pipe_cost(mix, limiter)
     return costs
+
+
+def _line_of(model: LaunchModel, site: Site) -> Line:
+    """Where an access stands; of one to local memory, where its array is declared. Of spills no
+    line tells: that of no file."""
+    if site.space != "local":
+        return site.file, site.line
+    rewrite, kernel = model.unit.rewrite, model.unit.program.kernel(model.unit.kernel)
+    declared = re.compile(rf"\b{re.escape(site.file)}\s*\[")
+    file, text, first = kernel.file, kernel.text, kernel.first_line
+    if rewrite is not None:
+        file, text, first = CANDIDATE_FILE, rewrite.source, 1
+    found = declared.search(text)
+    if found is None:
+        return site.file, 0
+    return PurePosixPath(file).name, first + text.count("\n", 0, found.start())
 
 
 def _memory_cost(m: Modelled, index: int, site: Site, limiter: str) -> float:
@@ -366,7 +381,7 @@ def _text(model: LaunchModel, place: SourceLocation) -> str:
 
 def _note(model: LaunchModel, line: Line) -> str:
     """What the line does to memory, in the words of the metrics."""
-    here = [s for s in model.modelled.work.sites if (s.file, s.line) == line]
+    here = [s for s in model.modelled.work.sites if _line_of(model, s) == line]
     if not here:
         return "arithmetic"
     parts = []
@@ -377,6 +392,10 @@ def _note(model: LaunchModel, line: Line) -> str:
         if kind[0] == "shared":
             waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
             parts.append(f"shared {what}, {waves:.1f} wavefronts an instruction")
+        elif kind[0] == "local":
+            waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
+            told = f"local memory {what}, {waves:.1f} wavefronts an instruction"
+            parts.append(f"{told}: an array that is indexed by a value is in no register")
         else:
             sectors = sum(s.instructions_per_block * s.sectors for s in same) / max(count, 1e-9)
             parts.append(f"global {what}, {sectors:.1f} sectors a request")

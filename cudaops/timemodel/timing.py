@@ -431,6 +431,8 @@ def _global_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
         (ncu.GLOBAL_LD_INST, loads), (ncu.GLOBAL_ST_INST, stores),
         (ncu.GLOBAL_RED_REQUESTS, sum(n for i, n in atomics if i not in asked)),
         (ncu.GLOBAL_ATOM_REQUESTS, sum(n for i, n in atomics if i in asked)),
+        (ncu.LOCAL_LD_SECTORS, m.total(_local(write=False), _sectors)),
+        (ncu.LOCAL_ST_SECTORS, m.total(_local(write=True), _sectors)),
     ]  # fmt: skip
     if load_sectors + store_sectors:
         result.append((ncu.L1_HIT_RATE, 100.0 * hits / (load_sectors + store_sectors)))
@@ -518,6 +520,10 @@ def _global_load(s: Site) -> bool:
 
 def _global_store(s: Site) -> bool:
     return s.space == "global" and s.write and not s.atomic
+
+
+def _local(*, write: bool) -> Callable[[Site], bool]:
+    return lambda s: s.space == "local" and s.write == write
 
 
 def _shared_atomic(s: Site) -> bool:

@@ -304,3 +304,35 @@ def test_where_inputs_make_it_not_finite_the_places_must_agree() -> None:
     assert passes([1.0, inf, -inf, nan, nan], overflown, overflow, places=True)
     assert not passes([1.0, inf, -inf, nan, 3.0], overflown, overflow, places=True)
     assert not passes([1.0, inf, -inf, nan, nan], overflown, overflow, places=False)
+
+
+def test_what_the_kernel_leaves_alone_hides_nothing() -> None:
+    """A sentinel in half of the buffer would drown every result in a norm, and half of the elements
+    are right without anybody computing them."""
+    generator = np.random.default_rng(5)
+    before = np.full(4096, 3e38, np.float32)
+    wide = before.astype(np.float64)
+    wide[1024:3000] = generator.uniform(0.5, 2.0, 1976)
+    baseline = wide.astype(np.float32)
+    off = baseline.copy()
+    off[1024:3000] *= np.float32(1.01)
+
+    def compared(result: Array) -> BufferAccuracy:
+        held = in_memory(result), in_memory(baseline), in_memory(wide)
+        sides = Sides(*held, None, before=in_memory(before))
+        return compare_sides(sides, "f32", "y", POLICY)
+
+    assert compared(baseline).passed
+    assert not compared(off).passed
+    assert "100% of the elements are off" in compared(off).summary
+
+
+def test_the_first_element_that_is_not_finite_alone_is_named() -> None:
+    wide = np.linspace(1.0, 2.0, 3 * CHUNK // 2)
+    wide[CHUNK + 7] = np.nan
+    result = wide.astype(np.float32)
+    result[CHUNK + 7] = np.inf
+    held = in_memory(result), in_memory(wide.astype(np.float32)), in_memory(wide)
+    found = compare_sides(Sides(*held, None), "f32", "y", POLICY)
+    assert not found.passed
+    assert f"(first: element {CHUNK + 7} is inf, the baseline's nan)" in found.summary

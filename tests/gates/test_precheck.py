@@ -74,6 +74,7 @@ def test_all_that_is_seen_of_a_good_one(look: Callable[[str], Precheck]) -> None
     (kernel,) = found.kernels
     assert kernel.startswith("fast: ")
     assert "registers a thread, no spills, 0 bytes of static shared memory" in kernel
+    assert found.message.endswith("applies where it is timed, right on the smallest workload")
     assert found.applies[0] == "w0: yes, fast grid (8,1,1), block (128,1,1)"
     assert "w1: yes, fast grid (2,1,1), block (128,1,1)" in found.applies
     assert "y" in found.results
@@ -86,7 +87,7 @@ def test_all_that_is_seen_of_a_good_one(look: Callable[[str], Precheck]) -> None
     ("source", "stage", "said"),
     [
         (written(value="x[i + k] * y2"), "build", "y2"),
-        (written(unroll="#pragma unroll DEPTH"), "build", "DEPTH"),
+        (written(unroll="#pragma unroll DEPTH"), "build", "constexpr int STEPS = DEPTH;"),
         (written(head=HEAD.format(per="ROWS")), "build", "ROWS"),
         (written(head=HEAD.format(per="(n - n)")), "build", "launch plan"),
         (written(head="// @requires x % 16 == 0\n" + HEAD.format(per="512")), "build", "pointer"),

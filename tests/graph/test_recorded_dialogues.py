@@ -18,7 +18,7 @@ from cudaops.graph.placing import run_options, target
 from cudaops.graph.run import start
 from cudaops.models.scripted import Script, recorded_script
 from cudaops.program.parse import load_program
-from cudaops.prompts.answers import CoderAnswer, read_rewrite
+from cudaops.prompts.answers import CoderAnswer, Unusable, read_rewrite
 from cudaops.prompts.hypotheses import read_hypotheses, read_lesson, read_nothing
 from cudaops.reports.recording import Recording, read_recording
 from cudaops.reports.replay import steps_of
@@ -28,7 +28,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 DIALOGUES = EXAMPLES / "recorded" / "dialogues"
 PROGRAMS = EXAMPLES / "recorded" / "programs"
 NAMES = sorted(folder.name for folder in DIALOGUES.iterdir() if folder.is_dir())
-MOST_BYTES = 1_500_000
+MOST_BYTES = 190_000
+"""Of a dialogue, in the mean."""
+ASKED_AGAIN = {"invert8": 1}
+"""Answers that could not be used, for a name in a directive that is none of the rewrite's."""
 SMALL = {
     "argument_lines": ("judged: 10000 1", "timed: 300000 1"), "max_trials": 2, "max_iterations": 2,
 }  # fmt: skip
@@ -100,7 +103,7 @@ def held_again(name: str, folder: Path, **changes: Any) -> tuple[RunRecord, str]
 def test_all_of_them_are_small() -> None:
     assert len(NAMES) >= 6
     files = [path for path in DIALOGUES.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < MOST_BYTES
+    assert sum(path.stat().st_size for path in files) < MOST_BYTES * len(NAMES)
 
 
 def test_the_table_is_the_records() -> None:
@@ -113,6 +116,7 @@ def test_the_table_is_the_records() -> None:
 def test_every_answer_is_read_in_the_form_in_which_it_came(name: str) -> None:
     program = load_program(PROGRAMS / f"{name}.cu")
     (kernel,) = program.kernels
+    again = 0
     for answer in script_of(name).answers:
         if answer.tool_calls:
             assert [call.name for call in answer.tool_calls] == ["compile_rewrite"]
@@ -126,7 +130,10 @@ def test_every_answer_is_read_in_the_form_in_which_it_came(name: str) -> None:
             case "reflector":
                 assert read_lesson(answer.text)
             case _:
-                assert isinstance(read_rewrite(answer.text, kernel=kernel), CoderAnswer)
+                read = read_rewrite(answer.text, kernel=kernel)
+                again += isinstance(read, Unusable)
+                assert isinstance(read, CoderAnswer) or read.kind == "bad_plan"
+    assert again == ASKED_AGAIN.get(name, 0)
 
 
 @pytest.mark.parametrize("name", NAMES)

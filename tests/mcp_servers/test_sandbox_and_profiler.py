@@ -64,6 +64,7 @@ def test_a_host_drives_the_loop_itself(session: Session) -> None:
     assert "__global__" in opened["source"]
     assert "grid (4,4,1)" in opened["launches"][0]
     assert opened["workloads"] == []
+    assert opened["kernels"] == ["mm: launched 1x, 100% of the time"]
     whole = call(judge, "describe_program", details=True)
     assert whole["workloads"][0]["grid"] == {"x": 4, "y": 4, "z": 1}
     assert call(judge, "describe_program") == opened
@@ -83,7 +84,49 @@ def test_a_host_drives_the_loop_itself(session: Session) -> None:
 
     judged = call(judge, "judge_rewrite", source=TILES, proposer="mcp:test", title="tiles")
     assert judged["judgement"]["outcome"] == "provisional", judged["judgement"]["reason"]
+    assert "wrong results refused on" in judged["oracle"]
     assert call(profile, "profile_rewrite", source=TILES)["profile"]["duration_us"] > 0
+
+
+HALVES = """#include <cstdio>\r
+#define SCALE 0.5f\r
+__device__ float halved(float v) { return SCALE * v; }\r
+__global__ void fill(float* x, int n) {\r
+  int i = blockIdx.x * blockDim.x + threadIdx.x;\r
+  if (i < n) x[i] = i - 1.0f;\r
+}\r
+__global__ void roots(const float* x, float* y, int n) {\r
+  int i = blockIdx.x * blockDim.x + threadIdx.x;\r
+  if (i < n) for (int k = 0; k < 50; ++k) y[i] = sqrtf(halved(x[i]) + y[i]);\r
+}\r
+int main() {\r
+  const int n = 1 << 12;\r
+  float *x, *y;\r
+  cudaMalloc(&x, 4 * n);\r
+  cudaMalloc(&y, 4 * n);\r
+  cudaMemset(y, 0, 4 * n);\r
+  fill<<<n / 128, 128>>>(x, n);\r
+  roots<<<n / 128, 128>>>(x, y, n);\r
+  cudaDeviceSynchronize();\r
+  return 0;\r
+}\r
+"""
+
+
+def test_opening_tells_what_a_rewrite_is_written_from(session: Session, tmp_path: Path) -> None:
+    """What the kernel leans on, which kernels there are, and what the author's leaves behind."""
+    program = tmp_path / "halves.cu"
+    program.write_bytes(HALVES.encode())
+    opened = call(sandbox.build_server(session), "open_program", path=str(program), kernel="roots")
+    assert {line.split(":")[0] for line in opened["kernels"]} == {"roots", "fill"}
+    assert "#define SCALE 0.5f" in opened["declarations"]
+    assert "float halved(float v)" in opened["declarations"]
+    assert "fill" not in opened["declarations"]
+    assert "\r" not in opened["source"] + opened["declarations"]
+    (y,) = (line for line in opened["launches"] if line.startswith("  y:"))
+    assert "100 % zeros" in y
+    assert "afterwards values" in y
+    assert "% not finite" in y
 
 
 def test_a_decision_is_of_the_program_it_was_made_on(session: Session, tmp_path: Path) -> None:

@@ -163,6 +163,7 @@ def test_value(text: str, value: int) -> None:
         ("N)", 2, "unbalanced `)`"),
         ("N 2", 3, "unexpected `2`"),
         ("a @ b", 3, "unexpected `@`"),
+        ("N > 2 and N < 9", 7, "unexpected `and`: write `&&`, as in C"),
         ("N = 2", 3, "unexpected `=`"),
         ("abs(N)", 1, "unknown function `abs`"),
         ("max(N)", 1, "takes 2 arguments, not 1"),

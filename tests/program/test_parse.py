@@ -138,6 +138,21 @@ def test_constant_and_device_variables() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "constants"),
+    [
+        ("constexpr int ROWS = 4 * PIXELS;", {"ROWS": 8}),
+        ("static constexpr int A = min(3, 4) * 2, B = A / (1 + 1);", {"A": 6, "B": 3}),
+        ("#define TILE (PIXELS * 8)", {"TILE": 16}),
+        ("const int *p = 0; constexpr int list[2] = {1, 2};", {}),
+        ("constexpr int first[2] = {1, 2}, SECOND = 5;", {"SECOND": 5}),
+    ],
+)
+def test_integer_constants_of_a_text(text: str, constants: dict[str, int]) -> None:
+    """What a directive may name: products too, and each of several in one declaration."""
+    assert integer_constants(text, {"PIXELS": 2}) == constants
+
+
+@pytest.mark.parametrize(
     ("text", "kept"),
     [
         ("__device__ const int table[2] = {1, 2};", False),

@@ -11,6 +11,7 @@ import pytest
 from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.verdict import diagnose
 from cudaops.domain.execution import (
     Compiled,
     KernelResources,
@@ -548,3 +549,29 @@ def test_what_each_block_adds_up_by_itself_is_no_contention(
         ).median_us
 
     assert of("a + 32 * blockIdx.x") < 0.3 * of("a")
+
+
+COUNTED = """
+    __global__ void counted(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      unsigned char count[64];
+      for (int k = 0; k < 64; ++k) count[k] = 0;
+      for (int k = 0; k < 200; ++k) count[(int)(a[(i + k) % n] * 63.0f)]++;
+      int most = 0;
+      for (int k = 0; k < 64; ++k) most = max(most, (int)count[k]);
+      b[i] = most;
+    }
+"""
+
+
+def test_an_array_indexed_by_a_value_is_local_memory(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """The verdict names it, and the dearest line is where the array is declared."""
+    n = 1 << 15
+    own = profiled(executor, case(COUNTED, (n // 256,), (256,), n, {"n": n}, buffers=("a", "b")))
+    assert (own.get(ncu.LOCAL_LD_SECTORS) or 0) > 0
+    assert (own.get(ncu.LOCAL_ST_SECTORS) or 0) > 0
+    assert diagnose(own, DEVICES["H200"]).subtype == "register_spills"
+    assert own.hot_lines[0].text == "unsigned char count[64];"
+    assert own.hot_lines[0].note.startswith("local memory")
