@@ -13,7 +13,7 @@ async def profile(
     toolbox: Toolbox, incumbent: Rewrite | None, *, every_metric: bool = False
 ) -> Diagnosis:
     """Profile the author's kernel, or the best rewrite so far, through the `profiler` server."""
-    asked: dict[str, Any] = {"every_metric": every_metric}
+    asked: dict[str, Any] = {"everything": True, "every_metric": every_metric}
     if incumbent is None:
         return await toolbox.call("profiler", "profile_kernel", Diagnosis, asked)
     arguments = {"source": incumbent.source, "tuned": incumbent.values(), **asked}

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastmcp import FastMCP
 from pydantic import Field, TypeAdapter
 
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES, Device, device
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.rules import RULES
@@ -26,7 +27,14 @@ EveryMetric = Annotated[
     bool,
     Field(
         description="Every metric that ncu can collect, some 2,000, which takes it longer; else "
-        "those that a verdict is drawn from."
+        "those that a verdict is drawn from. With `everything` alone."
+    ),
+]
+Everything = Annotated[
+    bool,
+    Field(
+        description="All that is known: every metric, and every finding's evidence. Else "
+        "what the verdict rests on and what a launch is known by, in under 6,000 characters."
     ),
 ]
 
@@ -50,21 +58,26 @@ def build_server(sessions: SessionProvider) -> FastMCP:
 
     @server.tool(annotations=works("Profile the author's kernel"))
     @in_thread
-    def profile_kernel(every_metric: EveryMetric = False) -> Diagnosis:
+    def profile_kernel(
+        everything: Everything = False, every_metric: EveryMetric = False
+    ) -> Diagnosis:
         """Profile the author's kernel on its most expensive workload and say what limits it."""
-        return _shown(_diagnose(sessions.current().bench, None, {}, every_metric), every_metric)
+        every_metric = every_metric and everything
+        found = _diagnose(sessions.current().bench, None, {}, every_metric)
+        return _shown(found, everything, every_metric)
 
     @server.tool(annotations=works("Profile a rewrite"))
     @in_thread
     def profile_rewrite(
         source: SourceText,
         tuned: TunedValues = {},  # noqa: B006
+        everything: Everything = False,
         every_metric: EveryMetric = False,
     ) -> Diagnosis:
         """Profile a rewrite (device source with @launch directives) on the same workload."""
-        return _shown(
-            _diagnose(sessions.current().bench, source, tuned, every_metric), every_metric
-        )
+        every_metric = every_metric and everything
+        found = _diagnose(sessions.current().bench, source, tuned, every_metric)
+        return _shown(found, everything, every_metric)
 
     @server.tool(annotations=reads("Explain a metric"))
     def explain_metric(name: Annotated[str, Field(description="ncu's name of the metric")]) -> str:
@@ -81,12 +94,33 @@ def build_server(sessions: SessionProvider) -> FastMCP:
     return server
 
 
-def _shown(diagnosis: Diagnosis, every_metric: bool) -> Diagnosis:
+_ALWAYS = (
+    ncu.DURATION, ncu.REGISTERS, ncu.WAVES, ncu.ACHIEVED_OCCUPANCY,
+    ncu.DRAM_THROUGHPUT, ncu.MEMORY_THROUGHPUT, ncu.SM_THROUGHPUT,
+)  # fmt: skip
+"""What a launch is known by, whatever limits it."""
+_MOST_FINDINGS = 3
+"""Beside the verdict itself, in a short answer."""
+
+
+def _shown(diagnosis: Diagnosis, everything: bool, every_metric: bool) -> Diagnosis:
     if every_metric:
         return diagnosis
-    known = {n: m for n, m in diagnosis.profile.metrics.items() if n in METRICS}
-    profile = diagnosis.profile.model_copy(update={"metrics": known})
-    return diagnosis.model_copy(update={"profile": profile})
+    verdict, profile = diagnosis.verdict, diagnosis.profile
+    if everything:
+        known = {n: m for n, m in profile.metrics.items() if n in METRICS}
+        return Diagnosis(verdict=verdict, profile=profile.model_copy(update={"metrics": known}))
+    findings = verdict.findings[1 : 1 + _MOST_FINDINGS]  # the first is the verdict
+    evidence = (verdict.evidence, *(one.evidence for one in findings))
+    rests_on = [one.metric for some in evidence for one in some]
+    deciding = {n: m for n in (*_ALWAYS, *rests_on) if (m := profile.metrics.get(n)) is not None}
+    bare = tuple(one.model_copy(update={"evidence": ()}) for one in findings)
+    return Diagnosis(
+        verdict=verdict.model_copy(update={"findings": bare}),
+        profile=profile.model_copy(
+            update={"metrics": deciding, "texts": {}, "hot_lines": (), "nvidia_rules": ()}
+        ),
+    )
 
 
 def _diagnose(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,18 @@ def test_a_host_drives_the_loop_itself(session: Session) -> None:
     assert whole["workloads"][0]["grid"] == {"x": 4, "y": 4, "z": 1}
     assert call(judge, "describe_program") == opened
 
-    diagnosis = call(profile, "profile_kernel")
+    diagnosis = call(profile, "profile_kernel", everything=True)
     assert diagnosis["verdict"]["source"] == "modelled"
     assert len(diagnosis["profile"]["metrics"]) >= 40
+    short = call(profile, "profile_kernel")
+    assert len(json.dumps(short)) < 6000
+    verdict = diagnosis["verdict"]
+    assert {**short["verdict"], "findings": []} == {**verdict, "findings": []}
+    rests_on = {e["metric"] for e in verdict["evidence"]}
+    assert rests_on <= short["profile"]["metrics"].keys()
+    assert [f["rule"] for f in short["verdict"]["findings"]] == [
+        f["rule"] for f in verdict["findings"][1:4]
+    ]
 
     assert call(judge, "compile_rewrite", source=TILES)["ok"]
     broken = call(judge, "compile_rewrite", source=TILES.replace("float sum", "flaot sum"))
