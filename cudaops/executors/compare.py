@@ -170,8 +170,7 @@ def special_mismatches(result: Array | Values, reference: Array | Values) -> int
 class Special(NamedTuple):
     """An element that is not finite on one side, and not the very same on the other."""
 
-    at: int
-    """Position in the buffer."""
+    element: int
     result: float
     reference: float
 
@@ -187,7 +186,7 @@ def first_special_mismatch(result: Array | Values, reference: Array | Values) ->
     before = 0
     for size, found in over_chunks(first, _values(result), _values(reference)):
         if found is not None:
-            return found._replace(at=before + found.at)
+            return found._replace(element=before + found.element)
         before += size
     return None
 

@@ -176,7 +176,7 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
         summary += f", {special} elements not finite where the baseline is or the reverse"
         first = None if sides.in_places else first_special_mismatch(sides.result, sides.baseline)
         if first is not None:
-            summary += f" (first: element {first.at} is {first.result:.3g}, "
+            summary += f" (first: element {first.element} is {first.result:.3g}, "
             summary += f"the baseline's {first.reference:.3g})"
     hidden = _hidden(sides, bounds) if near and own is not None and gap.compared else 0.0
     if hidden:

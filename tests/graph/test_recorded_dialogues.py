@@ -153,6 +153,7 @@ def test_it_is_replayed_whole_and_tells_of_no_machine(name: str) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_answers_come_to_the_same_end(name: str, tmp_path: Path) -> None:
     """But for what transformations add, whose search may find something or not: where it does, it
@@ -167,7 +168,10 @@ def test_the_same_answers_come_to_the_same_end(name: str, tmp_path: Path) -> Non
     for then, held in zip(before, now, strict=False):
         assert held.title == then.title
         assert held.judgement.outcome == then.judgement.outcome, held.judgement.reason
-        assert held.judgement.speedup == pytest.approx(then.judgement.speedup, rel=0.1)
+        if then.judgement.speedup is None:
+            assert held.judgement.speedup is None
+        else:
+            assert held.judgement.speedup == pytest.approx(then.judgement.speedup, rel=0.1)
     assert again.outcome == "provisional"
 
 

@@ -193,6 +193,7 @@ def test_a_client_can_raise_the_bar_and_not_lower_it(session: Session) -> None:
 )
 def test_a_directive_that_is_wrong_is_placed(session: Session, source: str, says: str) -> None:
     server = sandbox.build_server(session)
+    call(server, "open_program", path=str(EXPLOITS / "mm.cu"))
     with pytest.raises(ToolError, match=says):
         call(server, "compile_rewrite", source=source)
 
