@@ -114,7 +114,7 @@ def make_once(
         try:
             _empty(entry.folder)
             (entry.folder / TEMPORARY).mkdir()
-            _write(entry.folder, files)
+            write_texts(entry.folder, files)
             made = make(entry.folder)
             if not isinstance(made, dict):
                 _empty(entry.folder)
@@ -266,7 +266,8 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _write(folder: Path, files: Mapping[str, str]) -> None:
+def write_texts(folder: Path, files: Mapping[str, str]) -> None:
+    """Write each text at its path below `folder`, line ends as they are."""
     for name, text in files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)

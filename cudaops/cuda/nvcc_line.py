@@ -26,7 +26,8 @@ _LONG = {
     "generate-nonsystem-dependencies": "MM", "generate-dependencies-with-compile": "MD",
     "generate-nonsystem-dependencies-with-compile": "MMD", "preprocess": "E", "version": "V",
     "relocatable-device-code": "rdc", "x": "x", "std": "std", "output-directory": "odir",
-    "debug": "g", "device-debug": "G", "profile": "pg", "disable-warnings": "w", "run": "run",
+    "debug": "g", "device-debug": "G", "verbose": "v", "profile": "pg", "disable-warnings": "w",
+    "run": "run",
 }  # fmt: skip
 """Long names whose short ones stand in the sets below; others keep their own."""
 _VALUED = frozenset({
@@ -35,7 +36,7 @@ _VALUED = frozenset({
     "MT", "MQ", "rdc", "x", "std", "odir", "maxrregcount", "cudart", "cudadevrt", "fmad", "ftz",
     "prec-div", "prec-sqrt", "default-stream", "diag-suppress", "diag-error", "diag-warn",
     "gpu-max-threads", "libdevice-directory", "target-directory", "nvlink-options", "split-compile",
-    "fdevice-time-trace", "Werror", "Wno", "entries", "run-args", "ldir", "jobserver-path",
+    "fdevice-time-trace", "Werror", "entries", "run-args", "ldir", "jobserver-path",
 })  # fmt: skip
 _ATTACHED = ("I", "D", "U", "L", "l", "O", "x", "m", "t")
 """Whose value may follow without a space."""

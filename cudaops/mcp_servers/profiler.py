@@ -27,7 +27,7 @@ EveryMetric = Annotated[
     bool,
     Field(
         description="Every metric that ncu can collect, some 2,000, which takes it longer; else "
-        "those that a verdict is drawn from. With `everything` alone."
+        "those that a verdict is drawn from."
     ),
 ]
 Everything = Annotated[
@@ -62,7 +62,6 @@ def build_server(sessions: SessionProvider) -> FastMCP:
         everything: Everything = False, every_metric: EveryMetric = False
     ) -> Diagnosis:
         """Profile the author's kernel on its most expensive workload and say what limits it."""
-        every_metric = every_metric and everything
         found = _diagnose(sessions.current().bench, None, {}, every_metric)
         return _shown(found, everything, every_metric)
 
@@ -75,7 +74,6 @@ def build_server(sessions: SessionProvider) -> FastMCP:
         every_metric: EveryMetric = False,
     ) -> Diagnosis:
         """Profile a rewrite (device source with @launch directives) on the same workload."""
-        every_metric = every_metric and everything
         found = _diagnose(sessions.current().bench, source, tuned, every_metric)
         return _shown(found, everything, every_metric)
 

@@ -92,7 +92,7 @@ def evaluated(lib: Any, cursor: Cursor) -> int | float | None:
 
 def numbered(spelled: str, names: Iterable[str]) -> str:
     """A name that is not among `names`: `spelled`, or `spelled#2` for the second of its kind."""
-    taken = sum(name.partition("#")[0] == spelled for name in names)
+    taken = sum(s.plain_name(name) == spelled for name in names)
     return f"{spelled}#{taken + 1}" if taken else spelled
 
 

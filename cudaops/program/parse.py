@@ -31,7 +31,7 @@ def load_program(path: Path) -> Program:
     """Read and parse a program. Raises InputError with one line that says what to do."""
     found: dict[Path, str] = {}
     external: list[str] = []
-    _collect(path.resolve(), _read(path), found, external)
+    _collect(path.resolve(), _read(path), found, external, _Headers())
     if not any("__global__" in text or "<<<" in text for text in found.values()):
         raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     if sum(len(t) for t in found.values()) > MAX_BYTES:
@@ -52,11 +52,11 @@ def load_unit(path: Path, root: Path, folders: Sequence[Path] = ()) -> Program:
     root = root.resolve()
     found: dict[Path, str] = {}
     external: list[str] = []
-    within = _Within(root, [p.resolve() for p in folders])
-    _collect(path.resolve(), _read(path), found, external, within)
+    headers = _Headers(root, [p.resolve() for p in folders])
+    _collect(path.resolve(), _read(path), found, external, headers)
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
     program = parse_files(path.stem, files, tuple(external))
-    foreign = tuple(i for i in program.system_includes if within.header(i, None) is None)
+    foreign = tuple(i for i in program.system_includes if headers.find(i) is None)
     return program.model_copy(update={"system_includes": foreign})
 
 
@@ -115,42 +115,34 @@ def _read(path: Path) -> str:
         return data.decode("latin-1")
 
 
-class _Within(NamedTuple):
-    """A tree, and its folders that a compiler looks for headers in."""
+class _Headers(NamedTuple):
+    """Where the headers of a program are."""
 
-    root: Path
-    folders: Sequence[Path]
+    root: Path = Path("/")
+    """None outside of this folder is the program's."""
+    folders: Sequence[Path] = ()
+    """Looked in for any header, for one between quotes after the folder of who includes it."""
 
-    def header(self, name: str, beside: Path | None) -> Path | None:
-        """A header of the tree."""
-        for folder in [*([] if beside is None else [beside]), *self.folders]:
+    def find(self, name: str, *beside: Path) -> Path | None:
+        """The program's own header of this name, looked for in `beside` first."""
+        for folder in () if Path(name).is_absolute() else (*beside, *self.folders):
             target = Path(os.path.normpath(folder / name))
             if target.is_file() and target.resolve().is_relative_to(self.root):
-                return target
+                return target.resolve()
         return None
 
 
 def _collect(
-    path: Path,
-    text: str,
-    found: dict[Path, str],
-    external: list[str],
-    within: _Within | None = None,
+    path: Path, text: str, found: dict[Path, str], external: list[str], headers: _Headers
 ) -> None:
     found[path] = text
     for name in _includes(lex(byte_text(text))):
         quoted, bare = name.startswith('"'), name[1:-1]
-        target: Path | None
-        if within is not None:
-            target = within.header(bare, path.parent if quoted else None)
-        else:
-            beside = Path(os.path.normpath(path.parent / bare))
-            local = quoted and not Path(bare).is_absolute() and beside.is_file()
-            target = beside if local else None
-        if target is None:
-            external += [bare] if quoted else []
-        elif target.resolve() not in found:
-            _collect(target.resolve(), _read(target), found, external, within)
+        target = headers.find(bare, *([path.parent] if quoted else []))
+        if target is not None and target not in found:
+            _collect(target, _read(target), found, external, headers)
+        elif target is None and quoted:
+            external.append(bare)
 
 
 def quoted_includes(lexed: Lexed) -> list[str]:
@@ -187,9 +179,10 @@ def require_kernels(path: Path | str, program: Program) -> None:
         why = _limit(program, "defines a kernel") or "no `__global__` function with a body"
         raise InputError(f"{path}: no kernel in it ({why})")
     if not program.launches:
-        why = _limit(program, "a launch") or "add a launch"
+        missing = "add a launch"
         if program.build is not None:
-            why = "launched from another file of the build? Launch it from a function beside it"
+            missing = "launched from another file of the build? Launch it from a function beside it"
+        why = _limit(program, "a launch") or missing
         raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>` ({why})")
 
 
@@ -202,7 +195,7 @@ def is_program(path: Path) -> bool:
     """Whether a file, or a header that it includes with quotes, defines `main`. Raises InputError
     where one of them cannot be read."""
     found: dict[Path, str] = {}
-    _collect(path.resolve(), _read(path), found, [])
+    _collect(path.resolve(), _read(path), found, [], _Headers())
     return any(map(_has_main, found.values()))
 
 

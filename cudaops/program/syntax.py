@@ -432,6 +432,20 @@ def _children(node: Any) -> Iterator[Any]:
                 yield item
 
 
+def plain_name(name: str) -> str:
+    """A variable as its author spells it: a second one of a name has a number behind `#`."""
+    return name.partition("#")[0]
+
+
+def joined_by(node: Any, operator: str) -> Iterator[Any]:
+    """Operands of a chain of one operator: `a`, `b`, `c` of `a && b && c`."""
+    if isinstance(node, Binary) and node.operator == operator:
+        yield from joined_by(node.left, operator)
+        yield from joined_by(node.right, operator)
+    else:
+        yield node
+
+
 def below(node: object) -> Iterator[Any]:
     """A node and everything below it, outer ones first, in the text's order."""
     waiting = [node]

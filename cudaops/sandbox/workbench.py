@@ -32,6 +32,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Executor, InputSet
+from cudaops.executors.project.tree import ARCHIVE
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
@@ -49,7 +50,7 @@ from cudaops.sandbox.oracle import (
 )
 from cudaops.sandbox.values import value_summaries
 
-TREE = "state/tree.tar"
+TREE = f"state/{ARCHIVE}"
 """In a run folder: a project's tree as it was."""
 MOST_LINES = 8
 """Places that one line of a report names."""

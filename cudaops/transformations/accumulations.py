@@ -111,7 +111,7 @@ def _best(condition: Any, yes: Sequence[Any]) -> Found | None:
     ]
     if len(assigned) != len(yes):
         return None
-    for part in _conjuncts(condition):
+    for part in s.joined_by(condition, "&&"):
         if not isinstance(part, s.Binary) or part.operator not in FLIPPED:
             continue
         flipped = FLIPPED[part.operator]
@@ -129,11 +129,3 @@ def _best(condition: Any, yes: Sequence[Any]) -> Found | None:
             if operator in (">", "<") and all(isinstance(p, s.Name) for p, _ in rest):
                 return Found(old, "best", 2, (new,), operator, rest)
     return None
-
-
-def _conjuncts(node: Any) -> Iterator[Any]:
-    if isinstance(node, s.Binary) and node.operator == "&&":
-        yield from _conjuncts(node.left)
-        yield from _conjuncts(node.right)
-    else:
-        yield node

@@ -69,7 +69,7 @@ class Accumulator:
         """A word for it."""
         if isinstance(self.place, s.Member):
             return f"{_base(self.place).partition('#')[0]}_{self.place.name}"
-        return _base(self.place).partition("#")[0]
+        return s.plain_name(_base(self.place))
 
 
 class Accumulators:

@@ -266,7 +266,7 @@ def _address(draft: Draft, group: _Group, at: str) -> str:
 
 def _in_register(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     """Each thread's own total; then over lanes, warps, and one atomic a block."""
-    stem = group.base.partition("#")[0]
+    stem = s.plain_name(group.base)
     total, totals = draft.free(f"{stem}_total"), draft.free(f"{stem}_totals")
     kind = (
         "unsigned" if (group.type, group.operation.function) == ("int", "atomicAdd") else group.type
@@ -311,7 +311,7 @@ def _collected(site: Site, total: str) -> s.Evaluate:
 
 def _in_copy(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     """A copy of the array's begin for each block."""
-    stem = group.base.partition("#")[0]
+    stem = s.plain_name(group.base)
     copy, at = draft.free(f"{stem}_of_block"), draft.free("bin")
     nothing, count = group.operation.identity(group.type), group.elements
     value = draft.free("collected")

@@ -146,7 +146,7 @@ class FlatIndex:
     ) -> tuple[s.Expression, s.Expression, Any] | None:
         """The index or its highest part, what it is compared with, and the rest of the condition;
         None where there is no such comparison."""
-        terms = list(_joined(condition, joint))
+        terms = list(s.joined_by(condition, joint))
         for nth, term in enumerate(terms):
             for left, right, wanted in (("left", "right", operator), ("right", "left", flipped)):
                 if not isinstance(term, s.Binary) or term.operator != wanted:
@@ -373,7 +373,7 @@ class FlatIndex:
         named = (x.name for x in s.below(self.body)
                  if isinstance(x, s.Declare) and x.value is not None
                  and self.part(x.value) == part)  # fmt: skip
-        return plain(next(named, ""))
+        return s.plain_name(next(named, ""))
 
 
 def _once_assigned(draft: Draft, body: Sequence[Any]) -> tuple[Any, ...]:
@@ -389,7 +389,7 @@ def _once_assigned(draft: Draft, body: Sequence[Any]) -> tuple[Any, ...]:
             case s.Evaluate(s.Assign(s.Name(text) as target, operator, value)):
                 name = next((n for n in waiting if now.get(n, s.Name(n)).text == text), None)
                 if name is not None:
-                    stem, nth = plain(name), 1
+                    stem, nth = s.plain_name(name), 1
                     while (fresh := draft.free(f"{stem}_{nth}")) in taken:
                         nth += 1
                     taken.add(fresh)
@@ -450,14 +450,6 @@ def _ended(body: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(lines)
 
 
-def _joined(condition: Any, joint: str) -> Iterator[Any]:
-    if isinstance(condition, s.Binary) and condition.operator == joint:
-        yield from _joined(condition.left, joint)
-        yield from _joined(condition.right, joint)
-    else:
-        yield condition
-
-
 def over(size: Polynomial, by: Polynomial) -> Polynomial | None:
     """The exact quotient of two products; None where there is none."""
     found = divide(size, by)
@@ -469,11 +461,6 @@ def over(size: Polynomial, by: Polynomial) -> Polynomial | None:
 def _degree(size: Polynomial) -> tuple[int, int]:
     (factors, scale), *_ = size.terms
     return len(factors), scale
-
-
-def plain(name: str) -> str:
-    """A variable as its author spells it: a second one of a name has a number."""
-    return name.partition("#")[0]
 
 
 def closed(text: str) -> str:

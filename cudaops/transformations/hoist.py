@@ -146,8 +146,8 @@ class _Search:
 
     def _is_hidden(self, names: set[str]) -> bool:
         """Whether one of these may mean another variable somewhere in the text."""
-        plain = {n.partition("#")[0] for n in self._declared if "#" in n}
-        return any(n.partition("#")[0] in plain for n in names)
+        plain = {s.plain_name(n) for n in self._declared if "#" in n}
+        return any(s.plain_name(n) in plain for n in names)
 
     # What it depends on
 

@@ -99,7 +99,7 @@ class InlinedBody:
 
     def _free_names(self) -> dict[str, str]:
         """A name in the kernel for each of the function's variables, without their numbers."""
-        own = {_plain(x) for x in declared_in(self._function.body)}
+        own = {s.plain_name(x) for x in declared_in(self._function.body)}
         own |= {p.name for p in self._function.parameters}
         kernel = _words(self._slice(self._kernel.where)) | _macro_words(self._draft)
         kernel |= names_in(self._kernel.body) | calls_in(self._kernel.body)
@@ -117,9 +117,9 @@ class InlinedBody:
         """What the function does not declare itself must mean the same in the kernel."""
         body = self._function.body
         outer = _words(self._slice(self._function.body_where)) - own - self._template()
-        outer |= {_plain(x) for x in names_in(body)} - own
+        outer |= {s.plain_name(x) for x in names_in(body)} - own
         outer |= calls_in(body)
-        theirs = {_plain(x) for x in declared_in(self._kernel.body)}
+        theirs = {s.plain_name(x) for x in declared_in(self._kernel.body)}
         theirs |= {p.name for p in self._kernel.parameters} | _template_words(
             header_of(self._draft.program.main.text, self._kernel)
         )
@@ -300,12 +300,13 @@ class InlinedBody:
                     return s.Index(array, whole, type=node.type)
                 case s.Name(text) if text in said:
                     return node if isinstance(said[text], tuple) else said[text]
-                case s.Name(text) if (new := names.get(_plain(text), "")) not in ("", _plain(text)):
+                case s.Name(text) if (new := names.get(s.plain_name(text), "")) and (
+                    new != s.plain_name(text)
+                ):
                     return s.Name(new, type=node.type)
                 case s.Declare() | s.Refer():
-                    return self._declared_again(
-                        node, names.get(_plain(node.name), node.name), words
-                    )
+                    name = names.get(s.plain_name(node.name), node.name)
+                    return self._declared_again(node, name, words)
                 case s.Call() if self._has(node, words):
                     return self._call_again(node, words)
                 case _ if isinstance(node, s.Expression) and self._has(node, words):
@@ -326,9 +327,9 @@ class InlinedBody:
         )  # fmt: skip
 
     def _declared_again(self, node: Any, name: str, words: set[str]) -> Any:
-        if name == _plain(node.name) and not self._has(node, words):
+        if name == s.plain_name(node.name) and not self._has(node, words):
             return node
-        where, old = node.where, re.escape(_plain(node.name))
+        where, old = node.where, re.escape(s.plain_name(node.name))
         written = re.split(rf"\b{old}\b", self._slice(where))[0] if where else ""
         before = set(re.findall(r"[A-Za-z_]\w*", written))
         if isinstance(node, s.Refer) and "const" in before:
@@ -388,7 +389,8 @@ def _tails(body: Sequence[Any], give: Callable[[Any], tuple[Any, ...]]) -> tuple
             yes, no, inner = x.yes, x.no, ()
         else:
             raise NotUnderstood("a return on one of several ways")
-        if rest and {_plain(n) for n in declared_in(inner)} & {_plain(n) for n in names_in(rest)}:
+        hiding, hidden = (set(map(s.plain_name, x)) for x in (declared_in(inner), names_in(rest)))
+        if hiding & hidden:
             raise NotUnderstood("names that hide those of what follows")
         return (*before, _branching(x, _tails(yes, give), _tails(no, give)))
     return tuple(body)
@@ -458,10 +460,6 @@ def owner(place: Any) -> str:
 
 def is_reference(parameter: s.TypedParameter) -> bool:
     return parameter.unclear.endswith("is a reference")
-
-
-def _plain(name: str) -> str:
-    return name.partition("#")[0]
 
 
 def _words(text: str) -> set[str]:

@@ -96,7 +96,7 @@ class Jam:
             lines = (s.Block(lines),)
         body = swapped(draft.form.kernel.body, nest.outer.node, lines)
         needs = () if trips is not None else conditions(draft, nest.outer, factor - 1)
-        variable = nest.outer.variable.partition("#")[0]
+        variable = s.plain_name(nest.outer.variable)
         says = f"{factor} iterations over {variable} share one run of the loop in them."
         return draft.with_body(body).requiring(*needs).stepped(Step(self.name, setting, says))
 
@@ -250,7 +250,7 @@ def _jammed(draft: Draft, nest: Nest, factor: int) -> tuple[Any, ...]:
 
 
 def _stem(name: str) -> str:
-    plain = name.partition("#")[0]
+    plain = s.plain_name(name)
     return f"{plain}_" if plain[-1].isdigit() else plain
 
 

@@ -141,7 +141,7 @@ class Loads:
         level = self._level(load)
         if level is None or not load.type or "[" in load.type or load.type.endswith("*"):
             return load
-        root = (root_of(load) or "value").partition("#")[0]
+        root = s.plain_name(root_of(load) or "value")
         name = self._spread.fresh(f"{root}_value")
         node = s.Declare(load.type, name, value=load)
         if not self._issue(node, level):

@@ -340,8 +340,8 @@ def scoped(body: Sequence[Any]) -> tuple[Any, ...]:
 
 def plainly_declared(function: s.Function, name: str) -> bool:
     """Whether a variable has its name to itself in the whole function."""
-    plain = name.partition("#")[0]
-    same = [x for x in declared_in(function.body) if x.partition("#")[0] == plain]
+    plain = s.plain_name(name)
+    same = [x for x in declared_in(function.body) if s.plain_name(x) == plain]
     return same == [name] and all(p.name != plain for p in function.parameters)
 
 

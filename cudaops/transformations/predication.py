@@ -47,7 +47,7 @@ def pruned(body: Sequence[Any]) -> tuple[Any, ...]:
             found += pruned(node.yes if truth else node.no)
         else:
             found.append(node)
-    names = [x.name.partition("#")[0] for x in found if isinstance(x, s.Declare | s.Refer)]
+    names = [s.plain_name(x.name) for x in found if isinstance(x, s.Declare | s.Refer)]
     return tuple(found) if len(set(names)) == len(names) else tuple(body)
 
 

@@ -151,7 +151,7 @@ def _fitting(draft: Draft, arrays: Sequence[_Array]) -> tuple[_Array, ...]:
     room, found = room_for(draft), []
     for array in arrays:
         size = math.prod(array.sizes) * array.element_bytes * _columns(array, threads)
-        if size <= room and array.name.partition("#")[0] == array.name:
+        if size <= room and s.plain_name(array.name) == array.name:
             room -= size
             found.append(array)
     return tuple(found)

@@ -28,7 +28,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.blocks import without_unused
 from cudaops.transformations.conduct import conduct, pure_functions, refuse_exchange
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.flat_index import FLAT, ONE, FlatIndex, Part, closed, over, plain
+from cudaops.transformations.flat_index import FLAT, ONE, FlatIndex, Part, closed, over
 from cudaops.transformations.items import Spread
 from cudaops.transformations.places import AXES
 from cudaops.transformations.predication import without_returns
@@ -109,7 +109,7 @@ class _Blocking:
         self._thread = self._name("thread")
         self._first = self._name(f"{flat.name_of(part) or 'part'}_first")
         self._index = s.Name(flat.index or self._draft.free("index"), type=flat.type)
-        self._index_first = self._name(f"{plain(self._index.text)}_first")
+        self._index_first = self._name(f"{s.plain_name(self._index.text)}_first")
         self._measure()
 
     def _name(self, wanted: str, kind: str = "") -> s.Name:

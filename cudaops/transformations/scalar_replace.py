@@ -390,7 +390,7 @@ def _replaced(draft: Draft, loop: s.For, held: Sequence[Held]) -> tuple[Any, lis
     """The kernel's body, and the registers' names."""
     names: list[str] = []
     for x in held:
-        stem = (root_of(x.place) or "held").partition("#")[0]
+        stem = s.plain_name(root_of(x.place) or "held")
         field = x.place.name if isinstance(x.place, s.Member) else "value"
         wanted = f"{stem}_{field}"
         wanted = f"{wanted}{len(names)}" if wanted in names else wanted

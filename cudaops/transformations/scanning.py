@@ -31,7 +31,7 @@ def scanned(
     """
     (scan,) = scans
     a = scan.accumulator
-    name = scan.name.partition("#")[0]
+    name = s.plain_name(scan.name)
     inside, add = draft.free("inside"), draft.free(f"{name}_added")
     here, before = draft.free(f"{name}_here"), draft.free(f"{name}_before")
     hoisted, first = _hoisted(scan)

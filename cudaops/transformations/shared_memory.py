@@ -110,7 +110,7 @@ def is_only_indexed(draft: Draft, name: str, rank: int) -> bool:
             elements += 1
         if isinstance(x, s.Unary) and x.operator == "&" and name in names_in(x.operand):
             return False
-    word = re.escape(name.partition("#")[0])
+    word = re.escape(s.plain_name(name))
     if re.search(rf"\b(sizeof|decltype|volatile)\b[^;]*\b{word}\b", draft.program.main.text):
         return False
     return elements == mentions > 0

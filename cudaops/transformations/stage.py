@@ -29,7 +29,14 @@ from cudaops.transformations.predication import has_return, without_returns
 from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.shared_memory import room_for, threads_of
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import PURE, changed, is_pure, names_in, reads_memory, root_of
+from cudaops.transformations.trees import (
+    PURE,
+    changed,
+    is_pure,
+    names_in,
+    reads_memory,
+    root_of,
+)
 from cudaops.transformations.uniformity import Uniformity
 
 TILES = (256, 128)
@@ -292,8 +299,8 @@ class _Finder:
 
 def _tiled(draft: Draft, plan: _Plan, tile: int) -> tuple[Any, ...]:
     """The loop over tiles."""
-    j, kind = plan.variable.name.partition("#")[0], plan.variable.type
-    if plan.variable.name != j and any(plan.variable.name != n and n.partition("#")[0] == j
+    j, kind = s.plain_name(plan.variable.name), plan.variable.type
+    if plan.variable.name != j and any(plan.variable.name != n and s.plain_name(n) == j
                                        for n in names_in(plan.values)):  # fmt: skip
         raise NotUnderstood(f"two variables {j}")
     first, count, at = draft.free("first"), draft.free("count"), draft.free("slot")
@@ -343,7 +350,7 @@ def _tiled(draft: Draft, plan: _Plan, tile: int) -> tuple[Any, ...]:
 
 def _stem(value: Any) -> str:
     root = next((root_of(x) for x in s.below(value) if isinstance(x, s.Index)), None)
-    return (root or "value").partition("#")[0]
+    return s.plain_name(root or "value")
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ class _Search:
             return None
         used = {id(known[n]): known[n] for p in parts for n in names_in(p) if n in known}
         names = {n for p in parts for n in names_in(p)}
-        if id(turns) not in used or len({n.partition("#")[0] for n in names}) < len(names):
+        if id(turns) not in used or len({s.plain_name(n) for n in names}) < len(names):
             return None
         order = [t for t in known.values() if id(t) in used]
         return _Entry(value, tuple(dict.fromkeys(order)), tuple(closure.values()), ())

@@ -222,7 +222,7 @@ class FunctionText:
             case s.Declare():
                 return self.declaration(node) + ";"
             case s.Refer(kind, name, target):
-                return f"{kind}& {_plain(name)} = {self.expression(target)};"
+                return f"{kind}& {s.plain_name(name)} = {self.expression(target)};"
             case s.Evaluate(value):
                 return self.expression(value) + ";"
             case s.If(condition, yes, no):
@@ -285,7 +285,7 @@ class FunctionText:
             raise NotUnderstood(f"a variable of type {node.type}")
         extents = "".join(f"[{self.expression(e)}]" for e in node.extents)
         extents = "[]" + extents if node.unsized else extents
-        text = f"{_plain(node.name)}{extents}"
+        text = f"{s.plain_name(node.name)}{extents}"
         if with_type:
             text = (self._written_type(node) or _type_text(node)) + text
         elif node.pointer:
@@ -304,7 +304,7 @@ class FunctionText:
             return ""
         assert old.where is not None
         written = self._slice(old.where.start, old.where.end)
-        before = re.match(rf"([^=\[({{;]*?)\b{re.escape(_plain(old.name))}\b", written)
+        before = re.match(rf"([^=\[({{;]*?)\b{re.escape(s.plain_name(old.name))}\b", written)
         return before[1] if before else ""
 
     def expression(self, node: Any, least: int = 0) -> str:
@@ -325,7 +325,7 @@ class FunctionText:
             case s.Number(text):
                 return text, own
             case s.Name(text):
-                return _plain(text), own
+                return s.plain_name(text), own
             case s.Member(base, name):
                 if isinstance(base, s.Unary) and base.operator == "*":
                     return f"{self.expression(base.operand, _POSTFIX)}->{name}", own
@@ -358,7 +358,7 @@ class FunctionText:
 
     def _call(self, node: s.Call) -> str:
         arguments = [self.expression(a, _ASSIGN) for a in node.arguments]
-        name = _plain(node.function)
+        name = s.plain_name(node.function)
         if node.where is not None and _is_there(node.where):
             text = self._slice(node.where.start, node.where.end)
             written = _CALLEE.match(text)
@@ -425,11 +425,6 @@ def _begins_in_macro(node: Any, where: s.Range) -> bool:
 def _opened(function: s.Function) -> int | None:
     """The byte after the body's brace."""
     return None if function.body_where is None else function.body_where.start + 1
-
-
-def _plain(name: str) -> str:
-    """Without the number that tells variables of one name apart."""
-    return name.partition("#")[0]
 
 
 def _is_there(where: s.Range | None) -> bool:

@@ -79,7 +79,7 @@ def project_tools(cache: Path, build: Build = "plain") -> Tools:
     toolchain = find_toolchain()
     nvcc = shutil.which("nvcc") or ""
 
-    def settings(tree: Path, main: str) -> DriverConfig:
+    def config(tree: Path, main: str) -> DriverConfig:
         return DriverConfig(
             for_gpu=False,
             tree=str(tree),
@@ -95,7 +95,7 @@ def project_tools(cache: Path, build: Build = "plain") -> Tools:
 
     return Tools(
         f"cpu {build} {source_digest()} {code_flags(build)} {bool(nvcc)}",
-        settings,
+        config,
         (INCLUDE, SOURCE, *(Path(p).parent for p in (first, *last))),
         {"include": INCLUDE},
     )

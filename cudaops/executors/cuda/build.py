@@ -218,7 +218,7 @@ def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:
         if (found := next((n for n in names if (home / n).is_dir()), None)) is not None
     }
 
-    def settings(tree: Path, main: str) -> DriverConfig:
+    def config(tree: Path, main: str) -> DriverConfig:
         return DriverConfig(
             for_gpu=True,
             tree=str(tree),
@@ -229,7 +229,7 @@ def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:
         )
 
     kind = f"cuda {nvcc_version(nvcc)} {sm_arch} {linked}"
-    return Tools(kind, settings, reads, toolkit)
+    return Tools(kind, config, reads, toolkit)
 
 
 def recorder_object(cache: Path) -> Path | None:

@@ -17,7 +17,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from cudaops.cuda.nvcc_line import NvccLine, object_name, read_nvcc_line, retargeted
+from cudaops.cuda.nvcc_line import (
+    NvccLine,
+    object_name,
+    preprocessor_words,
+    read_nvcc_line,
+    retargeted,
+)
 
 FOLDER = ".cudaops"
 """In the tree: what is ours."""
@@ -73,14 +79,14 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """`driver TREE NAME ARGS...`: what a build asked of the compiler NAME."""
     tree, name, *words = arguments
     own = Path(tree, FOLDER)
-    settings = DriverConfig(**json.loads((own / CONFIG).read_text("utf-8")))
+    config = DriverConfig(**json.loads((own / CONFIG).read_text("utf-8")))
     shims = str(own / PROGRAMS)
     os.environ["PATH"] = os.pathsep.join(
         p for p in os.environ.get("PATH", "").split(os.pathsep) if p != shims
     )
     note: dict[str, Any] = {"tool": name, "cwd": str(Path.cwd()), "words": words}
     try:
-        code = _nvcc(settings, words) if name == "nvcc" else _host(settings, name, words)
+        code = _nvcc(config, words) if name == "nvcc" else _host(config, name, words)
     except Refused as problem:
         note["refused"] = str(problem)
         sys.stderr.write(f"cudaops: {problem}\n")
@@ -90,35 +96,35 @@ def main(arguments: Sequence[str]) -> NoReturn:
     sys.exit(code)
 
 
-def _nvcc(settings: DriverConfig, words: list[str]) -> int:
+def _nvcc(config: DriverConfig, words: list[str]) -> int:
     line = read_nvcc_line(words, lambda path: Path(path).read_text("utf-8"))
     # CMake asks a compiler who it is by what it says of itself and by what it makes.
-    asked = line.has("v") or line.has("verbose") or "CompilerIdCUDA" in Path.cwd().parts
+    asked = line.has("v") or "CompilerIdCUDA" in Path.cwd().parts
     if line.phase == "aside" or not line.inputs or asked:
-        if not settings.nvcc:
+        if not config.nvcc:
             raise Refused("the build asks nvcc itself, which is not installed")
         os.environ[WITHIN] = "1"
-        return _done([settings.nvcc, *words])
-    if settings.for_gpu:
+        return _done([config.nvcc, *words])
+    if config.for_gpu:
         os.environ[WITHIN] = "1"
-        linked = settings.recorder if line.phase == "link" and _is_recorded(words) else []
-        return _done([settings.nvcc, *linked, *retargeted(words, settings.sm_arch)])
-    return _Processor(settings, line).run()
+        linked = config.recorder if line.phase == "link" and _is_recorded(words) else []
+        return _done([config.nvcc, *linked, *retargeted(words, config.sm_arch)])
+    return _Processor(config, line).run()
 
 
-def _host(settings: DriverConfig, name: str, words: list[str]) -> int:
+def _host(config: DriverConfig, name: str, words: list[str]) -> int:
     """A host compiler: what it compiles finds our headers, what it links our runtime."""
     if WITHIN in os.environ:
         return _done([name, *words])
     if _COMPILES & set(words):
-        ours = [] if settings.for_gpu else [f"-I{settings.include}"]
+        ours = [] if config.for_gpu else [f"-I{config.include}"]
         return _done([name, *ours, *words])
-    if settings.for_gpu:
-        linked = _for_host_linker(settings.recorder) if _is_recorded(words) else ()
+    if config.for_gpu:
+        linked = _for_host_linker(config.recorder) if _is_recorded(words) else ()
         return _done([name, *linked, *words])
     if not _holds(words, _MARK):
         return _done([name, *words])
-    return _done([settings.gxx, *_linked(settings, words)])
+    return _done([config.gxx, *_linked(config, words)])
 
 
 def _for_host_linker(words: Sequence[str]) -> Iterator[str]:
@@ -131,10 +137,10 @@ def _for_host_linker(words: Sequence[str]) -> Iterator[str]:
 class _Processor:
     """One command of nvcc, done by g++."""
 
-    def __init__(self, settings: DriverConfig, line: NvccLine) -> None:
-        self.settings = settings
+    def __init__(self, config: DriverConfig, line: NvccLine) -> None:
+        self.config = config
         self.line = line
-        self.tree = Path(settings.tree)
+        self.tree = Path(config.tree)
 
     def run(self) -> int:
         line = self.line
@@ -143,12 +149,14 @@ class _Processor:
             output = line.output or "a_dlink.o"
             empty = self.tree / FOLDER / "empty.cpp"
             empty.touch()
-            return _done([self.settings.gxx, "-c", str(empty), "-o", output])
+            return _done([self.config.gxx, "-c", str(empty), "-o", output])
         made: dict[str, str] = {}
-        for source in line.sources():
-            alone = line.phase == "compile" and line.output
-            target = line.output if alone else self._placed(object_name(source))
-            assert target is not None
+        for number, source in enumerate(line.sources()):
+            target = object_name(source)
+            if line.phase != "compile":  # of two folders there may be two of a name
+                target = str(self.tree / FOLDER / f"{number}_{target}")
+            elif line.output:
+                target = line.output
             if code := self._compile(source, target):
                 return code
             made[source] = target
@@ -160,41 +168,50 @@ class _Processor:
             return _done(["ar", "rcs", line.output or "a.a", *objects])
         return self._link(objects)
 
-    def _placed(self, name: str) -> str:
-        return name if self.line.phase == "compile" else str(self.tree / FOLDER / name)
-
     def _compile(self, source: str, output: str) -> int:
         if not self.line.is_cuda(source):
-            words = [
-                *self._preprocessor(),
-                *self.line.host_flags(),
-                f"-O{self.line.value('O') or 2}",
-            ]
-            include = f"-I{self.settings.include}"
-            return _done([self.settings.gxx, include, *words, "-c", source, "-o", output])
-        from cudaops.executors.project.processor_unit import write_unit
-
+            words = [f"-I{self.config.include}", *preprocessor_words(self.line.options)]
+            words += [*self.line.host_flags(), f"-O{self.line.value('O') or 2}"]
+            return _done([self.config.gxx, *words, "-c", source, "-o", output])
         name = hashlib.sha256(repr((Path.cwd(), source, output)).encode()).hexdigest()[:16]
         shadow = self.tree / FOLDER / "units" / name
         folders = [Path(p).absolute() for p in self.line.values("I", "isystem")]
-        files = write_unit(Path(source), self.tree, folders, shadow, self.settings.target)
+        main, headers = self._write_unit(source, folders, shadow)
         inside = (p.relative_to(self.tree) for p in folders if p.is_relative_to(self.tree))
         found = [f"-I{shadow / p}" for p in inside]
         beside = ["-iquote", str(Path(source).absolute().parent)]
         command = [
-            self.settings.gxx, *self.settings.compile_flags, *found, *beside,
-            *self._preprocessor(), "-include", "cudaops/cuda.h", "-include", "cudaops/entry.h",
-            f"-ffile-prefix-map={shadow}=.", "-x", "c++", "-c", files.main, "-o", output,
+            self.config.gxx, *self.config.compile_flags, *found, *beside,
+            *preprocessor_words(self.line.options), "-include", "cudaops/cuda.h",
+            "-include", "cudaops/entry.h", f"-ffile-prefix-map={shadow}=.",
+            "-x", "c++", "-c", main, "-o", output,
         ]  # fmt: skip
         code = _done(command)
         if code == 0:
-            self._note_dependencies(output, [source, *files.included])
+            self._note_dependencies(output, [source, *headers])
         return code
 
-    def _preprocessor(self) -> list[str]:
-        from cudaops.cuda.nvcc_line import preprocessor_words
+    def _write_unit(
+        self, source: str, folders: Sequence[Path], shadow: Path
+    ) -> tuple[str, list[str]]:
+        """The file to compile, in which launches go to the shim, and headers of the tree that it
+        includes. All is written under `shadow`, each file at its place in the tree."""
+        # What reads CUDA takes a while to load, and most commands of a build need none of it.
+        from cudaops.domain.program import FOREIGN_SITES
+        from cudaops.executors.cpu.build import MAIN, program_source
+        from cudaops.program.parse import load_unit
+        from cudaops.storage import write_texts
 
-        return preprocessor_words(self.line.options)
+        program = load_unit(Path(source), self.tree, folders)
+        if program.main_path != self.config.target:
+            sites = [
+                site.model_copy(update={"index": site.index + FOREIGN_SITES})
+                for site in program.launches
+            ]
+            program = program.model_copy(update={"launches": tuple(sites)})
+        write_texts(shadow, program_source(program).files)
+        headers = [str(self.tree / f.path) for f in program.files if f.path != program.main_path]
+        return str(shadow / MAIN), headers
 
     def _note_dependencies(self, output: str, files: Sequence[str]) -> None:
         """What `-MD -MF FILE -MT NAME` asks for."""
@@ -213,10 +230,10 @@ class _Processor:
         words += [f"-Wl,{word}" for word in line.values("Xlinker")]
         words += line.host_flags()
         words += ["-shared"] if line.has("shared") else []
-        return _done([self.settings.gxx, *_linked(self.settings, words)])
+        return _done([self.config.gxx, *_linked(self.config, words)])
 
 
-def _linked(settings: DriverConfig, words: Sequence[str]) -> list[str]:
+def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
     """The arguments of a link with our runtime around the author's objects."""
     if "-shared" in words:
         raise Refused("the build makes a shared library with kernels; that runs on a GPU only")
@@ -229,7 +246,7 @@ def _linked(settings: DriverConfig, words: Sequence[str]) -> list[str]:
             raise Refused(f"the build links with {library}, which runs on a GPU only")
         if not (named and library in _RUNTIME):
             kept.append(word)
-    return [settings.first, *kept, *settings.last, *settings.link_flags]
+    return [config.first, *kept, *config.last, *config.link_flags]
 
 
 def _objects(words: Sequence[str]) -> Iterator[Path]:

@@ -63,7 +63,7 @@ class Tools(NamedTuple):
 
     kind: str
     """With versions and flags: another one builds another tree."""
-    settings: Callable[[Path, str], DriverConfig]
+    config: Callable[[Path, str], DriverConfig]
     """Of a tree and its main file."""
     reads: tuple[Path, ...]
     """What it needs beside the tree and the system's."""
@@ -277,16 +277,15 @@ class BuiltTree:
         own = self.root / FOLDER
         programs = own / PROGRAMS
         programs.mkdir(parents=True, exist_ok=True)
-        settings = self.tools.settings(self.root, self.main)
-        (own / CONFIG).write_text(json.dumps(settings._asdict()), "utf-8")
+        config = self.tools.config(self.root, self.main)
+        (own / CONFIG).write_text(json.dumps(config._asdict()), "utf-8")
         for name, folder in self.tools.toolkit.items():
             if not (own / name).exists():
                 (own / name).symlink_to(folder)
+        words = [sys.executable, "-P", "-m", "cudaops.executors.project.driver", str(self.root)]
         for name in _COMPILERS:
             if name == "nvcc" or shutil.which(name):
-                words = [sys.executable, "-P", "-m", "cudaops.executors.project.driver"]
-                line = shlex.join([*words, str(self.root), name])
-                _executable(programs / name, f'exec {line} "$@"')
+                _executable(programs / name, f'exec {shlex.join([*words, name])} "$@"')
 
     def _run(self) -> Finished:
         programs = self.root / FOLDER / PROGRAMS
@@ -488,7 +487,9 @@ def project_program(
     def make(folder: Path) -> Facts | CompileFailed:
         with tree.held():
             done = tree.built(texts)
-            if done.exit_code != 0 or done.timed_out:
+            if done.timed_out:
+                return CompileFailed(message=tree.failure(done), log=done.stderr)
+            if done.exit_code != 0:
                 return failed(done._replace(stderr=f"{done.stderr}\n{tree.failure(done)}\n"))
             try:
                 for path in (build.executable, *_libraries(tree.root)):

@@ -5,7 +5,7 @@ It never refuses what it does not understand: that is listed, and values behind 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudaops.program import syntax as s
@@ -225,7 +225,9 @@ class _Statements(Expressions):
         start = self._renewed(start, moving, iteration, entry)
         variable = self._resolved(hint) if self._resolved(hint) in moving else ""
         first = entry.get(variable)
-        early = probe.ends_early or (condition is not None and len(list(_conjuncts(condition))) > 1)
+        early = probe.ends_early or (
+            condition is not None and len(list(s.joined_by(condition, "&&"))) > 1
+        )
         loop = Loop(
             iteration, variable, first.value if isinstance(first, Whole) else None,
             moving.get(variable), count, trips, depends, early, node.where,
@@ -362,7 +364,7 @@ class _Statements(Expressions):
         depends = self._depends(self._quiet(condition))
         if not tests_first:
             return None, depends - {iteration.name}
-        counts = [self._count_of(part, iteration) for part in _conjuncts(condition)]
+        counts = [self._count_of(part, iteration) for part in s.joined_by(condition, "&&")]
         known = [c for c in counts if c is not None and self._stays(c)]
         return (known[0] if known else None), depends - {iteration.name}
 
@@ -475,14 +477,6 @@ class _Round:
         walk._states.pop()
         walk._guards, walk._dead = outer, False
         return _Ended(walk._frame.env, state.broken, state.returned)
-
-
-def _conjuncts(node: s.Expression) -> Iterator[s.Expression]:
-    if isinstance(node, s.Binary) and node.operator == "&&":
-        yield from _conjuncts(node.left)
-        yield from _conjuncts(node.right)
-    else:
-        yield node
 
 
 def _changed(nodes: Sequence[s.Statement | s.Expression], env: Env) -> tuple[str, ...]:

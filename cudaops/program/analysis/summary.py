@@ -13,7 +13,7 @@ from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.polynomials import Atom, Polynomial, Symbol, number, symbol
 from cudaops.program.analysis.values import Launched
 from cudaops.program.front_end import kernel_form
-from cudaops.program.syntax import NotUnderstood
+from cudaops.program.syntax import NotUnderstood, plain_name
 
 MOST_ACCESSES = 40
 """That are told of; a kernel with more is told of by its first ones."""
@@ -60,16 +60,11 @@ def _summary(access: Access, facts: KernelFacts, line: int | None) -> AccessSumm
     )
 
 
-def _plain(name: str) -> str:
-    """Without the number that tells symbols of one name apart."""
-    return name.partition("#")[0]
-
-
 def _index(access: Access) -> str:
     value = access.index if access.index is not None else access.offset_bytes
     if value is None:
         return "?"
-    text = _readable(value).text(_plain)
+    text = _readable(value).text(plain_name)
     return text if access.index is not None else f"({text}) bytes"
 
 
@@ -98,7 +93,7 @@ def _step(access: Access, facts: KernelFacts) -> str:
     if access.offset_bytes is None:
         return "not known"
     scattered = {
-        unknown.array or _plain(name)
+        unknown.array or plain_name(name)
         for name, unknown in facts.unknowns.items()
         if "threadIdx.x" in unknown.depends and name != "threadIdx.x" and "lane" not in name
         if access.offset_bytes.has(Symbol(name))
@@ -113,7 +108,7 @@ def _step(access: Access, facts: KernelFacts) -> str:
         return "same"
     if apart.constant is not None and apart.constant == access.element_bytes:
         return "adjacent"
-    return f"{apart.text(_plain)} B apart"
+    return f"{apart.text(plain_name)} B apart"
 
 
 def _follows(access: Access, name: str, facts: KernelFacts) -> bool:
@@ -127,7 +122,7 @@ def _follows(access: Access, name: str, facts: KernelFacts) -> bool:
 
 def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
     """`k: 1024x, 4 B`: trips, and by how much the access moves."""
-    name = _plain(loop.variable) or "loop"
+    name = plain_name(loop.variable) or "loop"
     trips = loop.trips
     if loop.count is not None:
         trips = of_polynomial(
@@ -137,7 +132,7 @@ def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
     if trips.constant is not None:
         times = f"{trips.constant}x"
     elif known is not None and len(known.text()) <= _LONGEST_COUNT:
-        times = f"{known.text(_plain)} x"
+        times = f"{known.text(plain_name)} x"
     elif trips.high is not None and trips.high < _ANY_TRIPS:
         times = f"{trips.text()}x"
     else:
@@ -146,4 +141,4 @@ def _loop(loop: Loop, access: Access, facts: KernelFacts) -> str:
     if stride is None or _follows(access, loop.symbol.name, facts):
         return f"{name}: {times}"
     moved = _bound(stride, facts)
-    return f"{name}: {times}, {moved.text(_plain)} B"
+    return f"{name}: {times}, {moved.text(plain_name)} B"
