@@ -8,7 +8,8 @@
 # program, its .cu file, and its line of arguments in ARGS. Run it in the repository's root.
 # JOBS=4 programs at once: the GPU takes one measurement at a time. MIN_SPEEDUP=1.05 asks for less,
 # OPTIONS="--budget-minutes 2" for more of `cudaops run`, LIMIT=400 ends it sooner; ONLY="attention
-# is" for these programs of the part; QUIET=attention runs that one by itself before the others.
+# is" for these programs of the part; QUIET=attention runs that one by itself before the others;
+# GPUS=2 shares the jobs out to two.
 set -u
 mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz && tar -C /tmp -xf .gpu/corpus.tar.xz
 export PYTHONPATH=/tmp/site:$PWD CUDAOPS_CACHE=/tmp/cache CUDAOPS_MEMORY=off
@@ -20,6 +21,6 @@ fi
 if [ -n "${QUIET:-}" ]; then  # trials a minute with the GPU to itself
     cp -r "/tmp/corpus/$QUIET" /tmp/quiet && ( cd /tmp/quiet && timeout 120 python -m cudaops run *.cu --executor cuda --out /tmp/q -- $(cat ARGS) ) > $OUT/quiet.txt 2>&1
 fi
-python benchmarks/improve.py /tmp/corpus --executor cuda --jobs "${JOBS:-4}" --part "$PART" \
+python benchmarks/improve.py /tmp/corpus --executor cuda --jobs "${JOBS:-4}" ${GPUS:+--gpus $GPUS} --part "$PART" \
     ${ONLY:+--only $ONLY} --limit $((${LIMIT:-565} - SECONDS + S)) --each "${EACH:-200}" --options "--min-speedup ${MIN_SPEEDUP:-1.2} ${OPTIONS:-}" --out $OUT 2>&1 | tee $OUT/improve.txt
 echo "all over at $((SECONDS - S)) s" >> $OUT/machine.txt

@@ -35,9 +35,10 @@ _KEPT = ("report.md", "run.json", "events.jsonl", "best.cu", "best.patch", "iter
 
 
 def improved(
-    folder: Path, small: str | None, options: argparse.Namespace, out: Path
+    folder: Path, small: str | None, options: argparse.Namespace, out: Path, gpu: int | None
 ) -> dict[str, Any]:
-    """One program's row. `small`: arguments to judge on, where its own are for time alone."""
+    """One program's row. `small`: arguments to judge on, where its own are for time alone; `gpu`:
+    the only one it may see."""
     (source,) = folder.glob("*.cu")
     left = options.limit - (time.monotonic() - BEGAN)
     own = (folder / "ARGS").read_text().strip()
@@ -49,6 +50,8 @@ def improved(
     ]  # fmt: skip
     began = time.monotonic()
     env = {**os.environ, "CUDAOPS_MEMORY": "off"}
+    if gpu is not None:
+        env["CUDA_VISIBLE_DEVICES"] = str(gpu)
     row: dict[str, Any] = {"program": folder.name, "args": lines}
     try:
         done = subprocess.run(
@@ -108,6 +111,7 @@ def main() -> int:
     parser.add_argument("--args", type=Path)
     parser.add_argument("--executor", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--jobs", type=int, default=2, help="programs at once")
+    parser.add_argument("--gpus", type=int, help="share the jobs out to so many (default: the first)")
     parser.add_argument("--limit", type=float, default=560.0, help="seconds for all")
     parser.add_argument("--each", type=float, default=240.0, help="seconds for one")
     parser.add_argument("--out", type=Path, required=True)
@@ -128,13 +132,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         runs = Path(scratch)
 
-        def work() -> None:
+        def work(gpu: int | None) -> None:
             while options.limit - (time.monotonic() - BEGAN) > LEAST_S:
                 try:
                     folder = waiting.get_nowait()
                 except queue.Empty:
                     return
-                row = improved(folder, lines.get(folder.name), options, runs / folder.name)
+                small, out = lines.get(folder.name), runs / folder.name
+                row = improved(folder, small, options, out, gpu)
                 with writing:
                     rows.append(row)
                     (options.out / "improve.json").write_text(json.dumps(rows, indent=1) + "\n")
@@ -147,7 +152,8 @@ def main() -> int:
                 sys.stdout.flush()
 
         with ThreadPoolExecutor(max_workers=options.jobs) as pool:
-            for job in [pool.submit(work) for _ in range(options.jobs)]:
+            gpus = [n % options.gpus if options.gpus else None for n in range(options.jobs)]
+            for job in [pool.submit(work, gpu) for gpu in gpus]:
                 job.result()
         with tarfile.open(options.out / "runs.tar.xz", "w:xz") as kept:
             for path in sorted(p for name in _KEPT for p in runs.glob(f"*/{name}")):
