@@ -111,7 +111,9 @@ def main() -> int:
     parser.add_argument("--args", type=Path)
     parser.add_argument("--executor", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--jobs", type=int, default=2, help="programs at once")
-    parser.add_argument("--gpus", type=int, help="share the jobs out to so many (default: the first)")
+    parser.add_argument(
+        "--gpus", type=int, help="share the jobs out to so many (default: the first)"
+    )
     parser.add_argument("--limit", type=float, default=560.0, help="seconds for all")
     parser.add_argument("--each", type=float, default=240.0, help="seconds for one")
     parser.add_argument("--out", type=Path, required=True)
