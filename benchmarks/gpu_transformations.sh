@@ -12,6 +12,8 @@
 # GPUS=2 shares the jobs out to two.
 set -u
 mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz && tar -C /tmp -xf .gpu/corpus.tar.xz
+# Buffers are written to files and read again: in memory, where programs may be run from there.
+printf '#!/bin/sh\n' > /dev/shm/may && chmod +x /dev/shm/may && /dev/shm/may && export TMPDIR=/dev/shm
 export PYTHONPATH=/tmp/site:$PWD CUDAOPS_CACHE=/tmp/cache CUDAOPS_MEMORY=off
 { nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; nproc; nvcc --version | tail -2; ncu --version | tail -2; date -u; git rev-parse HEAD 2>/dev/null; } > $OUT/machine.txt 2>&1
 S=$SECONDS; PART=${PART:-1/3}

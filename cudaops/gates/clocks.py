@@ -64,6 +64,7 @@ class _Problem(NamedTuple):
     text: str
     of_the_machine: bool = False
     """Others use the GPU: nothing is said of the candidate."""
+    of_baseline: bool = False
 
 
 class _Others(NamedTuple):
@@ -100,14 +101,10 @@ def clocks_gate(comparisons: Sequence[Comparison]) -> Gate:
         "launch_gap_us": LAUNCH_GAP_US,
         "resolution_us": RESOLUTION_US,
     }
-    problems = [] if comparisons else [_Problem("nothing was timed")]
+    problems = _all_problems(comparisons, numbers)
     told: list[str] = []
     for comparison in comparisons:
         others = _others(comparison)
-        for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
-            found = _problems(comparison, side, numbers, f"{name}_{comparison.workload}", others)
-            where = f"{name} on {comparison.workload}"
-            problems += [p._replace(text=f"{where}: {p.text}") for p in found]
         told += _told(comparison, others)
         numbers[f"busy_factor_{comparison.workload}"] = others.factor
     # What is wrong with a side comes before what could not be measured.
@@ -120,6 +117,25 @@ def clocks_gate(comparisons: Sequence[Comparison]) -> Gate:
         summary=worst.text if worst else "; ".join((agree, *told)),
         numbers=numbers,
     )
+
+
+def is_disturbed(comparisons: Sequence[Comparison]) -> bool:
+    """Whether the clocks disagree where no candidate has a part in it, so that another measurement
+    may tell more: on the baseline, or because others use the GPU."""
+    return any(p.of_the_machine or p.of_baseline for p in _all_problems(comparisons, {}))
+
+
+def _all_problems(comparisons: Sequence[Comparison], numbers: Numbers) -> list[_Problem]:
+    problems = [] if comparisons else [_Problem("nothing was timed")]
+    for comparison in comparisons:
+        others = _others(comparison)
+        for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
+            found = _problems(comparison, side, numbers, f"{name}_{comparison.workload}", others)
+            where = f"{name} on {comparison.workload}"
+            problems += [
+                p._replace(text=f"{where}: {p.text}", of_baseline=name == "baseline") for p in found
+            ]
+    return problems
 
 
 def _told(comparison: Comparison, others: _Others) -> list[str]:

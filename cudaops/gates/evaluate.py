@@ -21,7 +21,7 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
 from cudaops.domain.workload import Workload
-from cudaops.gates.clocks import clocks_gate
+from cudaops.gates.clocks import clocks_gate, is_disturbed
 from cudaops.gates.compile import compile_gate
 from cudaops.gates.correctness import Subject, Verifier
 from cudaops.gates.hygiene import hygiene_gate
@@ -37,6 +37,9 @@ from cudaops.sandbox.workbench import Workbench
 LEARNERS = ("llm:", "mcp:")
 """Who is told of a candidate that is too slow whether it is right as well, on the smallest
 workload: they write the next one. Recipes and transformations learn nothing from it."""
+MEASUREMENTS = 3
+"""Fresh measurements at most, where the clocks say that another might tell more. Chosen: with
+seven runs at once on an H100, four of seven measurements were undisturbed (2026-11-24)."""
 
 
 def evaluate(
@@ -206,18 +209,25 @@ class Evaluating:
         return self._add(floor_gate(profile, decisive[0], bench.workloads[0]))
 
     def _measured_again(self) -> bool:
-        started = time.monotonic()
+        """A fresh measurement, taken anew where others on the GPU spoilt it: every one of them is
+        looked at for wrong results, and counted as a decision."""
         self.say("measuring it again, and looking at what the timed launches write")
-        self.judged_before = self.bench.put_to_decision()
-        folder = self.bench.folder / "work" / f"timed-{self.rewrite.id}"
-        fresh = self.bench.compare(self.rewrite, watched=folder)
-        if isinstance(fresh, Misbehaved | CompileFailed):
-            return self._failed("timed_outputs", fresh, started)
-        self.fresh = fresh
         oracles = [self.bench.oracle(workload) for workload in self.bench.judged_of(self.rewrite)]
-        gate = timed_outputs_gate(oracles, fresh, self.bench.policy)
-        self.bench.discard(folder.name)
-        return self._add(gate) and self._add(clocks_gate(fresh))
+        folder = self.bench.folder / "work" / f"timed-{self.rewrite.id}"
+        for left in reversed(range(MEASUREMENTS)):
+            started = time.monotonic()
+            self.judged_before = self.bench.put_to_decision()
+            fresh = self.bench.compare(self.rewrite, watched=folder)
+            if isinstance(fresh, Misbehaved | CompileFailed):
+                return self._failed("timed_outputs", fresh, started)
+            self.fresh = fresh
+            outputs = timed_outputs_gate(oracles, fresh, self.bench.policy)
+            self.bench.discard(folder.name)
+            clocks = clocks_gate(fresh)
+            if not (left and outputs.passed and is_disturbed(fresh)):
+                break
+            self.say(f"measuring it once more, the GPU is busy: {clocks.summary}")
+        return self._add(outputs) and self._add(clocks)
 
     def _whole(self) -> bool:
         return all(self._add(gate) for gate in whole_program_gates(self.bench, self.rewrite))

@@ -9,7 +9,7 @@ import pytest
 
 from cudaops.domain.execution import Measurement, Timing
 from cudaops.domain.judgement import Comparison, Gate
-from cudaops.gates.clocks import LAUNCH_GAP_US, LEAST_GAP_US, TOLERANCE, clocks_gate
+from cudaops.gates.clocks import LAUNCH_GAP_US, LEAST_GAP_US, TOLERANCE, clocks_gate, is_disturbed
 
 
 def side(
@@ -263,6 +263,23 @@ def clocks_not_taken() -> Sequence[Measurement]:
 @pytest.mark.parametrize("candidate", clocks_not_taken())
 def test_a_clock_that_was_not_taken_fails(candidate: Measurement) -> None:
     assert gate_of(candidate) == (False, "candidate on w0: the host's clock was not taken")
+
+
+def pair(baseline: Measurement, candidate: Measurement) -> list[Comparison]:
+    return [Comparison(workload="w0", weight=1.0, baseline=baseline, candidate=candidate)]
+
+
+def test_events_that_others_stretch_on_both_sides_are_worth_another_measurement() -> None:
+    """Medians of a run beside six others on an H100, 2026-11-24: CUPTI and the host's clock agree,
+    events do not."""
+    baseline, candidate = side(36.8, 22.0, (23.1,)), side(33.1, 14.9, (16.6,))
+    assert not clocks_gate(pair(baseline, candidate)).passed
+    assert is_disturbed(pair(baseline, candidate))
+
+
+def test_what_the_candidate_alone_hides_is_not() -> None:
+    assert not is_disturbed(pair(side(400.0, 401.0), side(10.0, 60.0)))
+    assert not is_disturbed(pair(side(400.0, 401.0), side(100.0, 101.0)))
 
 
 def test_nothing_timed_fails() -> None:
