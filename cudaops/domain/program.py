@@ -130,6 +130,9 @@ class Program(Record):
     """What was seen that capture cannot follow, in plain words: textures, device-side launches."""
     build: Build | None = None
     """None: one nvcc command makes the program of the main file."""
+    fused: bool = True
+    """False: built without fused multiply-adds, to see what rounding alone changes in its results.
+    Of a program without `build` only."""
 
     def file(self, path: str) -> SourceFile:
         """The file at `path`. Raises KeyError for a path the program does not have."""

@@ -12,11 +12,12 @@ import numpy as np
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Policy
-from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
+from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Element, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
     filled,
+    over_chunks,
     read_array,
     round_wide_doubles,
     stored,
@@ -559,11 +560,7 @@ class OracleBuilder:
 
 
 def _holds_fill(path: Path, byte: int, element_bytes: int) -> bool:
-    if path.stat().st_size == 0:
-        return False
-    raw = np.memmap(path, np.uint8, "r")
-    whole = raw[: raw.size - raw.size % element_bytes].reshape(-1, element_bytes)
-    return any(
-        bool((whole[start : start + (1 << 20)] == byte).all(axis=1).any())
-        for start in range(0, len(whole), 1 << 20)
-    )
+    words: dict[int, Element] = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+    values = stored(path, words[element_bytes])
+    fill = filled(byte, 1, words[element_bytes]).read(0, 1)[0]
+    return any(over_chunks(lambda part: bool((part == fill).any()), values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,11 +86,15 @@ def _printed(bench: Workbench, spliced: Program, run: CapturedRun) -> _Printed:
     if ran.exit_code != wanted:
         text = f"exits with {ran.exit_code} where the author's program exits with {wanted}"
         return _Printed(False, text, {})
-    printed = compare_printed(author.stdout, ran.stdout, bench.policy.rtol_program)
+    rtol = bench.policy.rtol_program
+    printed = compare_printed(author.stdout, ran.stdout, rtol)
+    if not printed.matches and math.isfinite(printed.worst_relative_difference):
+        unfused = bench.unfused_prints(run)
+        printed = compare_printed(author.stdout, ran.stdout, rtol, unfused)
     numbers = {
         "numbers_compared": float(printed.numbers_compared),
         "worst_relative_difference": printed.worst_relative_difference,
-        "rtol": bench.policy.rtol_program,
+        "rtol": rtol,
     }
     if not bench.models_time:
         numbers |= _program_times(author, ran)

@@ -88,6 +88,7 @@ class Workbench:
         self._oracles: dict[str, Oracle] = {}
         self._baseline_times: dict[str, Measurement] = {}
         self._authors_runs: dict[tuple[str, ...], ProgramRan] = {}
+        self._unfused: dict[tuple[str, ...], str | None] = {}
         self._lock = threading.RLock()
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
@@ -315,6 +316,21 @@ class Workbench:
             if argv not in self._authors_runs:
                 self._authors_runs[argv] = self._run_author(run)
             return self._authors_runs[argv]
+
+    def unfused_prints(self, run: CapturedRun) -> str | None:
+        """What the author's program prints without fused multiply-adds: what rounding alone changes
+        in its numbers. None where it cannot be built so, or does not run to its end."""
+        if self.program.build is not None:
+            return None
+        with self._lock:
+            argv = run.run.argv
+            if argv not in self._unfused:
+                program = self.program.model_copy(update={"fused": False})
+                ran = self.executor.run_program(
+                    program, argv, self.timeout_s, lockstep=run.captured.lockstep
+                )
+                self._unfused[argv] = ran.stdout if isinstance(ran, ProgramRan) else None
+            return self._unfused[argv]
 
     @property
     def limits(self) -> tuple[str, ...]:

@@ -63,3 +63,22 @@ def test_nan_meets_nan_and_infinities_keep_their_sign() -> None:
 def test_integers_compare_within_the_tolerance_too() -> None:
     assert compare_printed("count 100000", "count 100001", 1e-3).matches
     assert not compare_printed("count 100", "count 101", 1e-3).matches
+
+
+RMSE, UNFUSED = "RMSE 0.000118\nsum 100.0\n", "RMSE 0.000116\nsum 100.0\n"
+
+
+def test_a_number_that_rounding_alone_moves_may_move_four_times_as_far() -> None:
+    """The error of a result against the host's moves with every rounding."""
+    assert not compare_printed(RMSE, RMSE.replace("118", "112"), 1e-3).matches
+    moved = compare_printed(RMSE, RMSE.replace("118", "112"), 1e-3, UNFUSED)
+    assert moved.matches
+    assert "1 within 4 times what rounding alone" in moved.summary
+    assert not compare_printed(RMSE, RMSE.replace("118", "130"), 1e-3, UNFUSED).matches
+    assert not compare_printed(RMSE, RMSE.replace("100.0", "101.0"), 1e-3, UNFUSED).matches
+
+
+@pytest.mark.parametrize("unfused", ["", "other words\nsum 100.0\n", "RMSE nan\nsum 100.0\n"])
+def test_what_rounding_turns_into_something_else_excuses_no_number(unfused: str) -> None:
+    moved = RMSE.replace("118", "112")
+    assert not compare_printed(RMSE, moved, 1e-3, unfused).matches

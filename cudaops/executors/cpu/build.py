@@ -70,7 +70,8 @@ def build_program(cache: Path, program: Program, build: Build = "plain") -> Buil
     """The whole program as one executable."""
     if program.build is not None:
         return _build_project(cache, program, build)
-    return build_source(cache, program_source(program), program, build)
+    unfused = () if program.fused else ("-ffp-contract=off",)
+    return build_source(cache, program_source(program), program, build, unfused)
 
 
 def project_tools(cache: Path, build: Build = "plain") -> Tools:

@@ -161,6 +161,8 @@ class GpuBuilder:
         files = {f.path: f.text for f in program.files}
         sources: Sequence[str] = (program.main_path,)
         extra: tuple[str, ...] = library_flags(program.system_includes)
+        if not program.fused:
+            extra = ("-fmad=false", *extra)
         if recorded:
             made = recorded_source(program)
             recorder = recorder_object(self._cache)
