@@ -94,6 +94,12 @@ ATOMIC_SHARE = _derived(
     ),
     lambda red, atom, ld, st: _share(red + atom, red + atom + ld + st),
 )  # fmt: skip
+ATOMICS_AN_INSTRUCTION = _derived(
+    "atomic_instruction_share_pct", "Global atomics among instructions", "%",
+    "Share of executed warp instructions that are global atomics.",
+    (ncu.GLOBAL_RED_REQUESTS, ncu.GLOBAL_ATOM_REQUESTS, ncu.INST_EXECUTED),
+    lambda red, atom, executed: _share(red + atom, executed),
+)  # fmt: skip
 SHARED_ATOMIC_SHARE = _derived(
     "shared_atomic_share_pct", "Atomics among shared accesses", "%",
     "Share of shared-memory instructions that are atomics.",

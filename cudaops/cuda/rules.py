@@ -322,6 +322,11 @@ CAUSE_RULES: tuple[Rule, ...] = (
                 derived.IDLE_ISSUE, ">=", 60.0,
                 "judgement: with most issue slots idle the atomics are waited for",
             ),
+            Condition(
+                derived.ATOMICS_AN_INSTRUCTION, ">=", 0.5,
+                "judgement: one in two hundred instructions; rarer, as where each block adds its "
+                "own sum once, it is the rest that is waited for",
+            ),
         ),
         text="{0} % of the global requests are atomics, and {1} % of the issue slots are idle",
     ),

@@ -59,6 +59,9 @@ class SiteKey(NamedTuple):
 MULTIPLY_ADDS = ("fma", "fms", "fnma", "fnms")
 """A call that is one instruction: GIMPLE's internal functions, and C's in single and double."""
 
+SQUARED = "powmult_"
+"""How g++ names what it makes of `pow(x, 2.0)`: a product. nvcc calls the function (13.0.88)."""
+
 
 class Callee(NamedTuple):
     """A device function that stayed a call, a call."""
@@ -256,6 +259,8 @@ class Translator:
         call = CALL.match(value)
         if call and not value.startswith("("):
             return self._call(call.group(1), kind)
+        if s.target_name.startswith(SQUARED):
+            return cost.CALLS["pow" if kind == "double" else "powf"]
         if value.startswith("("):
             return self._cast(value, kind)
         if value.startswith(("MAX_EXPR", "MIN_EXPR")) or " ? " in value:
@@ -305,6 +310,8 @@ class Translator:
 
     def _is_product(self, name: str) -> bool:
         made = self._defined.get(name)
+        if name.startswith(SQUARED):
+            return False
         binary = BINARY.match(made.value) if made else None
         return binary is not None and binary.group(2) == "*" and self._users.get(name, 0) == 1
 

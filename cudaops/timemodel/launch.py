@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import Device
 from cudaops.cuda.occupancy import Occupancy, occupancy
-from cudaops.domain.base import SourceLocation
+from cudaops.domain.base import Dim3, SourceLocation
 from cudaops.domain.execution import KernelResources, Misbehaved, Unit
 from cudaops.domain.profile import HotLine
 from cudaops.domain.rewrite import ResolvedLaunch
@@ -44,6 +44,8 @@ class Sample(NamedTuple):
     trace: Trace
     functions: tuple[Function, ...]
     """Functions of the unit that ran, with the counts of all sampled blocks together."""
+    working_share: float = 1.0
+    """Of the grid's blocks, 0-1; the others access no memory, and none of them is in the sample."""
 
 
 class LaunchModel(NamedTuple):
@@ -110,10 +112,11 @@ def model_launch(
     sites = (*(_joined(s) if joins else s for s in sites_of(sample.trace, l1_bytes)), *local)
     callees = _callees(sample.functions, function, sites)
     found = shape(function, sites, finder(sites), callees, sampled)
-    moved = traffic(sample.trace, sites, launch.grid, sizes, device, held.blocks_per_sm)
-    met = _hottest(sample.trace, sites, launch.grid.volume, joins)
+    working = _working(launch.grid, sample.working_share)
+    moved = traffic(sample.trace, sites, working, sizes, device, held.blocks_per_sm)
+    met = _hottest(sample.trace, sites, working.volume, joins)
     work = KernelWork(
-        grid_blocks=launch.grid.volume, block_threads=threads, registers_per_thread=registers,
+        grid_blocks=working.volume, block_threads=threads, registers_per_thread=registers,
         static_smem_bytes=static, dynamic_smem_bytes=launch.dynamic_smem_bytes,
         phases=found.phases, sites=sites, counts=found.counts, traffic=moved,
         barriers_per_block=found.barriers_per_block,
@@ -129,6 +132,14 @@ def model_launch(
     mixes = _line_mixes(function, sites, callees, sampled)
     notes = _notes(modelled, sampled, resources, asked)
     return LaunchModel(modelled, kernel, unit, mixes, notes, resources)
+
+
+def _working(grid: Dim3, share: float) -> Dim3:
+    """What the model plays of a grid: so much of its longest axis."""
+    if share == 1.0:
+        return grid
+    axis = max("xyz", key=lambda name: int(getattr(grid, name)))
+    return grid.model_copy(update={axis: max(1, round(share * getattr(grid, axis)))})
 
 
 REMEDY = "measure on a GPU: --executor cuda"
@@ -269,7 +280,9 @@ def _notes(
     modelled: Modelled, sampled: Sampled, resources: KernelResources | None, asked: str
 ) -> tuple[str, ...]:
     work = modelled.work
-    blocks = f"{sampled.blocks} of {work.grid_blocks} blocks"
+    blocks = f"{sampled.blocks} of {modelled.grid.volume} blocks"
+    if work.grid_blocks < modelled.grid.volume:
+        blocks += f", of which about {work.grid_blocks} do anything,"
     registers = f"{work.registers_per_thread} registers a thread are an estimate ({asked})"
     if resources is not None:
         spilled = resources.spill_load_bytes + resources.spill_store_bytes

@@ -323,8 +323,8 @@ def modelled_metrics(m: Modelled) -> dict[str, Metric]:
 def _launch_metrics(m: Modelled) -> list[tuple[str, float]]:
     w = m.work
     return [
-        (ncu.BLOCK_SIZE, w.block_threads), (ncu.GRID_SIZE, w.grid_blocks),
-        (ncu.THREADS, w.block_threads * w.grid_blocks), (ncu.SM_COUNT, m.device.sm_count),
+        (ncu.BLOCK_SIZE, w.block_threads), (ncu.GRID_SIZE, m.grid.volume),
+        (ncu.THREADS, w.block_threads * m.grid.volume), (ncu.SM_COUNT, m.device.sm_count),
         (ncu.SHARED_DYNAMIC, w.dynamic_smem_bytes),
         (ncu.GRID_DIM_X, m.grid.x), (ncu.GRID_DIM_Y, m.grid.y), (ncu.GRID_DIM_Z, m.grid.z),
         (ncu.BLOCK_DIM_X, m.block.x), (ncu.BLOCK_DIM_Y, m.block.y), (ncu.BLOCK_DIM_Z, m.block.z),

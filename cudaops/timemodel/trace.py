@@ -96,12 +96,35 @@ class Trace:
         """The blocks that the rows are made of."""
         return tuple(b for b in self.blocks if b.counted)
 
+    @property
+    def working(self) -> tuple[int, ...]:
+        """Those of them that access memory."""
+        return tuple(b.block for b in self.counted if b.accesses)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether hardly any of them does, so that others may."""
+        return len(self.working) < min(LEAST_WORKING, len(self.counted))
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether they do so much more or less that others may do yet another amount."""
+        each = [b.accesses for b in self.counted]
+        return min(each, default=0) < UNEVEN * max(each, default=0)
+
 
 SMALL_GRID = 256
 """Blocks up to which the first one is sampled: where a grid is larger than the data, only its first
 blocks work. In a larger grid the edge is too rare to count as much as the middle."""
 
 STRATA = 5
+MANY_STRATA = 40
+"""Where fewer than `LEAST_WORKING` of the sampled blocks access memory: a grid many times as large
+as the data, whose idle blocks cost next to nothing to run."""
+LEAST_WORKING = 2
+UNEVEN_STRATA, UNEVEN = 20, 0.7
+"""Where one of the sampled blocks accesses memory less than this often, over the one that does most
+often: five of them say little of the mean then. Chosen: four times the sampling at most."""
 
 
 class SampledBlocks(NamedTuple):
@@ -113,19 +136,26 @@ class SampledBlocks(NamedTuple):
     blocks share. Were they counted, that one place of the grid would weigh three times."""
 
 
-def sampled_blocks(grid: Dim3, seed: int) -> SampledBlocks:
-    """One block at random out of each fifth of the grid; the first block of a small grid."""
+def sampled_blocks(grid: Dim3, seed: int, strata: int = STRATA) -> SampledBlocks:
+    """One block at random out of each of so many parts of the grid; the first block of a small
+    grid."""
     choose = random.Random(seed)
-    parts = min(STRATA, grid.volume)
+    parts = min(strata, grid.volume)
     bounds = [n * grid.volume // parts for n in range(parts + 1)]
     chosen = [choose.randrange(low, high) for low, high in itertools.pairwise(bounds)]
     middle = chosen[parts // 2]
     if grid.volume <= SMALL_GRID:
         chosen.insert(0, 0)
+    return among(grid, tuple(dict.fromkeys(chosen)), middle)
+
+
+def among(grid: Dim3, counted: tuple[int, ...], middle: int | None = None) -> SampledBlocks:
+    """These blocks, and the neighbours of one of them: `middle`, else the one in the middle."""
+    if middle is None:
+        middle = counted[len(counted) // 2]
     beside = [
         middle + step if middle + step < grid.volume else middle - step for step in (1, grid.x)
     ]
-    counted = tuple(dict.fromkeys(chosen))
     return SampledBlocks(
         counted, tuple(dict.fromkeys(b for b in beside if b >= 0 and b not in counted))
     )

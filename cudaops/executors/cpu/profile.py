@@ -43,7 +43,18 @@ from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_sp
 from cudaops.timemodel.gimple import Function, parse
 from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
 from cudaops.timemodel.timing import modelled_metrics
-from cudaops.timemodel.trace import MOST_TRACE_BYTES, BadTrace, Trace, read_trace, sampled_blocks
+from cudaops.timemodel.trace import (
+    MANY_STRATA,
+    MOST_TRACE_BYTES,
+    STRATA,
+    UNEVEN_STRATA,
+    BadTrace,
+    SampledBlocks,
+    Trace,
+    among,
+    read_trace,
+    sampled_blocks,
+)
 
 if TYPE_CHECKING:
     from cudaops.executors.cpu.executor import CpuExecutor
@@ -204,11 +215,32 @@ def sample(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
 ) -> Sample | Misbehaved:
     """Run some blocks of the plan's last launch twice, each time after all of the launches before
-    it: for memory and for counts.
+    it: for memory and for counts. More where they differ; where hardly any does anything, those
+    that do are looked for among more.
 
     Raises:
         SandboxUnavailable: g++ takes the unit for one of the two purposes and not for the other.
     """
+    grid = plan.launches[-1].grid
+    taken = _taken(executor, unit, workload, plan, sampled_blocks(grid, SEED), timeout_s)
+    if isinstance(taken, Misbehaved) or not (taken.trace.is_idle or taken.trace.is_uneven):
+        return taken
+    strata = MANY_STRATA if taken.trace.is_idle else UNEVEN_STRATA
+    more = _taken(executor, unit, workload, plan, sampled_blocks(grid, SEED, strata), timeout_s)
+    if isinstance(more, Misbehaved) or not taken.trace.is_idle:
+        return more
+    working = more.trace.working
+    if not working:
+        return taken
+    share = len(working) / len(more.trace.counted)
+    found = _taken(executor, unit, workload, plan, among(grid, working[:STRATA]), timeout_s)
+    return found if isinstance(found, Misbehaved) else found._replace(working_share=share)
+
+
+def _taken(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: SampledBlocks, timeout_s: float,
+) -> Sample | Misbehaved:  # fmt: skip
     try:
         executor.cache.mkdir(parents=True, exist_ok=True)
         with (
@@ -217,11 +249,11 @@ def sample(
         ):
             traced = pool.submit(
                 copy_context().run, _traced,
-                executor, unit, workload, plan, folder / "t", timeout_s,
+                executor, unit, workload, plan, blocks, folder / "t", timeout_s,
             )  # fmt: skip
             counted = pool.submit(
                 copy_context().run, _counted,
-                executor, unit, workload, plan, folder / "c", timeout_s,
+                executor, unit, workload, plan, blocks, folder / "c", timeout_s,
             )  # fmt: skip
             trace, functions = traced.result(), counted.result()
     except OSError as problem:
@@ -235,12 +267,11 @@ def sample(
 
 
 def _traced(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, folder: Path,
-    timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: SampledBlocks, folder: Path, timeout_s: float,
 ) -> Trace | Misbehaved:  # fmt: skip
     built = _built(executor.build_instrumented(unit, MODEL_FLAGS))
     last = len(plan.launches) - 1
-    blocks = sampled_blocks(plan.launches[last].grid, SEED)
     report = executor.run_instrumented(
         built, workload, plan, blocks.counted, folder, timeout_s, last, blocks.neighbours
     )
@@ -256,16 +287,22 @@ def _traced(
 
 
 def _counted(
-    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, folder: Path,
-    timeout_s: float,
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    blocks: SampledBlocks, folder: Path, timeout_s: float,
 ) -> tuple[Function, ...] | Misbehaved:  # fmt: skip
     flags = (*MODEL_FLAGS, "-fprofile-arcs")
     built = _built(executor.build_counted(unit, flags, COUNTING))
     last = len(plan.launches) - 1
-    blocks = sampled_blocks(plan.launches[last].grid, SEED).counted
     counters = folder / "counters"
     ran = executor.run_counted(
-        built, workload, plan, blocks, folder, timeout_s, {"GCOV_PREFIX": str(counters)}, last
+        built,
+        workload,
+        plan,
+        blocks.counted,
+        folder,
+        timeout_s,
+        {"GCOV_PREFIX": str(counters)},
+        last,
     )
     if isinstance(ran, Misbehaved):
         return ran

@@ -203,6 +203,47 @@ def test_the_only_block_with_work_is_found(
     assert of(48) == pytest.approx(of(1), rel=0.2)
 
 
+def test_blocks_without_work_are_no_part_of_the_mean(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """A grid sixteen times as large as the data: all five blocks at random do nothing."""
+
+    def of(blocks: int) -> Profile:
+        return profiled(executor, case(UNEVEN, (blocks,), (128,), 65536, {"n": 65536}, None,
+                                       ("a", "b")))  # fmt: skip
+
+    fitting, larger = of(512), of(16 * 512)
+    assert larger.duration_us == pytest.approx(fitting.duration_us, rel=0.35)
+    done, wanted = (one.get(ncu.FFMA) for one in (larger, fitting))
+    assert done == pytest.approx(wanted, rel=0.25)
+    assert larger.get(ncu.GRID_SIZE) == 16 * 512
+    assert "do anything" in larger.notes[0]
+
+
+POWERS = """
+    __global__ void powers(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      double v = a[i], sum = 0.0;
+      for (int k = 0; k < n; ++k) sum += TERM;
+      b[i] = (float)sum;
+    }
+"""
+
+
+def test_a_square_by_pow_costs_what_the_function_costs(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """g++ makes a product of it, nvcc does not."""
+
+    def of(term: str) -> float:
+        source = POWERS.replace("TERM", term)
+        own = profiled(executor, case(source, (64,), (128,), 8192, {"n": 100}, None, ("a", "b")))
+        return own.get(ncu.INST_EXECUTED) or 0.0
+
+    product, power = of("(v + k) * (v + k)"), of("pow(v + k, 2.0)")
+    assert power > product + 100 * 256 * 100  # instructions a step, warps, steps
+
+
 INDEXED = """
     __global__ void table(const float* a, float* b, int n) {
       float held[32];
