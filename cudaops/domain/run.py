@@ -168,6 +168,10 @@ class VerifySummary(Record):
     """None for modelled times."""
 
 
+MOST_ACCESSES = 40
+"""Places of a kernel that are told of; of one with more, those that write, and its first reads."""
+
+
 class AccessSummary(Record):
     """One place of a kernel's text that touches memory, as read from the text (not measured)."""
 

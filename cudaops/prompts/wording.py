@@ -13,7 +13,7 @@ from cudaops.domain.judgement import Attempt, Policy, TunedSetting
 from cudaops.domain.options import ProgramRun
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import AccessSummary, ResearchFindings, ValueSummary
+from cudaops.domain.run import MOST_ACCESSES, AccessSummary, ResearchFindings, ValueSummary
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
@@ -209,6 +209,8 @@ def _pointed(
 
 def access_lines(accesses: Sequence[AccessSummary]) -> Iterator[str]:
     """`line 27: read B float [N * k + at.x], next thread adjacent; k: 1024x, 4096 B`."""
+    if len(accesses) >= MOST_ACCESSES:
+        yield f"(only {MOST_ACCESSES} places: those that write, and of those that read the first)"
     for each in accesses:
         space = "" if each.space == "global" else f"{each.space} "
         line = "" if each.line is None else f"line {each.line}: "

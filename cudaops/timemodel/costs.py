@@ -49,10 +49,13 @@ CALLS: dict[str, Mix] = {
     "tan": _mix(fp64=25, alu=20, convert=2), "tanh": _mix(fp64=33, alu=16, sfu=2, convert=4),
     "erf": _mix(fp64=41, alu=8, sfu=1, convert=4), "pow": _mix(fp64=70, alu=60, sfu=2),
     "fma": _mix(fp64=1), "fabs": _mix(), "fmax": _mix(fp64=1), "fmin": _mix(fp64=1),
+    "__byte_perm": _mix(alu=1), "__brev": _mix(alu=1), "__dp4a": _mix(alu=1),
+    "__funnelshift_l": _mix(alu=1), "__funnelshift_r": _mix(alu=1),
     "floor": _mix(convert=1), "ceil": _mix(convert=1), "trunc": _mix(convert=1),
     "rint": _mix(convert=1), "fmod": _mix(fp64=20, alu=40),
 }  # fmt: skip
-"""By the C library's name. `tan` and `pow` in double, `sincosf` and `fmod` are estimates."""
+"""By the C library's name, and by CUDA's where that is one instruction. `tan` and `pow` in double,
+`sincosf` and `fmod` are estimates."""
 
 FAST_CALLS: dict[str, Mix] = {
     "__expf": _mix(fp32=3, alu=1, sfu=1), "__exp10f": _mix(fp32=3, alu=1, sfu=1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudaops.domain.program import Kernel, Program
-from cudaops.domain.run import AccessSummary
+from cudaops.domain.run import MOST_ACCESSES, AccessSummary
 from cudaops.domain.workload import Workload
 from cudaops.program.analysis.facts import Access, KernelFacts, Loop
 from cudaops.program.analysis.intervals import of_polynomial
@@ -15,8 +15,6 @@ from cudaops.program.analysis.values import Launched
 from cudaops.program.front_end import kernel_form
 from cudaops.program.syntax import NotUnderstood, plain_name
 
-MOST_ACCESSES = 40
-"""That are told of; a kernel with more is told of by its first ones."""
 _LONGEST_COUNT = 30
 _ANY_TRIPS = 2**31 - 1
 """A bound that an `int` has anyway says nothing of a loop."""
@@ -43,7 +41,10 @@ def summarise(
             where = access.where
             line = texts[where.file].count(b"\n", 0, where.start) + 1 if where else None
             found[_summary(access, facts, line)] = None
-    return tuple(found)[:MOST_ACCESSES]
+    if len(found) <= MOST_ACCESSES:
+        return tuple(found)
+    first = sorted(found, key=lambda one: one.kind == "read")[:MOST_ACCESSES]
+    return tuple(one for one in found if one in first)
 
 
 def _summary(access: Access, facts: KernelFacts, line: int | None) -> AccessSummary:

@@ -6,6 +6,8 @@
 #include <type_traits>
 
 #define CUDAOPS_FN static inline __attribute__((always_inline))
+// One instruction on a GPU and many here: it stays a call, whose cost `timemodel.costs` knows.
+#define CUDAOPS_ONE static __attribute__((noinline, const, unused))
 
 CUDAOPS_FN int __popc(unsigned x) { return __builtin_popcount(x); }
 CUDAOPS_FN int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
@@ -13,7 +15,7 @@ CUDAOPS_FN int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 CUDAOPS_FN int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
 CUDAOPS_FN int __ffs(int x) { return __builtin_ffs(x); }
 CUDAOPS_FN int __ffsll(long long x) { return __builtin_ffsll(x); }
-CUDAOPS_FN unsigned __brev(unsigned x) {
+CUDAOPS_ONE unsigned __brev(unsigned x) {
   x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
   x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
   x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
@@ -35,14 +37,14 @@ CUDAOPS_FN unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a > b ?
 CUDAOPS_FN int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
 CUDAOPS_FN int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
 CUDAOPS_FN unsigned __uhadd(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a + b) >> 1); }
-CUDAOPS_FN unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) {
+CUDAOPS_ONE unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) {
   return (unsigned)((((unsigned long long)hi << 32 | lo) << (n & 31)) >> 32);
 }
-CUDAOPS_FN unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) {
+CUDAOPS_ONE unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) {
   return (unsigned)(((unsigned long long)hi << 32 | lo) >> (n & 31));
 }
 // The prmt instruction: selector nibble's low three bits pick a byte, its high bit spreads the sign.
-CUDAOPS_FN unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+CUDAOPS_ONE unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   unsigned long long both = (unsigned long long)b << 32 | a;
   unsigned result = 0;
   for (int i = 0; i < 4; ++i) {
@@ -53,11 +55,11 @@ CUDAOPS_FN unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   }
   return result;
 }
-CUDAOPS_FN int __dp4a(int a, int b, int c) {
+CUDAOPS_ONE int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) c += (signed char)(a >> (8 * i)) * (signed char)(b >> (8 * i));
   return c;
 }
-CUDAOPS_FN unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+CUDAOPS_ONE unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   for (int i = 0; i < 4; ++i) c += (a >> (8 * i) & 255u) * (b >> (8 * i) & 255u);
   return c;
 }
