@@ -106,6 +106,13 @@ SHARED_ATOMIC_SHARE = _derived(
     (ncu.SHARED_ATOMICS, ncu.SHARED_LD_INST, ncu.SHARED_ST_INST),
     lambda atom, ld, st: _share(atom, atom + ld + st),
 )  # fmt: skip
+LOCAL_AN_INSTRUCTION = _derived(
+    "local_instruction_share_pct", "Local memory accesses among instructions", "%",
+    "Accesses to local memory, of four sectors each as a word a thread takes, in executed warp "
+    "instructions.",
+    (ncu.LOCAL_LD_SECTORS, ncu.LOCAL_ST_SECTORS, ncu.INST_EXECUTED),
+    lambda lld, lst, executed: _share((lld + lst) / 4.0, executed),
+)  # fmt: skip
 LOCAL_SECTOR_SHARE = _derived(
     "local_sector_share_pct", "Local memory among L1 sectors", "%",
     "Share of local-memory sectors in global and local sectors.",

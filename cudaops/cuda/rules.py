@@ -255,6 +255,11 @@ CAUSE_RULES: tuple[Rule, ...] = (
                 "judgement: a tenth of L1's sectors; a kernel without spills or indexed local "
                 "arrays has none",
             ),
+            Condition(
+                derived.LOCAL_AN_INSTRUCTION, ">=", 1.0,
+                "judgement: one in a hundred instructions; a few bytes that a thread spills once "
+                "are most of the sectors of a kernel that computes",
+            ),
         ),
         text="{0} % of the sectors in L1 are local memory: spills or indexed local arrays",
     ),

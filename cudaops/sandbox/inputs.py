@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
 from cudaops.executors.arrays import (
+    MOST_THREADS,
     Array,
     read_array,
     write_array,
@@ -75,6 +78,10 @@ One makes a row or a column of a product of matrices NaN: more would leave nothi
 TOUCHED = 256
 """One in so many elements of `touched` is another; one that reads only some of its inputs to know
 them again (a fingerprint) takes this set for the one it was made from."""
+
+
+PIECE = 1 << 20
+"""Elements that are drawn with one generator where a buffer has more than two pieces."""
 
 
 def before_path(workload: Workload, allocation: Allocation) -> Path:
@@ -146,7 +153,40 @@ def _source(inputs: InputSet, allocation: Allocation) -> Path:
 
 def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
     """New values for one buffer, as many as stand in `source`: the captured ones, or those of the
-    case that is touched."""
+    case that is touched. A large buffer is drawn in pieces, by all processors."""
+    kind, count = draw.kind, source.size
+    if count <= 2 * PIECE or kind in ("touched", "exact_touched", "reversed"):
+        return _drawn(draw, element, source, generator)
+    whole = count // PIECE * PIECE
+    pieces = [source[start : start + PIECE] for start in range(0, whole, PIECE)]
+    if kind in ("permuted", "permuted_again"):
+        pieces = [pieces[place] for place in generator.permutation(len(pieces))]
+    pieces += [source[whole:]] if whole < count else []
+    if kind in ("spread", "resampled"):
+        among = source
+        if kind == "spread":
+            among = np.unique(_by_all(pieces, generator, lambda piece, _: np.unique(piece)))
+        return _by_all(pieces, generator, lambda piece, own: own.choice(among, piece.size))
+    if kind == "infinite":
+        signed = draw._replace(kind="signed")
+        values = _by_all(pieces, generator, lambda piece, own: _drawn(signed, element, piece, own))
+        places = generator.choice(count, INFINITIES[1], replace=False)
+        return _with_infinities(values, places, draw.signed)
+    return _by_all(pieces, generator, lambda piece, own: _drawn(draw, element, piece, own))
+
+
+def _by_all(
+    pieces: Sequence[Array],
+    generator: np.random.Generator,
+    made: Callable[[Array, np.random.Generator], Array],
+) -> Array:
+    """Each piece with a generator of its own: what comes out depends on no number of processors."""
+    threads = min(len(os.sched_getaffinity(0)), MOST_THREADS)
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(made, pieces, generator.spawn(len(pieces)))))
+
+
+def _drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
     count, kind = source.size, draw.kind
     if kind in ("signed", "large", "tiny"):
         values = generator.standard_normal(count)
@@ -193,6 +233,10 @@ def _infinite(count: int, signed: bool, generator: np.random.Generator) -> Array
     values = generator.standard_normal(count)
     least, most = INFINITIES
     places = generator.permutation(count)[: min(most, max(least, count // 100))]
+    return _with_infinities(values, places, signed)
+
+
+def _with_infinities(values: Array, places: Array, signed: bool) -> Array:
     values[places] = np.inf
     values[places[1::2]] = -np.inf
     return values if signed else np.abs(values)

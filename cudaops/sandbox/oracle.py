@@ -70,6 +70,10 @@ LARGE_BYTES = 64 * 1024**2
 ENOUGH_CASES = 5
 """Cases of one workload, the captured one among them, that are made whatever they cost."""
 
+ENOUGH_FURTHER_CASES = 3
+"""The same of every further workload of an instance: its launches differ in sizes, not in what they
+compute, and the rewrite passes all of them."""
+
 EXTRA_CASES_S = 10.0
 """Further ones are made until the references of the workload have taken this long."""
 
@@ -257,11 +261,16 @@ class OracleBuilder:
         self._longest_s = 0.0
         self._beside_exact: list[Reference] = []
 
-    def build(self, seed: int, say: Callable[[str], None] = lambda line: None) -> Oracle:
+    def build(
+        self,
+        seed: int,
+        say: Callable[[str], None] = lambda line: None,
+        enough: int = ENOUGH_CASES,
+    ) -> Oracle:
         """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
         which inputs it runs on.
 
-        At least `ENOUGH_CASES` where it is on so many, and more as long as they are cheap.
+        At least `enough` where it is on so many, and more as long as they are cheap.
         """
         started = time.monotonic()
         say("the author's kernel on captured and exact inputs")
@@ -273,7 +282,7 @@ class OracleBuilder:
             cases = sum(not one.is_zero for one in (captured, *perturbed, *again))
             cases += exact.kind != "captured"
             spent = time.monotonic() - started
-            if cases >= ENOUGH_CASES and spent > EXTRA_CASES_S:
+            if cases >= enough and spent > EXTRA_CASES_S:
                 why = f"{cases} sets are there, and their references took {spent:.0f} s"
                 self._skipped.append(SkippedInputs(draw.kind, why))
                 continue

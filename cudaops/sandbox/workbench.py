@@ -41,6 +41,8 @@ from cudaops.program.splice import is_dependent, splice
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (
+    ENOUGH_CASES,
+    ENOUGH_FURTHER_CASES,
     Baseline,
     Oracle,
     OracleBuilder,
@@ -423,9 +425,12 @@ class Workbench:
         if all(a.role != "out" for a in workload.allocations):
             confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
         baseline = self.baseline(workload)
-        return OracleBuilder(
+        builder = OracleBuilder(
             self.executor, baseline, workload, self.policy, folder, self.timeout_s
-        ).build(self.seed, say)
+        )
+        first = next(one for one in self.judged if one.callee == workload.callee)
+        enough = ENOUGH_CASES if first.id == workload.id else ENOUGH_FURTHER_CASES
+        return builder.build(self.seed, say, enough)
 
     def baseline(self, workload: Workload) -> Baseline:
         """The author's kernel with the widest build that compiles: floats at least have one where
