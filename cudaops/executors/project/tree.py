@@ -53,6 +53,8 @@ _NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache
                     ".ninja_log", ".ninja_deps", "__pycache__"})  # fmt: skip
 """What a tree without git leaves behind: builds of the author's, which would be taken for ours."""
 _COMPILERS = ("nvcc", "g++", "c++", "gcc", "cc", "clang++", "clang")
+_BUILDERS = ("make", "cmake", "ctest", "ninja", "meson")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib")
 _ERROR = re.compile(r"\berror\b.*:|undefined reference|not found|No rule|No such file", re.I)
 _OF_MAKE = re.compile(r"^(?:g?make|ninja)(?:\[\d+\])?: ")
 """What a build tool says of what another program said."""
@@ -286,6 +288,8 @@ class BuiltTree:
         for name in _COMPILERS:
             if name == "nvcc" or shutil.which(name):
                 _executable(programs / name, f'exec {shlex.join([*words, name])} "$@"')
+        for name, found in _builders().items():
+            _executable(programs / name, f'exec {shlex.quote(str(found))} "$@"')
 
     def _run(self) -> Finished:
         programs = self.root / FOLDER / PROGRAMS
@@ -306,7 +310,7 @@ class BuiltTree:
             tool="build",
             confine=Confinement(
                 "compile",
-                self.tools.reads,
+                (*self.tools.reads, *(found.parent.parent for found in _builders().values())),
                 (self.root, temporary),
                 (self.root,),
                 limits=limits_of("compile")._replace(disk_entries=MOST_FILES),
@@ -325,6 +329,20 @@ def _is_built(path: Path) -> bool:
 def _as_latin(text: str | bytes) -> bytes:
     """A file that is no UTF-8 was read as Latin-1."""
     return text if isinstance(text, bytes) else text.encode("latin-1", "replace")
+
+
+def _builders() -> dict[str, Path]:
+    """Build tools that the operator's PATH has and the system's has not, as in a virtual
+    environment, whose prefix they read. A prefix that others use too, such as ~/.local, is not
+    opened for them."""
+    shared = {Path.home(), Path.home() / ".local", Path("/")}
+    found = {name: Path(at) for name in _BUILDERS if (at := shutil.which(name))}
+    return {
+        name: path
+        for name, path in found.items()
+        if path.parent.parent not in shared
+        and not any(path.is_relative_to(place) for place in _SYSTEM)
+    }
 
 
 def _executable(path: Path, command: str) -> None:

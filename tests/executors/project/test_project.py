@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,15 @@ def test_cmake_two_programs_and_a_template_in_a_header(
     assert found.kernel == "normalise_rows"
     assert found.workloads[0].callee == "normalise_rows<float>"
     assert {c.kernel for c in found.counts} == {"normalise_rows", "fill"}
+
+
+def test_build_tools_of_a_virtual_environment_are_found(
+    cpu_executor: CpuExecutor, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
+    command = "cmake -S . -B out -G Ninja && cmake --build out"
+    program = opened(cpu_executor, rows, "kernels/include/kern/rows.cuh", command, "out/bench")
+    assert program.main_path == "kernels/rows.cu"
 
 
 def test_a_build_that_was_killed_is_made_anew(cpu_executor: CpuExecutor, filters: Path) -> None:
