@@ -144,7 +144,7 @@ def over_chunks(look: Callable[..., Seen], *sides: Values) -> Iterator[Seen]:
         for start, count in chunks:
             yield look(*(side.read(start, count) for side in sides))
         return
-    threads = min(len(os.sched_getaffinity(0)), MOST_THREADS)
+    threads = threads_for_arrays()
     waiting: deque[Future[list[Seen]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -157,6 +157,11 @@ def over_chunks(look: Callable[..., Seen], *sides: Values) -> Iterator[Seen]:
         finally:
             for one in waiting:
                 one.cancel()
+
+
+def threads_for_arrays() -> int:
+    """How many threads work on one buffer."""
+    return min(len(os.sched_getaffinity(0)), MOST_THREADS)
 
 
 def in_memory(values: Array) -> Values:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +11,9 @@ import numpy as np
 
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
 from cudaops.executors.arrays import (
-    MOST_THREADS,
     Array,
     read_array,
+    threads_for_arrays,
     write_array,
     write_widened,
 )
@@ -181,8 +180,7 @@ def _by_all(
     made: Callable[[Array, np.random.Generator], Array],
 ) -> Array:
     """Each piece with a generator of its own: what comes out depends on no number of processors."""
-    threads = min(len(os.sched_getaffinity(0)), MOST_THREADS)
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads_for_arrays()) as pool:
         return np.concatenate(list(pool.map(made, pieces, generator.spawn(len(pieces)))))
 
 

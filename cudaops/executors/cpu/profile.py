@@ -221,19 +221,34 @@ def sample(
     Raises:
         SandboxUnavailable: g++ takes the unit for one of the two purposes and not for the other.
     """
+    try:
+        executor.cache.mkdir(parents=True, exist_ok=True)
+        return _sample(executor, unit, workload, plan, timeout_s)
+    except OSError as problem:
+        raise_for_space(problem, f"sampling in {executor.cache}")
+        raise
+
+
+def _sample(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
+) -> Sample | Misbehaved:
     grid = plan.launches[-1].grid
     taken = _taken(executor, unit, workload, plan, sampled_blocks(grid, SEED), timeout_s)
     if isinstance(taken, Misbehaved) or not (taken.trace.is_idle or taken.trace.is_uneven):
         return taken
-    strata = MANY_STRATA if taken.trace.is_idle else UNEVEN_STRATA
-    more = _taken(executor, unit, workload, plan, sampled_blocks(grid, SEED, strata), timeout_s)
-    if isinstance(more, Misbehaved) or not taken.trace.is_idle:
-        return more
-    working = more.trace.working
-    if not working:
+    if not taken.trace.is_idle:
+        more = sampled_blocks(grid, SEED, UNEVEN_STRATA)
+        return _taken(executor, unit, workload, plan, more, timeout_s)
+    many = sampled_blocks(grid, SEED, MANY_STRATA)
+    with temporary_folder("sample.", executor.cache) as folder:
+        looked = _traced(executor, unit, workload, plan, many, folder / "t", timeout_s)
+    if isinstance(looked, Misbehaved):
+        return looked
+    if not looked.working:
         return taken
-    share = len(working) / len(more.trace.counted)
-    found = _taken(executor, unit, workload, plan, among(grid, working[:STRATA]), timeout_s)
+    share = len(looked.working) / len(looked.counted)
+    working = among(grid, looked.working[:STRATA])
+    found = _taken(executor, unit, workload, plan, working, timeout_s)
     return found if isinstance(found, Misbehaved) else found._replace(working_share=share)
 
 
@@ -241,24 +256,19 @@ def _taken(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
     blocks: SampledBlocks, timeout_s: float,
 ) -> Sample | Misbehaved:  # fmt: skip
-    try:
-        executor.cache.mkdir(parents=True, exist_ok=True)
-        with (
-            temporary_folder("sample.", executor.cache) as folder,
-            ThreadPoolExecutor(max_workers=2) as pool,
-        ):
-            traced = pool.submit(
-                copy_context().run, _traced,
-                executor, unit, workload, plan, blocks, folder / "t", timeout_s,
-            )  # fmt: skip
-            counted = pool.submit(
-                copy_context().run, _counted,
-                executor, unit, workload, plan, blocks, folder / "c", timeout_s,
-            )  # fmt: skip
-            trace, functions = traced.result(), counted.result()
-    except OSError as problem:
-        raise_for_space(problem, f"sampling in {executor.cache}")
-        raise
+    with (
+        temporary_folder("sample.", executor.cache) as folder,
+        ThreadPoolExecutor(max_workers=2) as pool,
+    ):
+        traced = pool.submit(
+            copy_context().run, _traced,
+            executor, unit, workload, plan, blocks, folder / "t", timeout_s,
+        )  # fmt: skip
+        counted = pool.submit(
+            copy_context().run, _counted,
+            executor, unit, workload, plan, blocks, folder / "c", timeout_s,
+        )  # fmt: skip
+        trace, functions = traced.result(), counted.result()
     if isinstance(trace, Misbehaved):
         return trace
     if isinstance(functions, Misbehaved):
