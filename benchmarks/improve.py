@@ -16,7 +16,6 @@ import json
 import math
 import os
 import queue
-import re
 import subprocess
 import sys
 import tarfile
@@ -27,10 +26,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from rewrites import built, ran
+
 BEGAN = time.monotonic()
 LEAST_S = 60.0
 """No program is begun with less time left."""
-_FAILED = re.compile(r"\b(fail\w*|mismatch\w*|incorrect|wrong|error)\b", re.IGNORECASE)
 _KEPT = ("report.md", "run.json", "events.jsonl", "best.cu", "best.patch", "iterations")
 
 
@@ -71,38 +71,21 @@ def improved(
         row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
         row["tried"] = [a["title"] for a in record.get("attempts") or []]
     if options.executor == "cuda" and row.get("outcome") == "accepted":
-        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", own.split())
+        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", own.split(), gpu or 0)
     return row
 
 
-def beside(folder: Path, source: str, best: Path, argv: list[str]) -> str:
+def beside(folder: Path, source: str, best: Path, argv: list[str], gpu: int) -> str:
     """What the rewritten program says, built by nvcc alone, beside the author's."""
-    texts = []
+    found = []
     with tempfile.TemporaryDirectory() as scratch:
         for name, text in (("author", folder / source), ("best", best)):
             exe = Path(scratch) / name
-            build = [
-                "nvcc",
-                "-O3",
-                "-arch=native",
-                "-std=c++17",
-                f"-I{folder}",
-                str(text),
-                "-o",
-                str(exe),
-            ]
-            built = subprocess.run(build, capture_output=True, text=True, check=False, cwd=folder)
-            if built.returncode:
-                return f"{name} does not compile: {built.stderr.strip()[:200]}"
-            try:
-                ran = subprocess.run(
-                    [str(exe), *argv], cwd=folder, capture_output=True, text=True, check=False,
-                    timeout=120,
-                )  # fmt: skip
-            except subprocess.TimeoutExpired:
-                return f"{name} takes more than 120 s"
-            texts.append((ran.returncode, sorted({w.lower() for w in _FAILED.findall(ran.stdout)})))
-    return "the same" if texts[0] == texts[1] else f"author {texts[0]}, best {texts[1]}"
+            if problem := built(folder, text, exe):
+                return f"{name} does not compile: {problem}"
+            done = ran(exe, argv, folder, gpu)
+            found.append((done["exit"], done.get("words", [])))
+    return "the same" if found[0] == found[1] else f"author {found[0]}, best {found[1]}"
 
 
 def main() -> int:
