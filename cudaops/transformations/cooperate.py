@@ -16,7 +16,7 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import calls_in, changed
+from cudaops.transformations.trees import BARRIERS, calls_in, changed
 
 _MOST_THREADS = 67_108_864
 """Of the author's grid along x, so that 32 times as many are counted in 32 bits."""
@@ -133,6 +133,8 @@ class _Placed:
 
     def change(self, node: Any) -> Any:
         """For `trees.changed`."""
+        if isinstance(node, s.Call) and node.function == "__syncthreads_count":
+            return s.Binary("/", node, self._count, type=node.type)  # all lanes of a team count
         if self.linear is not None:
             if _is_linear(node):
                 return self.linear if self.lanes > 32 else s.Binary("/", node, self._count)
@@ -200,7 +202,7 @@ def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
     grid, block = draft.launch.grid, draft.launch.block
     x, count = draft.says("blockDim.x"), draft.says("gridDim.x")
     own = {y for y in s.below(tuple(body)) if isinstance(y, s.Declare) and y.shared}
-    tied = bool(own) or "__syncthreads" in calls_in(tuple(body))
+    tied = bool(own) or bool(BARRIERS & calls_in(tuple(body)))
     beyond = _uses_beyond(body)
     few = f"{x} * {count} <= {_MOST_THREADS}"
     if lanes > 32:

@@ -93,7 +93,7 @@ class FlatIndex:
         self.total: int | None = None
         """Threads of the grid, where the kernel says so as a literal."""
         body = _once_assigned(draft, body)
-        self.variables = Variables(body)
+        self.variables = Variables(draft, body)
         self.reach = self._reach(body)
         if f"gridDim.{self.axis}" in builtins_in((*self.reach.before, *self.reach.work)):
             raise NotUnderstood("the grid's size other than in a grid-stride loop")
@@ -137,7 +137,7 @@ class FlatIndex:
                 assert isinstance(loop.condition, s.Binary)
                 flat = s.Name(FLAT, type=self._type_of(name))
                 work = list(_once_assigned(self.draft, renamed(_ended(loop.body), {name: flat})))
-                self.variables = Variables((*before, *work))
+                self.variables = Variables(self.draft, (*before, *work))
                 return Reach(before, work, flat, loop.condition.right, loop)
         return Reach(before, rest)
 

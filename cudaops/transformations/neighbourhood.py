@@ -114,7 +114,7 @@ class Neighbourhoods:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._variables = Variables(draft.form.kernel.body)
+        self._variables = Variables(draft)
         self.block = dict(zip(AXES, block_of(draft), strict=True))
         self._parameters = {
             p.name for p in draft.form.kernel.parameters

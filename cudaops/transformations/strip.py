@@ -121,7 +121,7 @@ def _read(draft: Draft, node: s.For) -> _Strip:
         raise NotUnderstood("a loop that does not count up by one")
     if not is_innermost(node) or leaves(loop.body) or meets_others(loop.body, form):
         raise NotUnderstood("a loop that is left early, or in which threads meet")
-    memory, variables = Memory(draft), Variables(form.kernel.body)
+    memory, variables = Memory(draft), Variables(draft)
     pointers = {p.name for p in form.kernel.parameters if p.is_pointer and p.type in WORDS}
     pointers = {n for n in pointers if not variables.is_changed(n)}
     moved = (changes_in(loop.body, form) | declared_in(loop.body)) - {loop.variable}
@@ -166,7 +166,7 @@ def _stores(draft: Draft, loop: Counted, is_next: Any) -> Iterator[s.Evaluate]:
 
 def _whole(draft: Draft, loop: Counted, factor: int) -> list[str]:
     """That the loop runs a whole number of strips, as a condition of plans."""
-    variables = Variables(draft.form.kernel.body)
+    variables = Variables(draft)
     ends = [variables.polynomial(x) for x in (loop.bound, loop.start)]
     if ends[0] is None or ends[1] is None:
         raise NotUnderstood("a loop whose turns are not known")
@@ -208,7 +208,7 @@ def _written(draft: Draft, strip: _Strip, factor: int) -> s.For:
         return s.For((start,), test, (s.Step(s.Name(item), 1),), tuple(body))
 
     moved = {loop.variable: ahead}
-    variables = Variables(draft.form.kernel.body)
+    variables = Variables(draft)
 
     def next_to(x: Any) -> Any:
         return replace(x, index=variables.inlined(x.index, moved))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cudaops.program import syntax as s
@@ -15,7 +15,17 @@ from cudaops.program.analysis.polynomials import (
     remainder,
     symbol,
 )
-from cudaops.transformations.trees import changed, reads_memory, root_of
+from cudaops.transformations.draft import Draft
+from cudaops.transformations.serial_blocks import by_reference
+from cudaops.transformations.trees import (
+    bodies_of,
+    changed,
+    names_in,
+    reads_memory,
+    root_of,
+    statements,
+    written_in,
+)
 
 _DEPTH = 24
 
@@ -23,10 +33,12 @@ _DEPTH = 24
 class Variables:
     """Of one body: those with one value from their declaration on are that value."""
 
-    def __init__(self, body: Sequence[s.Statement]) -> None:
+    def __init__(self, draft: Draft, body: Sequence[s.Statement] | None = None) -> None:
+        """`body`: what stands in the place of the kernel's."""
+        body = tuple(draft.form.kernel.body if body is None else body)
         self._declares: dict[str, s.Declare] = {}
-        self._changed: set[str] = set()
-        for node in s.below(tuple(body)):
+        self._changed: set[str] = {*by_reference(draft, body), *_outdated(body)}
+        for node in s.below(body):
             match node:
                 case s.Declare():
                     again = node.name in self._declares
@@ -112,6 +124,22 @@ class Variables:
                     case "%" if b.terms:
                         return remainder(a, b)
         return None
+
+
+def _outdated(body: Sequence[s.Statement]) -> Iterator[str]:
+    """Variables that are used where one that they were computed from has changed: `j` of
+    `int j = i; i += 4; a[j]`."""
+    for block in (tuple(body), *(b for x in statements(body) for b in bodies_of(x))):
+        for nth, declared in enumerate(block):
+            if not isinstance(declared, s.Declare) or declared.value is None:
+                continue
+            sources = names_in(declared.value)
+            for at, later in enumerate(block[nth + 1 :], nth + 1):
+                written = written_in(later)
+                if written is None or not written.isdisjoint(sources):
+                    if declared.name in names_in(block[at:]):
+                        yield declared.name
+                    break
 
 
 def _simple(node: Any) -> Any:

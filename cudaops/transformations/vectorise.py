@@ -118,7 +118,7 @@ class _Told:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._allocations = Allocations(draft)
-        self._variables = Variables(draft.form.kernel.body)
+        self._variables = Variables(draft)
         self._arrays = {p.name: p for p in draft.form.kernel.parameters if p.is_pointer}
         self._taken: set[str] = set()
         self._pure = pure_functions(draft)

@@ -363,3 +363,23 @@ def test_what_pointers_of_a_structure_lead_to_is_memory(tmp_path: Path, kernels:
     draft = Draft.of(Subject(bench.program, bench.kernel, bench.workloads))
     warp = Cooperate().apply(draft, {"lanes": 32})
     assert evaluate(bench, warp.rewrite(), 0.001).judged(policy).outcome == "provisional"
+
+
+VOTE = """
+__global__ void k(const float* x, float* y, int m) {
+    const int t = threadIdx.x, r = blockIdx.x;
+    float s = 0;
+    for (int j = t; j < m; j += blockDim.x) s += x[r * m + j] > 0 ? 1 : -1;
+    int all = VOTE(s > 0);
+    if (t == 0) y[r] = all;
+}"""
+
+
+@pytest.mark.parametrize("vote", ["count", "or", "and"])
+def test_a_block_that_votes_counts_each_thread_once(vote: str, case: Callable[..., Case]) -> None:
+    x = np.random.default_rng(3).normal(size=4 * 500).astype(np.float32)
+    arguments = {"x": x, "y": np.zeros(4, np.float32), "m": 500}
+    source = VOTE.replace("VOTE", f"__syncthreads_{vote}")
+    made = case(source, arguments, grid=(4,), block=(32,))
+    for draft in every_setting(Cooperate(), made).values():
+        made.same(draft)

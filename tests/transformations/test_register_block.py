@@ -12,6 +12,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.register_block import RegisterBlock
 from cudaops.transformations.registry import transformation
+from cudaops.transformations.variables import Variables
 from tests.recipes.bench import Arguments, Array
 from tests.transformations.bench import Case, every_setting
 
@@ -256,3 +257,30 @@ def test_launches_that_another_size_is_left_to(case: Callable[..., Case]) -> Non
     draft = _blocked(case, "even", 2)
     assert "gridDim.x * blockDim.x >= ((W - K) + 1) * ((H - K) + 1) * M * N" in draft.requires
     assert "M >= 1" in draft.requires
+
+
+STALE = {
+    "changed by a function": "int u = t; next(u); y[t] = x[u % w];",
+    "computed before": "int v = t, u = v; v += w; y[t] = x[u % w] + v;",
+    "computed before, in a loop": "int v = t; while (v < n) { int u = v; v += n; y[t] = x[u]; }",
+    "kept": "int v = t, u = v; y[t] = x[u % w];",
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_a_variable_is_its_value_while_that_is_the_same(
+    name: str, case: Callable[..., Case]
+) -> None:
+    source = f"""
+    __device__ void next(int& u) {{ ++u; }}
+    __global__ void k(const float* x, float* y, int n, int w) {{
+        int t = blockIdx.x * blockDim.x + threadIdx.x;
+        if (t < n) {{ {STALE[name]} }}
+    }}"""
+    arguments = {"x": floats(256), "y": floats(256), "n": 250, "w": 5}
+    made = case(source, arguments, grid=(4,), block=(64,), callee="k")
+    known = Variables(made.draft).value("u")
+    assert (known is not None) == (name == "kept")
+    if name == "changed by a function":
+        with pytest.raises(NotUnderstood):
+            RegisterBlock().apply(made.draft, {"axis": "x", "part": 1, "factor": 2})
