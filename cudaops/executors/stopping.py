@@ -8,6 +8,7 @@ runner kill what they wait for and raise `Stopped`.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -82,6 +83,16 @@ def raise_if_stopped() -> None:
     stop = _STOP.get()
     if stop is not None and stop.asked:
         raise Stopped
+
+
+def in_background(work: Callable[[], object]) -> None:
+    """Begin what will be needed. What goes wrong now is said when it is asked for."""
+
+    def run() -> None:
+        with suppress(CudaOpsError, OSError):
+            work()
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
 
 
 async def stoppable(work: Coroutine[Any, Any, Result]) -> Result:

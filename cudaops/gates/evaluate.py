@@ -148,6 +148,11 @@ class Evaluating:
         return weighted_speedup(comparisons) >= min_speedup
 
     def _correct(self, compiled: Sequence[Compiled]) -> bool:
+        """Whether it computes what the author's does. Nothing is timed meanwhile: what is needed of
+        whole programs later is built and run beside it."""
+        bench = self.bench
+        bench.run_author_ahead()
+        bench.executor.prepare(bench.spliced(self.rewrite))
         subjects = self._subjects(compiled, self.bench.judged_of(self.rewrite))
         first = self.bench.qualification is None
         self.qualification = qualification_of(self.bench)
@@ -203,8 +208,7 @@ class Evaluating:
             if not self._measured_again():
                 return False
             decisive = self.fresh
-            bench.executor.prepare(bench.spliced(self.rewrite))
-            profile = bench.profile(self.rewrite, every_metric=True)
+            profile = bench.profile(self.rewrite)
             self.profile = profile if isinstance(profile, Profile) else None
         return self._add(floor_gate(profile, decisive[0], bench.workloads[0]))
 

@@ -33,6 +33,7 @@ from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.project.tree import ARCHIVE
+from cudaops.executors.stopping import in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
@@ -92,6 +93,8 @@ class Workbench:
         self._authors_runs: dict[tuple[str, ...], ProgramRan] = {}
         self._unfused: dict[tuple[str, ...], str | None] = {}
         self._lock = threading.RLock()
+        self._program_runs = threading.RLock()
+        """Held while the author's program runs."""
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
         self.searched: dict[tuple[str, ...], TransformationSearch] = {}
@@ -313,18 +316,25 @@ class Workbench:
         On an executor that models time the captured run says the same, and is taken.
         Raises InputError where it does not run to its end.
         """
-        with self._lock:
+        with self._program_runs:
             argv = run.run.argv
             if argv not in self._authors_runs:
                 self._authors_runs[argv] = self._run_author(run)
             return self._authors_runs[argv]
+
+    def run_author_ahead(self) -> None:
+        """Begin what `authors_run` gives of every judged run, in the background: while nothing is
+        timed. Where time is modelled there is nothing to run."""
+        if not self.models_time:
+            judged = [one for one in self.captured.runs if one.is_judged]
+            in_background(lambda: [self.authors_run(one) for one in judged])
 
     def unfused_prints(self, run: CapturedRun) -> str | None:
         """What the author's program prints without fused multiply-adds: what rounding alone changes
         in its numbers. None where it cannot be built so, or does not run to its end."""
         if self.program.build is not None:
             return None
-        with self._lock:
+        with self._program_runs:
             argv = run.run.argv
             if argv not in self._unfused:
                 program = self.program.model_copy(update={"fused": False})

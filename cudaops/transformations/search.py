@@ -46,6 +46,9 @@ UNPROMISING = 1.05
 its draft slower by this factor."""
 REPEATS = 2
 """So often one transformation may stand in a sequence: another loop, another pointer."""
+PATIENCE = 60
+"""A round but the first ends after so many trials that did not better the best. Chosen: what gained
+before is tried first, on the best draft first; a draft takes some 40 steps."""
 FAILURES = 3
 """So often a transformation may give what does not compile or run before it is left out."""
 
@@ -172,6 +175,8 @@ class Search:
     _right: set[int] = field(default_factory=set)
     _thread: ThreadPoolExecutor = field(init=False)
     _trials: int = 0
+    _idle: int = 0
+    """Trials since the best was bettered, in this round."""
     _stopped: str = ""
 
     def run(self, root: Draft, baseline_us: float) -> Found:
@@ -185,10 +190,10 @@ class Search:
         self._texts = {first.rewrite.source_id}
         beam, best_us = [first], baseline_us
         for depth in range(self.limits.depth):
-            before = len(self._nodes)
+            before, self._idle = len(self._nodes), 0
             for node in beam:
                 self._expand(node, depth)
-                if self._stopped:
+                if self._stopped or self._is_idle(depth):
                     break
             beam = self._beam(before)
             now = min((n.time_us for n in beam), default=best_us)
@@ -211,7 +216,7 @@ class Search:
         """Try every step that may gain from here. While some are timed the next are written."""
         children = self._children(node, depth)
         begun: _Begun | None = None
-        while not self._stopped:
+        while not self._stopped and not self._is_idle(depth):
             with self.writing():
                 waiting = list(islice(children, self.batch))
             if begun is not None:
@@ -221,6 +226,9 @@ class Search:
                 return
         if begun is not None:
             self._end(node, *begun)
+
+    def _is_idle(self, depth: int) -> bool:
+        return depth > 0 and self._idle >= PATIENCE
 
     def _children(self, node: Node, depth: int) -> Iterator[tuple[Draft, Rewrite]]:
         for focused, kernel in self._focused(node):
@@ -337,11 +345,14 @@ class Search:
         step = draft.steps[-1]
         tree = spelled(draft.steps)
         if found.time_us is None:
+            self._idle += 1
             self._fails(step)
             self._tried.append(TriedDraft(title=tree, time_us=None, failure=found.failure))
             self.say(f"{tree}: {found.failure}")
             return
         self._tried.append(TriedDraft(title=tree, time_us=found.time_us))
+        best_us = min(n.time_us for n in self._nodes)
+        self._idle = 0 if found.time_us * GAIN < best_us else self._idle + 1
         node = Node(len(self._nodes), draft, rewrite, found.time_us, parent.number)
         self._nodes.append(node)
         gain = math.log(parent.time_us / found.time_us)

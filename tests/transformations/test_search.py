@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.search import Found, Limits, Search, Timed
+from cudaops.transformations.search import PATIENCE, Found, Limits, Search, Timed
 from cudaops.transformations.split_work import SplitWork
 from tests.transformations.bench import Case
 
@@ -118,6 +119,15 @@ def test_nothing_gains(root: Draft) -> None:
     found = searched(root, Marked("worse"), Marked("nothing"))
     assert found.best == ()
     assert found.shares == ()
+
+
+def test_a_later_round_ends_where_nothing_gains_any_more(root: Draft) -> None:
+    offered = [Marked(f"nothing {n}") for n in range(PATIENCE + 20)]
+    found = searched(root, *offered, Marked("half"), Marked("tenth"), trials=1000)
+    assert found.best[0].time_us == pytest.approx(45.0)
+    depths = Counter(x.title.count(" > ") for x in found.tried)
+    assert depths[0] == len(offered) + 2
+    assert PATIENCE < depths[1] <= PATIENCE + 4
 
 
 SUMS = """

@@ -33,7 +33,7 @@ from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
 from cudaops.executors.cuda.build import IMAGE, project_tools
 from cudaops.executors.cuda.checking import Subject
-from cudaops.executors.cuda.host import GpuHost, in_background
+from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.platform import NVIDIA, Module
 from cudaops.executors.cuda.profiling import Launched, Profiler
 from cudaops.executors.cuda.program import GpuProgram
@@ -59,6 +59,7 @@ from cudaops.executors.cuda.tasks import (
 )
 from cudaops.executors.isolation.level import level_of, lowest
 from cudaops.executors.project.tree import open_project
+from cudaops.executors.stopping import in_background
 from cudaops.program.plans import baseline_plan
 
 MOST_AHEAD = 4

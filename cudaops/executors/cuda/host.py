@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,7 @@ from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import DEVICES, Device, device_of, register
 from cudaops.domain.execution import Unit
 from cudaops.domain.options import ClockControl
-from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
+from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.toolchain import around
 from cudaops.executors.cuda.build import GpuBuilder, recorder_object
@@ -30,6 +29,7 @@ from cudaops.executors.cuda.sanitizer import Sanitizer, find_compute_sanitizer
 from cudaops.executors.cuda.session import RunnerSession, task_command
 from cudaops.executors.cuda.toolchain import nvcc_version, require_nvcc
 from cudaops.executors.isolation.phases import Phase
+from cudaops.executors.stopping import in_background
 
 SHARED = ("author", "search")
 """Runners that stay: the author's own kernel has one, and all drafts of a search share one."""
@@ -239,16 +239,6 @@ class GpuHost:
         if not _runs(wanted, major, minor):
             raise InputError(f"--arch {wanted} does not run on {self.facts.name}, which is {own}")
         return wanted
-
-
-def in_background(build: Callable[[], object]) -> None:
-    """Build what will be needed. What goes wrong now is said when it is asked for."""
-
-    def run() -> None:
-        with contextlib.suppress(CudaOpsError, OSError):
-            build()
-
-    threading.Thread(target=run, daemon=True).start()
 
 
 def _runs(sm_arch: str, major: int, minor: int) -> bool:
