@@ -19,10 +19,12 @@ PYTHON = $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 py
 # A file of tests at a time, longest first (tests/lanes.py).
 WORKERS ?= $(shell nproc)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-EIGHTH ?= 0
+# Which share of the slow tests; TURN= for all of them.
+TURN ?= $(shell cat .ci/turn)
+AT_TURN = $(if $(TURN),--turn=$(TURN))
 LANE ?= test
 
-.PHONY: help demo test test-fast test-deep test-eighth durations coverage turn exploits lint format wheel clean system
+.PHONY: help demo test test-fast test-deep test-part durations coverage turn exploits lint format wheel clean system
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -31,8 +33,8 @@ help: ## Show the targets
 demo: $(VENV)/.run ## Install into .venv and optimise examples/naive_matmul.cu (no GPU, no key)
 	$(BIN)/python -m cudaops run examples/naive_matmul.cu
 
-test: $(VENV)/.dev ## Install into .venv and run the tests that CI runs
-	$(PYTEST) --lane=test $(PYTEST_OPTIONS)
+test: $(VENV)/.dev ## Install into .venv and run the tests that CI runs: of slow ones a share
+	$(PYTEST) --lane=test $(AT_TURN) $(PYTEST_OPTIONS)
 
 test-fast: $(VENV)/.dev ## Those that take less than 0.1 s each
 	$(PYTEST) --lane=fast $(PYTEST_OPTIONS)
@@ -40,8 +42,8 @@ test-fast: $(VENV)/.dev ## Those that take less than 0.1 s each
 test-deep: $(VENV)/.dev ## Everything: all exploits on all executors, hypothesis in thousands of examples
 	$(PYTEST) --lane=all $(PYTEST_OPTIONS)
 
-test-eighth: $(VENV)/.dev ## What only test-deep runs, the part EIGHTH=0 to 7 of it
-	$(PYTEST) --lane=deep --eighth=$(EIGHTH) $(PYTEST_OPTIONS)
+test-part: $(VENV)/.dev ## Of what only test-deep runs, the part that is this turn's
+	$(PYTEST) --lane=deep $(AT_TURN) $(PYTEST_OPTIONS)
 
 durations: $(VENV)/.dev ## Run everything once and record how long each test takes
 	$(PYTEST) --record
@@ -49,7 +51,7 @@ durations: $(VENV)/.dev ## Run everything once and record how long each test tak
 coverage: $(VENV)/.dev ## Lines that `make test` reaches, and those that everything does
 	$(BIN)/python -m tests.coverage_of $(LANE)
 
-turn: ## Move to the next eighth of the deep lane: once in every submission
+turn: ## Move to the next share of the slow tests: once in every submission
 	@echo $$(($$(cat .ci/turn) + 1)) > .ci/turn
 
 exploits: $(VENV)/.dev ## Every cheat and every honest kernel of tests/exploits through all gates

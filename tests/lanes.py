@@ -4,8 +4,12 @@
 |---|---|
 | `fast` | what takes less than `SLOW_S` with its fixtures, by `durations.json`; a new test is |
 | `test` | all but what is marked `deep`: README's `make test`, and CI |
-| `deep` | what is marked `deep`, and hypothesis in thousands of examples; `--eighth N`: of these |
+| `deep` | what is marked `deep`, and hypothesis in thousands of examples |
 | `all` | everything, hypothesis likewise: `make test-deep` |
+
+With `--turn N` only a share of what takes long, another in each turn: of the `test` lane's tests
+of `SHARED_S` and more one in `SHARES`, but for those that are marked `essential`, and of the `deep`
+lane one in `PARTS`. CI takes the turns one after the other (`.ci/turn`): it has 90 minutes.
 
 Files go longest first, so that no worker ends long after the others. `--record` writes what was
 measured into `durations.json`: a test without the fixtures that it shares with others, and these
@@ -36,7 +40,12 @@ DEEP_EXAMPLES = 2000
 """Least number of them in the deep lanes."""
 DEEP_FACTOR = 20
 """By which a number that a test names itself grows there."""
-EIGHTHS = 8
+SHARED_S = 1.0
+SHARES = 4
+"""Chosen: all of the `test` lane took a machine of CI over an hour, half of it for 1,100 tests of a
+second and more (2026-11-25)."""
+PARTS = 40
+"""Chosen: an eighth of the deep lane took 22 minutes there."""
 _deep = False
 
 NO_GPU = "no NVIDIA GPU"
@@ -78,16 +87,19 @@ def mostly_deep(values: Iterable[Any], quick: int) -> list[Any]:
     return [pytest.param(*row, marks=marks[n >= quick]) for n, row in enumerate(rows)]
 
 
-def eighth_of(nodeid: str) -> int:
-    """Which of the `EIGHTHS` parts of the deep lane a test belongs to, from 0."""
-    return hashlib.sha256(nodeid.encode()).digest()[0] % EIGHTHS
+def is_its_turn(name: str, turn: int | None, shares: int) -> bool:
+    """Whether a test, or a file whose tests share what takes long, is of the turn's share."""
+    own = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    return turn is None or own % shares == turn % shares
 
 
 def add_options(parser: pytest.Parser) -> None:
     """The options of this module."""
     group = parser.getgroup("lanes")
     group.addoption("--lane", choices=("fast", "test", "deep", "all"))
-    group.addoption("--eighth", type=int, default=None, metavar="N", help="of the deep lane")
+    group.addoption(
+        "--turn", type=int, default=None, metavar="N", help="a share of what takes long"
+    )
     group.addoption("--record", action="store_true", help=f"write {DURATIONS.name}")
     group.addoption("--left-out", type=Path, metavar="FILE", help="append what was skipped and why")
     group.addoption("--no-holes", action="store_true", help="only a missing GPU excuses a skip")
@@ -110,7 +122,7 @@ def configure(config: pytest.Config) -> None:
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not of the lane; put files with most work first."""
     durations = read_durations()
-    lane, eighth = config.getoption("lane"), config.getoption("eighth")
+    lane, turn = config.getoption("lane"), config.getoption("turn")
 
     def seconds(item: pytest.Item) -> tuple[float, float]:
         """Of the test alone, and of the longest fixture that it shares with others."""
@@ -128,8 +140,14 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
         deep = "deep" in marks and "essential" not in marks
         if lane == "deep":
             of_it = deep or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-            return of_it and (eighth is None or eighth_of(item.nodeid) == eighth)
-        return not deep and (lane == "test" or max(seconds(item)) < SLOW_S)
+            return of_it and is_its_turn(item.nodeid, turn, PARTS)
+        alone, shared = seconds(item)
+        if deep or lane == "fast":
+            return not deep and max(alone, shared) < SLOW_S
+        if max(alone, shared) < SHARED_S or "essential" in marks:
+            return True
+        name = item.nodeid if alone >= shared else item.nodeid.partition("::")[0]
+        return is_its_turn(name, turn, SHARES)
 
     left_out = [item for item in items if not belongs(item)]
     if left_out:

@@ -1,4 +1,4 @@
-"""The lanes themselves: who runs when, what is said of skips, and which eighth a commit has."""
+"""The lanes themselves: who runs when, what is said of skips, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -133,25 +133,62 @@ def git(folder: Path, *words: str, date: str) -> None:
     subprocess.run(["git", *words], cwd=folder, env=environment, check=True, capture_output=True)
 
 
-def test_a_submission_that_moves_the_turn_has_the_next_eighth(tmp_path: Path) -> None:
+def test_a_submission_that_moves_the_turn_has_the_next_one(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci" / "eighth", tmp_path / ".ci")
+    shutil.copy(ROOT / ".ci" / "whose-turn", tmp_path / ".ci")
 
-    def eighth() -> str:
-        command = [str(tmp_path / ".ci" / "eighth")]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    def turn() -> int:
+        command = [str(tmp_path / ".ci" / "whose-turn")]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     git(tmp_path, "init", "-q", date="2026-11-22T10:00:00Z")
-    found = []
-    for turn in range(8):
-        (tmp_path / ".ci" / "turn").write_text(f"{turn + 13}\n")
+    for number in (13, 14):
+        (tmp_path / ".ci" / "turn").write_text(f"{number}\n")
         git(tmp_path, "add", "-A", date="2026-11-22T10:00:00Z")
-        git(tmp_path, "commit", "-qm", f"turn {turn}", date=f"2026-11-22T1{turn}:00:00Z")
-        git(tmp_path, "commit", "-qm", "more", "--allow-empty", date=f"2026-11-22T1{turn}:50:00Z")
-        found.append(eighth())
-    assert sorted(found) == [str(n) for n in range(8)]
-    git(tmp_path, "commit", "-qm", "next", "--allow-empty", date="2026-11-23T10:00:00Z")
+        git(tmp_path, "commit", "-qm", f"turn {number}", date=f"2026-11-22T{number}:00:00Z")
+        git(tmp_path, "commit", "-qm", "more", "--allow-empty", date=f"2026-11-22T{number}:50:00Z")
+        assert turn() == number
+    git(tmp_path, "commit", "-qm", "later", "--allow-empty", date="2026-11-23T10:00:00Z")
     head = subprocess.run(
-        ["git", "rev-parse", "--short=7", "HEAD"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert eighth() == str(int(head.stdout, 16) % 8), "forgotten: by the commit's name"
+        ["git", "rev-parse", "--short=7", "HEAD"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert turn() == int(head.stdout, 16), "forgotten: by the commit's name"
+
+
+SLOW = """
+import time, pytest
+@pytest.fixture(scope="module")
+def run(): time.sleep(0.2)
+@pytest.mark.parametrize("n", range(12))
+def test_slow(n): pass
+@pytest.mark.essential
+def test_needed(): pass
+def test_of_run(run): pass
+def test_of_run_too(run): pass
+"""
+
+
+def test_every_slow_test_has_one_turn_and_what_shares_a_fixture_goes_together(
+    tmp_path: Path,
+) -> None:
+    text = (ROOT / "tests" / "lanes.py").read_text()
+    (tmp_path / "lanes.py").write_text(text)
+    (tmp_path / "conftest.py").write_text(CONFTEST.replace("from tests ", ""))
+    (tmp_path / "test_it.py").write_text(SLOW)
+    slow = {f"test_slow[{n}]": 3.0 for n in range(12)}
+    known = {**slow, "test_needed": 5.0, "[run]": 9.0}
+    (tmp_path / "durations.json").write_text(json.dumps({"test_it.py": known}))
+    turns: list[set[str]] = []
+    for turn in range(lanes.SHARES):
+        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--lane=test"]
+        done = subprocess.run(
+            [*command, f"--turn={turn + 8}"], cwd=tmp_path, env={**os.environ, **ALONE},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        lines = [line.split()[0] for line in done.stdout.splitlines() if " PASSED" in line]
+        turns.append({line.partition("::")[2] for line in lines})
+        assert "test_needed" in turns[-1]
+        assert ("test_of_run" in turns[-1]) == ("test_of_run_too" in turns[-1])
+    for name in (*slow, "test_of_run"):
+        assert sum(name in found for found in turns) == 1, name

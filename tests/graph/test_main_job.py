@@ -33,6 +33,7 @@ def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
     return run(PROGRAMS / "gemm_header.cu", folder, argv=size, max_iterations=2), folder
 
 
+@pytest.mark.essential
 def test_a_program_of_another_shape_is_optimised(gemm: tuple[RunRecord, Path]) -> None:
     record, _ = gemm
     assert record.outcome == "provisional", record.reason

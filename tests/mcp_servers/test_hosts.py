@@ -109,6 +109,7 @@ def test_over_http(server: str, tmp_path: Path) -> None:
     assert pool.size == 0
 
 
+@pytest.mark.essential
 def test_a_scripted_host_optimises_a_kernel_by_tools_alone(tmp_path: Path) -> None:
     """Profile, search, propose, tune, judge, accept, over stdio; nothing of the user's changes."""
     program = tmp_path / "naive_matmul.cu"

@@ -58,6 +58,7 @@ REQUESTS: list[tuple[JobKind, JobRequest]] = [
 ]
 
 
+@pytest.mark.essential
 async def test_every_kind_of_job(store: Store, conninfo: str) -> None:
     with service_folder() as folder, worker_process(conninfo, folder, "--concurrency", "2"):
         submitted = [await store.submit(kind, request, "ann", None) for kind, request in REQUESTS]

@@ -19,7 +19,7 @@ from tests.transformations.bench import Case
 from tests.transformations.generator import Generator
 
 SEEDS = 2000
-"""Of the deep lane, over its eighths."""
+"""Of the deep lane, over its parts."""
 QUICK = 24
 """Of `make test`."""
 FUNCTIONS = 200
