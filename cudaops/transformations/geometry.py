@@ -130,9 +130,11 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
         other = places[axis].replaced(new_body, new, totals=not swap and not literal)
         new_body = other if literal or swap else new_body
     new_body = changed(new_body, _unmarked)
-    edited = draft if new_body is body else draft.with_body(new_body, _header(draft, threads))
+    edited = (
+        draft if new_body is body else draft.with_body(new_body, bounded_header(draft, threads))
+    )
     if new_body is body and draft.form.kernel.launch_bounds:
-        edited = draft.with_body(body, _header(draft, threads))
+        edited = draft.with_body(body, bounded_header(draft, threads))
     grid, block, requires = list(draft.launch.grid), list(draft.launch.block), []
     for axis in axes:
         target = AXES.index(partner[axis])
@@ -180,8 +182,9 @@ def _unmarked(node: Any) -> Any:
     return node
 
 
-def _header(draft: Draft, threads: int) -> str:
-    """With a launch bound that the new block keeps."""
+def bounded_header(draft: Draft, threads: int) -> str:
+    """The kernel's header with a launch bound that a block of so many threads keeps. Raises
+    NotUnderstood where a macro hides it."""
     header, bounds = draft.printer().header, draft.form.kernel.launch_bounds
     if not bounds:
         return header
@@ -228,11 +231,11 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
     covered, guard = _rows_end(draft, rows)
     if guard or "gridDim.x" in used:
         header = with_parameters(
-            _header(draft, rows * _threads(draft)), [f"const unsigned {blocks.text}"]
+            bounded_header(draft, rows * _threads(draft)), [f"const unsigned {blocks.text}"]
         )
         arguments.append(draft.says("gridDim.x"))
     elif draft.form.kernel.launch_bounds:
-        header = _header(draft, rows * _threads(draft))
+        header = bounded_header(draft, rows * _threads(draft))
     says = {"blockIdx.x": new, "gridDim.x": blocks}
     lines: tuple[Any, ...] = changed(body, lambda x: says.get(builtin(x), x))
     if guard:

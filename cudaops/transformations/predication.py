@@ -21,9 +21,10 @@ def has_return(node: Any) -> bool:
     return any(isinstance(x, s.Leave) and x.word == "return" for x in s.below(node))
 
 
-def leaves(body: Sequence[Any]) -> bool:
-    """Whether a jump leads out of these statements: those of inner loops end there."""
-    return any(_leads_out(x) for x in body)
+def leaves(body: Sequence[Any], within: str = "") -> bool:
+    """Whether a jump leads out of these statements: those of inner loops end there. `within`: words
+    that stay, as `continue` does in a loop's body."""
+    return any(_leads_out(x, within) for x in body)
 
 
 def _leads_out(node: Any, within: str = "") -> bool:

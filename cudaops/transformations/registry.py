@@ -34,6 +34,7 @@ from cudaops.transformations.speculate import Speculate
 from cudaops.transformations.split_work import SplitWork
 from cudaops.transformations.stage import Stage
 from cudaops.transformations.strength_reduce import StrengthReduce
+from cudaops.transformations.strides import Strides
 from cudaops.transformations.strip import Strip
 from cudaops.transformations.tabulate import Tabulate
 from cudaops.transformations.unroll import Unroll
@@ -54,6 +55,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Strip(),
     Vectorise(),
     Geometry(),
+    Strides(),
     Fold(),
     GridStride(),
     StrengthReduce(),

@@ -54,6 +54,10 @@ _ROWS = """__global__ void row_sums(const float* a, float* y, int rows, int colu
     for (int k = 0; k < columns; ++k) sum += a[row * columns + k];
     y[row] = sum;
 }"""
+_FILLED = """__global__ void halves(const float* x, float* y, int m) {
+    const int row = blockIdx.x;
+    for (int k = threadIdx.x; k < m; k += blockDim.x) y[row * m + k] = 0.5f * x[row * m + k];
+}"""
 _SUMMED: Values = {"a": _floats(250 * 40), "y": _floats(250), "rows": 250, "columns": 40}
 _TREE = """__global__ void block_sums(const float* a, float* y, int n) {
     __shared__ float part[64];
@@ -107,6 +111,7 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
         _TREE.replace("[64]", "[256]"), {"a": _floats(1024), "y": _floats(4), "n": 1000},
         block=(256,),
     ),
+    "strides": Example(_FILLED, {"x": _floats(2000), "y": _floats(2000), "m": 500}, block=(32,)),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),
