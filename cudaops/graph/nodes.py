@@ -100,6 +100,10 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
     late = context.out_of_time()
     if late is not None:
         return {"proposal": None, "reason": late}, late
+    if (
+        nothing := state.get("nothing_left")
+    ) is not None:  # said before the polished one was judged
+        return _planner_ends(nothing, {})
     update: State = {}
     developer = context.developer
     if isinstance(developer, ModelDeveloper) and not state.get("model_out"):
@@ -118,14 +122,18 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
                 return await _tuned(given.rewrite, state, context, given.update)
             if given.nothing:
                 if (polished := await _polished(state, context)) is not None:
-                    return polished
-                ended = f"the planner sees nothing more worth trying: {given.nothing}"
-                update = {**given.update, "proposal": None, "reason": ended, "notices": [ended]}
-                return update, ended
+                    return {**polished[0], "nothing_left": given.nothing}, polished[1]
+                return _planner_ends(given.nothing, given.update)
             notice = f"the model has nothing that can be tested: {given.problem}; a recipe is next"
             context.events.emit("optimizer", "optimizer", "notice", notice)
             update = {**given.update, "notices": [notice]}
     return await _by_recipe(state, context, {**update, "hypothesis": None})
+
+
+def _planner_ends(nothing: str, update: State) -> tuple[State, str]:
+    """The end of a run, by what the planner says."""
+    ended = f"the planner sees nothing more worth trying: {nothing}"
+    return {**update, "proposal": None, "reason": ended, "notices": [ended]}, ended
 
 
 async def _by_recipe(state: State, context: Context, update: State) -> tuple[State, str]:

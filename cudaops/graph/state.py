@@ -38,6 +38,8 @@ class State(TypedDict, total=False):
     planned anew."""
     hypothesis: Json | None
     """The one that `proposal` follows; None for a recipe's."""
+    nothing_left: str
+    """Why the planner said that nothing more is worth trying, while what leads is polished."""
     mends: int
     """How often the present hypothesis was sent back after a gate."""
     model_out: str | None

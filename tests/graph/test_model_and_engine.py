@@ -52,7 +52,7 @@ def plan(**hypothesis: str) -> str:
     return f"```json\n{json.dumps([named])}\n```"
 
 
-def run(folder: Path, nim: Nim, plans: list[str]) -> RunRecord:
+def run(folder: Path, nim: Nim, plans: list[str], iterations: int = 2) -> RunRecord:
     """With these answers of the planner, one after the other."""
     source = folder / "sums.cu"
     source.write_text(ROW_SUMS)
@@ -66,7 +66,7 @@ def run(folder: Path, nim: Nim, plans: list[str]) -> RunRecord:
     nim.answer_with(answer)
     options = run_options(
         source, folder / "run", target("A10", None), optimizer="llm", model=Nim.model,
-        use_memory=False, max_iterations=2, max_trials=4, policy=Policy(seed=5),
+        use_memory=False, max_iterations=iterations, max_trials=4, policy=Policy(seed=5),
     )  # fmt: skip
     return start(options, lambda _: None, load_settings())
 
@@ -87,6 +87,15 @@ def test_transformations_polish_what_a_model_wrote(tmp_path: Path, nim: Nim) -> 
     gained = polished.judgement.speedup / written.judgement.speedup
     assert f"transformations {gained:.2f}×" in split
     assert split in (tmp_path / "run" / "report.md").read_text("utf-8").replace("\\", "")
+
+
+@pytest.mark.deep
+def test_what_a_planner_gives_up_is_polished_and_the_run_ends(tmp_path: Path, nim: Nim) -> None:
+    ended = f"```json\n{json.dumps({'nothing': NOTHING})}\n```"
+    record = run(tmp_path, nim, [plan(title="four lanes a row"), ended], iterations=5)
+    assert [a.proposer.partition(":")[0] for a in record.attempts] == ["llm", "engine"]
+    assert [role_of(chat) for chat in nim.chats].count("planner") == 2
+    assert any(NOTHING in notice for notice in record.notices)
 
 
 def test_a_planner_asks_for_a_transformation_and_ends_the_run(tmp_path: Path, nim: Nim) -> None:
