@@ -107,7 +107,10 @@ class Build(Record):
     source: str
     """The file that the user named: the main file, or a header that it includes."""
     executable: str = ""
-    """What is run, relative to the tree."""
+    """What is run, relative to the tree; empty where an interpreter is."""
+    interpreter: str = ""
+    """Absolute path of a program of this machine that is run in the built tree: the Python of
+    `--run "python3 app.py"`."""
     options: tuple[tuple[str, str | None], ...] = ()
     """Of nvcc, short names without dashes with their values: what decides about the main file's
     device code. Folders in the tree are relative to it."""
@@ -168,6 +171,7 @@ class Program(Record):
             )
         if self.build is not None:
             build = self.build
-            named = (build.tree_sha256, build.command, build.executable, build.options)
+            run = build.executable or PurePosixPath(build.interpreter).name
+            named = (build.tree_sha256, build.command, run, build.options)
             digest.update(repr(named).encode())
         return digest.hexdigest()

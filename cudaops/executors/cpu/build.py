@@ -99,6 +99,7 @@ def project_tools(cache: Path, build: Build = "plain") -> Tools:
         config,
         (INCLUDE, SOURCE, *(Path(p).parent for p in (first, *last))),
         {"include": INCLUDE},
+        "what runs on a processor is a program of the build's; Python in front needs a GPU",
     )
 
 

@@ -197,8 +197,9 @@ class GpuBuilder:
         if isinstance(made, CompileFailed):
             return made
         assert program.build is not None
-        path = made.entry.folder / program.build.executable
-        return Executable(path, program.build.command, made.seconds, made.cached)
+        build, folder = program.build, made.entry.folder
+        path = folder / build.executable if build.executable else Path(build.interpreter)
+        return Executable(path, build.command, made.seconds, made.cached, folder)
 
 
 def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:
@@ -242,7 +243,9 @@ def recorder_object(cache: Path) -> Path | None:
     """
     nvcc = require_nvcc()
     files = recorder_files()
-    command = [str(nvcc), "-O3", "-c", "-o", RECORDER_OBJECT, RECORDER, *NVCC_FLAGS]
+    # Linked into shared libraries as well.
+    command = [str(nvcc), "-O3", "-c", "-o", RECORDER_OBJECT, RECORDER, *NVCC_FLAGS,
+               "-Xcompiler", "-fPIC"]  # fmt: skip
     compiler = f"nvcc {nvcc_version(nvcc)}"
     content = sorted(files.items())
     entry = entry_of(cache.absolute(), "recorder", FORMAT, compiler, command[1:], content)

@@ -51,6 +51,14 @@ class Executable(NamedTuple):
     command: str
     seconds: float
     cached: bool
+    tree: Path | None = None
+    """The folder of an author's build, with what else it made at its place. A program that lies
+    elsewhere is an interpreter, and is run there rather than where the author is."""
+
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether what was built is run by a program of this machine."""
+        return self.tree is not None and not self.path.is_relative_to(self.tree)
 
 
 class Platform(Protocol):

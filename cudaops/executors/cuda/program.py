@@ -19,9 +19,10 @@ from cudaops.executors.capture.program import (
     room_for,
 )
 from cudaops.executors.cpu.report import Report, find_fault, read_report
-from cudaops.executors.cuda.platform import Platform
+from cudaops.executors.cuda.platform import Executable, Platform
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
+from cudaops.executors.isolation.places import is_everybodys
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
@@ -118,7 +119,9 @@ class GpuProgram:
         phase = self.platform.program_phase
         if phase == "gpu":
             settle_gpu_level(self.platform.driver)
-        with View(self.cwd, self.argv, (built.path.parent.parent,)) as view:
+        beside = built.tree if built.is_interpreted and built.tree else self.cwd
+        hidden = () if built.is_interpreted else (built.path.parent.parent,)
+        with View(beside, self.argv, hidden) as view:
             done = run_bounded(
                 [str(built.path), *self.argv],
                 cwd=view.folder,
@@ -129,13 +132,14 @@ class GpuProgram:
                     phase,
                     tuple(view.reads),
                     (view.root, folder),
+                    _prefixes(built.path) if built.is_interpreted else (),
                     limits=_with_room(limits_of(phase), contents_bytes),
                 ),
             )
         report = _reports(folder)
         if report.all("overdue"):  # the recorder ended it in our stead
             done = done._replace(timed_out=True)
-        return Child(built.path, done, report)
+        return Child(_image(report, built, view.folder), done, report)
 
     def _fault(self, ran: Child) -> Misbehaved | None:
         for kind, *rest in (f for f in ran.report.all("fault") if len(f) >= 4):
@@ -143,6 +147,27 @@ class GpuProgram:
                 text = f"the recorder could not go on: {rest[2][:300]}"
                 raise SandboxUnavailable(text, SPACE_REMEDY)
         return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+
+
+def _prefixes(interpreter: Path) -> tuple[Path, ...]:
+    """Where an interpreter's own libraries and packages lie: a virtual environment's and the one
+    below it. Folders that hold everything are not opened for it."""
+    found = dict.fromkeys((interpreter.parent.parent, interpreter.resolve().parent.parent))
+    return tuple(p for p in found if not is_everybodys(p) and p.name != ".local")
+
+
+def _image(report: Report, built: Executable, cwd: Path) -> Path:
+    """The file whose functions the recorder named: the program or, where its kernels lie in a
+    library of the build's, that. What it says is believed of files of the build alone."""
+    if built.tree is None:
+        return built.path
+    for (name,) in (line for line in report.all("image") if len(line) == 1):
+        path = Path(os.path.normpath(cwd / name))
+        if path.is_relative_to(cwd) and built.is_interpreted:
+            path = built.tree / path.relative_to(cwd)
+        if path.is_relative_to(built.tree) and path.is_file():
+            return path
+    return built.path
 
 
 def _with_room(usual: Limits, contents_bytes: int) -> Limits:

@@ -108,6 +108,8 @@ def _nvcc(config: DriverConfig, words: list[str]) -> int:
     if config.for_gpu:
         os.environ[WITHIN] = "1"
         linked = config.recorder if line.phase == "link" and _is_recorded(words) else []
+        if line.has("shared"):
+            linked = _position_independent(linked)
         return _done([config.nvcc, *linked, *retargeted(words, config.sm_arch)])
     return _Processor(config, line).run()
 
@@ -120,7 +122,9 @@ def _host(config: DriverConfig, name: str, words: list[str]) -> int:
         ours = [] if config.for_gpu else [f"-I{config.include}"]
         return _done([name, *ours, *words])
     if config.for_gpu:
-        linked = _for_host_linker(config.recorder) if _is_recorded(words) else ()
+        linked = list(_for_host_linker(config.recorder)) if _is_recorded(words) else []
+        if "-shared" in words:
+            linked = _position_independent(linked)
         return _done([name, *linked, *words])
     if not _holds(words, _MARK):
         return _done([name, *words])
@@ -132,6 +136,13 @@ def _for_host_linker(words: Sequence[str]) -> Iterator[str]:
     left = iter(words)
     for word in left:
         yield f"-Wl,{next(left)}" if word == "-Xlinker" else word
+
+
+def _position_independent(words: Sequence[str]) -> list[str]:
+    """For a library: without what keeps a program in its place."""
+    left = [word for word in words if word != "-Wl,-no-pie"]
+    at = left.index("-no-pie") if "-no-pie" in left else None
+    return left if at is None else [*left[: at - 1], *left[at + 1 :]]
 
 
 class _Processor:

@@ -44,6 +44,7 @@ FORMAT = 2
 """Of what is kept; part of every key."""
 BUILD_TIMEOUT_S = 1800.0
 """Of the whole command, from nothing."""
+INTERPRETER_TIMEOUT_S = 20.0
 MOST_BYTES = 2 * GIB
 """Of a tree. Chosen: it is copied and archived."""
 MOST_FILES = 50_000
@@ -71,6 +72,8 @@ class Tools(NamedTuple):
     """What it needs beside the tree and the system's."""
     toolkit: Mapping[str, Path]
     """Folders of a CUDA toolkit by their names in it: `include`, `lib64`."""
+    no_interpreter: str = ""
+    """Why none can run what it builds; empty where one can."""
 
 
 class Note(Record):
@@ -376,7 +379,7 @@ def open_project(
         run = _run_of(tree, executable, log)
         options = _in_tree(compiled, tree.root)
         program = load_unit(tree.root / compiled.source, tree.root, _folders(compiled))
-    build = build.model_copy(update={"executable": run, "options": options})
+    build = build.model_copy(update={**run, "options": options})
     return program.model_copy(update={"build": build})
 
 
@@ -436,18 +439,38 @@ def _in_tree(compiled: _Compilation, root: Path) -> tuple[Option, ...]:
     return tuple(dict.fromkeys(options))
 
 
-def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> str:
-    """What is run, relative to the tree."""
+def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str, str]:
+    """What is run: `executable` or `interpreter` of a `Build`."""
     if asked is not None:
         path = Path(os.path.normpath(tree.root / asked))
-        if not path.is_file() or not os.access(path, os.X_OK):
+        if path.is_file() and os.access(path, os.X_OK) and path.is_relative_to(tree.root):
+            return {"executable": path.relative_to(tree.root).as_posix()}
+        interpreter = shutil.which(asked) if "/" not in asked or Path(asked).is_absolute() else None
+        if interpreter is None:
             raise InputError(f"the build made no program {asked}; name it as it lies in the tree")
-        return path.relative_to(tree.root).as_posix()
+        if tree.tools.no_interpreter:
+            raise InputError(f"the build made no program {asked}, and {tree.tools.no_interpreter}")
+        return {"interpreter": _itself(Path(interpreter).absolute())}
     linked = [p for p in dict.fromkeys(_linked(log)) if p.is_file() and p.is_relative_to(tree.root)]
     if len(linked) != 1:
         names = ", ".join(p.relative_to(tree.root).as_posix() for p in linked) or "none"
         raise InputError(f"--run says which program is run; the build linked {names}")
-    return linked[0].relative_to(tree.root).as_posix()
+    return {"executable": linked[0].relative_to(tree.root).as_posix()}
+
+
+def _itself(interpreter: Path) -> str:
+    """A Python where what stands on PATH only starts one, as pyenv's does."""
+    if not interpreter.name.startswith("python"):
+        return str(interpreter)
+    asked = run_bounded(
+        [str(interpreter), "-c", "import sys; print(sys.executable)"],
+        cwd=interpreter.parent, timeout_s=INTERPRETER_TIMEOUT_S,
+        env={"HOME": str(Path.home())},
+    )  # fmt: skip
+    found = Path(asked.stdout.strip() or "/")
+    if asked.exit_code != 0 or not found.is_file():
+        raise InputError(f"{interpreter} does not run: {asked.stderr.strip()[-200:]}")
+    return str(found)
 
 
 def _linked(log: Sequence[Note]) -> Iterator[Path]:
@@ -478,7 +501,8 @@ def build_failure(done: Finished, log: Sequence[Note]) -> str:
 
 
 class ProjectProgram(NamedTuple):
-    """An executable that a build made, kept at its place in the tree under the entry's folder."""
+    """An executable that a build made, kept at its place in the tree under the entry's folder; the
+    whole tree where an interpreter is run in it."""
 
     entry: Entry
     facts: Facts
@@ -499,7 +523,7 @@ def project_program(
     build = program.build
     assert build is not None
     tree = BuiltTree(cache, build, program.main_path, tools)
-    content = (FORMAT, tree.key, build.executable, sorted(texts.items()))
+    content = (FORMAT, tree.key, build.executable or build.interpreter, sorted(texts.items()))
     entry = entry_of(cache.absolute(), "projectprogram", *content)
 
     def make(folder: Path) -> Facts | CompileFailed:
@@ -510,7 +534,9 @@ def project_program(
             if done.exit_code != 0:
                 return failed(done._replace(stderr=f"{done.stderr}\n{tree.failure(done)}\n"))
             try:
-                for path in (build.executable, *_libraries(tree.root)):
+                executable = [build.executable] if build.executable else []
+                whole = _everything(tree.root) if build.interpreter else _libraries(tree.root)
+                for path in (*executable, *whole):
                     _take(tree.root, path, folder)
             except UntrustedFileError as problem:
                 return CompileFailed(message=f"what the build made: {problem}", log=done.stderr)
@@ -529,6 +555,16 @@ def _take(root: Path, name: str, folder: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     copy_untrusted(root, inside, target, 0, MOST_BYTES)
     target.chmod(0o755)
+
+
+def _everything(root: Path) -> Iterator[str]:
+    """Files of a built tree but objects and what is ours."""
+    for at, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in _NEVER]
+        for name in names:
+            path = Path(at, name)
+            if path.suffix not in _MADE and path.is_file():
+                yield path.relative_to(root).as_posix()
 
 
 def _libraries(root: Path) -> Iterator[str]:

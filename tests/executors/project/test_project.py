@@ -16,6 +16,7 @@ from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.executors.cpu.build import project_tools as cpu_tools
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.report import read_report
 from cudaops.executors.cuda.build import GpuBuilder, project_tools
 from cudaops.executors.project.tree import BuiltTree, open_project
 from cudaops.program.front_end import kernel_form
@@ -222,3 +223,38 @@ def test_nvcc_builds_it_plain_and_recorded(name: str, tmp_path: Path, kernels: P
     callee = f"{kernel.name}<float>" if kernel.template_parameters else kernel.name
     module = builder.unit(Unit(program=program, kernel=kernel.name, callee=callee), draft=False)
     assert not isinstance(module, CompileFailed), module.message
+
+
+@pytest.mark.nvcc
+def test_python_in_front_of_a_library(tmp_path: Path, kernels: Path) -> None:
+    """Built for a GPU, run without one: it says so by its code, and the recorder by its report."""
+    folder = Path(shutil.copytree(PROJECTS / "python", tmp_path / "python"))
+    builder, tools = GpuBuilder(kernels, "sm_90"), project_tools(kernels, "sm_90", recorded=False)
+    program = open_project(kernels, folder, folder / "blur.cu", "make", "python3", tools)
+    assert program.build is not None
+    assert Path(program.build.interpreter).is_file()
+    for recorded in (False, True):
+        built = builder.program(program, recorded=recorded)
+        assert not isinstance(built, CompileFailed), built.message
+        assert built.is_interpreted
+        assert built.tree is not None
+        library = built.tree / "libblur.so"
+        symbols = subprocess.run(["nm", library], capture_output=True, text=True, check=True)
+        assert ("cudaops_capture" in symbols.stdout) == recorded
+        report = tmp_path / "report.tsv"
+        ran = subprocess.run(
+            [built.path, "app.py", "64", "48"],
+            cwd=built.tree, capture_output=True, text=True, check=True,
+            env={"CUDAOPS_RECORDER_REPORT": str(report), "CUDA_VISIBLE_DEVICES": ""},
+        )  # fmt: skip
+        assert ran.stdout.split()[0] != "0", "there is no GPU that it may use"
+        assert report.exists() == recorded
+    kinds = [line[0] for line in read_report(report).lines]
+    assert kinds == ["image", "refused", "end"]
+    assert not list(folder.glob("*.so")), "the author's tree is only read"
+
+
+def test_python_in_front_needs_a_gpu(tmp_path: Path, kernels: Path) -> None:
+    folder = Path(shutil.copytree(PROJECTS / "filters", tmp_path / "filters"))
+    with pytest.raises(InputError, match=r"made no program python3, and .* needs a GPU"):
+        open_project(kernels, folder, folder / "src/blur.cu", "make", "python3", cpu_tools(kernels))

@@ -1,5 +1,9 @@
 // A whole program under observation: device time of every launch that was rerouted, and contents of
 // memory around the first launch of each configuration of the kernels that are asked for.
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -35,6 +39,21 @@ static uintptr_t address_of(const Variable& variable) {
   void* address = nullptr;
   return variable.locate(&address) == cudaSuccess ? (uintptr_t)address : 0;
 }
+
+// What holds the program's launches, and where it was loaded: of a library, or of a program that may
+// lie anywhere, addresses are told from its begin on, as its table of symbols has them.
+struct Image {
+  std::string file;
+  uintptr_t begin = 0;
+  Image() {
+    Dl_info found{};
+    static const char anchor = 0;
+    if (!dladdr(&anchor, &found) || !found.dli_fbase) return;
+    if (((const ElfW(Ehdr)*)found.dli_fbase)->e_type != ET_DYN) return;
+    begin = (uintptr_t)found.dli_fbase;
+    file = found.dli_fname;
+  }
+};
 
 struct Configuration;
 
@@ -206,6 +225,7 @@ class Recorder {
   // Before anything of the program runs; the program does not see what was asked for.
   Recorder() : contents_(report_) {
     if (const char* path = option("CUDAOPS_RECORDER_REPORT")) report_.open(path);
+    if (!image_.file.empty()) report_.write(line("image\t%s", image_.file.c_str()));
     if (const char* folder = option("CUDAOPS_RECORDER_FOLDER")) contents_.keep_in(folder);
     if (const char* target = option("CUDAOPS_RECORDER_TARGET")) target_ = target;
     if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = most_room_ = strtoull(bytes, nullptr, 10);
@@ -401,7 +421,7 @@ class Recorder {
   std::string describe(const Call& call, const Configuration& c, const Reach& reach) {
     const Geometry& g = call.geometry;
     std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel,
-                             call.site, (unsigned long long)(uintptr_t)call.function, g.grid.x, g.grid.y, g.grid.z,
+                             call.site, place_of(call.function), g.grid.x, g.grid.y, g.grid.z,
                              g.block.x, g.block.y, g.block.z, g.shared_bytes, call.within ? call.within : "");
     for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
     kept_ = reach.distinct;
@@ -411,6 +431,10 @@ class Recorder {
       lines += pointers_in(c.id, *v);
     }
     return lines;
+  }
+
+  unsigned long long place_of(const void* function) const {
+    return function ? (uintptr_t)function - image_.begin : 0;
   }
 
   std::string describe_argument(int id, int i, const Call& call, const Reach& reach) {
@@ -526,6 +550,7 @@ class Recorder {
 
   std::mutex lock_;
   Report report_;
+  Image image_;
   Contents contents_;
   Timer timer_;
   std::string target_, lines_;
