@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Projects of people on one GPU, each built by its own command, improved, patched and reverted: Make with a
+# static library, CMake with two programs, Python over a shared library, a PyTorch extension. One call under
+# 10 minutes; writes a log a project (NAME.txt) and table.txt into $OUT.
+#
+# Needs .gpu/site.tar.xz (gpu_pack.sh). Run it in the repository's root. ONLY="python torch" runs these;
+# EACH=150 seconds for one run; OPTIONS="--budget-minutes 1.5" for more of `cudaops run`.
+set -u
+mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz
+printf '#!/bin/sh\n' > /dev/shm/may && chmod +x /dev/shm/may && /dev/shm/may && export TMPDIR=/dev/shm
+export PYTHONPATH=/tmp/site:$PWD CUDAOPS_CACHE=/tmp/cache CUDAOPS_MEMORY=off
+root=$PWD S=$SECONDS
+
+digest() { (cd "$1" && find . -type f ! -path './runs/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
+
+project() {  # NAME FOLDER FILE BUILD RUN
+    local name=$1 folder=/tmp/projects/$1 before after patched
+    [[ " ${ONLY:-$name} " == *" $name "* ]] || return 0
+    mkdir -p /tmp/projects && cp -r "$root/$2" "$folder"
+    before=$(digest "$folder")
+    (
+        cd "$folder" || exit
+        timeout "${EACH:-150}" python -m cudaops run "$3" --build "$4" --run "$5" --executor cuda --max-iterations 1 \
+            ${OPTIONS:-} --out "/tmp/runs/$name"
+        echo "exit $?"
+        python -m cudaops apply "/tmp/runs/$name" && git diff --no-index --stat "$root/$2" . ; patched=$(digest .)
+        [ "$patched" != "$before" ] && echo "patched: another tree"
+        python -m cudaops apply "/tmp/runs/$name" --revert
+    ) > "$OUT/$name.txt" 2>&1
+    after=$(digest "$folder")
+    echo "$name: $(grep -E '^(ACCEPTED|PROVISIONAL|NOTHING|cudaops:)' "$OUT/$name.txt" | head -1);" \
+        "$([ "$before" = "$after" ] && echo tree as before || echo TREE CHANGED); $((SECONDS - S)) s" | tee -a "$OUT/table.txt"
+}
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader > "$OUT/table.txt"
+project python tests/data/projects/python blur.cu make "python3 app.py 2048 2048"
+project torch benchmarks/torch_project softmax.cu "python3 setup.py build_ext --inplace" "python3 bench.py 4096 2048"
+project filters tests/data/projects/filters src/blur.cu make "./app 2048 2048"
+project rows tests/data/projects/rows kernels/rows.cu "cmake -S . -B out && cmake --build out" "out/bench 8192 1024"
+tar -C /tmp/runs -cJf "$OUT/runs.tar.xz" --exclude=workloads --exclude=work . 2>/dev/null
