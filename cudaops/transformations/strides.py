@@ -48,7 +48,11 @@ _MOST_ROWS = 65_535
 """Blocks along y and z."""
 _MOST_DEEP = 64
 """Threads of a block along z (CUDA C++ Programming Guide, compute capabilities)."""
-_MOST_SETTINGS = 6
+_MOST_SETTINGS = 8
+_MORE = (16, 4)
+"""Times as many blocks along an axis that has few threads. Chosen: a warp or two become a wave."""
+_FEW, _SMALL = 64, 1 << 18
+"""Threads along such an axis, and of a grid that does not fill a GPU: 132 SMs hold 270,336."""
 
 
 class Strides:
@@ -80,7 +84,8 @@ class Strides:
                 continue
             if any(axes.width(a) != n for a, n in setting.items()):
                 found.append({a: setting[a] for a in AXES if a in setting})
-        return tuple(found[:_MOST_SETTINGS])
+        more = [{**one, f"blocks_{a}": n} for one in found[:2] for a in axes.short() for n in _MORE]
+        return tuple([*found[:2], *more[:4], *found[2:]][:_MOST_SETTINGS])
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Raises NotUnderstood where a thread does what it would not do in another block."""
@@ -94,6 +99,8 @@ class Strides:
             if kind == "grid":
                 own = f"{draft.says(f'gridDim.{axis}')} * {draft.says(f'blockDim.{axis}')}"
                 grid[at] = f"ceil_div({own}, {width})"
+                if more := setting.get(f"blocks_{axis}"):
+                    grid[at] += f" * {int(more)}"
                 requires += [f"{grid[at]} <= {_MOST_ROWS}"] if at else []
             block[at] = str(width)
         requires += axes.conditions(shape)
@@ -177,6 +184,18 @@ class _Axes:
         """Threads along it, where all launches agree."""
         value = self.draft.value(f"blockDim.{axis}")
         return value if isinstance(value, int) else None
+
+    def short(self) -> list[str]:
+        """Axes in strides of the grid that have few threads, of grids that do not fill a GPU."""
+        found = []
+        for axis in AXES:
+            along = max(
+                getattr(w.grid, axis) * getattr(w.block, axis) for w in self.draft.workloads
+            )
+            if self.kinds[axis] == "grid" and along <= _FEW:
+                found.append(axis)
+        most = max(w.grid.volume * w.block.volume for w in self.draft.workloads)
+        return found if most <= _SMALL else []
 
     def conditions(self, axes: Mapping[str, int]) -> list[str]:
         """That no thread of the author's has two iterations of a loop that needs it."""

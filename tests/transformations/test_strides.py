@@ -95,6 +95,16 @@ def test_what_only_the_first_thread_does_takes_one(case: Callable[..., Case]) ->
     assert Strides().settings(draft) == ({"x": 1},)
 
 
+def test_more_blocks_where_there_are_few_threads(case: Callable[..., Case]) -> None:
+    source, arguments, grid, block = TAKEN["rows of rows"]
+    made = case(source, arguments, grid=grid, block=block)
+    more = [one for one in Strides().settings(made.draft) if "blocks_y" in one]
+    assert {one["blocks_y"] for one in more} == {4, 16}
+    draft = Strides().apply(made.draft, more[0])
+    assert draft.launch.grid[1] == "ceil_div(gridDim.y * blockDim.y, 32) * 16"
+    made.same(draft)
+
+
 def test_each_thread_must_have_had_one_iteration(case: Callable[..., Case]) -> None:
     source, arguments, grid, block = TAKEN["one iteration a thread"]
     taken = Strides().apply(case(source, arguments, grid=grid, block=block).draft, {"x": 64})
