@@ -14,9 +14,9 @@ from cudaops.settings import load_settings
 
 def preload(
     run: RunArgument = "latest",
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The library to write.")
-    ] = Path("libwinner.so"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The library to write.")] = Path(
+        "libwinner.so"
+    ),
     arch: Annotated[
         str | None,
         typer.Option(help="For which GPU, as nvcc spells it: sm_90 [default: that of the run]."),
@@ -34,4 +34,6 @@ def preload(
         typer.echo(f"{callee}: {made.title}, for {made.sm_arch}")
     typer.echo(f"written: {out} ({out.stat().st_size / 1000:.0f} kB)")
     shown = out if out.is_absolute() else f"./{out}"
-    typer.echo(f"use it: LD_PRELOAD={shown} PROGRAM, with CUDAOPS_PRELOAD=report to see what it did")
+    typer.echo(
+        f"use it: LD_PRELOAD={shown} PROGRAM, with CUDAOPS_PRELOAD=report to see what it did"
+    )

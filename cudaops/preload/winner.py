@@ -81,7 +81,9 @@ def build_winner(
     callees = dict.fromkeys(
         w.callee for w in workloads if serves(rewrite, kernel, dearest.callee, w.callee)
     )
-    units = {c: Unit(program=program, kernel=kernel.name, callee=c, rewrite=rewrite) for c in callees}
+    units = {
+        c: Unit(program=program, kernel=kernel.name, callee=c, rewrite=rewrite) for c in callees
+    }
     instances = tuple(
         _instance(unit, tuple(w for w in workloads if w.callee == callee), builder)
         for callee, unit in units.items()
@@ -193,7 +195,10 @@ def _named_parts(text: str) -> Iterator[tuple[str, set[str]]]:
     for item in facts.items:
         if item.is_host_only:
             continue
-        yield item.name.rpartition("::")[2], {t.text for t in facts.tokens[item.first : item.last] if t.kind == "name"}
+        yield (
+            item.name.rpartition("::")[2],
+            {t.text for t in facts.tokens[item.first : item.last] if t.kind == "name"},
+        )
     for directive in facts.lexed.directives:
         words = [t.text for t in facts.lexed.tokens[directive.first : directive.last]]
         if directive.keyword == "define" and len(words) > 2:

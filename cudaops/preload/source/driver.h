@@ -69,6 +69,11 @@ using GetProcAddressV2 = Result(const char*, void**, int, unsigned long long, in
     CALL(cuStreamIsCapturing, (Stream*, int*))                                           \
     CALL(cuThreadExchangeStreamCaptureMode, (int*))
 
+// What it calls where the driver has it (CUDA 12.4).
+#define CUDAOPS_OPTIONAL_CALLS(CALL)                                 \
+    CALL(cuFuncGetParamInfo, (Function*, size_t, size_t*, size_t*))  \
+    CALL(cuKernelGetParamInfo, (Kernel*, size_t, size_t*, size_t*))
+
 // What programs get a wrapper for.
 enum Wrapped {
     GET_PROC_ADDRESS,
@@ -84,6 +89,7 @@ enum Wrapped {
 struct Driver {
 #define CUDAOPS_MEMBER(name, parameters) Result(*name) parameters;
     CUDAOPS_DRIVER_CALLS(CUDAOPS_MEMBER)
+    CUDAOPS_OPTIONAL_CALLS(CUDAOPS_MEMBER)
 #undef CUDAOPS_MEMBER
     void* original[WRAPPED_COUNT];  // the driver's own function of each wrapper; null: it has none
 

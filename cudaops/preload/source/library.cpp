@@ -75,6 +75,7 @@ void resolve(F& function, void* handle, const char* name) {
 void resolve_all(void* handle) {
 #define CUDAOPS_RESOLVE(name, parameters) resolve(driver_functions.name, handle, #name);
     CUDAOPS_DRIVER_CALLS(CUDAOPS_RESOLVE)
+    CUDAOPS_OPTIONAL_CALLS(CUDAOPS_RESOLVE)
 #undef CUDAOPS_RESOLVE
     for (int i = 0; i < WRAPPED_COUNT; ++i)
         driver_functions.original[i] = real_dlsym()(handle, WRAPPED_NAMES[i]);
@@ -193,6 +194,24 @@ bool runs_on(const Driver& driver, const Image& image) {
     return image.exact ? found == built : found / 10 == image.major && found >= built;
 }
 
+// A mangled name tells the parameters' types. One with C linkage does not: any library of the
+// process may have another kernel of that name.
+bool same_parameters(const Driver& driver, const Served& served, Function* function) {
+    if (strncmp(served.symbol, "_Z", 2) == 0 || driver.cuFuncGetParamInfo == nullptr ||
+        driver.cuKernelGetParamInfo == nullptr)
+        return true;
+    const auto kernel = reinterpret_cast<Kernel*>(function);
+    for (unsigned i = 0; i <= served.parameter_count; ++i) {
+        size_t offset = 0, size = 0;
+        const bool there = driver.cuFuncGetParamInfo(function, i, &offset, &size) == SUCCESS ||
+                           driver.cuKernelGetParamInfo(kernel, i, &offset, &size) == SUCCESS;
+        if (there != (i < served.parameter_count)) return false;
+        const Parameter& one = served.parameters[i];
+        if (there && (offset != one.offset || size != one.size)) return false;
+    }
+    return true;
+}
+
 // Where each of the author's arguments stands; false where they cannot be found.
 bool find_arguments(const Served& served, const Launch& launch, const void** given) {
     if (launch.parameters != nullptr) {
@@ -222,6 +241,8 @@ const char* objection(const Driver& driver, const Served& served, const Launch& 
     if (driver.cuStreamIsCapturing(launch.our_stream(), &capturing) != SUCCESS || capturing != 0)
         return "the stream is captured into a graph";
     if (!runs_on(driver, served.image)) return "the device is not what the cubin was built for";
+    if (!same_parameters(driver, served, launch.function))
+        return "it is another kernel of the same name, with other parameters";
     return nullptr;
 }
 

@@ -8,7 +8,7 @@
 namespace cudaops {
 
 // An expression that has no value: the plan does not hold then. One plan a thread at a time.
-static thread_local bool undefined_value = false;
+static thread_local bool undefined_value __attribute__((tls_model("initial-exec"))) = false;
 
 inline long long undefined() {
     undefined_value = true;
