@@ -159,7 +159,7 @@ def test_two_contexts_and_eight_threads_share_one_loaded_cubin(reached: Reach, s
 def test_other_kernels_pass_untouched(reached: Reach, tmp_path: Path) -> None:
     source = (
         "__global__ void other(float* y) { y[0] = 1; }\n"
-        + """
+        """
     __global__ void mine(float* y, int n) { y[n] = 1; }
     """
     )
@@ -312,7 +312,7 @@ def test_a_kernel_in_an_anonymous_namespace_is_found_whatever_its_file(
     hidden = made(tmp_path, source, rewrite, captured)
     (tmp_path / "elsewhere.cu").write_text(source)
     image = tmp_path / "elsewhere.cubin"
-    command = [require_nvcc(), "-w", "-cubin", "-arch=sm_90", "-o", image, "elsewhere.cu"]
+    command = [str(require_nvcc()), "-w", "-cubin", "-arch=sm_90", "-o", str(image), "elsewhere.cu"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
     names = subprocess.run(
         ["nm", image], capture_output=True, text=True, check=True, timeout=20
@@ -376,7 +376,7 @@ def test_a_static_program_without_a_gpu_ends_as_it_does_without_the_library(
         }
         """
     )
-    command = [require_nvcc(), "-arch=sm_90", "-cudart", "static", "-o", "k", "k.cu"]
+    command = [str(require_nvcc()), "-arch=sm_90", "-cudart", "static", "-o", "k", "k.cu"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
     plain, loaded = (
         subprocess.run(
