@@ -123,6 +123,10 @@ class _Names(Speller):
         value = self.env[name]
         if isinstance(value, PointerValue):
             return f"scratch_{name}"
+        assert isinstance(value, int), f"{name} is a constant of the text"
+        return self.integer(value)
+
+    def integer(self, value: int) -> str:
         return f"Whole({value}LL)"
 
 

@@ -25,7 +25,7 @@ from cudaops.program.serving import serves
 
 MOST_PARAMETERS = 512
 """Of one kernel: what `source/rewrite.h` has room for."""
-_ARCH = re.compile(r"sm_(\d+)(\d)")
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
 _FILE_NAMES = ("_GLOBAL__N_", "_INTERNAL_")
 """In a symbol: what nvcc writes with the name of the file that it compiled."""
 
@@ -97,10 +97,10 @@ def capability_of(sm_arch: str) -> tuple[int, int, bool]:
 
     Raises InputError where it is no `sm_90` and the like.
     """
-    found = _ARCH.match(sm_arch)
+    found = _ARCH.fullmatch(sm_arch)
     if found is None:
         raise InputError(f"--arch {sm_arch} is no architecture of a GPU; write it as sm_90")
-    return int(found[1]), int(found[2]), not sm_arch.endswith(found[2])
+    return int(found[1]), int(found[2]), found[3] == "a"
 
 
 def _instance(unit: Unit, workloads: tuple[Workload, ...], builder: GpuBuilder) -> Instance:

@@ -165,10 +165,16 @@ inline Whole cudaops_ceil_div(Whole a, Whole b) {
 inline bool cudaops_aligned(Pointer pointer, Whole bytes) {
     return bytes.value > 0 && pointer.address % static_cast<unsigned long long>(bytes.value) == 0;
 }
-inline bool cudaops_same_place(Pointer a, Pointer b) { return a == b; }
-inline bool cudaops_same_place(Pointer a, Whole number) { return number == 0 && !a; }
-inline bool cudaops_same_place(Whole number, Pointer a) { return number == 0 && !a; }
-inline bool cudaops_same_place(decltype(nullptr), decltype(nullptr)) { return true; }
+// A number is the null pointer where it is 0, and no place else.
+inline bool is_place(const Pointer& a, const Pointer& b) { return a == b; }
+template <class A, class B>
+bool is_place(const A& a, const B& b) {
+    return !bool(a) && !bool(b);
+}
+template <class A, class B>
+bool cudaops_same_place(A a, B b) {
+    return is_place(a, b);
+}
 
 // Arguments of the author's launch.
 template <class T>
