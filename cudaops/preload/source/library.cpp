@@ -72,27 +72,31 @@ void resolve(F& function, void* handle, const char* name) {
     function = reinterpret_cast<F>(real_dlsym()(handle, name));
 }
 
-void resolve_all(void* handle) {
-#define CUDAOPS_RESOLVE(name, parameters) resolve(driver_functions.name, handle, #name);
+Driver resolved(void* handle) {
+    Driver found;
+#define CUDAOPS_RESOLVE(name, parameters) resolve(found.name, handle, #name);
     CUDAOPS_DRIVER_CALLS(CUDAOPS_RESOLVE)
     CUDAOPS_OPTIONAL_CALLS(CUDAOPS_RESOLVE)
 #undef CUDAOPS_RESOLVE
     for (int i = 0; i < WRAPPED_COUNT; ++i)
-        driver_functions.original[i] = real_dlsym()(handle, WRAPPED_NAMES[i]);
+        found.original[i] = real_dlsym()(handle, WRAPPED_NAMES[i]);
+    return found;
 }
 
 // Null as long as the program has not loaded libcuda.so.1. Never loads it itself.
 Driver* driver() {
-    Driver* found = known_driver.load(std::memory_order_acquire);
-    if (found != nullptr) return found;
+    Driver* known = known_driver.load(std::memory_order_acquire);
+    if (known != nullptr) return known;
     void* handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) {
         (void)dlerror();  // it is ours
         return nullptr;
     }
+    // Outside of our lock: a thread with the dynamic linker's may be on its way to ours.
+    const Driver found = resolved(handle);
     pthread_mutex_lock(&driver_lock);
     if (known_driver.load(std::memory_order_relaxed) == nullptr) {
-        resolve_all(handle);
+        driver_functions = found;
         known_driver.store(&driver_functions, std::memory_order_release);
     }
     pthread_mutex_unlock(&driver_lock);
