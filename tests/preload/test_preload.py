@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -356,6 +358,47 @@ def test_arithmetic_without_a_value_is_left_to_the_author(reached: Reach, tmp_pa
     commands = [launch(step.symbol, Y, u64(n), i32(k)) for n, k in cases]
     done = reached.run(step.image, *commands, library=step.library)
     assert done.kernels == ["swift", "author", "author", "swift"]
+
+
+BINDINGS = """
+import ctypes, sys
+from cuda.bindings import driver
+
+def asked(answer):
+    assert int(answer[0]) == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+asked(driver.cuInit(0))
+asked(driver.cuCtxCreate(None, 0, asked(driver.cuDeviceGet(0))))
+with open(sys.argv[1], "rb") as image:
+    module = asked(driver.cuModuleLoadData(image.read()))
+kernel = asked(driver.cuModuleGetFunction(module, sys.argv[2].encode()))
+types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_float)
+for n in (4096, 4095):
+    values = ((0x10000, 0x20000, n, 0.5), types)
+    asked(driver.cuLaunchKernel(kernel, 64, 1, 1, 64, 1, 1, 0, 0, values, 0))
+"""
+
+
+def test_nvidias_own_bindings_for_python(reached: Reach, scale: Made, tmp_path: Path) -> None:
+    """And the example of docs/preload.md, in the same program."""
+    pytest.importorskip("cuda.bindings", reason="the extra `cuda` is not installed")
+    page = (Path(__file__).parents[2] / "docs" / "preload.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    log = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-c", BINDINGS + example, scale.image, scale.symbol],
+        env={
+            "LD_LIBRARY_PATH": str(reached.folder), "LD_PRELOAD": str(scale.library),
+            "FAKE_CUDA_LOG": str(log),
+        },
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    launched = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [one["launch"] for one in launched if "launch" in one] == [
+        "_ZN17cudaops_candidate6fasterEP6float4PKS0_xd", scale.symbol,
+    ]  # fmt: skip
+    assert "'kernel': 'scale', 'rewrite': 1, 'author': 1, 'reason': '@requires n" in done.stdout
 
 
 def test_a_static_program_without_a_gpu_ends_as_it_does_without_the_library(
