@@ -36,12 +36,24 @@ from tests.executors.cuda.gpu_builds import program_of
 HERE = Path(__file__).parent
 ARCH = "sm_90"
 DOUBLE, PROGRAM, LINKED = "libcuda.so.1", "program", "linked"
+NEW, OLD = "new", "old"
 
 
 class Reach(NamedTuple):
     """The double and the programs, compiled."""
 
     folder: Path
+    kind: str = NEW
+
+    @property
+    def old(self) -> Reach:
+        """The same with a driver before CUDA 12.3."""
+        return Reach(self.folder, OLD)
+
+    @property
+    def driver(self) -> Path:
+        """The folder of libcuda.so.1."""
+        return self.folder / self.kind
 
     def run(
         self,
@@ -58,7 +70,7 @@ class Reach(NamedTuple):
         done = subprocess.run(
             [self.folder / program, reach, image, *commands],
             env={
-                "LD_LIBRARY_PATH": str(self.folder), "FAKE_CUDA_LOG": str(log), **preloaded,
+                "LD_LIBRARY_PATH": str(self.driver), "FAKE_CUDA_LOG": str(log), **preloaded,
                 **(environment or {}),
             },
             capture_output=True, text=True, timeout=60, check=False,
@@ -105,16 +117,19 @@ def reach() -> Reach:
     gxx = find_toolchain().gxx
     texts = {name: (HERE / name).read_text() for name in ("fake_cuda.cpp", "program.cpp")}
     flags = ["-std=c++17", "-O1", *includes]
-    library = ["-fPIC", "-shared", f"-Wl,-soname,{DOUBLE}", "-o", DOUBLE, "fake_cuda.cpp", "-ldl"]
+    shared = ["-fPIC", "-shared", f"-Wl,-soname,{DOUBLE}", "fake_cuda.cpp", "-ldl", "-o"]
     ends = ["-ldl", "-lpthread"]
     commands = [
-        [gxx, *flags, *library],
+        [gxx, *flags, *shared, f"{NEW}/{DOUBLE}"],
+        [gxx, *flags, "-DOLD", *shared, f"{OLD}/{DOUBLE}"],
         [gxx, *flags, "-o", PROGRAM, "program.cpp", *ends],
-        [gxx, *flags, "-DLINKED", "-o", LINKED, "program.cpp", f"./{DOUBLE}", *ends],
+        [gxx, *flags, "-DLINKED", "-o", LINKED, "program.cpp", f"{NEW}/{DOUBLE}", *ends],
     ]
     entry = entry_of(load_settings().builds_folder, "fake-cuda", commands, sorted(texts.items()))
 
     def make(folder: Path) -> Facts:
+        for kind in (NEW, OLD):
+            (folder / kind).mkdir()
         for command in commands:
             subprocess.run(command, cwd=folder, check=True, timeout=120)
         return {}

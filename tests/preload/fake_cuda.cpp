@@ -1,11 +1,13 @@
 // A double of libcuda.so.1 for tests where there is no GPU. It reads real cubins as the driver does
 // (kernels, parameters, variables), keeps memory in this process, and writes each launch to the file
 // that FAKE_CUDA_LOG names, one JSON object a line, instead of running it. It is compiled with
-// NVIDIA's own cuda.h, which holds its signatures.
+// NVIDIA's own cuda.h, which holds its signatures. It is no whole driver: NVIDIA's runtime gets as
+// far as to ask cuGetProcAddress for its functions (launches among them are written to the file as
+// well), and says then that it cannot be initialised.
 //
 //   FAKE_CUDA_CAPABILITY=86      compute capability of its two devices (90)
 //   FAKE_CUDA_FAIL=NAME          this function fails; `NAME:SYMBOL` where it is about that kernel
-//   FAKE_CUDA_WITHOUT=NAME       cuGetProcAddress does not know it
+// Compiled with -DOLD it is a driver before CUDA 12.3, which tells no kernel's name.
 #define CUDA_ENABLE_DEPRECATED
 #include <cuda.h>
 #include <dlfcn.h>
@@ -266,6 +268,7 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* library, CUkernel kernel) {
     *library = kernel->library;
     return CUDA_SUCCESS;
 }
+#ifndef OLD
 CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel kernel) {
     if (kernel->kind != KERNEL) return CUDA_ERROR_INVALID_HANDLE;
     *name = kernel->name.c_str();
@@ -276,6 +279,7 @@ CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction function) {
     *name = function->name.c_str();
     return CUDA_SUCCESS;
 }
+#endif
 CUresult CUDAAPI cuFuncGetModule(CUmodule* module, CUfunction function) {
     if (function->kind != FUNCTION) return CUDA_ERROR_INVALID_HANDLE;
     *module = function->module;
@@ -382,13 +386,15 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz)
 // Names are without version; the newest is given. The flags choose the variant.
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-    const char* without = getenv("FAKE_CUDA_WITHOUT");
     const std::string name = symbol;
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     Dl_info self;
     dladdr(reinterpret_cast<void*>(&cuInit), &self);
     void* here = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     *function = nullptr;
+    if (name.rfind("cuLaunchKernel", 0) == 0)
+        log(text("{\"asked\": \"%s\", \"flags\": %llu}", symbol,
+                 static_cast<unsigned long long>(flags)));
     std::vector<std::string> variants;
     if (per_thread) variants.push_back(name + "_ptsz");
     if (name != "cuGetProcAddress" || version >= 12000) {
@@ -397,8 +403,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int ve
     }
     variants.push_back(name);
     for (const std::string& one : variants)
-        if (*function == nullptr && (without == nullptr || name != without))
-            *function = dlsym(here, one.c_str());
+        if (*function == nullptr) *function = dlsym(here, one.c_str());
     if (status != nullptr)
         *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
                                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

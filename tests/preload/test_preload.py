@@ -137,6 +137,17 @@ def test_where_the_rewrite_cannot_be_launched_the_authors_kernel_is(
     assert done.counts[0] == {"kernel": "scale", "rewrite": 0, "author": 2, "reason": reason}
 
 
+def test_a_driver_that_tells_no_names_replaces_nothing(reached: Reach, scale: Made) -> None:
+    done = reached.old.run(
+        scale.image, of_scale(scale), library=scale.library,
+        environment={"CUDAOPS_PRELOAD": "report"},
+    )  # fmt: skip
+    assert done.kernels == ["author"]
+    assert done.stderr.startswith(
+        "cudaops: the driver has no cuFuncGetName: nothing was replaced\n"
+    )
+
+
 def test_a_cubin_that_cannot_be_loaded_is_tried_once(reached: Reach, scale: Made) -> None:
     done = reached.run(
         scale.image, of_scale(scale), of_scale(scale), library=scale.library,
@@ -389,7 +400,7 @@ def test_nvidias_own_bindings_for_python(reached: Reach, scale: Made, tmp_path: 
     done = subprocess.run(
         [sys.executable, "-c", BINDINGS + example, scale.image, scale.symbol],
         env={
-            "LD_LIBRARY_PATH": str(reached.folder), "LD_PRELOAD": str(scale.library),
+            "LD_LIBRARY_PATH": str(reached.driver), "LD_PRELOAD": str(scale.library),
             "FAKE_CUDA_LOG": str(log),
         },
         capture_output=True, text=True, timeout=60, check=True,
@@ -401,37 +412,60 @@ def test_nvidias_own_bindings_for_python(reached: Reach, scale: Made, tmp_path: 
     assert "'kernel': 'scale', 'rewrite': 1, 'author': 1, 'reason': '@requires n" in done.stdout
 
 
-def test_a_static_program_without_a_gpu_ends_as_it_does_without_the_library(
-    scale: Made, tmp_path: Path
-) -> None:
-    """With libcuda.so.1 nowhere, and as the runtime says it."""
-    (tmp_path / "k.cu").write_text(
-        """
-        #include <cstdio>
-        __global__ void scale(float* y, const float* x, int n, float a) { y[n] = a * x[n]; }
-        int main() {
-            float* y = nullptr;
-            cudaError_t problem = cudaMalloc(&y, 64);
-            printf("%s\\n", cudaGetErrorString(problem));
-            scale<<<1, 1>>>(y, y, 1, 2.0f);
-            fprintf(stderr, "%s\\n", cudaGetErrorName(cudaDeviceSynchronize()));
-            return problem == cudaSuccess ? 0 : 3;
-        }
-        """
-    )
+RUNTIME = """
+#include <cstdio>
+__global__ void scale(float* y, const float* x, int n, float a) { y[n] = a * x[n]; }
+int main() {
+    float* y = nullptr;
+    cudaError_t problem = cudaMalloc(&y, 64);
+    printf("%s\\n", cudaGetErrorString(problem));
+    scale<<<1, 1>>>(y, y, 1, 2.0f);
+    fprintf(stderr, "%s\\n", cudaGetErrorName(cudaDeviceSynchronize()));
+    return problem == cudaSuccess ? 0 : 3;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program of nvcc's with the static runtime."""
+    folder = tmp_path_factory.mktemp("runtime")
+    (folder / "k.cu").write_text(RUNTIME)
     command = [str(require_nvcc()), "-arch=sm_90", "-cudart", "static", "-o", "k", "k.cu"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
-    plain, loaded = (
-        subprocess.run(
-            [tmp_path / "k"], capture_output=True, text=True, timeout=60, check=False,
-            env=environment,
-        )
-        for environment in ({}, {"LD_PRELOAD": str(scale.library)})
-    )  # fmt: skip
-    assert (loaded.returncode, loaded.stdout, loaded.stderr) == (
-        plain.returncode, plain.stdout, plain.stderr,
-    )  # fmt: skip
-    assert plain.stdout
+    subprocess.run(command, cwd=folder, check=True, timeout=120)
+    return folder / "k"
+
+
+def ended(program: Path, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [program], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_static_program_without_a_gpu_ends_as_it_does_without_the_library(
+    runtime: Path, scale: Made
+) -> None:
+    plain = ended(runtime)
+    assert ended(runtime, LD_PRELOAD=str(scale.library)) == plain
+    assert plain[0] == 3
+    assert plain[1]
+
+
+def test_nvidias_runtime_asks_for_its_launches_where_the_library_stands(
+    runtime: Path, scale: Made, reached: Reach, tmp_path: Path
+) -> None:
+    """The double is too little of a driver for it, and it says so, with the library or without."""
+    log = tmp_path / "log"
+    double = {"LD_LIBRARY_PATH": str(reached.driver), "FAKE_CUDA_LOG": str(log)}
+    plain = ended(runtime, **double)
+    assert ended(runtime, LD_PRELOAD=str(scale.library), **double) == plain
+    said = ended(runtime, LD_PRELOAD=str(scale.library), CUDAOPS_PRELOAD="report", **double)[2]
+    # It has been through the library to the double.
+    assert "cudaops: scale: 0 launches by the rewrite, 0 by the author's kernel\n" in said
+    asked = {tuple(json.loads(line).values()) for line in log.read_text().splitlines()}
+    launches = ("cuLaunchKernel", "cuLaunchKernelEx")
+    assert {(name, flags) for name in launches for flags in (0, 2)} <= asked
 
 
 def test_dlsym_of_the_next_library_means_what_it_meant(scale: Made, tmp_path: Path) -> None:
