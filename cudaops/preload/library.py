@@ -3,7 +3,6 @@ sources beside this file."""
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 import sys
@@ -15,7 +14,7 @@ from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
-from cudaops.preload.plan_source import plan_source
+from cudaops.preload.plan_source import plan_source, quoted
 from cudaops.preload.winner import Instance, Winner, capability_of
 
 SOURCE = Path(__file__).parent / "source"
@@ -96,9 +95,9 @@ def _parts(winner: Winner, number: int, instance: Instance) -> Iterator[str]:
     yield f'extern "C" __attribute__((visibility("hidden"))) const unsigned char {name}[];'
     rows = (f"{{{p.offset}, {p.size_bytes}}}" for p in instance.parameters)
     yield f"static const Parameter parameters_{number}[] = {{{', '.join([*rows, '{0, 0}'])}}};"
-    kernels = (json.dumps(one.symbol) for one in instance.taken)
+    kernels = (quoted(one.symbol) for one in instance.taken)
     yield f"static const char* const kernels_{number}[] = {{{', '.join(kernels)}}};"
-    constants = [*map(json.dumps, instance.constants), "nullptr"]
+    constants = [*map(quoted, instance.constants), "nullptr"]
     yield f"static const char* const constants_{number}[] = {{{', '.join(constants)}}};"
     yield plan_source(
         f"plan_{number}", winner.rewrite, winner.kernel, instance.workloads, instance.taken
@@ -109,7 +108,7 @@ def _row(winner: Winner, number: int, instance: Instance) -> str:
     major, minor, exact = capability_of(winner.sm_arch)
     image = f"{{cudaops_image_{number}, {major}, {minor}, {str(exact).lower()}}}"
     return (
-        f"    {{{json.dumps(instance.symbol)}, {json.dumps(_one_line(instance.callee))}, {image}, "
+        f"    {{{quoted(instance.symbol)}, {quoted(instance.callee)}, {image}, "
         f"parameters_{number}, {len(instance.parameters)}, kernels_{number}, "
         f"{len(instance.taken)}, constants_{number}, {len(instance.constants)}, plan_{number}, "
         "{0}, {0}, {nullptr}, PTHREAD_MUTEX_INITIALIZER, {NOT_LOADED}, nullptr, {}},"

@@ -96,6 +96,11 @@ def size_of(argument: Argument) -> int:
     return POINTER_BYTES
 
 
+def quoted(text: str) -> str:
+    """A text as a C++ literal, on one line and without control characters."""
+    return json.dumps(" ".join(text.split()), ensure_ascii=False)
+
+
 def _plain(type_text: str) -> str:
     return re.sub(r"\s*([*&])", r"\1", " ".join(_QUALIFIER.sub(" ", type_text).split()))
 
@@ -157,7 +162,7 @@ class _Plan:
     def _body(self) -> Iterator[str]:
         yield from self._given()
         for condition in self.directives.requires:
-            why = json.dumps(f"@requires {condition.text} does not hold")
+            why = quoted(f"@requires {condition.text} does not hold")
             yield f"if (!run.holds(bool({self._cpp(condition)}), {why})) return false;"
         for index, buffer in enumerate(self.directives.scratch):
             yield f"if (!run.needs({index}, {self._cpp(buffer.size)})) return false;"

@@ -48,6 +48,11 @@ def preload_run(
         )
     capability_of(arch)
     check_platform()
+    if not (folder / "state").is_dir():
+        raise InputError(
+            f"{folder} holds the record alone, not the captured program (state/); use the folder "
+            "where the run was made"
+        )
     program, captured, _ = read_state(folder)
     builder = GpuBuilder(builds, arch)
     try:

@@ -468,49 +468,50 @@ def test_nvidias_runtime_asks_for_its_launches_where_the_library_stands(
     assert {(name, flags) for name in launches for flags in (0, 2)} <= asked
 
 
-def test_dlsym_of_the_next_library_means_what_it_meant(scale: Made, tmp_path: Path) -> None:
-    """The real dlsym goes by who calls it: a library's own malloc finds the C library's."""
-    (tmp_path / "next.c").write_text(
-        """
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <stdio.h>
-        int puts(const char* text) {
-            int (*next)(const char*) = dlsym(RTLD_NEXT, "puts");
-            return printf("next: ") + next(text);
-        }
-        """
-    )
-    (tmp_path / "main.c").write_text(
-        """
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <stdio.h>
-        int puts(const char*);
-        int main(void) {
-            puts("here");
-            printf("%d ", dlsym(RTLD_DEFAULT, "no_such_name") == 0);
-            printf("%s\\n", dlerror() == 0 ? "silent" : "said");
-            return 0;
-        }
-        """
-    )
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-fno-builtin", "-o", "libnext.so", "next.c", "-ldl"],
-        cwd=tmp_path, check=True, timeout=60,
-    )  # fmt: skip
-    subprocess.run(
-        ["gcc", "-fno-builtin", "-o", "main", "main.c", "-L.", "-lnext", "-ldl"],
-        cwd=tmp_path, check=True, timeout=60,
-    )  # fmt: skip
-    texts = [
+NEXT = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int puts(const char* text) {
+    int (*next)(const char*) = dlsym(RTLD_NEXT, "puts");
+    return printf("next: ") + next(text);
+}
+int cuLaunchKernel(void) { return 7; }
+"""
+DLSYM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int puts(const char*);
+int main(void) {
+    void* cuda = dlopen("libcuda.so.1", RTLD_LAZY);
+    int (*own)(void) = dlsym(dlopen("libnext.so", RTLD_LAZY), "cuLaunchKernel");
+    puts("here");
+    printf("%d %d ", own(), dlsym(RTLD_DEFAULT, "no_such_name") == 0);
+    printf("%s ", dlerror() == 0 ? "silent" : "said");
+    printf("%d %d\\n", dlsym(cuda, "cuInit") != 0, dlsym(cuda, "cuNothing") != 0);
+    return 0;
+}
+"""
+
+
+def test_all_that_dlsym_is_asked_beside_launches_is_answered_as_ever(
+    reached: Reach, scale: Made, tmp_path: Path
+) -> None:
+    """The real one goes by who calls it, where it is asked for the next library's."""
+    for name, text, *flags in (
+        ("libnext.so", NEXT, "-shared", "-fPIC"),
+        ("main", DLSYM, "-L.", "-Wl,--no-as-needed", "-lnext"),
+    ):
+        (tmp_path / "text.c").write_text(text)
         subprocess.run(
-            [tmp_path / "main"], capture_output=True, text=True, check=True, timeout=20,
-            env={"LD_LIBRARY_PATH": str(tmp_path), **more},
-        ).stdout
-        for more in ({}, {"LD_PRELOAD": str(scale.library)})
-    ]  # fmt: skip
-    assert texts == ["next: here\n1 said\n"] * 2
+            ["gcc", "-fno-builtin", "-o", name, "text.c", *flags, "-ldl"],
+            cwd=tmp_path, check=True, timeout=60,
+        )  # fmt: skip
+    folders = {"LD_LIBRARY_PATH": f"{tmp_path}:{reached.driver}"}
+    plain = ended(tmp_path / "main", **folders)
+    assert plain == (0, "next: here\n7 1 said 1 0\n", "")
+    assert ended(tmp_path / "main", **folders, LD_PRELOAD=str(scale.library)) == plain
 
 
 def test_the_counts_are_json_whatever_a_kernel_is_called(reached: Reach, scale: Made) -> None:

@@ -78,6 +78,12 @@ def test_a_run_without_a_winner(run: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == f"cudaops: {run} kept no rewrite (nothing_found: no gain)\n"
 
 
+def test_a_record_without_its_program(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(run / "state")
+    assert preload(run, "--arch", "sm_90") == EXIT_INPUT
+    assert "holds the record alone, not the captured program" in capsys.readouterr().err
+
+
 def test_where_it_cannot_be_written(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
