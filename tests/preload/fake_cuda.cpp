@@ -7,6 +7,8 @@
 //
 //   FAKE_CUDA_CAPABILITY=86      compute capability of its two devices (90)
 //   FAKE_CUDA_FAIL=NAME          this function fails; `NAME:SYMBOL` where it is about that kernel
+//   FAKE_CUDA_THREADS=64         most threads that a block of any kernel may have (1024)
+//
 // Compiled with -DOLD it is a driver before CUDA 12.3, which tells no kernel's name.
 #define CUDA_ENABLE_DEPRECATED
 #include <cuda.h>
@@ -299,7 +301,9 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t, size_t*, size_t*)
 }
 CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute,
                                     CUfunction function) {
-    if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) *value = 1024;
+    const char* most = getenv("FAKE_CUDA_THREADS");
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+        *value = most == nullptr ? 1024 : atoi(most);
     else if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
         *value = function->dynamic_shared;
     else return CUDA_ERROR_INVALID_VALUE;

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from cudaops.executors.cuda.toolchain import require_nvcc
-from tests.preload.builds import Made, Reach, f32, i32, launch, made, u64, workload
+from tests.executors.cuda.gpu_builds import program_of
+from tests.preload.builds import (
+    Made,
+    Reach,
+    authors_image,
+    f32,
+    i32,
+    launch,
+    made,
+    u64,
+    workload,
+)
 
 pytestmark = [pytest.mark.nvcc]
 
@@ -258,6 +269,45 @@ def test_what_has_begun_is_told_to_the_program_where_it_fails(reached: Reach, su
     assert len([one for one in done.log if "freed" in one]) == 2
 
 
+def test_limits_of_every_kernel_are_looked_at_before_the_first_is_launched(
+    reached: Reach, sums: Made
+) -> None:
+    done = reached.run(
+        sums.image, launch(sums.symbol, X, Y, i32(1000)), library=sums.library,
+        environment={"FAKE_CUDA_THREADS": "128"},
+    )  # fmt: skip
+    assert done.kernels == ["author"]
+    assert done.counts[0]["reason"] == "the rewrite's kernel cannot be launched like this"
+    assert not [one for one in done.log if "allocated" in one]
+
+
+def test_a_constant_of_another_size_is_another_variable(
+    reached: Reach, sums: Made, tmp_path: Path
+) -> None:
+    program = program_of(SUMS.replace("weights[4]", "weights[8]"))
+    image = tmp_path / "author.cubin"
+    image.write_bytes(authors_image(program, sums.winner.instances[0].workloads).read_bytes())
+    done = reached.run(image, launch(sums.symbol, X, Y, i32(1000)), library=sums.library)
+    assert done.kernels == ["author"]
+    assert done.counts[0]["reason"].startswith("a __constant__ variable of the program could not")
+
+
+def test_an_argument_without_a_value_leaves_nothing_behind(reached: Reach, tmp_path: Path) -> None:
+    source = "__global__ void step(float* y, long long n) { y[n] = 1; }"
+    rewrite = """
+    // @scratch room bytes=64
+    // @launch swift grid=(1) block=(1) args=(y, room, n * 4)
+    __global__ void swift(float* y, char* room, long long n) { y[n / 4] = 1; }
+    """
+    step = made(tmp_path, source, rewrite, [workload("step", y="f32", n=("i64", 1))])
+    commands = [launch(step.symbol, Y, u64(n)) for n in (2**62, 5)]
+    done = reached.run(step.image, *commands, library=step.library)
+    assert done.kernels == ["author", "swift"]
+    assert done.counts[0]["reason"] == "an argument of the rewrite has no value"
+    memory = [key for one in done.log for key in one if key in ("allocated", "freed")]
+    assert memory == ["allocated", "freed"] * 2
+
+
 def test_a_structure_is_handed_on_whole(reached: Reach, tmp_path: Path) -> None:
     source = """
     struct Rows { float* data; short width; char kind; };
@@ -346,14 +396,22 @@ def test_another_kernel_of_the_same_c_name_is_left_alone(reached: Reach, tmp_pat
     __global__ void swift(float* y, int n) { y[n] += 1; }
     """
     add = made(tmp_path, source, rewrite, [workload("add", y="f32", n=("i32", 1))])
-    (tmp_path / "b").mkdir()
-    wide = 'extern "C" __global__ void add(float* y, long long n) { y[n] += 2; }'
-    another = made(tmp_path / "b", wide, rewrite, [workload("add", y="f32", n=("i64", 1))])
     mine = reached.run(add.image, launch("add", Y, i32(1)), library=add.library)
     assert mine.kernels == ["swift"]
-    done = reached.run(another.image, launch("add", Y, u64(1)), library=add.library)
-    assert done.kernels == ["author"]
-    assert done.counts[0]["reason"].startswith("it is another kernel of the same name")
+    for number, (parameters, kinds, values) in enumerate(
+        (
+            ("float* y, long long n", {"n": ("i64", 1)}, [u64(1)]),
+            ("float* y", {}, []),
+            ("float* y, int n, int k", {"n": ("i32", 1), "k": ("i32", 1)}, [i32(1), i32(2)]),
+        )
+    ):
+        program = program_of(f'extern "C" __global__ void add({parameters}) {{ *y += 2; }}')
+        image = tmp_path / f"other{number}.cubin"
+        captured = [workload("add", y="f32", **kinds)]  # type: ignore[arg-type]
+        image.write_bytes(authors_image(program, captured).read_bytes())
+        done = reached.run(image, launch("add", Y, *values), library=add.library)
+        assert done.kernels == ["author"]
+        assert done.counts[0]["reason"].startswith("it is another kernel of the same name")
 
 
 def test_arithmetic_without_a_value_is_left_to_the_author(reached: Reach, tmp_path: Path) -> None:
