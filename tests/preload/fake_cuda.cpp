@@ -71,6 +71,11 @@ struct CUkern_st {  // begins as a function does: programs hand one over in its 
 namespace {
 
 std::mutex lock;
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+bool captures = false;  // any stream is captured
+
+// What a thread must not do then, unless it has said that it means another stream.
+bool forbidden() { return captures && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED; }
 thread_local CUctx_st* current = nullptr;
 constexpr int MOST_SHARED_WITHOUT_OPT_IN = 48 * 1024, MOST_SHARED = 227 * 1024;
 
@@ -240,6 +245,7 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr* address, size_t* bytes, CUmodule
 }
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**,
                                    unsigned, CUlibraryOption*, void**, unsigned) {
+    if (forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     auto* made = new CUlib_st;
     if (fails("cuLibraryLoadData") || !read_image(image, &made->in_all_contexts.code))
         return CUDA_ERROR_INVALID_IMAGE;
@@ -257,6 +263,7 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibra
     return global_of(&library->in_all_contexts, name, address, bytes);
 }
 CUresult CUDAAPI cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+    if (forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (fails("cuKernelGetFunction")) return CUDA_ERROR_INVALID_CONTEXT;
     std::lock_guard<std::mutex> held(lock);
     CUfunc_st*& found = kernel->functions[current];
@@ -318,6 +325,7 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction function, CUfunction_attribute at
 }
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
+    if (forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (fails("cuMemAllocAsync")) return CUDA_ERROR_OUT_OF_MEMORY;
     void* memory = malloc(bytes);
     *address = reinterpret_cast<CUdeviceptr>(memory);
@@ -326,6 +334,7 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream st
     return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream) {
+    if (forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     log(text("{\"freed\": %zu}", address));
     free(reinterpret_cast<void*>(address));
     return CUDA_SUCCESS;
@@ -346,7 +355,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned) {
     return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
-    stream->capturing = true;
+    stream->capturing = captures = true;
     return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
@@ -356,9 +365,8 @@ CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* sta
     return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-    static thread_local CUstreamCaptureMode known = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    const CUstreamCaptureMode before = known;
-    known = *mode;
+    const CUstreamCaptureMode before = capture_mode;
+    capture_mode = *mode;
     *mode = before;
     return CUDA_SUCCESS;
 }

@@ -249,6 +249,18 @@ def test_scratch_memory_shared_memory_constants_and_several_launches(
     assert freed == [partial["allocated"], flags["allocated"]]
 
 
+def test_while_another_stream_is_captured_a_thread_may_load_and_allocate(
+    reached: Reach, sums: Made
+) -> None:
+    """The captured launch keeps the author's kernel; one beside it is replaced as ever."""
+    first = launch(sums.symbol, X, Y, i32(1000), how="captured")
+    done = reached.run(
+        sums.image, first, launch(sums.symbol, X, Y, i32(1000)), library=sums.library
+    )
+    assert done.kernels == ["author", "first", "last"]
+    assert len([one for one in done.log if "freed" in one]) == 2
+
+
 def test_without_scratch_memory_the_authors_kernel_runs(reached: Reach, sums: Made) -> None:
     done = reached.run(
         sums.image, launch(sums.symbol, X, Y, i32(1000)), launch(sums.symbol, X, Y, i32(0)),

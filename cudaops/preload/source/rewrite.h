@@ -72,6 +72,22 @@ struct Served {
 };
 enum { NOT_LOADED, LOADED, NOT_LOADABLE };
 
+// While another stream is captured, a thread may be forbidden to load or allocate anything, and trying
+// ends that capture. In here it may: none of it is for the captured stream.
+class WhileOthersAreCaptured {
+public:
+    explicit WhileOthersAreCaptured(const Driver& driver)
+        : driver_(driver), exchanged_(driver.cuThreadExchangeStreamCaptureMode(&mode_) == SUCCESS) {}
+    ~WhileOthersAreCaptured() {
+        if (exchanged_) (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    }
+
+private:
+    const Driver& driver_;
+    int mode_ = CAPTURE_MODE_RELAXED;
+    const bool exchanged_;
+};
+
 // The launches of one plan: until the first of them, whatever goes wrong leaves the launch to the
 // author's kernel.
 class Run {
@@ -118,6 +134,7 @@ public:
     // Everything but the launches: kernels in this context, their limits, scratch memory, the
     // author's constants.
     bool begin() {
+        const WhileOthersAreCaptured allowed(driver_);
         if (!load()) return refused("the rewrite's cubin could not be loaded");
         for (unsigned step = 0; step < served_.step_count; ++step)
             if (!prepare(step)) return refused("the rewrite's kernel cannot be launched like this");
@@ -177,6 +194,8 @@ private:
     }
 
     void free_scratch() {
+        if (scratch_count_ == 0) return;
+        const WhileOthersAreCaptured allowed(driver_);
         for (unsigned i = 0; i < scratch_count_; ++i)
             (void)driver_.cuMemFreeAsync(scratch_[i], launch_.our_stream());
         scratch_count_ = 0;
@@ -196,15 +215,11 @@ private:
     }
 
     bool load_library() {
-        // Another stream may be captured in a mode that forbids this thread to load anything.
-        int mode = CAPTURE_MODE_RELAXED;
-        const bool exchanged = driver_.cuThreadExchangeStreamCaptureMode(&mode) == SUCCESS;
         bool loaded = driver_.cuLibraryLoadData(&served_.library, served_.image.bytes, nullptr,
                                                 nullptr, 0, nullptr, nullptr, 0) == SUCCESS;
         for (unsigned step = 0; loaded && step < served_.step_count; ++step)
             loaded = driver_.cuLibraryGetKernel(&served_.loaded[step], served_.library,
                                                 served_.kernels[step]) == SUCCESS;
-        if (exchanged) (void)driver_.cuThreadExchangeStreamCaptureMode(&mode);
         return loaded;
     }
 
