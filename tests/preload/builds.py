@@ -236,8 +236,8 @@ def launch(
     symbol: str,
     *values: str,
     how: str = "parameters",
-    grid: int = 64,
-    block: int = 64,
+    grid: int | str = 64,
+    block: int | str = 64,
     smem: int = 0,
 ) -> str:
     """A command for the program: one launch of the author's kernel."""

@@ -106,10 +106,17 @@ struct Arguments {
     }
 };
 
+struct Extent {  // written as 64 or 64x2x1
+    unsigned x = 1, y = 1, z = 1;
+
+    explicit Extent(const std::string& text) { sscanf(text.c_str(), "%ux%ux%u", &x, &y, &z); }
+};
+
 int launch(State& state, std::istream& words) {
-    std::string how, kernel;
-    unsigned grid, block, smem;
-    words >> how >> kernel >> grid >> block >> smem;
+    std::string how, kernel, blocks, threads;
+    unsigned smem;
+    words >> how >> kernel >> blocks >> threads >> smem;
+    const Extent grid(blocks), block(threads);
     Arguments arguments(words);
     CUfunction function = nullptr;
     if (how == "kernel") {
@@ -130,15 +137,16 @@ int launch(State& state, std::istream& words) {
         attributes[0].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
         attributes[1].value.clusterDim = {how == "cluster" ? 2u : 1u, 1, 1};
-        const CUlaunchConfig config = {grid, 1, 1, block, 1, 1, smem, stream, attributes, 2};
+        const CUlaunchConfig config = {grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                       smem,   stream, attributes, 2};
         return cuda.cuLaunchKernelEx_(&config, function, pointers, nullptr);
     }
     size_t size = arguments.buffer.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, arguments.buffer.data(),
                      CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
     const bool packed = how == "extra";
-    return cuda.cuLaunchKernel_(function, grid, 1, 1, block, 1, 1, smem, stream,
-                                packed ? nullptr : pointers, packed ? extra : nullptr);
+    return cuda.cuLaunchKernel_(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, smem,
+                                stream, packed ? nullptr : pointers, packed ? extra : nullptr);
 }
 
 int in_threads(State& state, std::istream& words) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import struct
@@ -584,7 +585,12 @@ def test_all_that_dlsym_is_asked_beside_launches_is_answered_as_ever(
     assert ended(tmp_path / "main", **folders, LD_PRELOAD=str(scale.library)) == plain
 
 
-def test_the_counts_are_json_whatever_a_kernel_is_called(reached: Reach, scale: Made) -> None:
-    done = reached.run(scale.image, library=scale.library)
-    assert json.loads(done.printed[-1]) == done.counts
-    assert done.counts == [{"kernel": "scale", "rewrite": 0, "author": 0, "reason": None}]
+def test_the_counts_as_far_as_there_is_room(reached: Reach, scale: Made) -> None:
+    whole = '[{"kernel": "scale", "rewrite": 0, "author": 0, "reason": null}]'
+    assert reached.run(scale.image, library=scale.library).printed == [whole]
+    counts = ctypes.CDLL(str(scale.library)).cudaops_preload_counts
+    counts.restype = ctypes.c_size_t
+    assert counts(None, ctypes.c_size_t(0)) == len(whole)
+    text = ctypes.create_string_buffer(b"x" * 20)
+    assert counts(text, ctypes.c_size_t(10)) == len(whole)
+    assert text.raw == whole[:9].encode() + b"\0" + b"x" * 10 + b"\0"

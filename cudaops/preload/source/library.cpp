@@ -351,20 +351,31 @@ void wrap_found(const char* symbol, void** function, int version, unsigned long 
 
 // ---- counts
 
-size_t write_escaped(char* text, size_t size, size_t at, const char* raw) {
-    for (; *raw != '\0'; ++raw) {
-        if (*raw == '"' || *raw == '\\') at += (at + 1 < size ? (text[at] = '\\', 1u) : 1u);
-        if (at + 1 < size) text[at] = *raw;
-        ++at;
-    }
-    return at;
-}
+// Text that is written as far as it fits, and counted beyond, as by snprintf.
+struct Written {
+    char* text;
+    size_t size;
+    size_t length = 0;
 
-size_t write_plain(char* text, size_t size, size_t at, const char* raw) {
-    for (; *raw != '\0'; ++raw, ++at)
-        if (at + 1 < size) text[at] = *raw;
-    return at;
-}
+    void put(char one) {
+        if (length + 1 < size) text[length] = one;
+        ++length;
+    }
+    void add(const char* raw) {
+        for (; *raw != '\0'; ++raw) put(*raw);
+    }
+    void add_quoted(const char* raw) {
+        put('"');
+        for (; *raw != '\0'; ++raw) {
+            if (*raw == '"' || *raw == '\\') put('\\');
+            put(*raw);
+        }
+        put('"');
+    }
+    void end() {
+        if (size > 0) text[length < size ? length : size - 1] = '\0';
+    }
+};
 
 void report() {
     Driver* found = known_driver.load(std::memory_order_acquire);
@@ -448,25 +459,23 @@ CUDAOPS_EXPORTED Result cuLaunchKernelEx_ptsz(const LaunchConfig* config, Functi
 // Writes a JSON array, one object a kernel, ending in a null byte, as far as it fits; how many
 // bytes it takes in all without that byte, as snprintf does. `text` may be null where `size` is 0.
 CUDAOPS_EXPORTED size_t cudaops_preload_counts(char* text, size_t size) {
-    size_t at = write_plain(text, size, 0, "[");
+    Written out{text, size};
+    const char* before = "[{\"kernel\": ";
     for (Served& one : SERVED) {
         char numbers[96];
-        snprintf(numbers, sizeof numbers, "\", \"rewrite\": %llu, \"author\": %llu, \"reason\": ",
+        snprintf(numbers, sizeof numbers, ", \"rewrite\": %llu, \"author\": %llu, \"reason\": ",
                  one.by_rewrite.load(), one.by_author.load());
-        at = write_plain(text, size, at, &one == &SERVED[0] ? "{\"kernel\": \"" : ", {\"kernel\": \"");
-        at = write_escaped(text, size, at, one.shown);
-        at = write_plain(text, size, at, numbers);
+        out.add(before);
+        out.add_quoted(one.shown);
+        out.add(numbers);
         const char* const reason = one.reason.load();
-        at = write_plain(text, size, at, reason == nullptr ? "null" : "\"");
-        if (reason != nullptr) {
-            at = write_escaped(text, size, at, reason);
-            at = write_plain(text, size, at, "\"");
-        }
-        at = write_plain(text, size, at, "}");
+        if (reason == nullptr) out.add("null");
+        else out.add_quoted(reason);
+        before = "}, {\"kernel\": ";
     }
-    at = write_plain(text, size, at, "]");
-    if (size > 0) text[at < size ? at : size - 1] = '\0';
-    return at;
+    out.add("}]");
+    out.end();
+    return out.length;
 }
 
 }  // extern "C"
