@@ -1,6 +1,6 @@
 // A double of libcuda.so.1 for tests where there is no GPU. It reads real cubins as the driver does
-// (kernels, parameters, variables), keeps memory in this process, and writes each launch to the file
-// that FAKE_CUDA_LOG names, one JSON object a line, instead of running it. It is compiled with
+// (kernels, parameters, variables), keeps memory in this process, and writes each launch to the
+// file that FAKE_CUDA_LOG names, one JSON object a line, instead of running it. It is compiled with
 // NVIDIA's own cuda.h, which holds its signatures. It is no whole driver: NVIDIA's runtime gets as
 // far as to ask cuGetProcAddress for its functions (launches among them are written to the file as
 // well), and says then that it cannot be initialised.

@@ -2,8 +2,9 @@
 //
 //   program REACH CUBIN COMMAND...
 //
-// REACH is how it finds the driver's functions: `dlsym`, `address` (cuGetProcAddress_v2), `address1`
-// (cuGetProcAddress before CUDA 12), `address_ptsz` (with the thread's own stream), or `linked`.
+// REACH is how it finds the driver's functions: `dlsym`, `address` (cuGetProcAddress_v2),
+// `address1` (cuGetProcAddress before CUDA 12), `address_ptsz` (with the thread's own stream), or
+// `linked`.
 // A COMMAND is words in one argument: `launch HOW KERNEL GRID BLOCK SMEM HEX...`, where HOW is
 // `parameters`, `extra`, `config`, `cluster`, `kernel` (a CUkernel in the function's place) or
 // `captured`; `context`: go on in a new one; `set VARIABLE HEX`; `threads N TIMES launch ...`.

@@ -1,6 +1,6 @@
-// A library for LD_PRELOAD: where a program launches the author's kernel, the rewrite's are launched
-// instead, if the plan of `winner.h` holds. Programs reach libcuda.so.1 by dlsym, by what its
-// cuGetProcAddress gives them, or by being linked with it: all three meet a wrapper here, and
+// A library for LD_PRELOAD: where a program launches the author's kernel, the rewrite's are
+// launched instead, if the plan of `winner.h` holds. Programs reach libcuda.so.1 by dlsym, by what
+// its cuGetProcAddress gives them, or by being linked with it: all three meet a wrapper here, and
 // everything else passes through untouched. docs/preload.md.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -51,7 +51,9 @@ pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 Driver driver_functions;
 std::atomic<Driver*> known_driver{nullptr};
 
-extern "C" __attribute__((visibility("hidden"))) Dlsym* cudaops_real_dlsym = nullptr;
+extern "C" {
+__attribute__((visibility("hidden"))) Dlsym* cudaops_real_dlsym = nullptr;
+}
 
 void* no_dlsym(void*, const char*) { return nullptr; }
 

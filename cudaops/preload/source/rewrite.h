@@ -72,12 +72,13 @@ struct Served {
 };
 enum { NOT_LOADED, LOADED, NOT_LOADABLE };
 
-// While another stream is captured, a thread may be forbidden to load or allocate anything, and trying
-// ends that capture. In here it may: none of it is for the captured stream.
+// While another stream is captured, a thread may be forbidden to load or allocate anything, and
+// trying ends that capture. In here it may: none of it is for the captured stream.
 class WhileOthersAreCaptured {
 public:
     explicit WhileOthersAreCaptured(const Driver& driver)
-        : driver_(driver), exchanged_(driver.cuThreadExchangeStreamCaptureMode(&mode_) == SUCCESS) {}
+        : driver_(driver),
+          exchanged_(driver.cuThreadExchangeStreamCaptureMode(&mode_) == SUCCESS) {}
     ~WhileOthersAreCaptured() {
         if (exchanged_) (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
     }
@@ -239,9 +240,9 @@ private:
         const int wanted = static_cast<int>(bytes);
         int allowed = 0;
         pthread_mutex_lock(&served_.lock);
-        const bool done =
-            driver_.cuFuncGetAttribute(&allowed, attribute, function) == SUCCESS &&
-            (allowed >= wanted || driver_.cuFuncSetAttribute(function, attribute, wanted) == SUCCESS);
+        bool done = driver_.cuFuncGetAttribute(&allowed, attribute, function) == SUCCESS;
+        if (done && allowed < wanted)
+            done = driver_.cuFuncSetAttribute(function, attribute, wanted) == SUCCESS;
         pthread_mutex_unlock(&served_.lock);
         return done;
     }
