@@ -27,7 +27,7 @@ LAYER_OF = {
     "timemodel": "timemodel", "executors": "executors", "sandbox": "sandbox",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
     "search": "library", "mcp_servers": "serving", "agents": "serving",
-    "graph": "graph", "service": "api",
+    "preload": "serving", "graph": "graph", "service": "api",
 }  # fmt: skip
 """Anything else directly under cudaops/ is an entry point: cli, doctor, settings, __main__."""
 APART = {

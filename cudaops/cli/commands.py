@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Group
 
-from cudaops.cli import batch, certify, knowledge, mcp, memory, runs, service
+from cudaops.cli import batch, certify, knowledge, mcp, memory, preload, runs, service
 from cudaops.cli.boundary import (
     EXIT_BY_OUTCOME,
     EXIT_ENVIRONMENT,
@@ -72,6 +72,7 @@ app.add_typer(certify.app, name="certify")
 app.command("confirm")(certify.confirm)
 app.add_typer(memory.app, name="memory")
 app.add_typer(mcp.app, name="mcp")
+app.command("preload")(preload.preload)
 app.command("replay")(runs.replay)
 app.command("batch")(batch.batch)
 app.command("worker")(service.worker)

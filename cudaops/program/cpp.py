@@ -1,4 +1,4 @@
-"""Plan expressions as C++, for the host wrapper of a spliced program."""
+"""Plan expressions as C++: for the host wrapper of a spliced program, for a preloaded library."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ class Speller:
             return f"{self._constants[name]}LL"
         return f"(long long){name}"  # of the template that the wrapper is
 
+    def integer(self, value: int) -> str:
+        """A literal in C++."""
+        return f"{value}LL"
+
 
 def scratch_in(expression: Expression, scratch: frozenset[str]) -> bool:
     """Whether an argument points into scratch memory."""
@@ -73,7 +77,7 @@ def _is_integer(type_text: str) -> bool:
 def _node(node: Node, spell: Speller) -> str:
     match node:
         case Number(value=int() as value):
-            return f"{value}LL"
+            return spell.integer(value)
         case Number(value=value):
             return repr(value)
         case Name(text=text):

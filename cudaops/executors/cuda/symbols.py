@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +26,15 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 """Source: System V ABI, chapter 4, 64-bit objects."""
 _SYMTAB, _OBJECT, _FUNCTION = 2, 1, 2
+_LOCAL = 0
 _ENTRY_BIT = 0x10
 """Set in `st_other` of what the host can launch. Seen in cubins of nvcc 13.0 and 12.x alike."""
+_ATTRIBUTE = struct.Struct("<BBH")
+_PARAMETER_INFO = struct.Struct("<IHHI")
+_SIZED, _PARAMETER = 4, 0x17
+"""Of `.nv.info.KERNEL`: form, attribute, then its size where the form says so, else its value; a
+parameter's size stands above bit 18. Source: what cuobjdump prints as EIATTR_KPARAM_INFO, beside
+the bytes of cubins of nvcc 13.0 (2026-11-25)."""
 _MARK = re.compile(rf"^void (?:\w+::)*{MARK}<(?P<entry>\d+), (?P<rest>.*)>\(\)$")
 _INTERNAL = re.compile(r"_INTERNAL_\w+::|\(anonymous namespace\)::")
 _LASTING = (".nv.global", ".nv.constant3")
@@ -79,12 +86,7 @@ def read_image(path: Path) -> Image:
 
 
 def _read_elf(data: bytes) -> tuple[list[str], list[str], dict[str, int]]:
-    if data[:5] != b"\x7fELF\x02":
-        raise ValueError("no 64-bit ELF file")
-    header = _HEADER.unpack_from(data)
-    start, size, count, names_at = header[5], header[10], header[11], header[12]
-    sections = [_SECTION.unpack_from(data, start + i * size) for i in range(count)]
-    called = [_text(data, sections[names_at][4] + s[0]) for s in sections]
+    sections, called = _sections(data)
     sizes = {name: int(s[5]) for name, s in zip(called, sections, strict=True)}
     lasting = {n for n, name in enumerate(called) if name.startswith(_LASTING)}
     kernels: list[str] = []
@@ -102,8 +104,69 @@ def _read_elf(data: bytes) -> tuple[list[str], list[str], dict[str, int]]:
     return kernels, variables, sizes
 
 
+def _sections(data: bytes) -> tuple[list[tuple[int, ...]], list[str]]:
+    """Section headers and their names."""
+    if data[:5] != b"\x7fELF\x02":
+        raise ValueError("no 64-bit ELF file")
+    header = _HEADER.unpack_from(data)
+    start, size, count, names_at = header[5], header[10], header[11], header[12]
+    sections = [_SECTION.unpack_from(data, start + i * size) for i in range(count)]
+    return sections, [_text(data, sections[names_at][4] + s[0]) for s in sections]
+
+
 def _text(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode("utf-8")
+
+
+class PlacedParameter(NamedTuple):
+    """Where one parameter stands in a buffer of all of a kernel's."""
+
+    offset: int
+    size_bytes: int
+
+
+def kernel_parameters(path: Path, symbol: str) -> tuple[PlacedParameter, ...]:
+    """A kernel's parameters in order, as its cubin tells the driver.
+
+    Raises SandboxUnavailable where it does not.
+    """
+    data = path.read_bytes()
+    try:
+        sections, called = _sections(data)
+        section = sections[called.index(f".nv.info.{symbol}")]
+        found = dict(_parameters(data, section[4], section[4] + section[5]))
+        return tuple(found[ordinal] for ordinal in range(len(found)))
+    except (struct.error, IndexError, KeyError, UnicodeDecodeError, ValueError) as problem:
+        raise SandboxUnavailable(
+            f"{path} does not say what parameters {symbol} has", "remove it and run again"
+        ) from problem
+
+
+def _parameters(data: bytes, at: int, end: int) -> Iterator[tuple[int, PlacedParameter]]:
+    while at < end:
+        form, attribute, size = _ATTRIBUTE.unpack_from(data, at)
+        at += _ATTRIBUTE.size
+        if form != _SIZED:
+            continue
+        if attribute == _PARAMETER:
+            _, ordinal, offset, flags = _PARAMETER_INFO.unpack_from(data, at)
+            yield ordinal, PlacedParameter(offset, flags >> 18)
+        at += size
+
+
+def is_local(path: Path, symbol: str) -> bool:
+    """Whether a kernel is its file's own (`static`, an anonymous namespace): other files of the
+    program may have another of the same name."""
+    data = path.read_bytes()
+    sections, _ = _sections(data)
+    for section in sections:
+        if section[1] == _SYMTAB:
+            strings = sections[section[6]][4]
+            for at in range(section[4], section[4] + section[5], _SYMBOL.size):
+                name, info, *_ = _SYMBOL.unpack_from(data, at)
+                if _text(data, strings + name) == symbol:
+                    return bool(info >> 4 == _LOCAL)
+    return False
 
 
 def demangled(symbols: Sequence[str], folder: Path) -> dict[str, str]:

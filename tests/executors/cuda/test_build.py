@@ -13,13 +13,18 @@ import pytest
 
 from cudaops.domain.execution import Unit
 from cudaops.domain.rewrite import Rewrite
-from cudaops.errors import PrerequisiteError
+from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Nvrtc
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.source import target_arch
-from cudaops.executors.cuda.symbols import function_parameters, split_call
+from cudaops.executors.cuda.symbols import (
+    function_parameters,
+    is_local,
+    kernel_parameters,
+    split_call,
+)
 from cudaops.storage import NOTE
 from tests.executors.cuda.gpu_builds import (
     COPY,
@@ -302,3 +307,23 @@ def test_a_build_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     assert not second.cached
     assert second.launchables == first.launchables
     assert sorted(p.name for p in first.folder.iterdir() if p.is_dir()) == []
+
+
+def test_where_parameters_stand_and_whose_a_kernel_is(tmp_path: Path) -> None:
+    """As C++ lays out a structure of them. Source: CUDA C++ Programming Guide, kernel functions."""
+    source = """
+    struct Rows { char kind; double scale; float* data; };
+    static __global__ void own(float* a, short n, Rows rows, char c) { a[n] = rows.scale + c; }
+    __global__ void bare() {}
+    void* used() { return (void*)own; }
+    """
+    builder = GpuBuilder(tmp_path, "sm_90")
+    own = built(builder.unit(unit_of(source, "own"), draft=False))
+    symbol = own.launchable(BASELINE_ENTRY).symbol
+    found = kernel_parameters(own.image, symbol)
+    assert found == ((0, 8), (8, 2), (16, 24), (40, 1))
+    assert kernel_parameters(own.image, "_Z4barev") == ()
+    assert is_local(own.image, symbol)
+    assert not is_local(own.image, "_Z4barev")
+    with pytest.raises(SandboxUnavailable, match="does not say what parameters none has"):
+        kernel_parameters(own.image, "none")
