@@ -39,6 +39,7 @@ from cudaops.graph.folder import (
     alone,
     run_folder,
     run_id_of,
+    taken_home,
     write_best,
     write_json,
     write_whole,
@@ -56,7 +57,6 @@ from cudaops.graph.services import (
 )
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
-from cudaops.program.patch import unified_patch
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -363,7 +363,7 @@ def finish(
     record = record.model_copy(update={"model": use})
     if record.best is not None:
         spliced = bench.spliced(record.best)
-        write_best(folder, spliced, unified_patch(bench.program, spliced))
+        write_best(folder, *taken_home(bench.program, spliced))
         unsigned = write_certificate(folder, record, bench, state, key)
         if unsigned is not None:
             notice = f"the certificate is not signed: {unsigned}"
