@@ -126,7 +126,7 @@ class ProblemArray(Record):
     origin: Literal["input", "state", "output"] = "input"
     """`state`: a parameter or buffer of its `Model`."""
     path: str = ""
-    """What it is called there: `conv.weight`."""
+    """What it is called there (`conv.weight`); of a `Model`'s arguments the position."""
 
     @property
     def count(self) -> int:

@@ -247,6 +247,8 @@ class ProgramSummary(Record):
     """`KERNEL_MS` as the program prints it; emulated clocks mean nothing and are left out."""
     accesses: tuple[AccessSummary, ...] = ()
     """What the kernel does with memory; empty where it could not be read."""
+    reference: Literal["function", "kernelbench"] | None = None
+    """Form of the reference in Python whose result it computes; None where there is none."""
     limits: tuple[str, ...] = ()
 
 

@@ -225,7 +225,7 @@ class _Launcher:
         lambdas = [f"    const auto {n} = {t};" for n, t in LAMBDAS.items() if f"{n}(" in body]
         if lambdas:
             body = "\n".join(["    bool cudaops_ok = true;", *lambdas, body])
-        listed = "".join(f"{parameter_type(self.problem, n)} {n}, " for n in self.used)
+        listed = [f"    {parameter_type(self.problem, n)} {n}," for n in self.used]
         half = any(self.arrays[n].element == "f16" for n in self.used if n in self.arrays)
         return "\n".join(
             [
@@ -233,7 +233,8 @@ class _Launcher:
                 "#include <cuda_runtime.h>",
                 *(["#include <cuda_fp16.h>"] if half else []),
                 f"inline cudaError_t {LAUNCHER}(",
-                f"    {listed}cudaStream_t cudaops_stream)",
+                *listed,
+                "    cudaStream_t cudaops_stream)",
                 "{",
                 body,
                 "}",

@@ -108,8 +108,10 @@ class _Drawn:
         self.named: list[tuple[str, str, str, Any]] = []
         """Name, whence (`input`, `state`, `init`), the name there, value."""
 
-    def add(self, origin: str, path: str, value: Any) -> None:
-        self.named.append((path.replace(".", "_"), origin, path, value))
+    def add(self, origin: str, path: str, value: Any, position: int | None = None) -> None:
+        """`position`: among the arguments, where it is one of several without names."""
+        there = path if position is None else str(position)
+        self.named.append((path.replace(".", "_"), origin, there, value))
 
 
 def _function(module: Any, name: str, rng: Any) -> _Drawn:
@@ -138,15 +140,15 @@ def _model(module: Any, name: str) -> _Drawn:
         taken = _bound(module.Model.forward, values)
     call = model if callable(model) else model.forward
     drawn = _Drawn("kernelbench", lambda: call(*values))
-    for key, value in taken:
-        drawn.add("input", key, value)
+    for position, (key, value) in enumerate(taken):
+        drawn.add("input", key, value, position)
     for key, value in _state(model):
         drawn.add("state", key, value)
     known = {key for key, *_ in drawn.named}
     with contextlib.suppress(TypeError, ValueError):  # an `__init__` without a signature
-        for key, value in _bound(module.Model.__init__, given):
+        for position, (key, value) in enumerate(_bound(module.Model.__init__, given)):
             if key not in known and _number(value) is not None:
-                drawn.add("init", key, value)
+                drawn.add("init", key, value, position)
     return drawn
 
 
