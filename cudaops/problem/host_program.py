@@ -215,7 +215,7 @@ class _Launcher:
         return self.signatures[name]
 
     def _used(self) -> tuple[str, ...]:
-        """Parameters of the function: arrays in the problem's order, then numbers and sizes."""
+        """Parameters of the function: arrays in the problem's order, then sizes and numbers."""
         names = set(self._names())
         return tuple(name for name in dict.fromkeys((*self.arrays, *self.env)) if name in names)
 
@@ -286,6 +286,11 @@ class _Launcher:
         launch = self.plan.launches[step]
         callee = launch.callee.text
         if self.resolved.launches[step].dynamic_smem_bytes > SMEM_WITHOUT_OPT_IN:
+            if self._signature(launch).template_parameters and "<" not in callee:
+                raise InputError(
+                    f"{self.name}: `{callee}` takes more than 48 KiB of dynamic shared memory; "
+                    f"write its template arguments, `@launch {callee}<...>`"
+                )
             attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
             yield f"(void)cudaFuncSetAttribute({callee}, {attribute}, (int)cudaops_smem{step});"
         arguments = ", ".join(self._argument(launch, i) for i in range(len(launch.args)))

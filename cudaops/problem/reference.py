@@ -190,9 +190,10 @@ class Drawer:
                 ),
             )  # fmt: skip
         if done.timed_out:
+            often = "once" if len(seeds) == 1 else f"{len(seeds)} times"
             raise InputError(
-                f"{script.name} takes longer than {limit:g} s to draw {len(seeds)} times; "
-                "--timeout raises the limit"
+                f"{script.name} takes longer than {limit:g} s to draw inputs and compute its "
+                f"reference {often}; --timeout raises the limit"
             )
         if done.exceeded or done.flooded:
             why = done.exceeded or "it prints without end"

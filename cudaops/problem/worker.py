@@ -74,6 +74,8 @@ def _its_own(what: str, name: str) -> Any:
         raise
     except BaseException as error:  # whatever it is, it is not ours
         text = " ".join(str(error).split())
+        if isinstance(error, ModuleNotFoundError):
+            text += "; --python names the interpreter that has it"
         raise Refused(f"{name} {what}: {type(error).__name__}: {text}"[:500]) from error
 
 

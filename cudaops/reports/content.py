@@ -92,7 +92,8 @@ def kernel_of(record: RunRecord) -> str:
     """The kernel's name, the file's where the run ended before one was chosen."""
     if record.program is not None:
         return record.program.kernel
-    return record.options.kernel or PurePath(record.options.source).name
+    options = record.options
+    return options.kernel or PurePath(options.kernel_source or options.source).name
 
 
 def headline(record: RunRecord) -> str:
