@@ -25,6 +25,7 @@ _TORCH = {
     "u64": "uint64", "bool": "bool",
 }  # fmt: skip
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.MULTILINE)
 _HALF = ("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
          "-U__CUDA_NO_HALF2_OPERATORS__")  # fmt: skip
 """torch compiles extensions without the operators of `__half`, which nvcc alone has
@@ -197,7 +198,7 @@ def _in_one(program: Program) -> str:
             name = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1]))
             if name not in texts:
                 return match[0]
-            return "" if name in seen else whole(name)
+            return "" if name in seen else _ONCE.sub("", whole(name))
 
         return _INCLUDE.sub(included, texts[path])
 

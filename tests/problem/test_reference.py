@@ -29,7 +29,7 @@ import numpy as np
 def inputs(rng):
     return {
         "h": rng.standard_normal((6, 64)).astype(np.float16),
-        "label": rng.integers(0, 5, 6),
+        "ids": rng.integers(0, 5, 6),
         "mask": rng.random(6) < 0.5,
         "byte": rng.integers(0, 200, 6).astype(np.uint8),
         "wide": rng.standard_normal(6),
@@ -37,11 +37,11 @@ def inputs(rng):
         "shift": int(rng.integers(1, 4)),
     }
 
-def reference(h, label, mask, byte, wide, alpha, shift):
+def reference(h, ids, mask, byte, wide, alpha, shift):
     total = h.astype(np.float32).sum(axis=1).astype(np.float16)
     return {
         "total": total,
-        "label2": label + shift,
+        "next": ids + shift,
         "kept": ~mask,
         "bytes": (byte + 3).astype(np.uint8),
         "scaled": wide * alpha,
@@ -52,7 +52,7 @@ KINDS_CU = """\
 #include <cuda_fp16.h>
 #include <cstdint>
 // @launch sums<32> grid=(h_size0) block=(32) smem=4*32 args=(h, total, h_size1)
-// @launch rest grid=(1) block=(label_size0) args=(label, mask, byte, wide, label2, kept, bytes, scaled, alpha, shift)
+// @launch rest grid=(1) block=(6) args=(ids,mask,byte,wide,next,kept,bytes,scaled,alpha,shift)
 // @launch all<double> grid=(1) block=(1) smem=50000 args=(wide, whole, wide_size)
 template <int T> __global__ void sums(const half2* x, __half* total, int n) {
     extern __shared__ float part[];
@@ -68,11 +68,11 @@ template <int T> __global__ void sums(const half2* x, __half* total, int n) {
         total[blockIdx.x] = __float2half(sum);
     }
 }
-__global__ void rest(const int64_t* label, const bool* mask, const uint8_t* byte, const double* wide,
-                     int64_t* label2, bool* kept, unsigned char* bytes, double* scaled,
-                     double alpha, int shift) {
+__global__ void rest(const int64_t* ids, const bool* mask, const uint8_t* byte,
+                     const double* wide, int64_t* next, bool* kept, unsigned char* bytes,
+                     double* scaled, double alpha, int shift) {
     int i = threadIdx.x;
-    label2[i] = label[i] + shift;
+    next[i] = ids[i] + shift;
     kept[i] = !mask[i];
     bytes[i] = byte[i] + 3;
     scaled[i] = wide[i] * alpha;
@@ -96,7 +96,7 @@ def test_every_kind_of_number_and_output(kernels: Path, tmp_path: Path) -> None:
     assert {len(set(d.inputs.joinpath("numbers").read_bytes())) > 1 for d in bench.draws} == {True}
     outputs = [(o.name, o.element, o.shape) for o in bench.draws[0].problem.outputs]
     assert outputs == [
-        ("total", "f16", (6,)), ("label2", "i64", (6,)), ("kept", "bool", (6,)),
+        ("total", "f16", (6,)), ("next", "i64", (6,)), ("kept", "bool", (6,)),
         ("bytes", "u8", (6,)), ("scaled", "f64", (6,)), ("whole", "f32", ()),
     ]  # fmt: skip
 
@@ -104,7 +104,7 @@ def test_every_kind_of_number_and_output(kernels: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [
-        ("(i < n)", "(i < n - 2)", "`out[198]` is 6.17435e+16, and the reference says .*; 2 of 200"),
+        ("(i < n)", "(i < n - 2)", "`out[198]` is 6.17435e+16, and the reference .*; 2 of 200"),
         pytest.param(
             "x[i] * by", "x[i] * by * 1.001f", "`out[0]` is .* elements differ by more than 1e-04",
             marks=pytest.mark.deep,
@@ -130,8 +130,8 @@ def test_a_wrong_kernel_is_refused(
 
 
 def test_integers_must_be_equal(kernels: Path, tmp_path: Path) -> None:
-    source = KINDS_CU.replace("label[i] + shift", "label[i] + shift + (i == 4)")
-    with pytest.raises(InputError, match=r"`label2\[4\]` is \d, .* says \d; 1 of 6 elements differ$"):
+    source = KINDS_CU.replace("ids[i] + shift", "ids[i] + shift + (i == 4)")
+    with pytest.raises(InputError, match=r"`next\[4\]` is \d, .* says \d; 1 of 6 elements differ$"):
         bench_of(tmp_path, kernels, KINDS, source)
 
 
@@ -165,7 +165,9 @@ def test_the_gate_is_met_last_and_needed(bench: Workbench) -> None:
     assert names[-2:] == ["reference", "isolation"]
     policy = bench.policy.model_copy(update={"min_speedup": 1e-3})
     assert found.judged(policy).outcome == "provisional"
-    without = found.model_copy(update={"gates": tuple(g for g in found.gates if g.name != "reference")})
+    without = found.model_copy(
+        update={"gates": tuple(g for g in found.gates if g.name != "reference")}
+    )
     assert without.judged(policy).reason == "reference: this gate did not run"
     assert judge(without.gates, without.comparisons, policy).outcome == "provisional"
 
