@@ -198,8 +198,8 @@ class Differing(NamedTuple):
     """How many."""
     first: int
     """Place in memory of the first of them; the values are there."""
-    result: float
-    reference: float
+    result: int | float
+    reference: int | float
 
 
 def differing(
@@ -214,12 +214,12 @@ def differing(
             a, b = (side.astype(np.float64, copy=False) for side in (x, y))
             finite = np.isfinite(a) & np.isfinite(b)
             with np.errstate(over="ignore", invalid="ignore"):
-                near = finite & (np.abs(a - b) <= relative * (np.abs(b) + scale))
+                near = finite & (np.abs(a - b) <= relative * np.abs(b) + relative * scale)
             wrong &= ~near & ~(np.isnan(a) & np.isnan(b))
         if not wrong.any():
             return x.size, None
         at = int(wrong.argmax())
-        return x.size, Differing(int(np.count_nonzero(wrong)), at, float(x[at]), float(y[at]))
+        return x.size, Differing(int(np.count_nonzero(wrong)), at, x[at].item(), y[at].item())
 
     count, before = 0, 0
     first: Differing | None = None

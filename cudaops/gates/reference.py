@@ -146,6 +146,10 @@ def _told(found: Differing, output: ProblemArray, relative: float) -> str:
     where = "".join(f"[{int(place)}]" for place in places)
     allowed = f" by more than {relative:.0e}" if relative else ""
     return (
-        f"`{output.name}{where}` is {found.result:.6g}, and the reference says "
-        f"{found.reference:.6g}; {found.elements} of {output.count} elements differ{allowed}"
+        f"`{output.name}{where}` is {_shown(found.result)}, and the reference says "
+        f"{_shown(found.reference)}; {found.elements} of {output.count} elements differ{allowed}"
     )
+
+
+def _shown(value: int | float) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

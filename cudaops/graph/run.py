@@ -236,6 +236,11 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
         "provenance": provenance(bench.executor.time_source, options.device),
         "min_speedup": options.policy.min_speedup,
     }
+    problem = bench.program.problem
+    if problem is not None:
+        right = f"{bench.program.main_path} computes what {Path(problem.script).name} does"
+        draws = f"on {len(bench.draws)} draws, {len(bench.draws) - 1} of them secret"
+        events.emit("intake", "intake", "progress", f"{right}, {draws}")
     events.emit("intake", "intake", "finished", found, data)
     for limit in (*bench.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)

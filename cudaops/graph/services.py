@@ -135,7 +135,7 @@ def _problem(options: RunOptions, executor: Executor) -> Program:
         Path(options.source),
         find_interpreter(options.python),
         options.timeout_seconds,
-        (executor.cache,),
+        (executor.cache, Path(options.out)),
     )
     folder = Path(options.out) / "work" / "first"
     (first,) = drawer.draw((FIRST_SEED,), folder)

@@ -142,6 +142,10 @@ class _Launcher:
         self.plan = read_directives(source)
         self.signatures = kernel_signatures(source)
         self.scratch = frozenset(s.name.text for s in self.plan.scratch)
+        self.written = frozenset(
+            name for launch, index in self._pointers() for name in self._of(launch, index)
+        )
+        """Arrays that some kernel takes other than as const."""
         self._check()
         self.used = self._used()
         self.constants = {
@@ -152,7 +156,7 @@ class _Launcher:
         parameters = tuple(
             Parameter(
                 name=name,
-                type_text=parameter_type(self.problem, name),
+                type_text=self._type(name),
                 is_pointer=name in self.arrays,
                 is_const=False,
             )
@@ -167,9 +171,8 @@ class _Launcher:
                     f"{self.name}: `@{word}` is for rewrites; a problem's source has `@launch` and "
                     "`@scratch`"
                 )
-        written = {name for launch, index in self._pointers() for name in self._of(launch, index)}
         for output in self.problem.outputs:
-            if output.name not in written:
+            if output.name not in self.written:
                 raise InputError(
                     f"{self.name}: no launch is given the output `{output.name}` to write to; "
                     "outputs are " + ", ".join(o.name for o in self.problem.outputs)
@@ -219,13 +222,21 @@ class _Launcher:
         names = set(self._names())
         return tuple(name for name in dict.fromkeys((*self.arrays, *self.env)) if name in names)
 
+    def _type(self, name: str) -> str:
+        """Of the function's parameter of this name. A kernel that only reads may say no const."""
+        if name in self.arrays:
+            const = "" if name in self.written else "const "
+            return f"{const}{SPELLED[self.arrays[name].element]}*"
+        value = self.env[name]
+        return "double" if isinstance(value, float) else "long long"
+
     def text(self) -> str:
         """The launches with what they need."""
         body = self._body()
         lambdas = [f"    const auto {n} = {t};" for n, t in LAMBDAS.items() if f"{n}(" in body]
         if lambdas:
             body = "\n".join(["    bool cudaops_ok = true;", *lambdas, body])
-        listed = [f"    {parameter_type(self.problem, n)} {n}," for n in self.used]
+        listed = [f"    {self._type(name)} {name}," for name in self.used]
         half = any(self.arrays[n].element == "f16" for n in self.used if n in self.arrays)
         return "\n".join(
             [
@@ -337,26 +348,10 @@ class _Launcher:
         )
 
 
-def parameter_type(problem: Problem, name: str) -> str:
-    """Of the launching function's parameter of this name."""
-    arrays = {a.name: (a, "const ") for a in problem.arrays}
-    arrays |= {a.name: (a, "") for a in problem.outputs}
-    if name in arrays:
-        array, const = arrays[name]
-        return f"{const}{SPELLED[array.element]}*"
-    number = next((n for n in problem.numbers if n.name == name), None)
-    return "long long" if number is None or number.is_integer else "double"
-
-
 def _named(parameters: tuple[Parameter, ...]) -> Kernel:
     """What `Speller` spells the names of."""
     return Kernel(name=LAUNCHER, qualified_name=LAUNCHER, parameters=parameters, file="",
                   first_line=0, last_line=0, start_byte=0, end_byte=0, text="")  # fmt: skip
-
-
-def launcher_names(source: str, problem: Problem) -> tuple[str, ...]:
-    """Parameters of the launching function, in order, without the stream."""
-    return _Launcher("the source", source, problem).used
 
 
 _HOST = r"""
@@ -423,12 +418,13 @@ def _main(problem: Problem, used: Sequence[str]) -> str:
         size = 8 * len(problem.numbers)
         lines.append(f'const auto numbers = problem_host::contents(folder, "numbers", {size});')
     values: dict[str, str] = {}
+    for array in (*problem.arrays, *problem.outputs):
+        values |= {name: f"{value}LL" for name, value in array_sizes(array).items()}
+    for array in (*problem.arrays, *problem.outputs):
+        values[array.name] = f"of_{array.name}"
     for place, number in enumerate(problem.numbers):
         kind = "long long" if number.is_integer else "double"
         values[number.name] = f"reinterpret_cast<const {kind}*>(numbers.data())[{place}]"
-    for array in (*problem.arrays, *problem.outputs):
-        values |= {name: f"{value}LL" for name, value in array_sizes(array).items()}
-        values[array.name] = f"of_{array.name}"
     lines += [_filled(array) for array in problem.arrays if array.name in used]
     for array in problem.outputs:
         held = f"std::vector<char>({array.size_bytes}, {FILL})"

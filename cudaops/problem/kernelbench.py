@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cudaops.domain.program import Problem, ProblemArray, ProblemNumber, Program
 from cudaops.errors import InputError
-from cudaops.problem.host_program import LAUNCHER, parameter_type, without_main
+from cudaops.problem.host_program import LAUNCHER, without_main
 from cudaops.problem.reference import script_digest
 
 MODEL_NEW = "model_new.py"
@@ -49,10 +49,10 @@ class _Text:
     def __init__(self, program: Program, problem: Problem) -> None:
         self.problem = problem
         self.source = _in_one(without_main(program))
-        used = launcher_parameters(self.source)
-        self.arrays = [a for a in (*problem.arrays, *problem.outputs) if a.name in used]
-        self.numbers = [n for n in problem.numbers if n.name in used]
-        self.call = ", ".join((*(self._passed(name) for name in used), "stream"))
+        self.used = launcher_parameters(self.source)
+        self.arrays = [a for a in (*problem.arrays, *problem.outputs) if a.name in self.used]
+        self.numbers = [n for n in problem.numbers if n.name in self.used]
+        self.call = ", ".join((*(self._passed(name) for name in self.used), "stream"))
 
     def text(self, script: str) -> str:
         """All of it."""
@@ -116,8 +116,7 @@ class _Text:
 
     def _passed(self, name: str) -> str:
         if any(a.name == name for a in self.arrays):
-            kind = parameter_type(self.problem, name)
-            return f"static_cast<{kind}>({name}.data_ptr())"
+            return f"static_cast<{self.used[name]}>({name}.data_ptr())"
         if any(n.name == name for n in self.numbers):
             return name
         array, _, axis = name.rpartition("_size")
@@ -180,10 +179,10 @@ def _found(value: ProblemArray | ProblemNumber) -> str:
     return f"{held}[{int(value.path)}]"
 
 
-def launcher_parameters(source: str) -> tuple[str, ...]:
-    """Names of the parameters of the launching function in a text, without the stream."""
-    listed = source.partition(f"cudaError_t {LAUNCHER}(")[2].partition(")")[0]
-    return tuple(part.split()[-1].lstrip("*") for part in listed.split(","))[:-1]
+def launcher_parameters(source: str) -> dict[str, str]:
+    """Name to type of the parameters of the launching function in a text, without the stream."""
+    listed = source.partition(f"cudaError_t {LAUNCHER}(")[2].partition(")")[0].split(",")
+    return {name: " ".join(words) for *words, name in (one.split() for one in listed[:-1])}
 
 
 def _in_one(program: Program) -> str:

@@ -427,7 +427,7 @@ class Workbench:
                     self.seed,
                     self.folder / "work" / "draws",
                     self.timeout_s,
-                    (self.executor.cache,),
+                    (self.executor.cache, self.folder),
                 )
             return self._draws
 

@@ -102,6 +102,12 @@ def test_memory_is_handed_over_as_the_kernel_takes_it(
     assert f">>>{given}" in launcher(tmp_path, source.replace("const float* x", taken))
 
 
+def test_a_kernel_may_read_without_saying_const(tmp_path: Path) -> None:
+    source = f"// @launch k grid=(1) block=(1) args=(x, out, n)\n{KERNEL}"
+    assert launcher(tmp_path, source).startswith("const float* x, float* out,")
+    assert launcher(tmp_path, source.replace("const ", "")).startswith("float* x, float* out,")
+
+
 def test_a_template_deduces_its_types(tmp_path: Path) -> None:
     source = f"// @launch k grid=(1) block=(1) args=(x, out, n)\ntemplate <class T> {KERNEL}"
     assert ">>>(x, out, n)" in launcher(tmp_path, source.replace("float*", "T*"))

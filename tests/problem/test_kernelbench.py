@@ -46,7 +46,7 @@ __global__ void scaled(const __half* x, const __half* weight, __half* out, int b
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     out[i] = twice(x[i] * weight[threadIdx.x]) * __float2half(0.5f * by) + __float2half(eps);
 }
-__global__ void sums(const __half* x, __half* out, int n) {
+__global__ void sums(__half* x, __half* out, int n) {
     __half sum = 0.0f;
     for (int i = 0; i < n; ++i) sum += x[threadIdx.x * n + i];
     out[threadIdx.x] = sum;
