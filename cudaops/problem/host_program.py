@@ -296,6 +296,8 @@ class _Launcher:
     def _launch(self, step: int) -> Iterator[str]:
         launch = self.plan.launches[step]
         callee = launch.callee.text
+        if callee.partition("<")[0].strip() in self.used:  # a parameter of this function, here
+            callee = f"::{callee}"
         if self.resolved.launches[step].dynamic_smem_bytes > SMEM_WITHOUT_OPT_IN:
             if self._signature(launch).template_parameters and "<" not in callee:
                 raise InputError(

@@ -33,6 +33,7 @@ from cudaops.executors.untrusted_files import (
     copy_untrusted,
     read_untrusted,
     remove,
+    temporary_folder,
     untrusted_size,
 )
 
@@ -46,6 +47,8 @@ ASKING_S = 60.0
 """For an interpreter to say where its packages are."""
 MOST_MANIFEST = 1 << 20
 MOST_LINE = 1000
+_PROGRAM = b"\x7fELF"
+"""How an executable of Linux begins. Source: System V ABI, ELF header."""
 
 _ELEMENTS: dict[str, Element] = {
     "float16": "f16", "float32": "f32", "float64": "f64", "int8": "i8", "uint8": "u8",
@@ -123,15 +126,17 @@ def find_interpreter(named: str | None) -> Interpreter:
         raise InputError(f"--python {named}: there is no such program")
     path = Path(found).absolute()
     try:
-        done = run_bounded([str(path), "-c", _ASK], cwd=Path("/"), timeout_s=ASKING_S)
-        told = json.loads(done.stdout)
-        places, packages = map(Path, told["places"]), map(Path, told["packages"])
-        known = {path, path.resolve(), Path(told["library"]), *packages}
-        for place in places:
-            known |= {place / part for part in ("bin", "lib", "lib64", "pyvenv.cfg")}
+        with path.open("rb") as file:
+            if file.read(4) != _PROGRAM:
+                raise ValueError("a script, such as a shim")
+        told = _asked(path)
+        packages = map(Path, told["packages"])
+        known = {Path(told["library"]), *packages, *_installed(path, *told["places"])}
         version = tuple(told["version"])
-    except (PrerequisiteError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"--python {path}: it does not answer as Python does") from error
+    except (OSError, PrerequisiteError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"--python {path}: it does not answer as Python does; name the interpreter itself"
+        ) from error
     if version < (3, 10):
         raise InputError(f"--python {path}: it is Python {version[0]}.{version[1]}, not 3.10")
     if not told["numpy"]:
@@ -139,6 +144,41 @@ def find_interpreter(named: str | None) -> Interpreter:
             f"--python {path}: it has no numpy; name one that has what the problem needs"
         )
     return Interpreter(path, tuple(p for p in sorted(known) if not is_everybodys(p)))
+
+
+def _asked(path: Path) -> dict[str, Any]:
+    """What the interpreter says of itself. Confined as all that it is asked for later: a run folder
+    that names it may be a stranger's. Raises as `json.loads` and `run_bounded` do."""
+    with temporary_folder("cudaops-python-") as folder:
+        runs = tuple(p for p in _installed(path, *_prefixes(path)) if not is_everybodys(p))
+        done = run_bounded(
+            [str(path), "-c", _ASK],
+            cwd=folder,
+            timeout_s=ASKING_S,
+            tool="reference",
+            confine=Confinement("program", (), (folder,), runs),
+        )
+    return dict(json.loads(done.stdout))
+
+
+def _prefixes(path: Path) -> tuple[Path, ...]:
+    """Where an interpreter may be installed: above its folder, above that of the one that it links
+    to, and, where it is a copy in a virtual environment, of the one that `pyvenv.cfg` names."""
+    above = (path.parent.parent, path.resolve().parent.parent)
+    try:
+        lines = (above[0] / "pyvenv.cfg").read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return above
+    homes = (
+        line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == "home"
+    )
+    return (*above, *(Path(home).parent for home in homes if home.startswith("/")))
+
+
+def _installed(path: Path, *prefixes: Path | str) -> set[Path]:
+    """An interpreter and what is installed below its prefixes."""
+    parts = ("bin", "lib", "lib64", "pyvenv.cfg")
+    return {path, path.resolve(), *(Path(place, part) for place in prefixes for part in parts)}
 
 
 def further_seeds(secret: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -216,13 +217,36 @@ def test_secret_draws_are_of_the_file_that_the_run_found(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ("/bin/ls", "does not answer as Python does"),
+        ("/bin/ls", "does not answer as Python does; name the interpreter itself"),
         ("no-such-python", "no such program"),
     ],
 )
 def test_an_interpreter_that_is_none(named: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         find_interpreter(named)
+
+
+def test_an_interpreter_is_asked_confined(tmp_path: Path) -> None:
+    """A run folder says which one is started, and may be a stranger's: one of theirs writes where
+    it starts, and is stopped."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    packages = next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages"
+    theirs = packages / "theirs.pth"
+    theirs.write_text(f"import os; os.mkdir({str(tmp_path / 'written')!r})\n", "utf-8")
+    python = str(tmp_path / "venv" / "bin" / "python")
+    with pytest.raises(InputError, match="it has no numpy"):
+        find_interpreter(python)
+    assert not (tmp_path / "written").exists()
+    subprocess.run([python, "-c", ""], check=True)
+    assert (tmp_path / "written").is_dir()
+
+
+def test_a_script_in_an_interpreters_place_is_not_started(tmp_path: Path) -> None:
+    named = tmp_path / "python"
+    named.write_text("#!/bin/sh\nexec python3\n", "utf-8")
+    named.chmod(0o755)
+    with pytest.raises(InputError, match="name the interpreter itself"):
+        find_interpreter(str(named))
 
 
 def test_another_interpreter_draws_without_cudaops(tmp_path: Path) -> None:

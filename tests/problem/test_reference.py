@@ -28,6 +28,7 @@ import numpy as np
 
 def inputs(rng):
     return {
+        "rest": 0,
         "h": rng.standard_normal((6, 64)).astype(np.float16),
         "ids": rng.integers(0, 5, 6),
         "mask": rng.random(6) < 0.5,
@@ -37,7 +38,7 @@ def inputs(rng):
         "shift": int(rng.integers(1, 4)),
     }
 
-def reference(h, ids, mask, byte, wide, alpha, shift):
+def reference(rest, h, ids, mask, byte, wide, alpha, shift):
     total = h.astype(np.float32).sum(axis=1).astype(np.float16)
     return {
         "total": total,
@@ -52,7 +53,7 @@ KINDS_CU = """\
 #include <cuda_fp16.h>
 #include <cstdint>
 // @launch sums<32> grid=(h_size0) block=(32) smem=4*32 args=(h, total, h_size1)
-// @launch rest grid=(1) block=(6) args=(ids,mask,byte,wide,next,kept,bytes,scaled,alpha,shift)
+// @launch rest grid=(1) block=(6+rest) args=(ids,mask,byte,wide,next,kept,bytes,scaled,alpha,shift)
 // @launch all<double> grid=(1) block=(1) smem=50000 args=(wide, whole, wide_size)
 template <int T> __global__ void sums(const half2* x, __half* total, int n) {
     extern __shared__ float part[];
