@@ -24,7 +24,7 @@ LAYER_OF = {
     "domain": "domain", "cuda": "cuda", "program": "program",
     "recipes": "library", "transformations": "library", "prompts": "library", "rag": "library",
     "gates": "library",
-    "timemodel": "timemodel", "executors": "executors", "sandbox": "sandbox",
+    "timemodel": "timemodel", "executors": "executors", "sandbox": "sandbox", "problem": "sandbox",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
     "search": "library", "mcp_servers": "serving", "agents": "serving",
     "preload": "serving", "graph": "graph", "service": "api",
@@ -34,7 +34,9 @@ APART = {
     "recipes", "prompts", "rag", "sandbox", "reports", "certify", "models", "memory", "search",
 }  # fmt: skip
 """Siblings that do not know each other."""
-FAMILY = {"executors": "sandbox", "gates": "sandbox", "transformations": "recipes"}
+FAMILY = {
+    "executors": "sandbox", "gates": "sandbox", "problem": "sandbox", "transformations": "recipes",
+}  # fmt: skip
 """Parts that count as one sibling with another: where code runs and what it must pass; what
 rewrites kernels by itself."""
 

@@ -72,6 +72,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("http", "clock_control"): LOCAL,
     ("http", "build_command"): LOCAL,
     ("http", "run_command"): LOCAL,
+    ("http", "kernel_source"): LOCAL,
+    ("http", "python"): LOCAL,
     ("http", "use_memory"): "memory would carry one owner's kernels to another",
     ("mcp", "executor"): SERVER,
     ("mcp", "timeout_seconds"): SERVER,
@@ -87,6 +89,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("mcp", "clock_control"): LOCAL,
     ("mcp", "build_command"): LOCAL,
     ("mcp", "run_command"): LOCAL,
+    ("mcp", "kernel_source"): LOCAL,
+    ("mcp", "python"): LOCAL,
     ("mcp", "use_memory"): "as for the service, where the server works for many",
 }
 """What stands differently on a way in, and why."""
@@ -181,29 +185,52 @@ def test_no_exception_is_of_an_option_that_is_gone() -> None:
     assert {name for _, name in EXCEPTIONS} <= OPTIONS.keys()
 
 
+_PROJECT = {"build_command": "make", "run_command": "./app", "kernel_source": None, "python": None}
+_PROBLEM = {"build_command": None, "run_command": None, "python": "/usr/bin/python3"}
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("source", "arguments"),
     [
-        {"argv": ("1",), "argument_lines": ()},
-        {"argv": (), "argument_lines": ("judged: 5", "timed*2: 6 'a b'")},
+        ("/k.cu", {**_PROJECT, "odd_sizes": True, "argv": ("1",), "argument_lines": ()}),
+        (
+            "/k.cu",
+            {
+                **_PROJECT,
+                "odd_sizes": True,
+                "argv": (),
+                "argument_lines": ("judged: 5", "timed*2: 6 'a b'"),
+            },
+        ),
+        (
+            "/k.py",
+            {
+                **_PROBLEM,
+                "odd_sizes": False,
+                "argv": (),
+                "argument_lines": (),
+                "kernel_source": __file__,
+            },
+        ),
     ],
 )
-def test_every_option_reaches_the_run_and_comes_back(arguments: dict[str, Any]) -> None:
+def test_every_option_reaches_the_run_and_comes_back(
+    source: str, arguments: dict[str, Any]
+) -> None:
     """What is asked for is in RunOptions under one name or another, and a service is told all."""
     values: dict[str, Any] = {
-        **arguments, "odd_sizes": True, "warm_ups": "count", "kernel": "k",
+        **arguments, "warm_ups": "count", "kernel": "k",
         "timeout_seconds": 9.0, "executor": "cpu", "arch": "sm_80",
         "device": "A100", "optimizer": "llm", "model": "scripted:answers.json", "strategy": "beam",
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,
         "max_tokens": 77, "max_trials": 6, "budget_minutes": 3.5, "min_speedup": 1.5, "seed": 5,
         "allow_precision": "tf32", "allow_libraries": True, "allow_ptx": True,
-        "clock_control": "base", "build_command": "make", "run_command": "./app",
-        "trust_source": True, "use_memory": False,
+        "clock_control": "base", "trust_source": True, "use_memory": False,
     }  # fmt: skip
     assert values.keys() == OptimizeOptions.model_fields.keys()
     asked = OptimizeOptions(**values)
     where = target("A100 40GB", "sm_80")
-    resolved = resolve(asked, Path("/k.cu"), Path("/out"), where, load_settings())
+    resolved = resolve(asked, Path(source), Path("/out"), where, load_settings())
     assert {name: getattr(resolved, name) for name in KEPT} == {n: values[n] for n in KEPT}
     policy = {name: getattr(resolved.policy, name) for name in Policy.model_fields}
     assert policy.items() >= {n: v for n, v in values.items() if n in policy}.items()

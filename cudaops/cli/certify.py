@@ -97,7 +97,7 @@ def confirm(
     executor = options.executor or settings.executor
     here = _options(certified.certificate, load_record(folder), executor)
     # Never as the folder says: it may be a stranger's.
-    here = here.model_copy(update={"trust_source": options.trust_source})
+    here = here.model_copy(update={"trust_source": options.trust_source, "out": str(folder)})
     for notice in certified.notices:
         typer.echo(f"cudaops: {notice}", err=True)
     with Progress(console_on(stderr=True)) as progress:

@@ -154,15 +154,17 @@ def apply(
 ) -> None:
     """Put a run's rewrite into your own files, or take it out again."""
     from cudaops.graph.folder import apply_best
+    from cudaops.problem.host_program import authored
     from cudaops.sandbox.workbench import read_state
 
     folder = find_folder(run, load_settings().runs)
     record = load_record(folder)
-    program = read_state(folder).program
+    program = authored(read_state(folder).program)
     if program.build is not None:
         root = Path(record.options.working_folder)
     else:
-        root = Path(record.options.source).parents[len(Path(program.main_path).parts) - 1]
+        main = Path(record.options.kernel_source or record.options.source)
+        root = main.parents[len(Path(program.main_path).parts) - 1]
     for path in apply_best(folder, program, root, revert=revert):
         typer.echo(f"{'as it was' if revert else 'rewritten'}: {path}")
 

@@ -35,8 +35,13 @@ def seen_from_here(record: RunRecord) -> RunRecord:
         here = Path.cwd()
         return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
-    shown = record.options.model_copy(
-        update={"out": short(record.options.out), "source": short(record.options.source)}
+    options = record.options
+    shown = options.model_copy(
+        update={
+            "out": short(options.out),
+            "source": short(options.source),
+            "kernel_source": options.kernel_source and short(options.kernel_source),
+        }
     )
     return record.model_copy(update={"options": shown})
 

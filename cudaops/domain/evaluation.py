@@ -30,6 +30,8 @@ class Evaluation(Record):
     preprocessed_sha256: str | None = None
     """Of the candidate's own text after preprocessing; None where that gate was not reached."""
     isolation: IsolationLevel | None = None
+    referenced: bool = False
+    """Whether a reference in Python says what is right."""
     qualification: Qualification | None = None
     """What this program's oracle can see; None where the candidate did not get that far."""
     failure: CompileFailed | Misbehaved | None = None
@@ -57,4 +59,5 @@ class Evaluation(Record):
             judged_before=self.judged_before,
             released=released,
             isolation=self.isolation,
+            referenced=self.referenced,
         )

@@ -132,6 +132,7 @@ def judge(
     judged_before: int = 0,
     released: bool = False,
     isolation: IsolationLevel | None = None,
+    referenced: bool = False,
 ) -> Judgement:
     """Decide about one candidate from its gates and its times.
 
@@ -146,6 +147,7 @@ def judge(
             interval must be.
         released: Treat quarantined gates as passed, to see what a person would release.
         isolation: How well the candidate was confined, for the record.
+        referenced: A reference of the author's says what is right: its gate is needed as well.
     """
     if (stopped := _stopped(gates, released)) is not None:
         return _rejected(stopped, gates, isolation)
@@ -164,7 +166,7 @@ def judge(
     decided = [_speedup_gate("speedup", speedup, comparisons, policy, measured)]
     # A candidate that is too slow needs no further gate; one that is fast needs every one.
     if decided[0].passed:
-        missing_gate = _missing_gate(gates, _required(measured, policy))
+        missing_gate = _missing_gate(gates, _required(measured, policy, referenced))
         if missing_gate is None and measured and not fresh:
             missing_gate = "remeasured: this gate did not run"
         if missing_gate is not None:
@@ -198,8 +200,9 @@ def _stopped(gates: Sequence[Gate], released: bool) -> str | None:
     return reason
 
 
-def _required(measured: bool, policy: Policy) -> tuple[GateName, ...]:
+def _required(measured: bool, policy: Policy, referenced: bool) -> tuple[GateName, ...]:
     gates = REQUIRED_MEASURED_GATES if measured else REQUIRED_GATES
+    gates = (*gates, "reference") if referenced else gates
     return (*gates, "review") if policy.review else gates
 
 

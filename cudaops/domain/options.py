@@ -142,6 +142,7 @@ ArgumentLine = Annotated[
 KernelName = Annotated[
     str, StringConstraints(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=_NO_NUL)]
 DeviceName = Annotated[str, StringConstraints(max_length=100, pattern=_NO_NUL)]
 BuildCommand = Annotated[
     str, StringConstraints(min_length=1, max_length=4096, pattern=_NO_NUL, strip_whitespace=True)
@@ -320,6 +321,23 @@ class ProjectOptions(Record):
         return self
 
 
+class ReferenceOptions(Record):
+    """Of the main job on the user's own machine, where Python says what is right; kept in
+    RunOptions."""
+
+    kernel_source: Annotated[FileName | None, Flag("--source")] = None
+    """CUDA kernels that compute what FILE.py does; how they are launched stands in `@launch`
+    comments."""
+    python: FileName | None = None
+    """Interpreter that runs FILE.py (default: that of cudaops)."""
+
+    @model_validator(mode="after")
+    def _reference(self) -> ReferenceOptions:
+        if self.python is not None and self.kernel_source is None:
+            raise _wrong("python: runs a reference in Python; name its kernels with --source")
+        return self
+
+
 class ClockOptions(Record):
     """Where ncu looks, on the user's own machine; kept in RunOptions as `ncu_clock_control`."""
 
@@ -357,8 +375,9 @@ class VerifyOptions(ProgramOptions, PlaceOptions, JudgeOptions, TrustOptions):
 
 
 class OptimizeOptions(
-    ProgramOptions, ProjectOptions, PlaceOptions, OptimizerOptions, ModelOptions, StrategyOptions,
-    BeamOptions, LimitOptions, JudgeOptions, ClockOptions, TrustOptions, MemoryOptions,
+    ProgramOptions, ProjectOptions, ReferenceOptions, PlaceOptions, OptimizerOptions, ModelOptions,
+    StrategyOptions, BeamOptions, LimitOptions, JudgeOptions, ClockOptions, TrustOptions,
+    MemoryOptions,
 ):  # fmt: skip
     """All that the main job may be asked for, but a person's review."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import PurePosixPath
+from typing import Literal
 
 from pydantic import Field
 
 from cudaops.domain.base import Record
+from cudaops.domain.workload import ELEMENT_BYTES, Element
 
 FOREIGN_SITES = 1_000_000
 """Where the launch sites of a build's other files begin: no file has as many launches."""
@@ -116,6 +119,64 @@ class Build(Record):
     device code. Folders in the tree are relative to it."""
 
 
+class ProblemArray(Record):
+    """An array that a problem's reference takes or gives."""
+
+    name: str
+    element: Element
+    shape: tuple[int, ...]
+    """Empty: one element, without a dimension."""
+    origin: Literal["input", "state", "output"] = "input"
+    """`state`: a parameter or buffer of its `Model`."""
+    path: str = ""
+    """What it is called there (`conv.weight`); of a `Model`'s arguments the position."""
+
+    @property
+    def count(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its elements."""
+        return self.count * ELEMENT_BYTES[self.element]
+
+
+class ProblemNumber(Record):
+    """A number that a problem's reference takes."""
+
+    name: str
+    is_integer: bool
+    value: int | float
+    """As drawn with the first seed; another draw may have another."""
+    origin: Literal["input", "init"] = "input"
+    """`init`: an argument of its `Model`'s constructor."""
+    path: str = ""
+
+
+class Problem(Record):
+    """The reference in Python whose result a program's kernels compute (docs/problems.md)."""
+
+    script: str
+    """Absolute path of its file."""
+    sha256: str
+    """Of that file."""
+    python: str
+    """Absolute path of the interpreter that runs it."""
+    form: Literal["function", "kernelbench"]
+    arrays: tuple[ProblemArray, ...]
+    numbers: tuple[ProblemNumber, ...] = ()
+    outputs: tuple[ProblemArray, ...]
+    returns: Literal["one", "tuple", "list", "dict"] = "one"
+    """What the reference gives its outputs as."""
+
+    @property
+    def shapes(self) -> tuple[object, ...]:
+        """All that every draw has in common."""
+        arrays = [(a.name, a.element, a.shape) for a in (*self.arrays, *self.outputs)]
+        return (*arrays, *((n.name, n.is_integer) for n in self.numbers))
+
+
 class Program(Record):
     """A parsed CUDA program: host code, kernels, launch sites."""
 
@@ -133,6 +194,8 @@ class Program(Record):
     """What was seen that capture cannot follow, in plain words: textures, device-side launches."""
     build: Build | None = None
     """None: one nvcc command makes the program of the main file."""
+    problem: Problem | None = None
+    """The reference that its host code was written around; None: its author wrote all of it."""
     fused: bool = True
     """False: built without fused multiply-adds, to see what rounding alone changes in its results.
     Of a program without `build` only."""
@@ -174,4 +237,6 @@ class Program(Record):
             run = build.executable or PurePosixPath(build.interpreter).name
             named = (build.tree_sha256, build.command, run, build.options)
             digest.update(repr(named).encode())
+        if self.problem is not None:
+            digest.update(self.problem.sha256.encode())
         return digest.hexdigest()

@@ -6,6 +6,7 @@ And what it says while it is at it (`Progress`), and asks a person (`ReviewReque
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -24,6 +25,7 @@ from cudaops.domain.options import (
     OptimizerChoice,
     ProgramOptions,
     ProjectOptions,
+    ReferenceOptions,
     ResolvedExecutor,
     TrustOptions,
 )
@@ -42,11 +44,13 @@ than that. `S2`, `S3`: at least that, or nothing runs. `off`: not at all."""
 Outcome = Literal["accepted", "provisional", "nothing_found", "failed"]
 
 
-class RunOptions(ProgramOptions, ProjectOptions, LimitOptions, TrustOptions, MemoryOptions):
+class RunOptions(
+    ProgramOptions, ProjectOptions, ReferenceOptions, LimitOptions, TrustOptions, MemoryOptions
+):
     """What the user asked for, resolved; enough to resume."""
 
     source: str
-    """Path of the main file, absolute."""
+    """Path of the main file, absolute; of the reference in Python where there is one."""
     working_folder: str = "."
     """Where the program runs and finds its files, absolute."""
     executor: ResolvedExecutor = "cpu"
@@ -66,6 +70,14 @@ class RunOptions(ProgramOptions, ProjectOptions, LimitOptions, TrustOptions, Mem
     policy: Policy = Policy()
     out: str
     """The run folder, absolute."""
+
+    @property
+    def program_folder(self) -> Path:
+        """Where the program runs and finds its files, absolute: of a problem its inputs, as they
+        were drawn into the run folder."""
+        if self.kernel_source is not None:
+            return Path(self.out) / "problem"
+        return Path(self.working_folder).absolute()
 
 
 class Event(Record):
@@ -235,6 +247,8 @@ class ProgramSummary(Record):
     """`KERNEL_MS` as the program prints it; emulated clocks mean nothing and are left out."""
     accesses: tuple[AccessSummary, ...] = ()
     """What the kernel does with memory; empty where it could not be read."""
+    reference: Literal["function", "kernelbench"] | None = None
+    """Form of the reference in Python whose result it computes; None where there is none."""
     limits: tuple[str, ...] = ()
 
 

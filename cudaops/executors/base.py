@@ -143,10 +143,12 @@ class Executor(Protocol):
         timeout_s: float,
         *,
         lockstep: InLockstep | None = None,
+        output: Path | None = None,
     ) -> ProgramOutcome:
         """Run the whole program as its author would, for its outputs.
 
-        `lockstep`: what its capture found (`Captured.lockstep`).
+        `lockstep`: what its capture found (`Captured.lockstep`). `output`: a folder that it may
+        write to beside its view, and that stays.
         """
 
     def prepare(self, program: Program) -> None:

@@ -191,6 +191,46 @@ def first_special_mismatch(result: Array | Values, reference: Array | Values) ->
     return None
 
 
+class Differing(NamedTuple):
+    """Elements that are not near enough to the reference."""
+
+    elements: int
+    """How many."""
+    first: int
+    """Place in memory of the first of them; the values are there."""
+    result: int | float
+    reference: int | float
+
+
+def differing(
+    result: Array | Values, reference: Array | Values, relative: float, scale: float = 0.0
+) -> Differing | None:
+    """Elements off by more than `relative` times their own size plus `scale`, and those where one
+    side is NaN or infinite and the other not the very same; None where there are none."""
+
+    def apart(x: Array, y: Array) -> tuple[int, Differing | None]:
+        wrong = x != y
+        if relative > 0.0 and wrong.any():
+            a, b = (side.astype(np.float64, copy=False) for side in (x, y))
+            finite = np.isfinite(a) & np.isfinite(b)
+            with np.errstate(over="ignore", invalid="ignore"):
+                near = finite & (np.abs(a - b) <= relative * np.abs(b) + relative * scale)
+            wrong &= ~near & ~(np.isnan(a) & np.isnan(b))
+        if not wrong.any():
+            return x.size, None
+        at = int(wrong.argmax())
+        return x.size, Differing(int(np.count_nonzero(wrong)), at, x[at].item(), y[at].item())
+
+    count, before = 0, 0
+    first: Differing | None = None
+    for size, found in over_chunks(apart, _values(result), _values(reference)):
+        if found is not None:
+            count += found.elements
+            first = first or found._replace(first=before + found.first)
+        before += size
+    return None if first is None else first._replace(elements=count)
+
+
 def _specials(x: Array, y: Array) -> int:
     finite = np.isfinite(x) & np.isfinite(y)
     if finite.all():

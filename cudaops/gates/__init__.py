@@ -17,6 +17,7 @@
 | `physical_floor` | `cudaops/gates/physical_floor.py` |
 | `whole_program` | `cudaops/sandbox/whole_program.py` |
 | `nvcc_compile` | `cudaops/sandbox/whole_program.py` |
+| `reference` | `cudaops/gates/reference.py` |
 | `isolation` | `cudaops/gates/isolation.py` |
 | `speedup` | `cudaops/domain/judge.py` |
 | `remeasured` | `cudaops/domain/judge.py` |

@@ -30,6 +30,7 @@ from cudaops.gates.object import object_gate
 from cudaops.gates.physical_floor import floor_gate
 from cudaops.gates.preprocessed import preprocessed_gate
 from cudaops.gates.qualification import qualification_of
+from cudaops.gates.reference import reference_gate
 from cudaops.gates.timed_outputs import timed_outputs_gate
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
@@ -91,6 +92,7 @@ class Evaluating:
             judged_before=self.judged_before,
             preprocessed_sha256=self.preprocessed_sha256,
             isolation=self.bench.executor.isolation if self.ran else None,
+            referenced=self.bench.program.problem is not None,
             qualification=self.qualification,
             failure=self.failure,
             profile=self.profile,
@@ -106,7 +108,7 @@ class Evaluating:
                 self.right_on_captured(compiled, smallest=True)
             return
         dear = self._correct(compiled) and self._worth_its_time() and self._whole()
-        if dear:
+        if dear and self._as_the_reference():
             self._add(isolation_gate(self.bench.executor.isolation))
 
     def build(self) -> tuple[Compiled, ...] | None:
@@ -235,6 +237,13 @@ class Evaluating:
 
     def _whole(self) -> bool:
         return all(self._add(gate) for gate in whole_program_gates(self.bench, self.rewrite))
+
+    def _as_the_reference(self) -> bool:
+        """Where there is a reference in Python, whether the whole program computes what it does."""
+        if self.bench.program.problem is None:
+            return True
+        self.say("the whole program on inputs drawn anew, against the reference")
+        return self._add(reference_gate(self.bench, self.rewrite))
 
     def _failed(self, name: GateName, how: Misbehaved | CompileFailed, started: float) -> bool:
         self.failure = how

@@ -36,9 +36,8 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError, PlanError, SandboxUnavailable
 from cudaops.executors.cpu.build import EXECUTABLE
 from cudaops.executors.cuda.build import IMAGE
-from cudaops.graph.folder import best_texts, write_whole
+from cudaops.graph.folder import best_texts, taken_home, write_whole
 from cudaops.graph.state import State
-from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.anchors import anchors_of
 from cudaops.sandbox.workbench import TREE, Workbench
@@ -167,8 +166,8 @@ def build_certificate(run: Run, bench: Workbench, decided: Decided, folder: Path
 def best_files(bench: Workbench, rewrite: Rewrite) -> dict[str, str]:
     """Path in the run folder to SHA-256 of every file that a user takes from the run, as the
     author's program and the rewrite give them."""
-    spliced = bench.spliced(rewrite)
-    texts = {**best_texts(spliced), "best.patch": unified_patch(bench.program, spliced)}
+    taken = taken_home(bench.program, bench.spliced(rewrite))
+    texts = {**best_texts(taken.program), "best.patch": taken.patch}
     return {name: _text_digest(text) for name, text in texts.items()}
 
 

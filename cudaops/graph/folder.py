@@ -8,13 +8,15 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.executors.untrusted_files import remove
+from cudaops.problem.host_program import authored, without_main
+from cudaops.program.patch import unified_patch
 
 MIN_FREE_BYTES = 512 * 1024 * 1024
 """A 1024x1024 float32 product keeps about 150 MB of captured and compared buffers at its peak."""
@@ -140,6 +142,20 @@ def best_texts(spliced: Program) -> dict[str, str]:
         "best.cu" if source.path == spliced.main_path else source.path: source.text
         for source in spliced.files
     }
+
+
+def taken_home(program: Program, spliced: Program) -> Taken:
+    """What of the author's `program` and of the one with a rewrite in it is theirs: all, but the
+    host program that cudaops wrote around a reference in Python."""
+    after = without_main(spliced)
+    return Taken(after, unified_patch(authored(program), after))
+
+
+class Taken(NamedTuple):
+    """What an author takes from a run."""
+
+    program: Program
+    patch: str
 
 
 def write_best(folder: Path, spliced: Program, patch: str) -> Path:

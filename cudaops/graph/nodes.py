@@ -30,13 +30,12 @@ from cudaops.graph.context import (
     speedup_of,
     why_nothing,
 )
-from cudaops.graph.folder import write_best, write_iteration
+from cudaops.graph.folder import taken_home, write_best, write_iteration
 from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
 from cudaops.mcp_servers.judging import Judged
 from cudaops.mcp_servers.sandbox import TrialResult
-from cudaops.program.patch import unified_patch
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.workbench import Workbench
 
@@ -325,7 +324,7 @@ async def accept(state: State, context: Context) -> tuple[State, str]:
     """Make the candidate the incumbent. A conditional edge could not write this. Its `best.cu` is
     there from now on, whatever becomes of the run."""
     spliced = context.bench.spliced(Rewrite.model_validate(state["evaluation"]["rewrite"]))
-    write_best(context.bench.folder, spliced, unified_patch(context.bench.program, spliced))
+    write_best(context.bench.folder, *taken_home(context.bench.program, spliced))
     iteration = len(state["attempts"])
     incumbent = {
         "rewrite": state["evaluation"]["rewrite"],
@@ -398,7 +397,7 @@ def request_of(bench: Workbench, evaluation: Evaluation, would_be: Judgement) ->
         time_source=would_be.time_source,
         gates=tuple(g.line for g in would_be.gates),
         quarantined=tuple(g.line for g in held),
-        patch=unified_patch(bench.program, bench.spliced(rewrite)),
+        patch=taken_home(bench.program, bench.spliced(rewrite)).patch,
     )
 
 

@@ -24,6 +24,7 @@ from cudaops.domain.options import (
     OptimizerChoice,
     OptimizerOptions,
     ProjectOptions,
+    ReferenceOptions,
     ResolvedExecutor,
     StrategyOptions,
     arch_problem,
@@ -208,6 +209,8 @@ def resolve(
     fields = {name: value for name, value in options if name in KEPT}
     if isinstance(options, ProjectOptions):
         fields |= _project(options, fields, where)
+    if isinstance(options, ReferenceOptions):
+        fields |= _reference(options, source, fields, where)
     if "policy" not in fixed:
         parts = [part for part in Policy.__bases__ if isinstance(options, part)]
         names = {name for part in parts for name in part.model_fields}  # type: ignore[attr-defined]
@@ -239,6 +242,34 @@ def _project(options: ProjectOptions, fields: Mapping[str, Any], where: Target) 
         "run_command": shlex.join([program]),
         **({"argv": tuple(arguments)} if arguments else {}),
     }
+
+
+def _reference(
+    options: ReferenceOptions, source: Path, fields: Mapping[str, Any], where: Target
+) -> dict[str, Any]:
+    """What `--source` says, absolute; and that nothing was asked that a problem has not."""
+    python = source.suffix == ".py"
+    if options.kernel_source is None:
+        if python:
+            raise InputError(f"{source.name} is Python; name the kernels for it with --source K.cu")
+        return {}
+    if not python:
+        raise InputError(
+            f"--source names the kernels for a reference in Python, and {source.name} is none"
+        )
+    if where.executor == "remote":
+        raise InputError("--source is for this machine; a service does not run your Python")
+    if fields["build_command"] is not None:
+        raise InputError("--build is for projects; a problem's program is written by cudaops")
+    if fields["argv"] or fields["argument_lines"] or fields["odd_sizes"]:
+        raise InputError(
+            "a problem has no arguments: its sizes are those that its Python draws; leave --args, "
+            "--odd-sizes and what follows -- out"
+        )
+    found = {"kernel_source": str(source_file(Path(options.kernel_source)))}
+    if options.python is not None and "/" in options.python:
+        found["python"] = str(Path(options.python).absolute())
+    return found
 
 
 def run_options(source: Path, out: Path, where: Target, **fields: Any) -> RunOptions:

@@ -157,6 +157,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
     captured = timed.captured
     counts = next((c for c in captured.counts if c.kernel == captured.kernel), None)
     measured = bench.executor.time_source in MEASURED and not captured.stopped
+    problem = bench.program.problem
     kernel_seconds = counts.seconds if measured and counts else None
     program_seconds = bench.authors_run(timed).seconds if measured else None
     share = 100 * kernel_seconds / program_seconds if kernel_seconds and program_seconds else None
@@ -172,6 +173,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         best_program_seconds=_best_program_seconds(incumbent),
         reported_kernel_ms=bench.authors_run(timed).kernel_ms if measured else None,
         accesses=bench.accesses,
+        reference=None if problem is None else problem.form,
         limits=bench.limits,
     )
 

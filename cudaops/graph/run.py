@@ -39,6 +39,7 @@ from cudaops.graph.folder import (
     alone,
     run_folder,
     run_id_of,
+    taken_home,
     write_best,
     write_json,
     write_whole,
@@ -56,7 +57,7 @@ from cudaops.graph.services import (
 )
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
-from cudaops.program.patch import unified_patch
+from cudaops.problem.kernelbench import MODEL_NEW, model_new
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -203,6 +204,9 @@ def _intake(
     runs = len(options.program_runs)
     often = "once" if runs == 1 else f"{runs} times"
     words = f"reading {Path(options.source).name} and running it {often}"
+    if options.kernel_source is not None:
+        kernels = Path(options.kernel_source).name
+        words = f"drawing inputs with {Path(options.source).name} and running {kernels} on them"
     events.emit("intake", "intake", "started", words)
     executor = make_executor(options, settings)
     with _closed_where_it_fails(executor):
@@ -232,6 +236,11 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
         "provenance": provenance(bench.executor.time_source, options.device),
         "min_speedup": options.policy.min_speedup,
     }
+    problem = bench.program.problem
+    if problem is not None:
+        right = f"{bench.program.main_path} computes what {Path(problem.script).name} does"
+        draws = f"on {len(bench.draws)} draws, {len(bench.draws) - 1} of them secret"
+        events.emit("intake", "intake", "progress", f"{right}, {draws}")
     events.emit("intake", "intake", "finished", found, data)
     for limit in (*bench.limits, *_left_alone(bench)):
         events.emit("intake", "intake", "notice", limit)
@@ -363,15 +372,31 @@ def finish(
     record = record.model_copy(update={"model": use})
     if record.best is not None:
         spliced = bench.spliced(record.best)
-        write_best(folder, spliced, unified_patch(bench.program, spliced))
+        write_best(folder, *taken_home(bench.program, spliced))
         unsigned = write_certificate(folder, record, bench, state, key)
         if unsigned is not None:
             notice = f"the certificate is not signed: {unsigned}"
             record = record.model_copy(update={"notices": (*record.notices, notice)})
+    record = with_model_new(record, bench, folder)
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     if not goes_on:
         remove(folder / "work")
+    return record
+
+
+def with_model_new(record: RunRecord, bench: Workbench, folder: Path) -> RunRecord:
+    """Write `model_new.py` of a problem in KernelBench's form, with the best rewrite or else the
+    author's kernels; the record, which says so where that cannot be."""
+    problem = bench.program.problem
+    if problem is None or problem.form != "kernelbench":
+        return record
+    best = bench.program if record.best is None else bench.spliced(record.best)
+    try:
+        write_whole(folder / MODEL_NEW, model_new(best))
+    except InputError as error:
+        notice = f"there is no {MODEL_NEW}: {error}"
+        return record.model_copy(update={"notices": (*record.notices, notice)})
     return record
 
 

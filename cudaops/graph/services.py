@@ -16,8 +16,12 @@ from cudaops.executors.base import Executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
+from cudaops.executors.untrusted_files import remove
+from cudaops.gates.reference import require_author
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
+from cudaops.problem.host_program import problem_program
+from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
 from cudaops.program.parse import load_program, require_kernels
 from cudaops.rag.embedding import choose_embedder
 from cudaops.rag.knowledge import Knowledge
@@ -43,7 +47,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             "--trust-source if you have read them, or leave the variable out"
         )
     enforce(settings.isolation)
-    cache, where = settings.builds_folder, Path(options.working_folder).absolute()
+    cache, where = settings.builds_folder, options.program_folder
     executor: CpuExecutor | CudaExecutor
     if options.executor == "cpu":
         microarchitecture(device(options.device).compute_capability)
@@ -89,7 +93,7 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
         raise InputError(
             f"there is no kernel {options.kernel!r} in {program.main_path}; it has {known}"
         )
-    return open_workbench(
+    bench = open_workbench(
         program,
         options.kernel,
         options.program_runs,
@@ -101,11 +105,16 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
         odd_sizes=options.odd_sizes,
         warm_ups=options.warm_ups,
     )
+    if program.problem is not None:
+        require_author(bench)
+    return bench
 
 
 def _opened(options: RunOptions, executor: Executor) -> Program:
     """The program as its author builds it."""
     source = Path(options.source)
+    if options.kernel_source is not None:
+        return _problem(options, executor)
     if options.build_command is None:
         return load_program(source)
     named = options.run_command
@@ -116,6 +125,23 @@ def _opened(options: RunOptions, executor: Executor) -> Program:
         None if named is None else shlex.split(named)[0],
     )
     require_kernels(source, program)
+    return program
+
+
+def _problem(options: RunOptions, executor: Executor) -> Program:
+    """The author's kernels in a program that runs them on what the reference draws first."""
+    assert options.kernel_source is not None
+    drawer = Drawer(
+        Path(options.source),
+        find_interpreter(options.python),
+        options.timeout_seconds,
+        (executor.cache, Path(options.out)),
+    )
+    folder = Path(options.out) / "work" / "first"
+    (first,) = drawer.draw((FIRST_SEED,), folder)
+    program = problem_program(Path(options.kernel_source), first.problem)
+    first.copy_inputs(options.program_folder)
+    remove(folder)
     return program
 
 

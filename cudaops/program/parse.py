@@ -12,6 +12,7 @@ from cudaops.domain.program import (
     GlobalVariable,
     Kernel,
     LaunchSite,
+    Problem,
     Program,
     SourceFile,
 )
@@ -27,18 +28,19 @@ MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
 
 
-def load_program(path: Path) -> Program:
-    """Read and parse a program. Raises InputError with one line that says what to do."""
+def load_program(path: Path, host: str = "", problem: Problem | None = None) -> Program:
+    """Read and parse a program; `host`: text that is put behind its main file's, of a `problem`.
+    Raises InputError with one line that says what to do."""
     found: dict[Path, str] = {}
     external: list[str] = []
-    _collect(path.resolve(), _read(path), found, external, _Headers())
+    _collect(path.resolve(), read_source(path) + host, found, external, _Headers())
     if not any("__global__" in text or "<<<" in text for text in found.values()):
         raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     if sum(len(t) for t in found.values()) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB with its local includes; reduce it first")
     root = Path(os.path.commonpath([p.parent for p in found]))
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
-    program = parse_files(path.stem, files, tuple(external))
+    program = parse_files(path.stem, files, tuple(external), problem=problem)
     require_runnable(path, program)
     return program
 
@@ -53,7 +55,7 @@ def load_unit(path: Path, root: Path, folders: Sequence[Path] = ()) -> Program:
     found: dict[Path, str] = {}
     external: list[str] = []
     headers = _Headers(root, [p.resolve() for p in folders])
-    _collect(path.resolve(), _read(path), found, external, headers)
+    _collect(path.resolve(), read_source(path), found, external, headers)
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
     program = parse_files(path.stem, files, tuple(external))
     foreign = tuple(i for i in program.system_includes if headers.find(i) is None)
@@ -65,6 +67,7 @@ def parse_files(
     files: tuple[SourceFile, ...],
     external: tuple[str, ...] = (),
     build: Build | None = None,
+    problem: Problem | None = None,
 ) -> Program:
     """Parse files that are already read, the main file first. `external`: quoted includes that are
     not local. Never fails: what is not there is absent from the Program."""
@@ -88,10 +91,12 @@ def parse_files(
             [(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels, sites
         ),
         build=build,
+        problem=problem,
     )
 
 
-def _read(path: Path) -> str:
+def read_source(path: Path) -> str:
+    """The text of a CUDA source. Raises InputError where it cannot be one."""
     if path.is_dir():
         raise InputError(f"{path}: is a directory; name the .cu file in it")
     try:
@@ -140,7 +145,7 @@ def _collect(
         quoted, bare = name.startswith('"'), name[1:-1]
         target = headers.find(bare, *([path.parent] if quoted else []))
         if target is not None and target not in found:
-            _collect(target, _read(target), found, external, headers)
+            _collect(target, read_source(target), found, external, headers)
         elif target is None and quoted:
             external.append(bare)
 
@@ -195,7 +200,7 @@ def is_program(path: Path) -> bool:
     """Whether a file, or a header that it includes with quotes, defines `main`. Raises InputError
     where one of them cannot be read."""
     found: dict[Path, str] = {}
-    _collect(path.resolve(), _read(path), found, [], _Headers())
+    _collect(path.resolve(), read_source(path), found, [], _Headers())
     return any(map(_has_main, found.values()))
 
 

@@ -92,6 +92,21 @@ def resolve(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> ResolvedPla
         if not _integer(condition, env):
             baseline = baseline_plan(workload)
             return baseline.model_copy(update={"applicable": False, "unmet": condition.text})
+    return _resolved_plan(found, env)
+
+
+def resolve_in(source: str, env: Mapping[str, ExpressionValue]) -> ResolvedPlan:
+    """The launches of a text on their own, with these names and the integers that it defines.
+    Raises PlanError as `parse_plan` and `resolve` do."""
+    parse_plan(source)
+    found = read_directives(source)
+    known = {**integer_constants(source, {}), **env, "nullptr": NullPointer()}
+    known |= {s.name.text: PointerValue(scratch=s.name.text) for s in found.scratch}
+    _check_names(found, known)
+    return _resolved_plan(found, known)
+
+
+def _resolved_plan(found: Directives, env: Environment) -> ResolvedPlan:
     scratch = {s.name.text: _scratch_bytes(s.size, env) for s in found.scratch}
     if sum(scratch.values()) > MAX_SCRATCH_BYTES:
         found.scratch[0].name.fail("scratch buffers exceed 8 GiB together")

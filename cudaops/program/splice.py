@@ -69,7 +69,9 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
         SourceFile(path=f.path, text=text if f.path == place.file else f.text)
         for f in program.files
     )
-    return parse_files(program.root_name, files, program.system_includes, program.build)
+    return parse_files(
+        program.root_name, files, program.system_includes, program.build, program.problem
+    )
 
 
 def spliced_rewrite(program: Program, again: Callable[[Rewrite], Program]) -> Rewrite | None:

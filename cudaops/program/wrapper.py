@@ -21,7 +21,7 @@ SMEM_WITHOUT_OPT_IN = 48 * 1024
 """Dynamic shared memory that needs no cudaFuncSetAttribute. Source: CUDA C++ Programming Guide,
 compute capabilities, shared memory."""
 
-_LAMBDAS = {
+LAMBDAS = {
     "cudaops_divide": (
         "[&](auto a_, auto b_) { if (b_ == 0) { cudaops_ok = false; b_ = 1; } return a_ / b_; }"
     ),
@@ -41,6 +41,7 @@ _LAMBDAS = {
     "cudaops_min": "[](auto a_, auto b_) { return b_ < a_ ? b_ : a_; }",
     "cudaops_max": "[](auto a_, auto b_) { return a_ < b_ ? b_ : a_; }",
 }
+"""What `cpp` calls, for the functions that use it; `cudaops_ok` is a variable of theirs."""
 
 
 def wrapper_name(kernel: Kernel) -> str:
@@ -198,7 +199,7 @@ class _Wrapper:
         if len(self.plan.scratch) > 1:
             lines += [f"if ({_pointer(b)}) {self._free(b)}" for b in self.plan.scratch]
         used = "\n".join(lines)
-        lambdas = [f"const auto {n} = {t};" for n, t in _LAMBDAS.items() if f"{n}(" in used]
+        lambdas = [f"const auto {n} = {t};" for n, t in LAMBDAS.items() if f"{n}(" in used]
         return [f"    {line}" for line in ("bool cudaops_ok = true;", *lambdas, *lines)]
 
     def _geometry(self, step: int) -> list[str]:

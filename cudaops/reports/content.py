@@ -92,7 +92,8 @@ def kernel_of(record: RunRecord) -> str:
     """The kernel's name, the file's where the run ended before one was chosen."""
     if record.program is not None:
         return record.program.kernel
-    return record.options.kernel or PurePath(record.options.source).name
+    options = record.options
+    return options.kernel or PurePath(options.kernel_source or options.source).name
 
 
 def headline(record: RunRecord) -> str:
@@ -345,6 +346,9 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
             ("certificate.json", "what someone else needs to re-verify it"),
             *kept,
         ]
+    if record.program is not None and record.program.reference == "kernelbench":
+        whose = "the author's kernels" if record.best is None else "the same"
+        kept.append(("model_new.py", f"{whose} as KernelBench's ModelNew"))
     kept.append(("iterations/", "every candidate with its judgement"))
     if record.options.search.strategy != "greedy":
         kept.append(("search/", "every branch that was explored, judged or not"))
@@ -378,6 +382,8 @@ def next_steps(record: RunRecord) -> list[str]:
         steps = ["See what changed:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
         if record.options.build_command is not None:
             steps += _in_project(record)
+        elif record.options.kernel_source is not None:
+            steps += _in_kernels(record)
         elif record.outcome == "provisional":
             steps += [
                 f"Time both where it is to run, an {record.device}; until then it is provisional:",
@@ -411,6 +417,17 @@ def _in_project(record: RunRecord) -> list[str]:
         where,
         f"$ python -m cudaops apply {run}",
         f"$ {options.build_command}{program}",
+        f"$ python -m cudaops apply {run} --revert",
+    ]
+
+
+def _in_kernels(record: RunRecord) -> list[str]:
+    """How a rewrite gets into the file of kernels for a reference in Python, and out of it."""
+    run = shlex.quote(str(PurePath(record.options.out)))
+    name = PurePath(record.options.kernel_source or "").name
+    return [
+        f"Put it into {name}, where launch_kernels launches it, and take it out again:",
+        f"$ python -m cudaops apply {run}",
         f"$ python -m cudaops apply {run} --revert",
     ]
 

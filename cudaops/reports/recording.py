@@ -446,10 +446,9 @@ def _prefixes(options: RunOptions | None, home: str) -> dict[str, str]:
     """Folders of this machine to what stands for them, inner ones first."""
     found = {home: "~"} if len(PurePath(home).parts) > 2 else {}
     if options is not None:
-        source = PurePath(options.source)
         working = PurePath(options.working_folder)
-        inside = source.is_relative_to(working)
-        found |= {} if inside else {str(source.parent): "."}
+        for source in map(PurePath, filter(None, (options.source, options.kernel_source))):
+            found |= {} if source.is_relative_to(working) else {str(source.parent): "."}
         found |= {str(working): ".", options.out: "."}
     usable = {path: name for path, name in found.items() if PurePath(path).is_absolute()}
     return {

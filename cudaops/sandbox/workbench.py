@@ -35,6 +35,7 @@ from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.project.tree import ARCHIVE
 from cudaops.executors.stopping import in_background
 from cudaops.executors.untrusted_files import remove
+from cudaops.problem.reference import Draw, draws_of
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.serving import serves
@@ -100,6 +101,7 @@ class Workbench:
         self.searched: dict[tuple[str, ...], TransformationSearch] = {}
         """By the rewrite that a search over transformations began with, empty for the author's, and
         the transformations that were offered."""
+        self._draws: tuple[Draw, ...] | None = None
         self.qualification: Qualification | None = None
         """What the oracle can see, once somebody asked (`gates.qualification`)."""
 
@@ -412,6 +414,22 @@ class Workbench:
         if not isinstance(ran, ProgramRan):
             raise InputError(f"the author's program does not run as it is: {ran.placed}")
         return ran
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Inputs of a problem as its reference draws them, with what it makes of them: those of the
+        run and secret ones. Made on first use. Raises InputError: see `draws_of`."""
+        with self._lock:
+            if self._draws is None:
+                assert self.program.problem is not None, "asked of problems alone"
+                self._draws = draws_of(
+                    self.program.problem,
+                    self.seed,
+                    self.folder / "work" / "draws",
+                    self.timeout_s,
+                    (self.executor.cache, self.folder),
+                )
+            return self._draws
 
     @property
     def has_oracles(self) -> bool:

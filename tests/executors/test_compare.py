@@ -22,6 +22,7 @@ from cudaops.executors.arrays import (
 from cudaops.executors.compare import (
     Distance,
     beyond_one_rounding,
+    differing,
     distance,
     holds_only,
     integer_mismatches,
@@ -149,3 +150,39 @@ def test_chunks_come_in_their_order_and_a_fault_in_one_is_raised() -> None:
         list(over_chunks(refuses, values))
     with pytest.raises(ValueError, match="do not pair up"):
         list(over_chunks(lambda x, y: 0, values, in_memory(np.arange(3))))
+
+
+def test_elements_that_differ_are_counted_from_the_first() -> None:
+    right = np.arange(1.0, 2.0 * CHUNK + 1.0)
+    wrong = right.copy()
+    wrong[[CHUNK + 3, CHUNK + 9]] += [0.5, np.nan]
+    found = differing(wrong, right, 1e-9)
+    assert found == (2, CHUNK + 3, right[CHUNK + 3] + 0.5, right[CHUNK + 3])
+    assert differing(right * (1.0 + 1e-10), right, 1e-9) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "reference", "relative", "scale", "wrong"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0, 0.0, 0),
+        ([1.0, 2.1], [1.0, 2.0], 0.0, 0.0, 1),
+        ([0.001, 2.0], [0.0, 2.0], 0.01, 0.0, 1),
+        ([0.001, 2.0], [0.0, 2.0], 0.01, 1.0, 0),
+        ([np.nan, np.inf], [np.nan, np.inf], 0.01, 1.0, 0),
+        ([np.nan, -np.inf], [0.0, np.inf], 0.01, 1.0, 2),
+        ([1e308, 1.0], [-1e308, np.inf], 0.5, 1e308, 2),
+        ([1e308, 1e308], [1e308, 0.6e308], 0.5, 1e308, 0),
+    ],
+)
+def test_what_counts_as_different(
+    result: list[float], reference: list[float], relative: float, scale: float, wrong: int
+) -> None:
+    found = differing(np.array(result), np.array(reference), relative, scale)
+    assert (0 if found is None else found.elements) == wrong
+
+
+def test_large_integers_are_told_apart() -> None:
+    right = np.array([2**63 - 1, 5], np.int64)
+    found = differing(right - np.array([1, 0]), right, 0.0)
+    assert found is not None
+    assert found == (1, 0, 2**63 - 2, 2**63 - 1)

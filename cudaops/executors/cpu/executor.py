@@ -146,9 +146,10 @@ class CpuExecutor:
         timeout_s: float,
         *,
         lockstep: InLockstep | None = None,
+        output: Path | None = None,
     ) -> ProgramOutcome:
         """See `Executor.run_program`."""
-        return self._program(program, argv, timeout_s, lockstep).run()
+        return self._program(program, argv, timeout_s, lockstep).run(output)
 
     def prepare(self, program: Program) -> None:
         """Nothing: every core is at work on the kernels already."""

@@ -62,9 +62,12 @@ class ProgramRunner:
         self.cwd = cwd
         self.timeout_s = timeout_s
         self.names = author_names(program)
+        self.output: Path | None = None
 
-    def run(self) -> ProgramOutcome:
-        """The program as its author would run it, proven repetitions left out."""
+    def run(self, output: Path | None = None) -> ProgramOutcome:
+        """The program as its author would run it, proven repetitions left out. `output`: a folder
+        that it may write to as well."""
+        self.output = output
         with temporary_folder("cudaops-run-") as folder:
             ran = self._child(folder, {"CUDAOPS_RECORD": "1"})
             if not isinstance(ran, Child):
@@ -119,13 +122,14 @@ class ProgramRunner:
         }
         command = [str(built.executable), *self.argv]
         with View(self.cwd, self.argv, (self.cache,)) as view:
+            writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 command,
                 cwd=view.folder,
                 timeout_s=self.timeout_s + more_s,
                 env=env,
                 tool="program",
-                confine=Confinement("program", tuple(view.reads), (view.root, folder)),
+                confine=Confinement("program", tuple(view.reads), tuple(writes)),
             )
         return Child(built.executable, done, read_report(report_path))
 

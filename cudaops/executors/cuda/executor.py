@@ -182,9 +182,10 @@ class CudaExecutor:
         timeout_s: float,
         *,
         lockstep: InLockstep | None = None,
+        output: Path | None = None,
     ) -> ProgramOutcome:
         """See `Executor.run_program`. The hardware's order is that of the lanes."""
-        return self._program(program, argv, timeout_s).run()
+        return self._program(program, argv, timeout_s).run(output)
 
     def prepare(self, program: Program) -> None:
         """Build in the background: nvcc needs no GPU."""

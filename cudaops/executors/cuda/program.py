@@ -59,9 +59,12 @@ class GpuProgram:
         self.timeout_s = timeout_s
         self.capture_bytes = capture_bytes
         self.names = author_names(program)
+        self.output: Path | None = None
 
-    def run(self) -> ProgramOutcome:
-        """The program as its author built it, run once."""
+    def run(self, output: Path | None = None) -> ProgramOutcome:
+        """The program as its author built it, run once. `output`: a folder that it may write to as
+        well."""
+        self.output = output
         with temporary_folder("cudaops-run-") as folder:
             ran = self._child(folder, {}, recorded=False)
         if not isinstance(ran, Child):
@@ -122,6 +125,7 @@ class GpuProgram:
         beside = built.tree if built.is_interpreted and built.tree else self.cwd
         hidden = () if built.is_interpreted else (built.path.parent.parent,)
         with View(beside, self.argv, hidden) as view:
+            writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 [str(built.path), *self.argv],
                 cwd=view.folder,
@@ -131,7 +135,7 @@ class GpuProgram:
                 confine=Confinement(
                     phase,
                     tuple(view.reads),
-                    (view.root, folder),
+                    tuple(writes),
                     _prefixes(built.path) if built.is_interpreted else (),
                     limits=_with_room(limits_of(phase), contents_bytes),
                 ),

@@ -104,8 +104,15 @@ def _views(record: RunRecord, events: Sequence[Event], beside: Beside) -> dict[s
 def _from_the_folder(record: RunRecord) -> RunRecord:
     """Paths as seen from the run folder, where the file lies and where its commands are typed; no
     folder of the machine that ran it is in the file."""
-    shown = record.options.model_copy(
-        update={"out": ".", "working_folder": ".", "source": PurePath(record.options.source).name}
+    options = record.options
+    shown = options.model_copy(
+        update={
+            "out": ".",
+            "working_folder": ".",
+            "source": PurePath(options.source).name,
+            "kernel_source": options.kernel_source and PurePath(options.kernel_source).name,
+            "python": options.python and PurePath(options.python).name,
+        }
     )
     return record.model_copy(update={"options": shown})
 

@@ -482,7 +482,7 @@ def _options(record: RunRecord) -> list[tuple[str, str]]:
     options, policy, search = record.options, record.options.policy, record.options.search
     no_limit = "no limit"
     rows: list[tuple[str, object]] = [
-        ("program", options.source),
+        ("program", " for ".join(filter(None, (options.kernel_source, options.source)))),
         ("its arguments", "; ".join(options.argument_lines) or " ".join(options.argv) or "none"),
         ("kernel", options.kernel or "the one with most time"),
         ("optimizer", options.optimizer),
