@@ -285,8 +285,10 @@ class BuiltTree:
         config = self.tools.config(self.root, self.main)
         (own / CONFIG).write_text(json.dumps(config._asdict()), "utf-8")
         for name, folder in self.tools.toolkit.items():
-            if not (own / name).exists():
-                (own / name).symlink_to(folder)
+            link = own / name
+            if not (link.is_symlink() and link.readlink() == folder):  # cudaops may have moved
+                link.unlink(missing_ok=True)
+                link.symlink_to(folder)
         words = [sys.executable, "-P", "-m", "cudaops.executors.project.driver", str(self.root)]
         for name in _COMPILERS:
             if name == "nvcc" or shutil.which(name):

@@ -225,6 +225,22 @@ def test_nvcc_builds_it_plain_and_recorded(name: str, tmp_path: Path, kernels: P
     assert not isinstance(module, CompileFailed), module.message
 
 
+def test_a_kept_tree_whose_toolkit_has_moved_is_built_again(
+    cpu_executor: CpuExecutor, filters: Path, tmp_path: Path
+) -> None:
+    (filters / "one more.txt").write_text(str(tmp_path))  # a tree that nobody else builds
+    program = opened(cpu_executor, filters, "src/blur.cu")
+    assert program.build is not None
+    build = program.build.model_copy(update={"executable": "", "options": ()})
+    kept = BuiltTree(cpu_executor.cache, build, "src/blur.cu", cpu_tools(cpu_executor.cache))
+    link = kept.root / ".cudaops" / "include"
+    was = link.readlink()
+    link.unlink()
+    link.symlink_to(tmp_path / "gone")
+    opened(cpu_executor, filters, "src/blur.cu")
+    assert link.readlink() == was
+
+
 @pytest.mark.nvcc
 def test_python_in_front_of_a_library(tmp_path: Path, kernels: Path) -> None:
     """Built for a GPU, run without one: it says so by its code, and the recorder by its report."""
