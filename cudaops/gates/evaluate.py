@@ -155,9 +155,9 @@ class Evaluating:
         bench = self.bench
         bench.run_author_ahead()
         bench.executor.prepare(bench.spliced(self.rewrite))
-        subjects = self._subjects(compiled, self.bench.judged_of(self.rewrite))
-        first = self.bench.qualification is None
-        self.qualification = qualification_of(self.bench)
+        subjects = self._subjects(compiled, bench.judged_of(self.rewrite))
+        first = bench.qualification is None
+        self.qualification = qualification_of(bench)
         if first:
             self.say(f"the oracle: {self.qualification.line}")
         return self._verified(subjects)

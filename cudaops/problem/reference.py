@@ -25,7 +25,7 @@ from cudaops.domain.program import Problem, ProblemArray, ProblemNumber
 from cudaops.domain.workload import Element
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.isolation.places import is_everybodys
+from cudaops.executors.isolation.places import installed_below, interpreter, is_everybodys
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import (
@@ -131,7 +131,8 @@ def find_interpreter(named: str | None) -> Interpreter:
                 raise ValueError("a script, such as a shim")
         told = _asked(path)
         packages = map(Path, told["packages"])
-        known = {Path(told["library"]), *packages, *_installed(path, *told["places"])}
+        installed = (path, path.resolve(), *installed_below(*told["places"]))
+        known = {Path(told["library"]), *packages, *installed}
         version = tuple(told["version"])
     except (OSError, PrerequisiteError, ValueError, TypeError, KeyError) as error:
         raise InputError(
@@ -150,35 +151,14 @@ def _asked(path: Path) -> dict[str, Any]:
     """What the interpreter says of itself. Confined as all that it is asked for later: a run folder
     that names it may be a stranger's. Raises as `json.loads` and `run_bounded` do."""
     with temporary_folder("cudaops-python-") as folder:
-        runs = tuple(p for p in _installed(path, *_prefixes(path)) if not is_everybodys(p))
         done = run_bounded(
             [str(path), "-c", _ASK],
             cwd=folder,
             timeout_s=ASKING_S,
             tool="reference",
-            confine=Confinement("program", (), (folder,), runs),
+            confine=Confinement("program", (), (folder,), interpreter(path)),
         )
     return dict(json.loads(done.stdout))
-
-
-def _prefixes(path: Path) -> tuple[Path, ...]:
-    """Where an interpreter may be installed: above its folder, above that of the one that it links
-    to, and, where it is a copy in a virtual environment, of the one that `pyvenv.cfg` names."""
-    above = (path.parent.parent, path.resolve().parent.parent)
-    try:
-        lines = (above[0] / "pyvenv.cfg").read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return above
-    homes = (
-        line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == "home"
-    )
-    return (*above, *(Path(home).parent for home in homes if home.startswith("/")))
-
-
-def _installed(path: Path, *prefixes: Path | str) -> set[Path]:
-    """An interpreter and what is installed below its prefixes."""
-    parts = ("bin", "lib", "lib64", "pyvenv.cfg")
-    return {path, path.resolve(), *(Path(place, part) for place in prefixes for part in parts)}
 
 
 def further_seeds(secret: int) -> tuple[int, ...]:

@@ -51,8 +51,10 @@ capability 9.0, the largest of all; smaller devices refuse on their own."""
 MAX_SCRATCH_BYTES = 8 * 2**30
 """All scratch buffers together."""
 MAX_THREADS = 1024
-_GRID_MOST = (2**31 - 1, 65535, 65535)
-_BLOCK_MOST = (1024, 1024, 64)
+GRID_MOST = (2**31 - 1, 65_535, 65_535)
+BLOCK_MOST = (1024, 1024, 64)
+"""Of one block, and of grid and block along x, y, z. Source: CUDA C++ Programming Guide, compute
+capabilities."""
 
 Environment = dict[str, ExpressionValue]
 
@@ -242,8 +244,8 @@ def _scratch_bytes(size: Expression, env: Environment) -> int:
 
 
 def _resolved(step: int, launch: Launch, env: Environment) -> ResolvedLaunch:
-    grid = _dim3(launch.grid, env, _GRID_MOST, "grid")
-    block = _dim3(launch.block, env, _BLOCK_MOST, "block")
+    grid = _dim3(launch.grid, env, GRID_MOST, "grid")
+    block = _dim3(launch.block, env, BLOCK_MOST, "block")
     if block.volume > MAX_THREADS:
         launch.callee.fail(
             f"block {block} has {block.volume} threads; a device takes {MAX_THREADS}"

@@ -18,6 +18,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
+from cudaops.program.plans import MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.reading.expressions import MATHEMATICS, Expressions
 from cudaops.recipes.reading.kernel import form_of
@@ -45,7 +46,6 @@ _VALUES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
 }
 _LINKAGE = re.compile(r'\bextern\s*"C"\s*(?!\{)')
 """How a function's name is spelled for the linker: says nothing about what it computes."""
-_MAX_THREADS = 1024
 _WARP = 32
 
 
@@ -322,8 +322,8 @@ class GeometryRecipe:
         threads = 1
         for value in rewrite.values().values():
             threads *= value
-        if threads > _MAX_THREADS:
-            return f"{threads} threads a block, over {_MAX_THREADS}"
+        if threads > MAX_THREADS:
+            return f"{threads} threads a block, over {MAX_THREADS}"
         return f"{threads} threads do not fill a warp" if threads < _WARP else None
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.plans import GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import Conduct, conduct, functions_say
@@ -24,7 +25,7 @@ from cudaops.transformations.places import AXES, Places, builtin, builtins_in, w
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
 
-_WARP, _MOST_THREADS, _MOST_ROWS = 32, 1024, 65_535
+_WARP = 32
 _SHAPES = {
     1: ((256,), (128,), (512,), (64,), (1024,), (32,)),
     2: ((32, 8), (64, 4), (32, 4), (16, 16), (128, 2), (256, 1)),
@@ -114,7 +115,7 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
     if set(axes) != set(shape) or (swap and axes != ["x", "y"]):
         raise NotUnderstood("another set of axes")
     threads = math.prod(shape.values())
-    if not _WARP <= threads <= _MOST_THREADS:
+    if not _WARP <= threads <= MAX_THREADS:
         raise NotUnderstood(f"{threads} threads a block")
     places = {a: Places.of(draft, body, a) for a in axes}
     partner = {"x": "y", "y": "x"} if swap else {a: a for a in axes}
@@ -144,7 +145,7 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
         if places[axis].literal_in(body):
             requires.append(f"{draft.says(f'blockDim.{axis}')} == {places[axis].width}")
         if target > 0:
-            requires.append(f"{extent} <= {_MOST_ROWS}")
+            requires.append(f"{extent} <= {GRID_MOST[target]}")
     for axis in AXES:
         if axis not in axes:
             requires.append(f"{draft.says(f'blockDim.{axis}')} == 1")
@@ -243,7 +244,7 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
         lines = (leave, *lines)
     if new is name:
         lines = (s.Declare("const unsigned", name.text, value=mine), *lines)
-    threads = f"{draft.says('blockDim.x')} * {rows} <= {_MOST_THREADS}"
+    threads = f"{draft.says('blockDim.x')} * {rows} <= {MAX_THREADS}"
     requires = [*covered, threads, *_flat(draft)]
     if found.collectives:
         requires.append(f"{draft.says('blockDim.x')} % {_WARP} == 0")

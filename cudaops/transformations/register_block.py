@@ -23,6 +23,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, number, symbol
 from cudaops.program.expressions import parse
+from cudaops.program.plans import GRID_MOST
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.blocks import without_unused
@@ -40,8 +41,6 @@ from cudaops.transformations.trees import changed, names_in
 _FACTORS = (4, 2, 8)
 _MOST_SETTINGS = 6
 _LARGEST = 2**31 - 1
-_MOST_ROWS = 65_535
-"""Blocks along y and z."""
 
 
 class RegisterBlock:
@@ -209,7 +208,7 @@ class _Blocking:
             width = draft.says(f"blockDim.{flat.axis}")
             self._requires.append(f"{width} == {flat.places.width}")
         if flat.axis != "x":
-            self._requires.append(f"{blocks} <= {_MOST_ROWS}")
+            self._requires.append(f"{blocks} <= {GRID_MOST[at]}")
         if not holds(draft, in_order([tuple(self._requires)])):
             raise NotUnderstood("launches that the author's threads do not cover")
         edited = edited.launched(grid=tuple(grid), args=(*draft.launch.args, *self._arguments))

@@ -21,6 +21,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Symbol, number, symbol
+from cudaops.program.plans import BLOCK_MOST, GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import (
@@ -43,11 +44,6 @@ from cudaops.transformations.variables import Variables
 _THREADS = (128, 256, 64, 512, 1024, 32)
 _INNER = (32, 8, 1)
 """Threads along the first of two free axes."""
-_MOST_THREADS = 1024
-_MOST_ROWS = 65_535
-"""Blocks along y and z."""
-_MOST_DEEP = 64
-"""Threads of a block along z (CUDA C++ Programming Guide, compute capabilities)."""
 _MOST_SETTINGS = 8
 _MORE = (16, 4)
 """Times as many blocks along an axis that has few threads. Chosen: a warp or two become a wave."""
@@ -80,7 +76,7 @@ class Strides:
         found: list[Setting] = []
         for shape in _shapes(len(free), kept) if free else [()]:
             setting = {**dict.fromkeys(idle, 1), **dict(zip(free, shape, strict=True))}
-            if setting.get("z", 1) > _MOST_DEEP:
+            if setting.get("z", 1) > BLOCK_MOST[2]:
                 continue
             if any(axes.width(a) != n for a, n in setting.items()):
                 found.append({a: setting[a] for a in AXES if a in setting})
@@ -101,20 +97,19 @@ class Strides:
                 grid[at] = f"ceil_div({own}, {width})"
                 if more := setting.get(f"blocks_{axis}"):
                     grid[at] += f" * {int(more)}"
-                requires += [f"{grid[at]} <= {_MOST_ROWS}"] if at else []
+                requires += [f"{grid[at]} <= {GRID_MOST[at]}"] if at else []
             block[at] = str(width)
         requires += axes.conditions(shape)
         extents = [shape.get(a) or axes.width(a) for a in AXES]
-        if shape.get("z", 1) > _MOST_DEEP:
-            raise NotUnderstood(f"more than {_MOST_DEEP} threads along z")
-        if None in extents or not 1 <= (threads := math.prod(n or 1 for n in extents)) <= (
-            _MOST_THREADS
-        ):  # fmt: skip
+        if shape.get("z", 1) > BLOCK_MOST[2]:
+            raise NotUnderstood(f"more than {BLOCK_MOST[2]} threads along z")
+        threads = math.prod(n or 1 for n in extents)
+        if None in extents or not 1 <= threads <= MAX_THREADS:
             raise NotUnderstood("a block that is too large, or whose size is not known")
         for axis in AXES:
             if axis not in shape:
                 requires.append(f"{draft.says(f'blockDim.{axis}')} == {axes.width(axis)}")
-        requires = [x for x in dict.fromkeys(requires) if x not in ("1 == 1", "")]
+        requires = [x for x in dict.fromkeys(requires) if x != "1 == 1"]
         if not holds(draft, tuple(requires)):
             raise NotUnderstood("launches of other shapes")
         edited = draft

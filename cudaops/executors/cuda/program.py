@@ -22,7 +22,7 @@ from cudaops.executors.cpu.report import Report, find_fault, read_report
 from cudaops.executors.cuda.platform import Executable, Platform
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
-from cudaops.executors.isolation.places import is_everybodys
+from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
@@ -136,7 +136,7 @@ class GpuProgram:
                     phase,
                     tuple(view.reads),
                     tuple(writes),
-                    _prefixes(built.path) if built.is_interpreted else (),
+                    interpreter(built.path) if built.is_interpreted else (),
                     limits=_with_room(limits_of(phase), contents_bytes),
                 ),
             )
@@ -151,13 +151,6 @@ class GpuProgram:
                 text = f"the recorder could not go on: {rest[2][:300]}"
                 raise SandboxUnavailable(text, SPACE_REMEDY)
         return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
-
-
-def _prefixes(interpreter: Path) -> tuple[Path, ...]:
-    """Where an interpreter's own libraries and packages lie: a virtual environment's and the one
-    below it. Folders that hold everything are not opened for it."""
-    found = dict.fromkeys((interpreter.parent.parent, interpreter.resolve().parent.parent))
-    return tuple(p for p in found if not is_everybodys(p) and p.name != ".local")
 
 
 def _image(report: Report, built: Executable, cwd: Path) -> Path:

@@ -54,8 +54,7 @@ def python() -> tuple[Rule, ...]:
     `sys.path`: with an editable install that is somebody's checkout."""
     ours = Path(__file__).parents[2]
     found = {ours, Path(sys.executable), Path(sys.executable).resolve()}
-    for prefix in (sys.prefix, sys.base_prefix):
-        found |= {Path(prefix, name) for name in ("bin", "lib", "lib64", "pyvenv.cfg")}
+    found |= installed_below(sys.prefix, sys.base_prefix)
     paths = sysconfig.get_paths()
     found |= {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     folders = {Path(p).absolute() for p in sys.path if p}
@@ -67,6 +66,29 @@ def python() -> tuple[Rule, ...]:
         *(Rule(p, READ_DIR) for p in _closed(listed)),
         *(Rule(p, RUN) for p in _closed(found)),
     )
+
+
+def installed_below(*prefixes: str | Path) -> set[Path]:
+    """What a Python and its packages take where they are installed, and nothing else there."""
+    parts = ("bin", "lib", "lib64", "pyvenv.cfg")
+    return {Path(prefix, part) for prefix in prefixes for part in parts}
+
+
+def interpreter(path: Path) -> tuple[Path, ...]:
+    """An interpreter, and what is installed where it may be: above its folder, above that of the
+    one that it links to and, where it is a copy in a virtual environment, of the one that
+    `pyvenv.cfg` names."""
+    prefixes = [path.parent.parent, path.resolve().parent.parent]
+    try:
+        lines = (prefixes[0] / "pyvenv.cfg").read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    homes = (
+        line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == "home"
+    )
+    prefixes += [Path(home).parent for home in homes if home.startswith("/")]
+    found = {path, path.resolve(), *installed_below(*prefixes)}
+    return tuple(p for p in sorted(found) if not is_everybodys(p))
 
 
 @functools.cache

@@ -107,9 +107,8 @@ def _nvcc(config: DriverConfig, words: list[str]) -> int:
         return _done([config.nvcc, *words])
     if config.for_gpu:
         os.environ[WITHIN] = "1"
-        linked = config.recorder if line.phase == "link" and _is_recorded(words) else []
-        if line.has("shared"):
-            linked = _position_independent(linked)
+        links = line.phase == "link"
+        linked = _recorder(config, words, is_library=line.has("shared")) if links else []
         return _done([config.nvcc, *linked, *retargeted(words, config.sm_arch)])
     return _Processor(config, line).run()
 
@@ -122,10 +121,8 @@ def _host(config: DriverConfig, name: str, words: list[str]) -> int:
         ours = [] if config.for_gpu else [f"-I{config.include}"]
         return _done([name, *ours, *words])
     if config.for_gpu:
-        linked = list(_for_host_linker(config.recorder)) if _is_recorded(words) else []
-        if "-shared" in words:
-            linked = _position_independent(linked)
-        return _done([name, *linked, *words])
+        linked = _recorder(config, words, is_library="-shared" in words)
+        return _done([name, *_for_host_linker(linked), *words])
     if not _holds(words, _MARK):
         return _done([name, *words])
     return _done([config.gxx, *_linked(config, words)])
@@ -138,11 +135,14 @@ def _for_host_linker(words: Sequence[str]) -> Iterator[str]:
         yield f"-Wl,{next(left)}" if word == "-Xlinker" else word
 
 
-def _position_independent(words: Sequence[str]) -> list[str]:
-    """For a library: without what keeps a program in its place."""
-    left = [word for word in words if word != "-Wl,-no-pie"]
-    at = left.index("-no-pie") if "-no-pie" in left else None
-    return left if at is None else [*left[: at - 1], *left[at + 1 :]]
+def _recorder(config: DriverConfig, words: Sequence[str], *, is_library: bool) -> list[str]:
+    """What a link is given more, as nvcc takes it, where launches go to the recorder; a library
+    without what keeps a program in its place."""
+    linked = list(config.recorder) if _is_recorded(words) else []
+    if is_library and "-no-pie" in linked:
+        at = linked.index("-no-pie")
+        del linked[at - 1 : at + 1]  # with its -Xlinker
+    return linked
 
 
 class _Processor:
