@@ -25,15 +25,10 @@ from cudaops.program.cpp import Speller, cpp
 from cudaops.program.directives import Launch, read_directives
 from cudaops.program.expressions import Expression, ExpressionValue, PointerValue
 from cudaops.program.grammar import Name
+from cudaops.program.instances import SPELLED
 from cudaops.program.plans import environment, pointee_bytes
 
 POINTER_BYTES = 8
-_WHOLE: dict[Element, str] = {
-    "i8": "signed char", "u8": "unsigned char", "i16": "short", "u16": "unsigned short",
-    "i32": "int", "u32": "unsigned int", "i64": "long long", "u64": "unsigned long long",
-    "bool": "bool",
-}  # fmt: skip
-"""C++ type of the author's integers, by element. Source: the LP64 data model."""
 _READ: dict[Element, str] = {
     "f16": "half", "bf16": "bfloat16", "f32": "read<float>", "f64": "read<double>",
 }  # fmt: skip
@@ -199,7 +194,7 @@ class _Plan:
             elif isinstance(argument, ScalarArgument) and argument.element in _READ:
                 read = f"double given_{argument.name} = {_READ[argument.element]}(given[{place}])"
             elif isinstance(argument, ScalarArgument):
-                kind = _WHOLE[argument.element]
+                kind = SPELLED[argument.element]
                 read = f"Whole given_{argument.name} = whole<{kind}>(given[{place}])"
             else:
                 continue
