@@ -41,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     lanes.add_options(parser)
 
 
+def pytest_report_header(config: pytest.Config) -> str:
+    """Of the lanes."""
+    return lanes.header(config)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Scrub the environment and put the cache into a folder of this process, all but compiled code:
     that is shared by all tests and by what this account runs otherwise.

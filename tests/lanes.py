@@ -119,6 +119,16 @@ def configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_FixtureClock(), "lanes-fixtures")
 
 
+def header(config: pytest.Config) -> str:
+    """Which share of the slow tests this is; empty where it is all."""
+    lane, turn = config.getoption("lane"), config.getoption("turn")
+    shares = {"test": SHARES, "deep": PARTS}.get(lane)
+    if turn is None or shares is None:
+        return ""
+    what = "slow tests" if lane == "test" else "deep lane"
+    return f"{what}: share {turn % shares + 1} of {shares}; all of them with TURN="
+
+
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not of the lane; put files with most work first."""
     durations = read_durations()
