@@ -267,6 +267,8 @@ class Captured(Record):
     """Kernels of which not every block was executed, where only times were wanted."""
     stopped: bool = False
     """It took longer than it may and was ended: launches and times are those until then."""
+    paused: bool = False
+    """It launched nothing more for a while, and what came after was not waited for."""
     lockstep: InLockstep | None = None
     """Not None: this kernel ran in lockstep when it was captured."""
     unordered: tuple[UnorderedAccess, ...] = ()
@@ -284,6 +286,9 @@ class ProgramRan(Record):
     exit_code: int
     seconds: float
     kernel_ms: float | None = None
+    paused: bool = False
+    """What it printed and took until it launched nothing more (`Captured.paused`): its end was not
+    reached in time."""
 
 
 class TimedOutput(Record):

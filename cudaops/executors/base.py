@@ -113,7 +113,8 @@ class Executor(Protocol):
 
         `kernel` None chooses the kernel with most time. `argv` excludes the program's name.
         `whole` False: only times are wanted, so not every block of every launch need be executed,
-        nor the program run to its end (`Captured.cut`, `Captured.stopped`).
+        nor the program run to its end (`Captured.cut`, `Captured.stopped`). Where kernels run on a
+        GPU a program that launches nothing more for a while is not waited for (`Captured.paused`).
         `warm_ups`: whether launches outside of what the program times count.
         Raises InputError where `kernel` is not launched or the program launches nothing.
         """
@@ -144,11 +145,13 @@ class Executor(Protocol):
         *,
         lockstep: InLockstep | None = None,
         output: Path | None = None,
+        until_pause: bool = False,
     ) -> ProgramOutcome:
         """Run the whole program as its author would, for its outputs.
 
         `lockstep`: what its capture found (`Captured.lockstep`). `output`: a folder that it may
-        write to beside its view, and that stays.
+        write to beside its view, and that stays. `until_pause`: only as far as a capture of it
+        that paused (`Captured.paused`).
         """
 
     def prepare(self, program: Program) -> None:

@@ -153,8 +153,9 @@ class Evaluating:
         """Whether it computes what the author's does. Nothing is timed meanwhile: what is needed of
         whole programs later is built and run beside it."""
         bench = self.bench
-        bench.run_author_ahead()
+        bench.run_programs_ahead()
         bench.executor.prepare(bench.spliced(self.rewrite))
+        bench.run_programs_ahead(self.rewrite)
         subjects = self._subjects(compiled, bench.judged_of(self.rewrite))
         first = bench.qualification is None
         self.qualification = qualification_of(bench)

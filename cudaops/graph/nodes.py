@@ -103,6 +103,8 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
         nothing := state.get("nothing_left")
     ) is not None:  # said before the polished one was judged
         return _planner_ends(nothing, {})
+    if context.bench.paused:  # its end is a long time off: it comes meanwhile
+        context.bench.run_programs_ahead()
     update: State = {}
     developer = context.developer
     if isinstance(developer, ModelDeveloper) and not state.get("model_out"):
@@ -186,7 +188,8 @@ async def _by_transformations(
         (
             x
             for x in searched.found
-            if x.rewrite.source_id not in tried and searched.baseline_us >= least * x.time_us
+            if context.bench.served_alone(x.rewrite).source_id not in tried
+            and searched.baseline_us >= least * x.time_us
         ),
         None,
     )
@@ -202,7 +205,7 @@ async def _by_transformations(
     ]
     factor = searched.baseline_us / found.time_us
     told = f"{found.rewrite.title}: {factor:.2f}x, the best of {len(trials)} sequences"
-    return {**update, **_proposed(found.rewrite, trials)}, told
+    return {**update, **_proposed(context, found.rewrite, trials)}, told
 
 
 def kept_search(state: State, searched: TransformationSearch) -> State:
@@ -233,7 +236,7 @@ async def _tuned(
 ) -> tuple[State, str]:
     """The proposal with the best of its tune values."""
     if not proposal.plan.tune:
-        return {**update, **_proposed(proposal, [])}, f"{proposal.title}, nothing to tune"
+        return {**update, **_proposed(context, proposal, [])}, f"{proposal.title}, nothing to tune"
     tuned = await optimizer.tune_rewrite(
         context.toolbox,
         proposal,
@@ -250,12 +253,12 @@ async def _tuned(
         best = proposal.tuned_with(tuned.best)
         values = ", ".join(f"{name}={value}" for name, value in tuned.best.items())
         found = f"{best.title}: best of {len(tuned.trials)} is {values}"
-    return {**update, **_proposed(best, tuned.trials)}, found
+    return {**update, **_proposed(context, best, tuned.trials)}, found
 
 
-def _proposed(rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:
+def _proposed(context: Context, rewrite: Rewrite, trials: Sequence[TrialResult]) -> State:
     return {
-        "proposal": rewrite.model_dump(mode="json"),
+        "proposal": context.bench.served_alone(rewrite).model_dump(mode="json"),
         "trials": [trial.model_dump(mode="json") for trial in trials],
     }
 

@@ -268,7 +268,7 @@ class Step:
         update: State = {
             **self._lost,
             "search": self.search.model_dump(mode="json"),
-            "proposal": branch.rewrite.model_dump(mode="json"),
+            "proposal": self.context.bench.served_alone(branch.rewrite).model_dump(mode="json"),
             "trials": [t.model_dump(mode="json") for t in one.trials],
             "hypothesis": one.hypothesis.model_dump(mode="json") if one.hypothesis else None,
         }

@@ -34,8 +34,16 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
         name: GateName = "whole_program"
         yield Gate(name=name, passed=False, quarantined=True, summary=bench.stopped, seconds=0.0)
         return
+    if (alone := bench.served_alone(rewrite)) != rewrite:
+        missing = [one for one in alone.plan.requires if one not in rewrite.plan.requires]
+        lines = "; ".join(f"// @requires {one}" for one in missing)
+        summary = f"{bench.paused}; it lacks {lines}"
+        yield Gate(
+            name="whole_program", passed=False, quarantined=True, summary=summary, seconds=0.0
+        )
+        return
     spliced = bench.spliced(rewrite)
-    ran = _run_gate(bench, spliced)
+    ran = _run_gate(bench, rewrite.id, spliced)
     yield ran
     nvcc = find_nvcc()
     if ran.passed and nvcc is not None and bench.executor.name == "cpu":
@@ -50,7 +58,7 @@ class _Printed(NamedTuple):
     numbers: dict[str, float]
 
 
-def _run_gate(bench: Workbench, spliced: Program) -> Gate:
+def _run_gate(bench: Workbench, name: str, spliced: Program) -> Gate:
     """Both programs in every judged run; the numbers are those of the first, which is timed where
     one is, or of the one that fails."""
     started = time.monotonic()
@@ -58,7 +66,7 @@ def _run_gate(bench: Workbench, spliced: Program) -> Gate:
     runs.sort(key=lambda one: not one.is_timed)
     found: list[_Printed] = []
     for run in runs:
-        found.append(_printed(bench, spliced, run))
+        found.append(_printed(bench, name, spliced, run))
         if not found[-1].matches:
             break
     told = found[0] if found[-1].matches else found[-1]
@@ -75,13 +83,11 @@ def _run_gate(bench: Workbench, spliced: Program) -> Gate:
     )
 
 
-def _printed(bench: Workbench, spliced: Program, run: CapturedRun) -> _Printed:
-    ran = bench.executor.run_program(
-        spliced, run.run.argv, bench.timeout_s, lockstep=run.captured.lockstep
-    )
+def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) -> _Printed:
+    runs = bench.program_runs
+    author, ran = runs.author(run), runs.rewritten(name, spliced, run)
     if not isinstance(ran, ProgramRan):
         return _Printed(False, ran.placed, {})
-    author = bench.authors_run(run)
     wanted = author.exit_code
     if ran.exit_code != wanted:
         text = f"exits with {ran.exit_code} where the author's program exits with {wanted}"
@@ -89,7 +95,7 @@ def _printed(bench: Workbench, spliced: Program, run: CapturedRun) -> _Printed:
     rtol = bench.policy.rtol_program
     printed = compare_printed(author.stdout, ran.stdout, rtol)
     if not printed.matches and math.isfinite(printed.worst_relative_difference):
-        unfused = bench.unfused_prints(run)
+        unfused = runs.unfused(run)
         printed = compare_printed(author.stdout, ran.stdout, rtol, unfused)
     numbers = {
         "numbers_compared": float(printed.numbers_compared),
@@ -98,7 +104,10 @@ def _printed(bench: Workbench, spliced: Program, run: CapturedRun) -> _Printed:
     }
     if not bench.models_time:
         numbers |= _program_times(author, ran)
-    return _Printed(printed.matches, printed.summary, numbers)
+    until = ""
+    if author.paused:
+        until = f", until it launches no more: the whole of it takes over {bench.timeout_s:g} s"
+    return _Printed(printed.matches, printed.summary + until, numbers)
 
 
 def _program_times(author: ProgramRan, ran: ProgramRan) -> dict[str, float]:

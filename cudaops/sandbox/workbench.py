@@ -17,7 +17,6 @@ from cudaops.domain.execution import (
     CompileFailed,
     Measurement,
     Misbehaved,
-    ProgramRan,
     Ran,
     Unit,
 )
@@ -32,15 +31,16 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Executor, InputSet
+from cudaops.executors.capture.program import PAUSE_SHARE
 from cudaops.executors.project.tree import ARCHIVE
-from cudaops.executors.stopping import in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import Draw, draws_of
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.plans import baseline_plan, resolve
+from cudaops.program.seen_launches import requiring, seen_launches
 from cudaops.program.serving import serves
 from cudaops.program.splice import is_dependent, splice
-from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
+from cudaops.sandbox.captures import CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (
     ENOUGH_CASES,
@@ -52,6 +52,7 @@ from cudaops.sandbox.oracle import (
     refine_roles,
     timed_references,
 )
+from cudaops.sandbox.program_runs import ProgramRuns
 from cudaops.sandbox.values import value_summaries
 
 TREE = f"state/{ARCHIVE}"
@@ -91,11 +92,8 @@ class Workbench:
         """Seed of the perturbed inputs; secret until the run is over."""
         self._oracles: dict[str, Oracle] = {}
         self._baseline_times: dict[str, Measurement] = {}
-        self._authors_runs: dict[tuple[str, ...], ProgramRan] = {}
-        self._unfused: dict[tuple[str, ...], str | None] = {}
         self._lock = threading.RLock()
-        self._program_runs = threading.RLock()
-        """Held while the author's program runs."""
+        self.program_runs = ProgramRuns(executor, program, timeout_s)
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
         self.searched: dict[tuple[str, ...], TransformationSearch] = {}
@@ -312,45 +310,20 @@ class Workbench:
             compiled, workload, plan, every_metric=every_metric, timeout_s=self.timeout_s
         )
 
-    def authors_run(self, run: CapturedRun) -> ProgramRan:
-        """The author's program as it is, run once: its outputs and how long it takes.
-
-        On an executor that models time the captured run says the same, and is taken.
-        Raises InputError where it does not run to its end.
-        """
-        with self._program_runs:
-            argv = run.run.argv
-            if argv not in self._authors_runs:
-                self._authors_runs[argv] = self._run_author(run)
-            return self._authors_runs[argv]
-
-    def run_author_ahead(self) -> None:
-        """Begin what `authors_run` gives of every judged run, in the background: while nothing is
-        timed. Where time is modelled there is nothing to run."""
-        if not self.models_time:
-            judged = [one for one in self.captured.runs if one.is_judged]
-            in_background(lambda: [self.authors_run(one) for one in judged])
-
-    def unfused_prints(self, run: CapturedRun) -> str | None:
-        """What the author's program prints without fused multiply-adds: what rounding alone changes
-        in its numbers. None where it cannot be built so, or does not run to its end."""
-        if self.program.build is not None:
-            return None
-        with self._program_runs:
-            argv = run.run.argv
-            if argv not in self._unfused:
-                program = self.program.model_copy(update={"fused": False})
-                ran = self.executor.run_program(
-                    program, argv, self.timeout_s, lockstep=run.captured.lockstep
-                )
-                self._unfused[argv] = ran.stdout if isinstance(ran, ProgramRan) else None
-            return self._unfused[argv]
+    def run_programs_ahead(self, rewrite: Rewrite | None = None) -> None:
+        """Begin the author's runs that will be asked for, and those of a rewrite where programs go
+        on for long after their last launch. Where time is modelled there is nothing to run."""
+        judged = [one for one in self.captured.runs if one.is_judged]
+        if rewrite is None:
+            self.program_runs.ahead(judged)
+        else:
+            self.program_runs.rewritten_ahead(rewrite.id, self.spliced(rewrite), judged)
 
     @property
     def limits(self) -> tuple[str, ...]:
         """What is not seen of the program, a line each: in its text, and of its run."""
-        said = (*self.program.limits, self.stopped, self.order, self.cut, *self.captured.notices)
-        return tuple(limit for limit in said if limit)
+        run = (self.stopped, self.paused, self.order, self.cut, *self.captured.notices)
+        return (*self.program.limits, *(limit for limit in run if limit))
 
     @property
     def stopped(self) -> str:
@@ -362,6 +335,24 @@ class Workbench:
             "for it, and no rewrite is accepted before the whole program was run; --timeout "
             "raises the limit"
         )
+
+    @property
+    def paused(self) -> str:
+        """What it means that a judged run was captured until it paused; empty where none was."""
+        if not any(one.captured.paused for one in self.captured.runs if one.is_judged):
+            return ""
+        return (
+            f"the program was captured until it had launched nothing for {PAUSE_SHARE:.0%} of its "
+            f"{self.timeout_s:g} s: a rewrite serves launches like those until then, others are "
+            "the author's kernel's; --timeout raises both"
+        )
+
+    def served_alone(self, rewrite: Rewrite) -> Rewrite:
+        """The rewrite, for no other launches than those seen where the program was not captured to
+        its end (`paused`)."""
+        if not self.paused:
+            return rewrite
+        return requiring(rewrite, seen_launches(self.judged_of(rewrite)))
 
     @property
     def order(self) -> str:
@@ -399,21 +390,6 @@ class Workbench:
     def values(self) -> tuple[ValueSummary, ...]:
         """What stands in the buffers of its launches."""
         return tuple(one for workload in self.workloads for one in value_summaries(workload))
-
-    def _run_author(self, run: CapturedRun) -> ProgramRan:
-        captured = run.captured
-        if self.models_time:
-            return ProgramRan(
-                stdout=captured.stdout,
-                stderr=captured.stderr,
-                exit_code=captured.exit_code,
-                seconds=captured.seconds,
-                kernel_ms=captured.kernel_ms,
-            )
-        ran = self.executor.run_program(self.program, run.run.argv, self.timeout_s)
-        if not isinstance(ran, ProgramRan):
-            raise InputError(f"the author's program does not run as it is: {ran.placed}")
-        return ran
 
     @property
     def draws(self) -> tuple[Draw, ...]:

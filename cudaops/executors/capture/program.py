@@ -41,6 +41,10 @@ CAPTURE_BYTES = 2 * 1024**3
 TARGET_BYTES = 24 * 1024**3
 """Contents of one kernel's launches, before and after, where nobody says how many; a child may
 write 32 GiB in all (`isolation/phases.py`)."""
+PAUSE_SHARE = 0.15
+"""Of its time limit: for so long a program that is captured may launch nothing before what follows
+is left out. Chosen: many a program launches for a second and then checks its results on the
+processor for minutes; with the usual limit of 120 s it is waited for 18 s."""
 DISK_SHARE = 0.6
 """Of the free disk, for contents: what is copied goes at once, and seldom is one of them more than
 half of all."""
@@ -151,6 +155,7 @@ class Recording:
             recorded=self._recorded_launches(ran.report, source, folder),
             cut=tuple(names_of(ran.report, "cut")),
             stopped=bool(ran.report.all("stopped")),
+            paused=bool(ran.report.all("paused")),
         )
 
     def _recorded_launches(

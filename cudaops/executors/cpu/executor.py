@@ -147,6 +147,7 @@ class CpuExecutor:
         *,
         lockstep: InLockstep | None = None,
         output: Path | None = None,
+        until_pause: bool = False,
     ) -> ProgramOutcome:
         """See `Executor.run_program`."""
         return self._program(program, argv, timeout_s, lockstep).run(output)

@@ -183,9 +183,10 @@ class CudaExecutor:
         *,
         lockstep: InLockstep | None = None,
         output: Path | None = None,
+        until_pause: bool = False,
     ) -> ProgramOutcome:
         """See `Executor.run_program`. The hardware's order is that of the lanes."""
-        return self._program(program, argv, timeout_s).run(output)
+        return self._program(program, argv, timeout_s).run(output, until_pause=until_pause)
 
     def prepare(self, program: Program) -> None:
         """Build in the background: nvcc needs no GPU."""

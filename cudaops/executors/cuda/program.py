@@ -10,6 +10,7 @@ from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.capture.program import (
+    PAUSE_SHARE,
     TARGET_BYTES,
     Child,
     Recording,
@@ -61,12 +62,13 @@ class GpuProgram:
         self.names = author_names(program)
         self.output: Path | None = None
 
-    def run(self, output: Path | None = None) -> ProgramOutcome:
+    def run(self, output: Path | None = None, *, until_pause: bool = False) -> ProgramOutcome:
         """The program as its author built it, run once. `output`: a folder that it may write to as
-        well."""
+        well. `until_pause`: with the recorder in it, which ends it where a capture would."""
         self.output = output
         with temporary_folder("cudaops-run-") as folder:
-            ran = self._child(folder, {}, recorded=False)
+            env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._limits()}
+            ran = self._child(folder, env if until_pause else {}, recorded=until_pause)
         if not isinstance(ran, Child):
             return ran
         return self._fault(ran) or program_ran(ran.done)
@@ -76,7 +78,8 @@ class GpuProgram:
     ) -> CaptureOutcome:
         """See `Recording.capture`. Times are the device's, by event pairs: around every launch of a
         configuration at first, then around some that stand for the others. A program that takes
-        longer than its limit is stopped, and captured as far as it came."""
+        longer than its limit is stopped, and one that launches nothing for PAUSE_SHARE of it is not
+        waited for: both are captured as far as they came."""
         recording = Recording(self.program, self._recorded, warm_ups, self.capture_bytes, LARGER)
         return recording.capture(kernel, folder)
 
@@ -92,7 +95,7 @@ class GpuProgram:
             "CUDAOPS_RECORDER_BYTES": str(room),
             # For the kernel that turns out to take the most time: a second run is seldom needed.
             "CUDAOPS_RECORDER_MOST_BYTES": str(most),
-            "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
+            **self._limits(),
         }
         if kernel is not None:
             env["CUDAOPS_RECORDER_TARGET"] = kernel
@@ -107,6 +110,13 @@ class GpuProgram:
                 "of its launches are known; let it end by one of them"
             )
         return ran
+
+    def _limits(self) -> dict[str, str]:
+        """When the recorder ends the program."""
+        return {
+            "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
+            "CUDAOPS_RECORDER_PAUSE_SECONDS": f"{PAUSE_SHARE * self.timeout_s:g}",
+        }
 
     def _child(
         self, folder: Path, env: dict[str, str], *, recorded: bool, contents_bytes: int = 0

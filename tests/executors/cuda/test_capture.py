@@ -305,13 +305,43 @@ def test_a_program_that_misbehaves_is_told_how(
 def test_a_program_that_does_not_end_is_captured_as_far_as_it_came(
     platform: StandInPrograms, tmp_path: Path
 ) -> None:
-    main = BUFFERS + "for (int i = 0; i < 3; ++i) fill<<<1, 32>>>(x, 32, 1.0f); for (;;) {}"
-    parsed = program(tmp_path, WORK, main)
+    main = BUFFERS + "for (;;) { fill<<<1, 32>>>(x, 32, 1.0f); usleep(50 * 1000); }"
+    parsed = program(tmp_path, "#include <unistd.h>\n" + WORK, main)
     outcome = on_gpu(platform, parsed, timeout_s=2.0).capture(None, tmp_path / "c")
     assert isinstance(outcome, Captured), outcome
-    assert outcome.stopped
-    assert [w.launches for w in outcome.workloads] == [3]
+    assert (outcome.stopped, outcome.paused) == (True, False)
+    assert [3 <= w.launches <= 40 for w in outcome.workloads] == [True]
     assert recorded_bytes(outcome.workloads[0], outcome.workloads[0].allocations[0].after)
+
+
+def test_a_program_that_launches_nothing_for_long_is_not_waited_for(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    """The pause is 0.6 s: what is launched after 0.1 s counts, what comes after 3 s does not."""
+    main = (
+        BUFFERS
+        + """
+      printf("%d arguments\\n", argc);
+      for (int i = 0; i < 3; ++i) {
+        fill<<<1, 32>>>(x, 32, 1.0f);
+        usleep(100 * 1000);
+      }
+      usleep(3000 * 1000);
+      fill<<<2, 32>>>(x, 64, 1.0f);
+      printf("the end\\n");
+    """
+    )
+    parsed = program(tmp_path, "#include <unistd.h>\n" + WORK, main)
+    gpu = on_gpu(platform, parsed, timeout_s=4.0)
+    outcome = gpu.capture(None, tmp_path / "c")
+    assert isinstance(outcome, Captured), outcome
+    assert (outcome.paused, outcome.stopped) == (True, False)
+    assert [(w.grid.x, w.launches) for w in outcome.workloads] == [(1, 3)]
+    assert outcome.stdout == "1 arguments\n"
+    until, whole = gpu.run(until_pause=True), gpu.run()
+    assert isinstance(until, ProgramRan), until
+    assert isinstance(whole, ProgramRan), whole
+    assert (until.stdout, whole.stdout) == ("1 arguments\n", "1 arguments\nthe end\n")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -220,6 +223,13 @@ static const char* kind_of(cudaError_t error) {
   return error == cudaErrorLaunchTimeout ? "timeout" : "crash";
 }
 
+// Not by the calls that the program's own readings are counted by.
+static double monotonic_s() {
+  timespec now = {};
+  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 class Recorder {
  public:
   // Before anything of the program runs; the program does not see what was asked for.
@@ -230,14 +240,19 @@ class Recorder {
     if (const char* target = option("CUDAOPS_RECORDER_TARGET")) target_ = target;
     if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = most_room_ = strtoull(bytes, nullptr, 10);
     if (const char* bytes = option("CUDAOPS_RECORDER_MOST_BYTES")) most_room_ = strtoull(bytes, nullptr, 10);
+    const char* pause = option("CUDAOPS_RECORDER_PAUSE_SECONDS");
     if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
-      std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
-    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "MOST_BYTES", "SECONDS"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
+      std::thread([this, limit = atof(seconds), still = pause ? atof(pause) : 0] { stop_after(limit, still); }).detach();
+    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "MOST_BYTES", "SECONDS", "PAUSE_SECONDS"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
   }
 
   void submit(const Call& call) {
     std::lock_guard<std::mutex> hold(lock_);
     if (!report_.is_open() || ended_) return (void)call.start(call);
+    struct Stamp {
+      double& at_s;
+      ~Stamp() { at_s = monotonic_s(); }
+    } stamp{launched_s_};
     bool in_graph = true, wanted = false;
     Recent* recent = nullptr;
     double weight = 0;
@@ -255,6 +270,7 @@ class Recorder {
         }
         weight = wanted ? 1 : c.weight(chance_);
         if (weight > 0) pair = timer_.begin(call.geometry.stream);
+        if (pair.start) device_ = pair.device;
       }
     }
     cudaError_t error = call.start(call);
@@ -314,10 +330,15 @@ class Recorder {
   static constexpr int asked_again = 64;      // launches of one kind, before its memory is looked up anew
   static constexpr int most_refusals = 100;   // that are reported
 
-  // A program that takes longer ends here: as far as it came, if it launched anything. What is under
-  // way on the device is left, and a launch that nobody waits for to be stored holds nothing up.
-  void stop_after(double seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  // A program that takes longer ends here, and so does one that has launched and then nothing for so
+  // long a pause (0: however long): as far as it came, if it launched anything. What is under way on
+  // the device is left, and a launch that nobody waits for to be stored holds nothing up.
+  void stop_after(double seconds, double pause) {
+    const double end = monotonic_s() + seconds;
+    for (double left = seconds; left > 0; left = end - monotonic_s()) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(left, 0.1)));
+      if (pause > 0 && pauses_for(pause)) return;
+    }
     std::unique_lock<std::mutex> hold(lock_, std::defer_lock);
     for (int tries = 0; !hold.try_lock(); ++tries) {
       if (tries > 20 && !storing_) overdue();
@@ -325,10 +346,30 @@ class Recorder {
     }
     if (ended_) return;
     if (configurations_.empty()) overdue();
+    end_here("stopped\n");
+  }
+
+  // Ends the program if it has launched nothing for so many seconds, and the device has been idle for
+  // as long; whether it has ended by itself.
+  bool pauses_for(double seconds) {
+    std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
+    if (!hold) return false;
+    if (ended_) return true;
+    if (configurations_.empty() || graphs_ || monotonic_s() - launched_s_ < seconds) return false;
+    OwnCalls own;
+    const double asked = monotonic_s();
+    account(timer_.collect(true));
+    if (cudaSetDevice(device_) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) return false;
+    if (monotonic_s() - asked < 0.1) end_here("paused\n");
+    launched_s_ = monotonic_s();  // it was at work until now
+    return false;
+  }
+
+  [[noreturn]] void end_here(const char* why) {
     ended_ = true;
     OwnCalls own;
     account(timer_.collect(false));
-    report_.write("stopped\n");
+    report_.write(why);
     sum_up();
     fflush(nullptr);
     _Exit(0);
@@ -549,6 +590,8 @@ class Recorder {
   }
 
   std::mutex lock_;
+  double launched_s_ = 0;          // when the last launch was under way and recorded
+  int device_ = 0;                 // of the last that was timed
   Report report_;
   Image image_;
   Contents contents_;

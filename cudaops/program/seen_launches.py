@@ -1,0 +1,58 @@
+"""A rewrite that serves only launches like those that were captured.
+
+Of a program that was not captured to its end nobody knows what it launches later. With these
+conditions in its plan a rewrite leaves that to the author's kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import FLOATING, ScalarArgument, Workload
+from cudaops.program.plans import parse_plan
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_LAUNCH = re.compile(r"^[ \t]*// @launch\b", re.MULTILINE)
+
+
+def seen_launches(workloads: Sequence[Workload]) -> tuple[str, ...]:
+    """Conditions of `@requires` that hold for launches with the grid, block, dynamic shared memory
+    and integers of one of these, and for no other ones.
+
+    Numbers of floating point stay free: they decide neither what is reached nor in what order.
+    """
+    seen = [_numbers(workload) for workload in workloads]
+    names = [n for n in seen[0] if all(n in one for one in seen)]
+    fixed = [n for n in names if len({one[n] for one in seen}) == 1]
+    conditions = [f"{n} == {seen[0][n]}" for n in fixed]
+    telling = [n for n in names if n not in fixed]
+    if telling:
+        kinds = dict.fromkeys(" && ".join(f"{n} == {one[n]}" for n in telling) for one in seen)
+        conditions.append(" || ".join(f"({kind})" for kind in kinds))
+    return tuple(conditions)
+
+
+def requiring(rewrite: Rewrite, conditions: Sequence[str]) -> Rewrite:
+    """The rewrite with these conditions before its first `@launch`; itself where it has them."""
+    missing = [one for one in conditions if one not in rewrite.plan.requires]
+    first = _LAUNCH.search(rewrite.source)
+    if not missing or first is None:
+        return rewrite
+    lines = "".join(f"// @requires {one}\n" for one in missing)
+    source = rewrite.source[: first.start()] + lines + rewrite.source[first.start() :]
+    return rewrite.model_copy(update={"source": source, "plan": parse_plan(source)})
+
+
+def _numbers(workload: Workload) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for root, extent in (("gridDim", workload.grid), ("blockDim", workload.block)):
+        found |= {f"{root}.x": extent.x, f"{root}.y": extent.y, f"{root}.z": extent.z}
+    found["smem"] = workload.dynamic_smem_bytes
+    for one in workload.arguments:
+        if not isinstance(one, ScalarArgument) or one.element in FLOATING:
+            continue
+        if _NAME.fullmatch(one.name) and abs(one.value) < 2**63:
+            found[one.name] = int(one.value)
+    return found

@@ -1,0 +1,143 @@
+"""Runs of whole programs that stand behind one job, each made once: the author's, a rewrite's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from cudaops.domain.execution import Misbehaved, ProgramOutcome, ProgramRan
+from cudaops.domain.program import Program
+from cudaops.errors import InputError
+from cudaops.executors.base import Executor
+from cudaops.executors.stopping import in_background
+from cudaops.sandbox.captures import CapturedRun
+
+Made = TypeVar("Made")
+
+
+class ProgramRuns:
+    """What a program prints and how long it takes, for the judged runs of a job."""
+
+    def __init__(self, executor: Executor, program: Program, timeout_s: float) -> None:
+        """`timeout_s`: for each run."""
+        self._executor = executor
+        self._program = program
+        self._timeout_s = timeout_s
+        self._made: dict[tuple[object, ...], Future[object]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def models_time(self) -> bool:
+        """Whether times are computed: then the captured run says what another would."""
+        return self._executor.time_source == "modelled"
+
+    def author(self, run: CapturedRun) -> ProgramRan:
+        """The author's program as it is: its outputs and how long it takes. One that paused when it
+        was captured and does not end in time stands as far as that (`ProgramRan.paused`).
+
+        Raises InputError where it does not run to its end otherwise.
+        """
+        return self._once(("author", *run.run.argv), lambda: self._author(run))
+
+    def known(self, run: CapturedRun) -> ProgramRan | None:
+        """What `author` gives, where that costs no run of a program that paused: its end is a long
+        time off."""
+        with self._lock:
+            made = self._made.get(("author", *run.run.argv))
+        if run.captured.paused and (made is None or not made.done()):
+            return None
+        return self.author(run)
+
+    def rewritten(self, name: str, program: Program, run: CapturedRun) -> ProgramOutcome:
+        """The program with a rewrite in it, as far as the author's comes. `name`: the rewrite's."""
+        if self.author(run).paused:
+            return self._rewritten(name, program, run, until_pause=True)
+        return self._rewritten(name, program, run)
+
+    def ahead(self, runs: Iterable[CapturedRun]) -> None:
+        """Begin what `author` gives of these, in the background: while nothing is timed, or where a
+        program is at work on the processor for long."""
+        if not self.models_time:
+            wanted = list(runs)
+            in_background(lambda: [self.author(one) for one in wanted])
+
+    def rewritten_ahead(self, name: str, program: Program, runs: Iterable[CapturedRun]) -> None:
+        """Begin what `rewritten` gives of those of these runs that paused: it takes as long as the
+        author's, which may not have ended either."""
+        for one in runs:
+            if one.captured.paused:
+                in_background(lambda one=one: self._rewritten(name, program, one))  # type: ignore[misc]
+
+    def unfused(self, run: CapturedRun) -> str | None:
+        """What the author's program prints without fused multiply-adds: what rounding alone changes
+        in its numbers. None where it cannot be built so, or does not run to its end."""
+        if self._program.build is not None:
+            return None
+        return self._once(("unfused", *run.run.argv), lambda: self._unfused(run))
+
+    def _author(self, run: CapturedRun) -> ProgramRan:
+        if self.models_time:
+            return _captured(run)
+        ran = self._executor.run_program(self._program, run.run.argv, self._timeout_s)
+        if isinstance(ran, Misbehaved) and ran.what == "timeout" and run.captured.paused:
+            return _captured(run)
+        if not isinstance(ran, ProgramRan):
+            raise InputError(f"the author's program does not run as it is: {ran.placed}")
+        return ran
+
+    def _rewritten(
+        self, name: str, program: Program, run: CapturedRun, *, until_pause: bool = False
+    ) -> ProgramOutcome:
+        def ran() -> ProgramOutcome:
+            return self._executor.run_program(
+                program,
+                run.run.argv,
+                self._timeout_s,
+                lockstep=run.captured.lockstep,
+                until_pause=until_pause,
+            )
+
+        return self._once((name, until_pause, *run.run.argv), ran)
+
+    def _unfused(self, run: CapturedRun) -> str | None:
+        program = self._program.model_copy(update={"fused": False})
+        ran = self._executor.run_program(
+            program,
+            run.run.argv,
+            self._timeout_s,
+            lockstep=run.captured.lockstep,
+            until_pause=self.author(run).paused,
+        )
+        return ran.stdout if isinstance(ran, ProgramRan) else None
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], Made]) -> Made:
+        """What `make` gives, by whoever asks first; others wait. A failure is everyone's who
+        waits, and is tried again by who asks later."""
+        with self._lock:
+            future = self._made.get(key)
+            is_first = future is None
+            if future is None:
+                future = self._made[key] = Future()
+        if is_first:
+            try:
+                future.set_result(make())
+            except BaseException as problem:
+                with self._lock:
+                    del self._made[key]
+                future.set_exception(problem)
+                raise
+        return future.result()  # type: ignore[return-value]
+
+
+def _captured(run: CapturedRun) -> ProgramRan:
+    captured = run.captured
+    return ProgramRan(
+        stdout=captured.stdout,
+        stderr=captured.stderr,
+        exit_code=captured.exit_code,
+        seconds=captured.seconds,
+        kernel_ms=captured.kernel_ms,
+        paused=captured.paused,
+    )
