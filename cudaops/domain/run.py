@@ -262,6 +262,8 @@ class RunRecord(Record):
     outcome: Outcome
     reason: str
     """Why it ended as it did, in one sentence."""
+    ended: bool = True
+    """False: the results so far, written when a rewrite was accepted; something ended the run."""
     executor: ExecutorName
     time_source: TimeSource
     device: str

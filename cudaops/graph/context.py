@@ -54,6 +54,8 @@ class Context:
     """By `time.monotonic`: nothing further begins after it. Infinite without a budget."""
     interrupted: Callable[[], bool] = lambda: False
     """Whether the run was asked to stop: no further stage begins then."""
+    keep: Callable[[State], None] = lambda state: None
+    """Writes the results of a state that stands, so that whatever ends the run leaves them."""
     max_tune_seconds: float = 30.0
     """Time the tuner may take for one rewrite."""
 

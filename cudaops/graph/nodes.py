@@ -30,7 +30,7 @@ from cudaops.graph.context import (
     speedup_of,
     why_nothing,
 )
-from cudaops.graph.folder import taken_home, write_best, write_iteration
+from cudaops.graph.folder import taken_home, write_iteration
 from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
@@ -324,10 +324,8 @@ def _family(state: State, rewrite: Rewrite) -> str | None:
 
 
 async def accept(state: State, context: Context) -> tuple[State, str]:
-    """Make the candidate the incumbent. A conditional edge could not write this. Its `best.cu` is
-    there from now on, whatever becomes of the run."""
-    spliced = context.bench.spliced(Rewrite.model_validate(state["evaluation"]["rewrite"]))
-    write_best(context.bench.folder, *taken_home(context.bench.program, spliced))
+    """Make the candidate the incumbent. A conditional edge could not write this. `best.cu`, record
+    and certificate are there from now on, whatever becomes of the run."""
     iteration = len(state["attempts"])
     incumbent = {
         "rewrite": state["evaluation"]["rewrite"],
@@ -338,7 +336,9 @@ async def accept(state: State, context: Context) -> tuple[State, str]:
     title = state["evaluation"]["rewrite"]["title"]
     # What was planned was planned for the old verdict, and what was at an end was not the end.
     planned: State = {"hypotheses": [], "hypothesis": None, "mends": 0, "end": None}
-    return {**planned, "incumbent": incumbent}, f"{title} is the new incumbent"
+    update: State = {**planned, "incumbent": incumbent}
+    await asyncio.to_thread(context.keep, {**state, **update})
+    return update, f"{title} is the new incumbent"
 
 
 async def report(state: State, context: Context) -> tuple[State, str]:

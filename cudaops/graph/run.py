@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -296,6 +297,12 @@ async def _run(
         going_on = await saver.aget_tuple(config) is not None
         before = cast(State, (await graph.aget_state(config)).values) if going_on else State()
         context, development = open_context(services, open_run.intake_seconds, before)
+
+        def keep(state: State) -> None:
+            use = development.use(state.get("model_out"))
+            finish(open_run, state, started, settings.signing_key, use, goes_on=True, ended=False)
+
+        context = replace(context, keep=keep)
         given: State | Command[Any] | None = None
         if not going_on:
             given = beginning(context, development)
@@ -360,16 +367,21 @@ def finish(
     use: ModelUse | None = None,
     *,
     goes_on: bool = False,
+    ended: bool = True,
 ) -> RunRecord:
     """Write the run's results and clear what can be made again. `started`: by `time.monotonic`.
-    `goes_on`: the bench is worked with further, so that it keeps everything."""
+    `goes_on`: the bench is worked with further, so that it keeps everything. `ended`: False where
+    these are the results so far."""
     options, bench, folder = open_run.options, open_run.bench, open_run.folder
     run_id = run_id_of(bench.kernel.name, folder)
     spent = seconds_by_tool(LEDGER.since(started), time.monotonic() - started)
     record = build_record(
         run_id, open_run.date, options, bench, state, open_run.intake_seconds, spent
     )
-    record = record.model_copy(update={"model": use})
+    record = record.model_copy(update={"model": use, "ended": ended})
+    if not ended:
+        notices = (*record.notices, "this is how far the run had come; it went on and did not end")
+        record = record.model_copy(update={"notices": notices})
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, *taken_home(bench.program, spliced))

@@ -100,7 +100,8 @@ def _finished(folder: JobFolder) -> RunRecord | None:
     """The record of a run that had finished when its worker died."""
     try:
         text = (folder.run / "run.json").read_text("utf-8")
-        return RunRecord.model_validate_json(text)
+        record = RunRecord.model_validate_json(text)
+        return record if record.ended else None
     except (OSError, ValueError):
         return None
 

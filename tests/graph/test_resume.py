@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,8 +22,8 @@ from cudaops.settings import load_settings
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 
 
-def kill_in(stage: str, folder: Path) -> None:
-    """Start a run in a process of its own and kill it as soon as the stage has started."""
+def kill_in(stage: str, folder: Path, nth: int = 1) -> None:
+    """Start a run in a process of its own and kill it when the stage has started so many times."""
     command = [
         sys.executable,
         "-m",
@@ -46,9 +47,8 @@ def kill_in(stage: str, folder: Path) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, "the run ended before it could be killed"
-        if events.exists() and any(
-            e.stage == stage and e.kind == "started" for e in read_events(events)
-        ):
+        seen = read_events(events) if events.exists() else []
+        if sum(e.stage == stage and e.kind == "started" for e in seen) >= nth:
             break
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
@@ -77,6 +77,24 @@ def test_resume_after_a_kill(tmp_path: Path, stage: str) -> None:
     assert started[stage] == finished[stage] + 1
     for other in set(finished) - {stage}:
         assert started[other] == finished[other], other
+
+
+@pytest.mark.deep
+def test_what_was_accepted_is_there_whatever_ends_the_run(tmp_path: Path) -> None:
+    """Killed when it looks for more: record, certificate and best.cu are those of the results so
+    far, and a run that is resumed writes its own."""
+    folder = tmp_path / "run"
+    kill_in("optimizer", folder, nth=2)
+    so_far = RunRecord.model_validate_json((folder / "run.json").read_text())
+    assert (so_far.outcome, so_far.ended) == ("provisional", False)
+    assert so_far.notices[-1] == "this is how far the run had come; it went on and did not end"
+    assert so_far.best is not None
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["body"]["candidate"]["id"] == so_far.best.id
+    assert "best.cu" in (folder / "report.md").read_text()
+    record = resume(folder, lambda _: None, load_settings())
+    assert (record.ended, record.verify.speedup) >= (True, so_far.verify.speedup)
+    assert so_far.notices[-1] not in record.notices
 
 
 def test_a_folder_without_a_run_is_said_so(tmp_path: Path) -> None:
