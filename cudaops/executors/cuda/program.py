@@ -29,7 +29,9 @@ from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
 
 STOPPING_S = 30.0
-"""What a program that is stopped gets to write down what was recorded: 8 GiB at 300 MB/s."""
+"""What a program that is stopped gets to write down what was recorded, at the least."""
+WRITTEN_BYTES_PER_S = 300e6
+"""At which contents are written down at the least. Chosen: an ordinary disk, its cache full."""
 REPORT = "report.tsv"
 RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
@@ -129,7 +131,7 @@ class GpuProgram:
             done = run_bounded(
                 [str(built.path), *self.argv],
                 cwd=view.folder,
-                timeout_s=self.timeout_s + (STOPPING_S if recorded else 0.0),
+                timeout_s=self.timeout_s + (_stopping_s(contents_bytes) if recorded else 0.0),
                 env={**gpu_environment(), **env},
                 tool="program",
                 confine=Confinement(
@@ -165,6 +167,12 @@ def _image(report: Report, built: Executable, cwd: Path) -> Path:
         if path.is_relative_to(built.tree) and path.is_file():
             return path
     return built.path
+
+
+def _stopping_s(contents_bytes: int) -> float:
+    """Seconds that the recorder gets beyond the program's own, which it takes only where the time is
+    over while contents are being stored."""
+    return max(STOPPING_S, contents_bytes / WRITTEN_BYTES_PER_S)
 
 
 def _with_room(usual: Limits, contents_bytes: int) -> Limits:

@@ -314,6 +314,18 @@ def test_a_program_that_does_not_end_is_captured_as_far_as_it_came(
     assert recorded_bytes(outcome.workloads[0], outcome.workloads[0].allocations[0].after)
 
 
+def test_a_program_that_only_launches_is_stopped_between_two_launches(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    """Its thread gives the recorder's lock back for less than a microsecond at a time."""
+    main = BUFFERS + "for (;;) work<<<16, 256>>>(x, y, n, 20000);"
+    parsed = program(tmp_path, WORK, main)
+    outcome = on_gpu(platform, parsed, timeout_s=2.0).capture(None, tmp_path / "c")
+    assert isinstance(outcome, Captured), outcome
+    assert outcome.stopped
+    assert outcome.workloads[0].launches > 1
+
+
 @pytest.mark.parametrize(
     ("kernel", "main", "text"),
     [

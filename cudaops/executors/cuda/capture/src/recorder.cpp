@@ -238,6 +238,7 @@ class Recorder {
   void submit(const Call& call) {
     std::lock_guard<std::mutex> hold(lock_);
     if (!report_.is_open() || ended_) return (void)call.start(call);
+    if (stopping_) conclude();
     bool in_graph = true, wanted = false;
     Recent* recent = nullptr;
     double weight = 0;
@@ -314,16 +315,24 @@ class Recorder {
   static constexpr int asked_again = 64;      // launches of one kind, before its memory is looked up anew
   static constexpr int most_refusals = 100;   // that are reported
 
-  // A program that takes longer ends here: as far as it came, if it launched anything. What is under
-  // way on the device is left, and a launch that nobody waits for to be stored holds nothing up.
+  // A program that takes longer ends here: as far as it came, if it launched anything. One that does
+  // nothing but launch has the lock nearly always: then its own thread ends it, at its next launch. A
+  // launch that is being stored is waited for, any other call for as long as a long launch may take
+  // on a GPU that others use too.
   void stop_after(double seconds) {
+    constexpr auto look = std::chrono::milliseconds(50), most = look * 100;
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    stopping_ = true;
     std::unique_lock<std::mutex> hold(lock_, std::defer_lock);
-    for (int tries = 0; !hold.try_lock(); ++tries) {
-      if (tries > 20 && !storing_) overdue();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (auto waited = 0 * look; !hold.try_lock(); waited = storing_ ? 0 * look : waited + look) {
+      if (waited >= most) overdue();
+      std::this_thread::sleep_for(look);
     }
-    if (ended_) return;
+    if (!ended_) conclude();
+  }
+
+  // With the lock held. What is under way on the device is left.
+  [[noreturn]] void conclude() {
     if (configurations_.empty()) overdue();
     ended_ = true;
     OwnCalls own;
@@ -565,7 +574,7 @@ class Recorder {
   unsigned long chance_ = 1;
   int refusals_ = 0;
   int graphs_ = 0;  // being recorded now
-  std::atomic<bool> storing_{false};
+  std::atomic<bool> storing_{false}, stopping_{false};
   bool watching_ = false, ended_ = false, faulted_ = false;
 };
 
