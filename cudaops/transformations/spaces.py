@@ -58,6 +58,6 @@ def _bodies(program: Program) -> Iterator[tuple[str, str]]:
         names = {name for name, _ in space_aliases(lexed)}
         for directive in lexed.directives:
             words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
-            if directive.keyword == "define" and words[:1] and words[0] in names:
-                if SPACES & set(words[1:]):
-                    yield words[0], plain_text(" ".join(words[1:]))
+            stands = directive.keyword == "define" and SPACES & set(words[1:])
+            if stands and words[0] in names:
+                yield words[0], plain_text(" ".join(words[1:]))
