@@ -37,6 +37,11 @@ RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
 OWN_BYTES = 8 * GIB
 """What a recorded program may write itself, beside its contents."""
+OVERDUE = {
+    "idle": "it had launched no kernel by then",
+    "launch": "a launch, or what it waits for, had not ended by then",
+}
+"""Where a program was when its time was over, by the recorder's word for it."""
 LARGER = ", or let CUDAOPS_CAPTURE_GIB be larger (60 % of the free disk at most)"
 
 
@@ -152,7 +157,12 @@ class GpuProgram:
             if kind == "infrastructure":
                 text = f"the recorder could not go on: {rest[2][:300]}"
                 raise SandboxUnavailable(text, SPACE_REMEDY)
-        return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        said = ran.report.all("overdue")
+        where = OVERDUE.get(said[0][0]) if said and said[0] else None
+        if fault is None or fault.what != "timeout" or where is None:
+            return fault
+        return fault.model_copy(update={"message": f"{fault.message}: {where}"})
 
 
 def _image(report: Report, built: Executable, cwd: Path) -> Path:

@@ -64,6 +64,7 @@ struct Kernel {
   double seconds = 0;                     // of those that were timed, each with its weight
   std::vector<Configuration*> recorded;
   bool told_full = false;
+  unsigned long long least_needed = ~0ull;  // bytes, of the configurations that had no room
 };
 
 // Launches that differ at most in which allocations of the same sizes they name.
@@ -325,7 +326,7 @@ class Recorder {
     stopping_ = true;
     std::unique_lock<std::mutex> hold(lock_, std::defer_lock);
     for (auto waited = 0 * look; !hold.try_lock(); waited = storing_ ? 0 * look : waited + look) {
-      if (waited >= most) overdue();
+      if (waited >= most) overdue("launch");
       std::this_thread::sleep_for(look);
     }
     if (!ended_) conclude();
@@ -333,7 +334,7 @@ class Recorder {
 
   // With the lock held. What is under way on the device is left.
   [[noreturn]] void conclude() {
-    if (configurations_.empty()) overdue();
+    if (configurations_.empty()) overdue("idle");
     ended_ = true;
     OwnCalls own;
     account(timer_.collect(false));
@@ -343,8 +344,8 @@ class Recorder {
     _Exit(0);
   }
 
-  [[noreturn]] void overdue() {
-    report_.write("overdue\n");
+  [[noreturn]] void overdue(const char* when) {
+    report_.write(line("overdue\t%s", when));
     _Exit(0);
   }
 
@@ -370,6 +371,7 @@ class Recorder {
       const Total& total = totals[name];
       lines += line("count\t%s\t%lu\t0\t%.9g", name.c_str(), kernel.launches, total.seconds) +
                line("ktimed\t%s\t%lu\t%.9g", name.c_str(), total.counted, total.counted_seconds);
+      if (kernel.told_full && kernel.recorded.empty()) lines += line("needs\t%s\t%llu", name.c_str(), kernel.least_needed);
     }
     report_.write(lines + "end\n");
   }
@@ -411,9 +413,10 @@ class Recorder {
 
   // What needs more room than every kernel is given has it where its kernel takes the most time so far.
   bool has_room(const Call& call, Configuration& c, const Reach& reach) {
-    unsigned long long needed = contents_.written() + reach.bytes(call);
+    unsigned long long own = reach.bytes(call), needed = contents_.written() + own;
     if (needed <= room_ || (needed <= most_room_ && c.launches && is_dearest(*c.kernel))) return true;
     c.next_wanted = std::max(1ul, 2 * c.launches);
+    c.kernel->least_needed = std::min(c.kernel->least_needed, own);
     if (!c.kernel->told_full) report_.write(line("full\t%s", call.kernel));
     c.kernel->told_full = true;
     return false;
