@@ -77,6 +77,12 @@ class Profiler:
         self._whole: set[tuple[str, str]] = set()
         """What was profiled with everything that can be had of it."""
         self._lasting: NcuProblem | None = None
+        self._times_us: dict[tuple[str, str], float] = {}
+        """Of launches that have been measured, so that none is needed to know how long it takes."""
+
+    def timed(self, compiled: Compiled, workload: Workload, measured: Measurement) -> None:
+        """Note what a plan took whose launch may be profiled next."""
+        self._times_us[compiled.key, workload.folder] = measured.median_us
 
     def profile(
         self,
@@ -89,7 +95,7 @@ class Profiler:
         known = self._kept.get(place)
         if known is not None and (sections == "deciding" or place in self._whole):
             return known
-        dominant = _Dominant(0, 0.0) if self._only_left(launched) else _dominant(launched)
+        dominant = self._known_dominant(launched) or _dominant(launched)
         if isinstance(dominant, Misbehaved):
             return dominant
         dominant, chosen = self._fitting(launched, dominant, sections)
@@ -106,9 +112,14 @@ class Profiler:
                 self._whole.add(place)
         return found
 
-    def _only_left(self, launched: Launched) -> bool:
-        """Whether neither ncu will be asked nor one launch of several be chosen."""
-        return self._lasting is not None and len(launched.plan.launches) == 1
+    def _known_dominant(self, launched: Launched) -> _Dominant | None:
+        """Of one launch whose time is known, or does not matter since ncu will not be asked."""
+        if len(launched.plan.launches) > 1:
+            return None
+        us = self._times_us.get((launched.compiled.key, launched.workload.folder))
+        if us is None and self._lasting is not None:
+            us = 0.0
+        return None if us is None else _Dominant(0, us)
 
     def _fitting(
         self, launched: Launched, dominant: _Dominant, wanted: Sections
@@ -133,8 +144,8 @@ class Profiler:
         self, launched: Launched, dominant: _Dominant, sections: Sections | None
     ) -> Profile | NcuProblem | Misbehaved:
         """By ncu; beside a small set of metrics with operations as the model counts them. Where it
-        counts none, nothing would be known of the floor: then what decides is collected for as long
-        as it may take."""
+        counts none, or of another launch, nothing would be known of the floor: then what
+        decides is collected for as long as it may take."""
         if self._lasting is not None:
             return self._lasting
         launch = self._launch(launched, dominant)
@@ -147,6 +158,8 @@ class Profiler:
         counts = self._operations(launched)
         if not counts and profile_s("deciding", launch) <= launched.timeout_s:
             return self._by_ncu(launched, dominant.number, "deciding")
+        if len(launched.plan.launches) > 1:
+            return problem("too_long", f"{why}, one of several whose operations ncu would count")
         found = self._by_ncu(launched, dominant.number, sections)
         if not isinstance(found, Profile):
             return found
@@ -211,7 +224,7 @@ class Profiler:
         times_us: tuple[float, ...] = ()
         cupti_us: tuple[float, ...] = ()
         if why.cause == "too_long":
-            times_us = (dominant.us,) if self._host.facts.real else ()
+            times_us = (dominant.us,) if alone and self._host.facts.real else ()
         else:
             timed = time()
             if isinstance(timed, Misbehaved):

@@ -182,7 +182,7 @@ def _image(report: Report, built: Executable, cwd: Path) -> Path:
 def _stopping_s(contents_bytes: int) -> float:
     """Seconds that the recorder gets beyond the program's own: it takes them only where the time is
     over while contents are being stored."""
-    return max(STOPPING_S, contents_bytes / WRITTEN_BYTES_PER_S)
+    return max(STOPPING_S, min(contents_bytes, TARGET_BYTES) / WRITTEN_BYTES_PER_S)
 
 
 def _with_room(usual: Limits, contents_bytes: int) -> Limits:
