@@ -11,22 +11,18 @@ from collections.abc import Iterator
 from cudaops.domain.program import Program
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.outline import SPACES, outline, space_aliases
-from cudaops.program.syntax import NotUnderstood
 
 
 def with_spaces(program: Program, text: str, space: str) -> str:
     """A function definition's text, each macro of the program that stands for execution spaces
     replaced by what it says; `space` in front where the text still names none for the device.
 
-    `space`: what the function is known to be, `__global__` or `__device__`. Raises NotUnderstood
-    where the text is no one function.
+    `space`: what the function is known to be, `__global__` or `__device__`.
     """
     facts = outline(byte_text(text))
-    if len(facts.items) != 1 or facts.items[0].kind != "function":
-        raise NotUnderstood("a definition that is no one function")
-    item = facts.items[0]
-    if not item.is_host_only:
+    if len(facts.items) != 1 or not facts.items[0].is_host_only:
         return text
+    item = facts.items[0]
     start = item.first if item.template is None else item.template[1] + 1
     header = facts.tokens[start : item.last if item.body is None else item.body[0]]
     meant = _spelled(program)

@@ -7,9 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cudaops.domain.program import SourceFile
 from cudaops.program.hygiene import check_source
+from cudaops.program.parse import parse_files
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
+from cudaops.transformations.spaces import with_spaces
 from cudaops.transformations.specialise import Specialise
 from tests.transformations.bench import Case
 
@@ -65,7 +68,6 @@ SPACES_BY_MACRO = """
 #endif
 #define KERNEL extern "C" __global__
 #define INLINED __device__ __forceinline__
-#define NESTED BOTH inline
 BOTH
 static inline float twice(float x) { return x + x; }  // the author's
 template <typename T>
@@ -88,6 +90,20 @@ def test_execution_spaces_behind_a_macro_are_written_out(
     assert {"BOTH", "KERNEL", "INLINED"}.isdisjoint(draft.text.split())
     assert check_source(draft.rewrite().source) == ()
     one.same(draft)
+
+
+def test_a_space_that_no_macro_of_the_program_stands_for_is_put_in_front() -> None:
+    main = SourceFile(path="main.cu", text="int main() { return 0; }\n")
+    parsed = parse_files("main", (main,))
+    for text, found in (
+        ("OURS inline float f(float x) { return x; }", "__device__ OURS inline float f"),
+        ("template <typename T>\nOURS T f(T x) { return x; }", ">\n__device__ OURS T f"),
+        ("__device__ float f(float x) { return x; }", "__device__ float f"),
+        ("constexpr float f(float x) { return x; }", "constexpr float f"),
+    ):
+        spelled = with_spaces(parsed, text, "__device__")
+        assert found in spelled
+        assert spelled.count("__device__") == found.count("__device__")
 
 
 CONDITIONS = """
