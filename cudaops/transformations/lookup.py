@@ -166,7 +166,7 @@ def _with_table(draft: Draft, entry: _Entry, entries: int) -> Draft:
     looked, maker = draft.free(f"{base}_looked_up"), draft.free(f"{base}_values")
     table, lent, at = draft.free("values"), draft.free("values_bytes"), draft.free("at")
 
-    def at_key(value: s.Expression, key: s.Expression) -> s.Expression:
+    def at_key(value: Any, key: Any) -> Any:
         return changed(value, lambda x: s.Name(at, type=of) if x == key else x)
 
     pattern = at_key(entry.value, entry.key)

@@ -206,6 +206,17 @@ def kernel_name(verb: str, text: str) -> str:
     return text
 
 
+def least_needed(report: Report, kernel: str) -> int:
+    """Bytes of contents that the smallest configuration of a kernel takes of which none had room;
+    0 where the recorder does not say. Raises Malformed."""
+    for line in report.all("needs"):
+        if len(line) != 2:
+            raise Malformed("a needs line of another length")
+        if line[0] == kernel:
+            return _whole("needs", line[1], 0, _MOST_COUNT)
+    return 0
+
+
 class Launches:
     """The lines of every configuration, taken apart where one is asked for."""
 

@@ -326,7 +326,10 @@ class CudaExecutor:
             keep=True,
         )
         times = self._measured(self.host.session("search"), task, workload, timeout_s)
-        return times if isinstance(times, Misbehaved) else times[0]
+        if isinstance(times, Misbehaved):
+            return times
+        self._profiler.timed(compiled, workload, times[0])
+        return times[0]
 
     def measure_pair(
         self,
@@ -351,7 +354,11 @@ class CudaExecutor:
             watch=watch_of(workload, alternatives, folder),
         )
         times = self._measured(self._session(candidate), task, workload, timeout_s)
-        return times if isinstance(times, Misbehaved) else (times[0], times[1])
+        if isinstance(times, Misbehaved):
+            return times
+        self._profiler.timed(baseline, workload, times[0])
+        self._profiler.timed(candidate, workload, times[1])
+        return times[0], times[1]
 
     def profile(
         self,

@@ -30,12 +30,19 @@ from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
 
 STOPPING_S = 30.0
-"""What a program that is stopped gets to write down what was recorded: 8 GiB at 300 MB/s."""
+"""What a program that is stopped gets to write down what was recorded, at the least."""
+WRITTEN_BYTES_PER_S = 300e6
+"""At which contents are written down at the least. Chosen: an ordinary disk, its cache full."""
 REPORT = "report.tsv"
 RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
 OWN_BYTES = 8 * GIB
 """What a recorded program may write itself, beside its contents."""
+OVERDUE = {
+    "idle": "it had launched no kernel by then",
+    "launch": "a launch, or what it waits for, had not ended by then",
+}
+"""Where a program was when its time was over, by the recorder's word for it."""
 LARGER = ", or let CUDAOPS_CAPTURE_GIB be larger (60 % of the free disk at most)"
 
 
@@ -139,7 +146,7 @@ class GpuProgram:
             done = run_bounded(
                 [str(built.path), *self.argv],
                 cwd=view.folder,
-                timeout_s=self.timeout_s + (STOPPING_S if recorded else 0.0),
+                timeout_s=self.timeout_s + (_stopping_s(contents_bytes) if recorded else 0.0),
                 env={**gpu_environment(), **env},
                 tool="program",
                 confine=Confinement(
@@ -160,7 +167,12 @@ class GpuProgram:
             if kind == "infrastructure":
                 text = f"the recorder could not go on: {rest[2][:300]}"
                 raise SandboxUnavailable(text, SPACE_REMEDY)
-        return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        said = ran.report.all("overdue")
+        where = OVERDUE.get(said[0][0]) if said and said[0] else None
+        if fault is None or fault.what != "timeout" or where is None:
+            return fault
+        return fault.model_copy(update={"message": f"{fault.message}: {where}"})
 
 
 def _image(report: Report, built: Executable, cwd: Path) -> Path:
@@ -175,6 +187,12 @@ def _image(report: Report, built: Executable, cwd: Path) -> Path:
         if path.is_relative_to(built.tree) and path.is_file():
             return path
     return built.path
+
+
+def _stopping_s(contents_bytes: int) -> float:
+    """Seconds that the recorder gets beyond the program's own: it takes them only where the time is
+    over while contents are being stored."""
+    return max(STOPPING_S, min(contents_bytes, TARGET_BYTES) / WRITTEN_BYTES_PER_S)
 
 
 def _with_room(usual: Limits, contents_bytes: int) -> Limits:
