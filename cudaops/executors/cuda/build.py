@@ -92,7 +92,7 @@ class GpuBuilder:
         self._nvrtc = Nvrtc()
 
     def close(self) -> None:
-        """End the NVRTC worker."""
+        """End the NVRTC workers."""
         self._nvrtc.close()
 
     def unit(self, unit: Unit, *, draft: bool) -> Module | CompileFailed:
