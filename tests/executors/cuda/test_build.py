@@ -245,6 +245,22 @@ def test_a_draft_names_the_same_kernels(builder: GpuBuilder, nvrtc: str) -> None
     assert built(builder.unit(unit, draft=True)).cached
 
 
+@pytest.mark.parametrize("header", ["cub/cub.cuh", "cub/block/block_reduce.cuh"])
+def test_a_draft_of_a_program_with_cub(builder: GpuBuilder, nvrtc: str, header: str) -> None:
+    source = f"""
+    #include <{header}>
+    #include <cooperative_groups.h>
+    __global__ void total(const float* a, float* b) {{
+        typedef cub::BlockReduce<float, 128> Reduce;
+        __shared__ typename Reduce::TempStorage storage;
+        float sum = Reduce(storage).Sum(a[threadIdx.x]);
+        if (cooperative_groups::this_thread_block().thread_rank() == 0) b[0] = sum;
+    }}
+    """
+    module = built(builder.unit(unit_of(source, "total"), draft=True))
+    assert module.compiler == f"NVRTC {nvrtc}", module.log
+
+
 def test_what_nvrtc_cannot_take_goes_to_nvcc(builder: GpuBuilder, nvrtc: str) -> None:
     host = "#include <vector>\nstatic std::vector<float> table = {1.0f};\n"
     unit = unit_of(f"{host}__device__ std::vector<float>* never;\n{COPY}", "copy")
