@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -125,7 +124,7 @@ def _searched(
         raise InputError(
             f"{'the author' if rewrite is None else 'it'} has no time: {begun.failure}"
         )
-    with closing(trying), ThreadPoolExecutor(max_workers=trying.builders) as pool:
+    with trying, ThreadPoolExecutor(max_workers=trying.builders) as pool:
         found = Search(
             lambda rewrites: trying.times(rewrites, pool),
             limits,
@@ -136,11 +135,15 @@ def _searched(
             say=say,
             batch=trying.builders,
             writing=lambda: trying.parts.working("writing drafts"),
+            ahead=trying.build_ahead,
         ).run(root, begun.time_us)
     times = trying.ranked(found.best)
     cost = trying.cost(found.trials, started)
     say(cost.line)
     return _record(found, times, cost)
+
+
+_Build = Future[Compiled | CompileFailed]
 
 
 class _Trying:
@@ -152,6 +155,26 @@ class _Trying:
         self.parts = Ledger()
         """Which part of the search was at work when."""
         self.builders = 2 if bench.models_time else BUILDERS
+        self._pool = ThreadPoolExecutor(max_workers=self.builders)
+        self._begun: dict[tuple[str, str], _Build] = {}
+        """What was built ahead, or is being built, by rewrite and instance of the kernel."""
+
+    def __enter__(self) -> _Trying:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Drop what is built for nobody, and remove what was written."""
+        self._pool.shutdown(cancel_futures=True)
+        for workload in self._authors:
+            self._bench.discard(f"search-{workload}")
+
+    def build_ahead(self, rewrite: Rewrite) -> None:
+        """Begin to build it while others are timed. Not where times are modelled: that takes every
+        core by itself."""
+        for workload in () if self._bench.models_time else self._bench.timed:
+            if (key := (rewrite.source_id, workload.callee)) not in self._begun:
+                build = in_this_context(self._built)
+                self._begun[key] = self._pool.submit(build, rewrite, workload, True)
 
     def times(self, rewrites: Sequence[Rewrite], pool: ThreadPoolExecutor) -> Sequence[Timed]:
         """Of several, built beside each other."""
@@ -176,13 +199,19 @@ class _Trying:
         self, rewrite: Rewrite | None, workload: Workload, *, draft: bool
     ) -> Measurement | Misbehaved | CompileFailed:
         """`Workbench.measure`, its parts noted."""
-        with self.parts.working("building"):
-            compiled = self._bench.executor.compile(
-                self._bench.unit(workload, rewrite), draft=draft
-            )
+        begun = None
+        if rewrite is not None and draft:
+            begun = self._begun.get((rewrite.source_id, workload.callee))
+        compiled = begun.result() if begun is not None else self._built(rewrite, workload, draft)
         if isinstance(compiled, CompileFailed):
             return compiled
         return self._taken(compiled, workload, self._bench.plan(workload, rewrite))
+
+    def _built(
+        self, rewrite: Rewrite | None, workload: Workload, draft: bool
+    ) -> Compiled | CompileFailed:
+        with self.parts.working("building"):
+            return self._bench.executor.compile(self._bench.unit(workload, rewrite), draft=draft)
 
     def _taken(
         self, compiled: Compiled, workload: Workload, plan: ResolvedPlan
@@ -269,11 +298,6 @@ class _Trying:
                 workload, captured_inputs(workload), folder
             )
         return self._authors[workload.id]
-
-    def close(self) -> None:
-        """Remove what it wrote."""
-        for workload in self._authors:
-            self._bench.discard(f"search-{workload}")
 
     def ranked(self, nodes: Sequence[Node]) -> dict[int, float]:
         """Times by the compiler that has the last word: NVRTC and nvcc allocate registers

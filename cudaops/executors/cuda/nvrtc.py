@@ -54,7 +54,7 @@ class Nvrtc:
     """Workers that compile beside each other, each started when it is first needed."""
 
     def __init__(self, most: int | None = None) -> None:
-        """`most`: workers at once; None: as many as this machine's cores allow, see MOST_WORKERS."""
+        """`most`: workers at once; None: as many as the cores allow, up to MOST_WORKERS."""
         cores = len(os.sched_getaffinity(0))
         self._most = most or max(1, min(MOST_WORKERS, cores // CORES_A_WORKER))
         self._turns = threading.BoundedSemaphore(self._most)
