@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
 from typing import Any
 
 from cudaops.domain.workload import Element
@@ -436,11 +435,15 @@ def _children(node: Any, names: Sequence[str]) -> Iterator[Any]:
                 yield item
 
 
-@cache
+_FIELDS: dict[type, tuple[str, ...] | None] = {}
+
+
 def field_names(kind: type) -> tuple[str, ...] | None:
-    """Fields of a kind of node, in order; None for what is no node. `dataclasses` looks them up
-    anew each time."""
-    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
+    """Fields of a kind of node, in order; None for what is no node. Kept: `dataclasses` looks them
+    up anew each time."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
+    return _FIELDS[kind]
 
 
 def plain_name(name: str) -> str:
