@@ -7,6 +7,7 @@ gone would end this process instead of raising.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -179,6 +180,14 @@ def stored(path: Path | str, element: Element) -> Values:
 def stored_widened(path: Path | str, element: Element) -> Values:
     """The same of a buffer that a widened build wrote: doubles where `element` is floating."""
     return stored(path, "f64" if element in FLOATING else element)
+
+
+def contents_digest(path: Path | str) -> bytes:
+    """BLAKE2b of a file: of its size, and of the digests of its chunks in their order."""
+    whole = hashlib.blake2b(str(Path(path).stat().st_size).encode())
+    for part in over_chunks(lambda part: hashlib.blake2b(part).digest(), stored(path, "u8")):
+        whole.update(part)
+    return whole.digest()
 
 
 def filled(byte: int, size: int, element: Element) -> Values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Element
 from cudaops.errors import InputError
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
+    contents_digest,
     filled,
     over_chunks,
     read_array,
@@ -257,6 +259,8 @@ class OracleBuilder:
         self._floating = has_floating_input(workload)
         self._skipped: list[SkippedInputs] = []
         self._seen: dict[str, CaseKind] = {}
+        self._digests: dict[str, bytes] = {}
+        """Of the files that hold inputs; each is written once."""
         self._measurable = True
         self._longest_s = 0.0
         self._beside_exact: list[Reference] = []
@@ -386,9 +390,7 @@ class OracleBuilder:
             return f"the baseline is {own:.1e} away from its own run in double"
         if not finite:
             return self._in_places(made)
-        return made._replace(
-            is_zero=self._is_zero(outputs) and not self._is_zero(self._captured_outputs())
-        )
+        return made._replace(is_zero=self._is_zero(outputs) and not self._captured_zero)
 
     def _in_places(self, made: Reference) -> Reference | str:
         """A case on which the baseline is not finite in places; why it proves nothing where it is
@@ -425,8 +427,10 @@ class OracleBuilder:
         digest = hashlib.blake2b()
         for allocation in self._workload.allocations:
             if allocation.role != "out":
-                with Path(inputs.contents[allocation.index]).open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "blake2b").digest())
+                path = inputs.contents[allocation.index]
+                if path not in self._digests:
+                    self._digests[path] = contents_digest(path)
+                digest.update(self._digests[path])
         return self._seen.setdefault(digest.hexdigest(), kind) == kind
 
     def _run_baseline(
@@ -467,12 +471,22 @@ class OracleBuilder:
     def _finite(self, outputs: dict[int, str]) -> bool:
         """Whether the baseline is not finite in no more places than on the captured inputs, where
         infinities may be meant (a mask)."""
-        captured = self._captured_outputs()
         return all(
-            non_finite_share(stored(outputs[a.index], a.element))
-            <= non_finite_share(stored(captured[a.index], a.element))
+            non_finite_share(stored(outputs[a.index], a.element)) <= self._captured_share[a.index]
             for a in self._written()
         )
+
+    @cached_property
+    def _captured_share(self) -> dict[int, float]:
+        """Of each floating result on the captured inputs, what is not finite: see `_finite`."""
+        captured = self._captured_outputs()
+        return {
+            a.index: non_finite_share(stored(captured[a.index], a.element)) for a in self._written()
+        }
+
+    @cached_property
+    def _captured_zero(self) -> bool:
+        return self._is_zero(self._captured_outputs())
 
     def _captured_outputs(self) -> dict[int, str]:
         folder = Path(self._workload.folder)
