@@ -191,7 +191,9 @@ def _distinct(values: Array) -> Array:
     if values.itemsize == 1:
         return np.unique(values)
     ordered = np.sort(values)
-    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if ordered.size else ordered
+    return (
+        ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if ordered.size else ordered
+    )
 
 
 def _drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:

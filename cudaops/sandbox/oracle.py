@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from cudaops.executors.arrays import (
 )
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.compare import (
+    Distance,
     distance,
     holds_only,
     is_small_integers,
@@ -93,6 +95,17 @@ NOT_WIDER = "nothing here is wider than double"
 NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
 
+@dataclass
+class Known:
+    """What was found of one buffer of a reference, which no candidate changes: kept for them all.
+    None: not asked yet."""
+
+    own: Distance | None = None
+    """How far the baseline is from its widened run."""
+    exact: bool | None = None
+    """Whether all that the baseline wrote are integers that its type holds exactly."""
+
+
 class Reference(NamedTuple):
     """The right answer for one case."""
 
@@ -113,6 +126,12 @@ class Reference(NamedTuple):
     shows little, and is not counted among the sets."""
     non_finite: bool = False
     """The baseline gives NaN or infinity in places, and not in so many on the captured inputs."""
+    known: dict[int, Known] | None = None
+    """By allocation, of these very results; None: nothing is kept."""
+
+    def known_of(self, allocation: Allocation) -> Known | None:
+        """Of one buffer."""
+        return None if self.known is None else self.known.setdefault(allocation.index, Known())
 
 
 class SkippedInputs(NamedTuple):
@@ -183,7 +202,10 @@ def refine_roles(
         contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
         inputs = InputSet(contents=contents, poison={allocation.index: ROLE_POISON})
         target = folder / f"role_{allocation.index}"
-        ran = executor.run(baseline, workload, plan, inputs, target, timeout_s=timeout_s)
+        ran = executor.run(
+            baseline, workload, plan, inputs, target, wanted=(allocation.index,),
+            timeout_s=timeout_s,
+        )  # fmt: skip
         refined.append(_role_from(ran, workload, allocation))
     return workload.model_copy(update={"allocations": tuple(refined)})
 
@@ -360,7 +382,7 @@ class OracleBuilder:
         if not whole:
             return self._with_wide(kind, inputs, outputs)
         unwritten = self._unwritten(inputs, outputs)
-        return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED, unwritten)
+        return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED, unwritten, known={})
 
     def _perturbed(self, draw: Draw) -> Reference | None:
         """The baseline on other inputs; None, with the reason kept, where it does not bear them."""
@@ -453,6 +475,7 @@ class OracleBuilder:
             inputs,
             self._folder / kind / name,
             check=check,
+            wanted=[a.index for a in self._workload.allocations if a.role != "in"],
             timeout_s=self._limit_s(kind),
         )
         if isinstance(ran, Misbehaved):
@@ -460,7 +483,7 @@ class OracleBuilder:
         if ran.unchecked:
             return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
         self._longest_s = max(self._longest_s, ran.seconds)
-        return self._kept(ran.outputs)
+        return ran.outputs
 
     def _limit_s(self, kind: CaseKind) -> float:
         """A loop that goes on until something is small enough may never end on infinities."""
@@ -496,13 +519,6 @@ class OracleBuilder:
         """Floating buffers that hold results."""
         return (a for a in self._workload.allocations if a.role != "in" and a.element in FLOATING)
 
-    def _kept(self, outputs: dict[int, str]) -> dict[int, str]:
-        """Only what is compared: copies of buffers that nobody writes are removed."""
-        for allocation in self._workload.allocations:
-            if allocation.role == "in":
-                Path(outputs[allocation.index]).unlink(missing_ok=True)
-        return {a.index: outputs[a.index] for a in self._workload.allocations if a.role != "in"}
-
     def _unwritten(self, inputs: InputSet, outputs: dict[int, str]) -> bool:
         """Whether any element of an `out` buffer still is what filled it."""
         return any(
@@ -515,21 +531,20 @@ class OracleBuilder:
         """The largest relative L2 error of the baseline against its wider run; 0 without."""
         if made.wide_outputs is None:
             return 0.0
-        return max(
-            (
-                distance(
-                    stored(made.outputs[a.index], a.element),
-                    stored_widened(made.wide_outputs[a.index], a.element),
-                ).relative_l2
-                for a in self._written()
-                if a.index in made.wide_outputs
-            ),
-            default=0.0,
-        )
+        largest = 0.0
+        for a in self._written():
+            if a.index in made.wide_outputs:
+                wide = stored_widened(made.wide_outputs[a.index], a.element)
+                own = distance(stored(made.outputs[a.index], a.element), wide)
+                if (known := made.known_of(a)) is not None:
+                    known.own = own
+                largest = max(largest, own.relative_l2)
+        return largest
 
     def _with_wide(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
         unwritten = kind != "captured" and self._unwritten(inputs, outputs)
-        made = Reference(kind, inputs, outputs, None, self._baseline.wide_problem, unwritten)
+        problem = self._baseline.wide_problem
+        made = Reference(kind, inputs, outputs, None, problem, unwritten, known={})
         if self._baseline.widened is None:
             return made
         if not can_widen(self._workload):
@@ -546,6 +561,7 @@ class OracleBuilder:
             self._plan,
             wide_inputs,
             self._folder / kind / "widened",
+            wanted=[a.index for a in kept],
             timeout_s=self._timeout_s,
         )
         for index, path in wide_inputs.contents.items():
@@ -556,9 +572,7 @@ class OracleBuilder:
             if ran.what == "timeout":  # nor will it on other inputs
                 self._baseline = self._baseline._replace(widened=None, wide_problem=problem)
             return made._replace(wide_problem=problem)
-        wide = {a.index: ran.outputs[a.index] for a in kept}
-        for index in ran.outputs.keys() - wide.keys():
-            Path(ran.outputs[index]).unlink(missing_ok=True)
+        wide = ran.outputs
         for allocation in kept:
             if allocation.element == "f64":
                 round_wide_doubles(Path(wide[allocation.index]))

@@ -12,7 +12,6 @@ cannot run says so. A checker sees each launch of a plan alone.
 
 from __future__ import annotations
 
-import filecmp
 import itertools
 import random
 import time
@@ -34,6 +33,7 @@ from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Va
 from cudaops.domain.workload import Allocation, PointerArgument, Workload
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.base import InputSet
+from cudaops.executors.compare import same_contents
 from cudaops.executors.cpu.build import as_compiled, build_unit
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.protocol import Buffer, Reply, RunReply, RunTask
@@ -48,6 +48,7 @@ from cudaops.executors.cuda.sanitizer import (
     names_for,
 )
 from cudaops.executors.cuda.session import expected
+from cudaops.executors.cuda.tasks import outputs_of
 
 UNPLACED: frozenset[MisbehaviourKind] = frozenset(("crash", "out_of_bounds", "guard_overwritten"))
 """Faults that an access can explain."""
@@ -235,7 +236,7 @@ def filled_shared(subject: Subject, lacking: str) -> Checked:
             return Checked(unchecked=(unavailable,))
         if isinstance(ran, Misbehaved):
             return Checked(ran)
-        results.append(dumps)
+        results.append(outputs_of(task, ran))
     took = f"{time.monotonic() - started:.1f} s"
     way = f"shared memory filled with 00 and ff before the plan, {took}, in place of initcheck"
     first, again, other = results
@@ -248,7 +249,7 @@ def filled_shared(subject: Subject, lacking: str) -> Checked:
 
 
 def _same_files(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
-    return all(filecmp.cmp(one[index], other[index], shallow=False) for index in one)
+    return all(same_contents(one[index], other[index]) for index in one)
 
 
 SAMPLE_THREADS = 16 * 1024
@@ -364,7 +365,7 @@ def _state_before(
     reply = expected(subject.launch(prefix, subject.timeout_s), RunReply)
     if isinstance(reply, Misbehaved):
         return reply
-    return dict(prefix.dumps), dict(prefix.global_dumps)
+    return outputs_of(prefix, reply), dict(prefix.global_dumps)
 
 
 def _scratch_numbers(subject: Subject) -> dict[str, int]:
