@@ -7,6 +7,8 @@ gone would end this process instead of raising.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import hashlib
 import os
 from collections import deque
@@ -52,6 +54,12 @@ PIECE = 16
 
 MOST_THREADS = 16
 """Chosen: a few processors take all that memory gives, and each thread holds chunks of its own."""
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Options of `mallopt`. Source: glibc, malloc/malloc.h."""
+KEPT_BYTES = 64 * 1024**2
+"""Freed memory that a thread keeps. Chosen: beyond what one chunk takes in `compare`, about 16 MB,
+and as much as glibc's own limit ever grows to."""
 
 BLOCK = 1 << 12
 """Elements that stand together in a sample."""
@@ -145,6 +153,7 @@ def over_chunks(look: Callable[..., Seen], *sides: Values) -> Iterator[Seen]:
         for start, count in chunks:
             yield look(*(side.read(start, count) for side in sides))
         return
+    _keep_freed_memory()
     threads = threads_for_arrays()
     waiting: deque[Future[list[Seen]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -158,6 +167,17 @@ def over_chunks(look: Callable[..., Seen], *sides: Values) -> Iterator[Seen]:
         finally:
             for one in waiting:
                 one.cancel()
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Have glibc keep what arrays of a chunk took for the next: it gives back more than 4 MB at
+    once to the system, and fresh pages took three quarters of the time of a comparison. Elsewhere
+    nothing is asked of the allocator."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, KEPT_BYTES // 2)
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def threads_for_arrays() -> int:

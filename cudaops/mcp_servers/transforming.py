@@ -296,7 +296,7 @@ def _apart(workload: Workload, ran: Ran, expected: Ran) -> str | None:
         paths = Path(ran.outputs[index]), Path(expected.outputs[index])
         if same_contents(*paths):
             continue
-        gap = distance(*(stored(path, element) for path in paths))
+        gap = distance(stored(paths[0], element), stored(paths[1], element))
         allowed = ROUNDING_FACTOR * math.sqrt(UNIT_ROUNDOFF[element]) if element in FLOATING else 0
         if gap.non_finite_mismatches or gap.relative_l2 > allowed:
             name = next((p.name for p in workload.pointers() if p.allocation == index), "a buffer")
