@@ -90,6 +90,9 @@ class GpuChecker:
         self._seed = seed
         self._turn = turn
         self._cpu_first_s = cpu_first_s
+        self._too_large: set[tuple[str, ...]] = set()
+        """Plans that the processor did not look at whole in that time: on other inputs it is not
+        asked first again."""
 
     def check(self, subject: Subject, level: Level) -> Checked:
         """Look at a plan that ran to its end. Each checker has `subject.timeout_s` seconds."""
@@ -130,10 +133,11 @@ class GpuChecker:
         """Every block. On the processor where that is quick, as for a launch of some 10^9
         accesses; under memcheck, which starts slowly and then runs on the GPU, for a larger one."""
         quick = min(self._cpu_first_s, subject.timeout_s)
-        if quick > 0:
+        if quick > 0 and _plan_key(subject) not in self._too_large:
             on_cpu = check_on_cpu(self._cpu, subject, CpuCheck("memory", quick, sample=False))
             if on_cpu.found or not on_cpu.unchecked:
                 return on_cpu
+            self._too_large.add(_plan_key(subject))
         by_tool = self._memcheck(subject)
         if not by_tool.unchecked:
             return by_tool
@@ -470,6 +474,13 @@ class CpuCheck(NamedTuple):
     """A block that joins the sample."""
 
 
+def _plan_key(subject: Subject) -> tuple[str, ...]:
+    """The same for one kernel or rewrite on one workload, whatever its inputs."""
+    unit = subject.unit
+    rewrite = "" if unit.rewrite is None else unit.rewrite.id
+    return subject.workload.folder, unit.callee, rewrite, str(unit.widened)
+
+
 def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checked:
     """Every launch in order, up to the first that is fatal or cannot run there."""
     started = time.monotonic()
@@ -488,7 +499,7 @@ def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checke
         try:
             ran = cpu.run(
                 compiled, single.workload, single.plan, single.inputs, folder,
-                check=wanted.level, timeout_s=left, blocks=only,
+                check=wanted.level, wanted=(), timeout_s=left, blocks=only,
             )  # fmt: skip
         except EnvironmentFailure as problem:
             return whole.joined(_not_run(wanted, problem.problem, problem.remedy))
