@@ -87,12 +87,18 @@ def decoded(raw: npt.NDArray[np.uint8], element: Element) -> Array:
 
 def write_array(path: Path, values: Array, element: Element) -> None:
     """Write float64 or integer values as a buffer of `element`, rounding to nearest."""
+    with path.open("wb") as file:
+        for part in over_chunks(lambda part: _encoded(part, element), in_memory(values)):
+            part.tofile(file)
+
+
+def _encoded(values: Array, element: Element) -> Array:
+    """Numbers as they stand in memory."""
     if element == "bf16":
         bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        rounded.astype("<u2").tofile(path)
-    else:
-        np.ascontiguousarray(values).astype(_DTYPES[element]).tofile(path)
+        return rounded.astype("<u2")
+    return values.astype(_DTYPES[element], copy=False)
 
 
 WIDE_DOUBLE = np.dtype(np.longdouble)
@@ -105,15 +111,27 @@ def write_widened(path: Path, narrow: Path, element: Element) -> None:
     """Write what equals the floating values stored in `narrow`: doubles, of doubles `long double`
     (as `Unit.wide_doubles` has them)."""
     wide = WIDE_DOUBLE if element == "f64" else np.dtype("<f8")
-    read_array(narrow, element).astype(wide).tofile(path)
+    with path.open("wb") as file:
+        for part in over_chunks(lambda part: part.astype(wide), stored(narrow, element)):
+            part.tofile(file)
 
 
 def round_wide_doubles(path: Path) -> None:
     """Make the doubles nearest to them of the `long double` values that a file holds."""
+    size = WIDE_DOUBLE.itemsize
+    wide = Values(
+        path.stat().st_size // size,
+        lambda start, count: np.fromfile(path, WIDE_DOUBLE, count, offset=start * size),
+    )
+
+    def nearest(values: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return values.astype("<f8")
+
     part = path.with_suffix(".part")
-    with path.open("rb") as wide, part.open("wb") as narrow, np.errstate(over="ignore"):
-        while (values := np.fromfile(wide, WIDE_DOUBLE, CHUNK)).size:
-            values.astype("<f8").tofile(narrow)
+    with part.open("wb") as narrow:
+        for values in over_chunks(nearest, wide):
+            values.tofile(narrow)
     part.replace(path)
 
 
