@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudaops.domain.workload import Element
 from cudaops.executors.arrays import (
     Array,
     Values,
@@ -350,6 +351,14 @@ def holds_only(path: Path | str, byte: int, size_bytes: int) -> bool:
     if not all(over_chunks(_same, words, filled(byte, words.size, "u64"))):
         return False
     return bool((_tail(path) == byte).all())
+
+
+def holds_fill(path: Path, byte: int, element_bytes: int) -> bool:
+    """Whether any element of so many bytes still is what filled the file with this byte."""
+    words: dict[int, Element] = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+    values = stored(path, words[element_bytes])
+    fill = filled(byte, 1, words[element_bytes]).read(0, 1)[0]
+    return any(over_chunks(lambda part: bool((part == fill).any()), values))
 
 
 def _tail(path: Path | str) -> Array:

@@ -14,13 +14,12 @@ import numpy as np
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Policy
-from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Element, Workload
+from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
     contents_digest,
     filled,
-    over_chunks,
     read_array,
     round_wide_doubles,
     stored,
@@ -30,6 +29,7 @@ from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.compare import (
     Distance,
     distance,
+    holds_fill,
     holds_only,
     is_small_integers,
     is_zero,
@@ -522,7 +522,7 @@ class OracleBuilder:
     def _unwritten(self, inputs: InputSet, outputs: dict[int, str]) -> bool:
         """Whether any element of an `out` buffer still is what filled it."""
         return any(
-            _holds_fill(Path(outputs[a.index]), inputs.poison[a.index], ELEMENT_BYTES[a.element])
+            holds_fill(Path(outputs[a.index]), inputs.poison[a.index], ELEMENT_BYTES[a.element])
             for a in self._workload.allocations
             if a.index in inputs.poison
         )
@@ -594,10 +594,3 @@ class OracleBuilder:
             left = plain == fill
             doubles[left] = plain[left]
             doubles.flush()
-
-
-def _holds_fill(path: Path, byte: int, element_bytes: int) -> bool:
-    words: dict[int, Element] = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
-    values = stored(path, words[element_bytes])
-    fill = filled(byte, 1, words[element_bytes]).read(0, 1)[0]
-    return any(over_chunks(lambda part: bool((part == fill).any()), values))
