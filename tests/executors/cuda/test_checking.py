@@ -258,7 +258,8 @@ class TestBoth:
         self, cpu_executor: CpuExecutor, small: Product, double: Sanitizer, tmp_path: Path,
     ) -> None:  # fmt: skip
         checker = GpuChecker(cpu_executor, double, under(), cpu_first_s=0.001)
-        good = subject(cpu_executor, small, body("race"), tmp_path)
+        source = HEAD + "  for (int k = 0; k < 1000000; ++k) C[i * 256 + t] = k;\n}\n"
+        good = subject(cpu_executor, small, source, tmp_path)
         assert "memcheck over the whole plan" in checker.check(good, "memory").summary
         asked = good.folder / "cpu-memory0"
         assert asked.is_dir()
