@@ -21,7 +21,7 @@ from cudaops.domain.search import SearchCost, StepShare, TransformationSearch, T
 from cudaops.domain.workload import FLOATING, Workload
 from cudaops.errors import InputError, PlanError
 from cudaops.executors.arrays import UNIT_ROUNDOFF, stored
-from cudaops.executors.compare import distance
+from cudaops.executors.compare import distance, same_contents
 from cudaops.executors.cpu.unit import captured_inputs
 from cudaops.executors.ledger import Ledger, noting_waits, union_seconds
 from cudaops.executors.stopping import raise_if_stopped
@@ -332,7 +332,9 @@ def _apart(workload: Workload, ran: Ran, expected: Ran) -> str | None:
         if element == "opaque" or index not in ran.outputs or index not in expected.outputs:
             continue
         paths = Path(ran.outputs[index]), Path(expected.outputs[index])
-        gap = distance(*(stored(path, element) for path in paths))
+        if same_contents(*paths):
+            continue
+        gap = distance(stored(paths[0], element), stored(paths[1], element))
         allowed = ROUNDING_FACTOR * math.sqrt(UNIT_ROUNDOFF[element]) if element in FLOATING else 0
         if gap.non_finite_mismatches or gap.relative_l2 > allowed:
             name = next((p.name for p in workload.pointers() if p.allocation == index), "a buffer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +52,7 @@ from cudaops.executors.cuda.tasks import (
     buffers_of,
     dumps_of,
     measurements,
+    outputs_of,
     series_launch,
     side_of,
     timed_inputs,
@@ -224,14 +225,16 @@ class CudaExecutor:
         folder: Path,
         *,
         check: Check = "none",
+        wanted: Collection[int] | None = None,
         timeout_s: float = 60.0,
     ) -> Ran | Misbehaved:
         """See `Executor.run`. A fault is looked at again with a checker, which names its line; not
         a draft's, which nobody mends."""
         if compiled.unit.wide_doubles:
             return self.host.processor.run(
-                compiled, workload, plan, inputs, folder, check=check, timeout_s=timeout_s
-            )
+                compiled, workload, plan, inputs, folder, check=check, wanted=wanted,
+                timeout_s=timeout_s,
+            )  # fmt: skip
         side = self._side(compiled, workload, plan, folder, inputs.scratch_poison)
         target = dumps_of(workload, side, folder)
         task = RunTask(
@@ -251,11 +254,14 @@ class CudaExecutor:
             folder / "check",
             timeout_s,
         )
-        reply = expected(session.request(task, timeout_s), RunReply)
+        asked = task if wanted is None else task.model_copy(
+            update={"dumps": {index: task.dumps[index] for index in wanted}}
+        )  # fmt: skip
+        reply = expected(session.request(asked, timeout_s), RunReply)
         if isinstance(reply, Misbehaved):
             return reply if compiled.draft else self.host.checker.named(subject, reply)
         ran = Ran(
-            outputs=dict(task.dumps),
+            outputs=outputs_of(asked, reply),
             global_outputs=dict(task.global_dumps),
             seconds=sum(reply.launch_us) * 1e-6,
         )
@@ -299,7 +305,7 @@ class CudaExecutor:
         each = len(reply.launch_us) // len(launches)
         return tuple(
             Ran(
-                outputs=dict(one.dumps),
+                outputs=outputs_of(one, reply, n),
                 global_outputs=dict(one.global_dumps),
                 seconds=sum(reply.launch_us[n * each : (n + 1) * each]) * 1e-6,
             )
