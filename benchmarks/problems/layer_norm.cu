@@ -1,34 +1,21 @@
-// Layer norm, one block a row: mean, then variance, then the row itself.
-// @launch layer_norm grid=(x_size0) block=(THREADS) args=(x, weight, bias, out, features, eps)
-
-#define THREADS 256
-
-__device__ float block_sum(float value) {
-    __shared__ float partial[THREADS];
-    int t = threadIdx.x;
-    __syncthreads();
-    partial[t] = value;
-    __syncthreads();
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        if (t < half) partial[t] += partial[t + half];
-        __syncthreads();
-    }
-    return partial[0];
-}
+// Layer norm over channels, one thread a pixel: mean, then variance, then the elements.
+// @launch layer_norm grid=(ceil_div(x_size0 * x_size2 * x_size3, 128)) block=(128) args=(x, weight, bias, out, x_size0, channels, x_size2 * x_size3, eps)
 
 __global__ void layer_norm(const float* x, const float* weight, const float* bias, float* y,
-                           int features, float eps) {
-    const float* row = x + blockIdx.x * features;
+                           int batch, int channels, int pixels, float eps) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= batch * pixels) return;
+    int first = i / pixels * channels * pixels + i % pixels;
     float sum = 0.0f;
-    for (int i = threadIdx.x; i < features; i += THREADS) sum += row[i];
-    float mean = block_sum(sum) / features;
+    for (int c = 0; c < channels; ++c) sum += x[first + c * pixels];
+    float mean = sum / channels;
     float squares = 0.0f;
-    for (int i = threadIdx.x; i < features; i += THREADS) {
-        squares += (row[i] - mean) * (row[i] - mean);
+    for (int c = 0; c < channels; ++c) {
+        float d = x[first + c * pixels] - mean;
+        squares += d * d;
     }
-    float variance = block_sum(squares) / features;
-    for (int i = threadIdx.x; i < features; i += THREADS) {
-        y[blockIdx.x * features + i] =
-            (row[i] - mean) / sqrtf(variance + eps) * weight[i] + bias[i];
+    float scale = rsqrtf(squares / channels + eps);
+    for (int c = 0; c < channels; ++c) {
+        y[first + c * pixels] = (x[first + c * pixels] - mean) * scale * weight[c] + bias[c];
     }
 }
