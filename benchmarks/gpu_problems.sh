@@ -92,6 +92,7 @@ wait
     for name in "${all[@]}"; do row "$name"; done
 } | tee "$OUT/problems.txt"
 # The runs are over: each GPU times one model at a time.
+rm -f "$TORCH_EXTENSIONS_DIR"/*/lock  # a build that was stopped leaves one, and torch would wait for it
 for ((gpu = 0; gpu < gpus; gpu++)); do
     for ((i = gpu; i < ${#all[@]}; i += gpus)); do
         [[ ${all[i]} == wrong-* ]] || echo "${all[i]}: $(evaluated "${all[i]}" "$gpu")"
