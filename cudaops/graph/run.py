@@ -360,8 +360,6 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
 
 
 NOT_ENDED = "this is how far the run had come: it did not end and has no certificate; resume it"
-    "this is how far the run had come: it did not end, and there is no certificate; resume it"
-)
 
 
 def finish(
