@@ -1,0 +1,36 @@
+// Where the arguments of a launch stand.
+#pragma once
+#include "driver.h"
+
+namespace cudaops {
+
+// A parameter of a kernel: where it stands in a buffer of all of them.
+struct Parameter {
+    unsigned offset, size;
+};
+
+// Where each of the arguments stands; false where they cannot be found.
+inline bool find_arguments(const Parameter* wanted, unsigned count, const Launch& launch,
+                           const void** given) {
+    if (launch.parameters != nullptr) {
+        for (unsigned i = 0; i < count; ++i) given[i] = launch.parameters[i];
+        return true;
+    }
+    const char* buffer = nullptr;
+    const size_t* size = nullptr;
+    void** extra = launch.extra;
+    for (; extra != nullptr && extra[0] != nullptr; extra += 2) {
+        const auto key = reinterpret_cast<size_t>(extra[0]);
+        if (key == 1) buffer = static_cast<const char*>(extra[1]);
+        else if (key == 2) size = static_cast<const size_t*>(extra[1]);
+        else return false;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        const Parameter& one = wanted[i];
+        if (buffer == nullptr || size == nullptr || one.offset + one.size > *size) return false;
+        given[i] = buffer + one.offset;
+    }
+    return true;
+}
+
+}  // namespace cudaops
