@@ -33,4 +33,27 @@ inline bool find_arguments(const Parameter* wanted, unsigned count, const Launch
     return true;
 }
 
+// An attribute that asks for something: the rewrite was not judged with it. Null where none does.
+inline const char* special_attribute(const LaunchConfig& config) {
+    for (unsigned i = 0; i < config.attribute_count; ++i) {
+        const LaunchAttribute& one = config.attributes[i];
+        const unsigned* extent = one.value.extent;
+        switch (one.id) {
+            case 0:  // ignored
+                break;
+            case 2:  // cooperative
+            case 6:  // programmatic stream serialization
+                if (one.value.number != 0) return "it is launched with attributes";
+                break;
+            case 4:  // cluster dimension
+                if (extent[0] > 1 || extent[1] > 1 || extent[2] > 1)
+                    return "it is launched with attributes";
+                break;
+            default:
+                return "it is launched with attributes";
+        }
+    }
+    return nullptr;
+}
+
 }  // namespace cudaops

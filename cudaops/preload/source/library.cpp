@@ -186,29 +186,6 @@ bool replaced(const Launch& launch, const char* special, Result* result) {
     return false;
 }
 
-// An attribute that asks for something: the rewrite was not judged with it. Null where none does.
-const char* special_attribute(const LaunchConfig& config) {
-    for (unsigned i = 0; i < config.attribute_count; ++i) {
-        const LaunchAttribute& one = config.attributes[i];
-        const unsigned* extent = one.value.extent;
-        switch (one.id) {
-            case 0:  // ignored
-                break;
-            case 2:  // cooperative
-            case 6:  // programmatic stream serialization
-                if (one.value.number != 0) return "it is launched with attributes";
-                break;
-            case 4:  // cluster dimension
-                if (extent[0] > 1 || extent[1] > 1 || extent[2] > 1)
-                    return "it is launched with attributes";
-                break;
-            default:
-                return "it is launched with attributes";
-        }
-    }
-    return nullptr;
-}
-
 }  // namespace
 
 Result launch_kernel(Wrapped which, const Launch& launch) {

@@ -49,12 +49,14 @@ struct Image {
   std::string file;
   uintptr_t begin = 0;
   Image() {
+#ifndef CUDAOPS_CAPTURE_PRELOADED  // which knows functions by numbers
     Dl_info found{};
     static const char anchor = 0;
     if (!dladdr(&anchor, &found) || !found.dli_fbase) return;
     if (((const ElfW(Ehdr)*)found.dli_fbase)->e_type != ET_DYN) return;
     begin = (uintptr_t)found.dli_fbase;
     file = found.dli_fname;
+#endif
   }
 };
 
@@ -309,15 +311,19 @@ class Recorder {
 
   cudaError_t reset() {
     std::lock_guard<std::mutex> hold(lock_);
-    if (report_.is_open() && !ended_) {
-      OwnCalls own;
-      account(timer_.collect(true));
-      timer_.forget();
-      contents_.forget();
-      for (Recent& recent : recent_) recent = Recent{};
-      previous_ = nullptr;
-    }
+    leave();
     return reset_runtime();
+  }
+
+  // What the device holds of ours is about to go.
+  void leave_context() {
+    std::lock_guard<std::mutex> hold(lock_);
+    leave();
+  }
+
+  void note(const std::string& lines) {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (!ended_) report_.write(lines);
   }
 
   static Recorder* the() {
@@ -329,6 +335,16 @@ class Recorder {
   static constexpr size_t most_recorded = 8;  // configurations of one kernel
   static constexpr int asked_again = 64;      // launches of one kind, before its memory is looked up anew
   static constexpr int most_refusals = 100;   // that are reported
+
+  void leave() {
+    if (!report_.is_open() || ended_) return;
+    OwnCalls own;
+    account(timer_.collect(true));
+    timer_.forget();
+    contents_.forget();
+    for (Recent& recent : recent_) recent = Recent{};
+    previous_ = nullptr;
+  }
 
   // A program that takes longer ends here, and so does one that has launched and then nothing for so
   // long a pause (0: however long): as far as it came, if it launched anything. What is under way on
@@ -490,7 +506,7 @@ class Recorder {
     }
     std::string place = "\t" + std::to_string(id) + "\t" + std::to_string(i);
     if (type.kind == ArgumentKind::Scalar) return "arg" + place + "\tscalar\t" + type.element + "\t" + hex + "\n";
-    std::string lines = "arg" + place + "\topaque\t" + type.written() + "\t" + hex + "\n";
+    std::string lines = "arg" + place + "\topaque\t" + (type.written ? type.written() : type.element) + "\t" + hex + "\n";
     for (const Field& field : reach.of[(size_t)i])
       lines += line("field\t%d\t%d\t%zu\t%zu\t%lld", id, i, field.at, reach.index(field.range),
                     (long long)(field.address - field.range.begin));
@@ -612,11 +628,15 @@ class Recorder {
   bool watching_ = false, ended_ = false, faulted_ = false;
 };
 
+#ifndef CUDAOPS_CAPTURE_PRELOADED  // into programs too that launch nothing
 __attribute__((constructor(102))) static void begin() { Recorder::the(); }
+#endif
 
 void submit(const Call& call) { Recorder::the()->submit(call); }
 void graph_begins() { Recorder::the()->graph(+1); }
 void graph_ends() { Recorder::the()->graph(-1); }
 cudaError_t reset_device() { return Recorder::the()->reset(); }
+void leave_context() { Recorder::the()->leave_context(); }
+void note(const std::string& lines) { Recorder::the()->note(lines); }
 
 }  // namespace cudaops_capture
