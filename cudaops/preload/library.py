@@ -3,9 +3,7 @@ sources beside this file."""
 
 from __future__ import annotations
 
-import platform
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +12,10 @@ from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
+from cudaops.preload.hooks import SOURCE, check_platform
 from cudaops.preload.plan_source import plan_source, quoted
 from cudaops.preload.winner import Instance, Winner, capability_of
 
-SOURCE = Path(__file__).parent / "source"
 MAIN, GENERATED = "library.cpp", "winner.h"
 LIBRARY = "libwinner.so"
 COMPILE_TIMEOUT_S = 120.0
@@ -27,21 +25,6 @@ FLAGS = (
 )  # fmt: skip
 LIBRARIES = ("-nodefaultlibs", "-lc", "-lgcc", "-ldl", "-lpthread")
 """No C++ library: the program may bring another."""
-MACHINES = ("x86_64", "aarch64")
-
-
-def check_platform() -> None:
-    """Raise PrerequisiteError where no program could preload the library."""
-    if sys.platform != "linux" or platform.machine() not in MACHINES:
-        raise PrerequisiteError(
-            f"there is no preloading on {sys.platform} {platform.machine()}",
-            "run it on Linux, on x86-64 or aarch64, where the program runs",
-        )
-    if platform.libc_ver()[0] != "glibc":
-        raise PrerequisiteError(
-            "the C library here is not glibc, whose dlsym the library stands before",
-            "run it where the program runs with glibc",
-        )
 
 
 def write_library(winner: Winner, out: Path) -> None:

@@ -16,7 +16,7 @@ from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.symbols import PlacedParameter
 from cudaops.executors.cuda.toolchain import require_nvcc, toolkit_home
-from cudaops.preload.library import SOURCE
+from cudaops.preload.hooks import SOURCE
 from cudaops.preload.plan_source import Taken, plan_source
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.expressions import NullPointer, PointerValue, parse

@@ -20,6 +20,7 @@ from cudaops.executors.capture.program import (
     room_for,
 )
 from cudaops.executors.cpu.report import Report, find_fault, read_report
+from cudaops.executors.cuda.driver_recorder import KERNELS, kernel_list
 from cudaops.executors.cuda.platform import Executable, Platform
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
@@ -99,6 +100,9 @@ class GpuProgram:
         }
         if kernel is not None:
             env["CUDAOPS_RECORDER_TARGET"] = kernel
+        if self.program.application is not None:
+            (blobs / KERNELS).write_text(kernel_list(self.program), encoding="utf-8")
+            env["CUDAOPS_RECORDER_KERNELS"] = str(blobs / KERNELS)
         ran = self._child(blobs, env, recorded=True, contents_bytes=most)
         if not isinstance(ran, Child):
             return ran
@@ -112,11 +116,12 @@ class GpuProgram:
         return ran
 
     def _limits(self) -> dict[str, str]:
-        """When the recorder ends the program."""
-        return {
-            "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
-            "CUDAOPS_RECORDER_PAUSE_SECONDS": f"{PAUSE_SHARE * self.timeout_s:g}",
-        }
+        """When the recorder ends the program. One that an application is loaded into has no pause:
+        with the rewrite in it there is no recorder that could end it there."""
+        limits = {"CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}"}
+        if self.program.application is None:
+            limits["CUDAOPS_RECORDER_PAUSE_SECONDS"] = f"{PAUSE_SHARE * self.timeout_s:g}"
+        return limits
 
     def _child(
         self, folder: Path, env: dict[str, str], *, recorded: bool, contents_bytes: int = 0
@@ -124,8 +129,11 @@ class GpuProgram:
         built = self.platform.program(self.program, recorded=recorded)
         if isinstance(built, CompileFailed):
             return built
-        for name in (REPORT, RUNTIME_REPORT):
+        for name in (REPORT, RUNTIME_REPORT, f"{REPORT}.claimed"):
             discard(folder / name)
+        if built.preload is not None:
+            # What an interpreter has not written when the recorder ends it would be lost.
+            env = {**env, "LD_PRELOAD": str(built.preload), "PYTHONUNBUFFERED": "1"}
         if self.platform.names_faults:
             runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
             env = {**env, **runtime}
@@ -133,7 +141,7 @@ class GpuProgram:
         if phase == "gpu":
             settle_gpu_level(self.platform.driver)
         beside = built.tree if built.is_interpreted and built.tree else self.cwd
-        hidden = () if built.is_interpreted else (built.path.parent.parent,)
+        hidden = () if built.is_interpreted or built.needs else (built.path.parent.parent,)
         with View(beside, self.argv, hidden) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
@@ -146,7 +154,7 @@ class GpuProgram:
                     phase,
                     tuple(view.reads),
                     tuple(writes),
-                    interpreter(built.path) if built.is_interpreted else (),
+                    _runs(built),
                     limits=_with_room(limits_of(phase), contents_bytes),
                 ),
             )
@@ -175,6 +183,13 @@ def _image(report: Report, built: Executable, cwd: Path) -> Path:
         if path.is_relative_to(built.tree) and path.is_file():
             return path
     return built.path
+
+
+def _runs(built: Executable) -> tuple[Path, ...]:
+    """What it runs beside itself."""
+    if built.is_interpreted:
+        return interpreter(built.path)
+    return (*built.needs, *(() if built.preload is None else (built.preload,)))
 
 
 def _with_room(usual: Limits, contents_bytes: int) -> Limits:
