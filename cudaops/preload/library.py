@@ -54,6 +54,13 @@ def write_library(winner: Winner, out: Path) -> None:
         _put(folder / LIBRARY, out)
 
 
+def library_key(winner: Winner) -> tuple[object, ...]:
+    """What decides about a library's contents."""
+    sources = sorted((p.name, p.read_text("utf-8")) for p in SOURCE.iterdir())
+    images = [one.image.parent.name for one in winner.instances]
+    return (find_toolchain(), FLAGS, LIBRARIES, sources, images, winner_source(winner))
+
+
 def winner_source(winner: Winner) -> str:
     """`winner.h`: the table `SERVED`, and for each row its cubin, parameters and plan."""
     lines = [

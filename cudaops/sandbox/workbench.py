@@ -52,6 +52,7 @@ from cudaops.sandbox.oracle import (
     refine_roles,
     timed_references,
 )
+from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns
 from cudaops.sandbox.values import value_summaries
 
@@ -148,6 +149,17 @@ class Workbench:
         served = {w.callee: w for w in reversed(self.workloads_of(rewrite))}
         written = {self._written(w): None for w in reversed(served.values())}
         return splice(self.program, self.kernel.name, rewrite, *written)
+
+    def runnable(self, rewrite: Rewrite) -> Program:
+        """The same, to be run whole: of an application with the library of the rewrite. Raises
+        InputError where it cannot be."""
+        spliced = self.spliced(rewrite)
+        if self.program.application is None:
+            return spliced
+        return preloaded(
+            self.program, self.workloads_of(rewrite), rewrite, spliced, self.executor.cache,
+            self.sm_arch,
+        )  # fmt: skip
 
     def _written(self, workload: Workload) -> str:
         """The instance that a launch names."""

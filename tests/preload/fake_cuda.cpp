@@ -5,7 +5,7 @@
 // far as to ask cuGetProcAddress for its functions (launches among them are written to the file as
 // well), and says then that it cannot be initialised.
 //
-//   FAKE_CUDA_CAPABILITY=86      compute capability of its two devices (90)
+//   CUDA_DOUBLE_CAPABILITY=86      compute capability of its two devices (90)
 //   FAKE_CUDA_FAIL=NAME          this function fails; `NAME:SYMBOL` where it is about that kernel
 //   FAKE_CUDA_THREADS=64         most threads that a block of any kernel may have (1024)
 //
@@ -218,7 +218,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
     return ordinal < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-    const char* set = getenv("FAKE_CUDA_CAPABILITY");
+    const char* set = getenv("CUDA_DOUBLE_CAPABILITY");
     const int capability = set == nullptr ? 90 : atoi(set);
     if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = capability / 10;
     else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *value = capability % 10;

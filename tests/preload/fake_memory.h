@@ -3,6 +3,8 @@
 //
 //   extern "C" void SYMBOL(void** values, const unsigned* grid, const unsigned* block);
 //
+// of one that it has not by `any_kernel`, where it has that, which is told the symbol first.
+//
 // Included by fake_cuda.cpp.
 #pragma once
 
@@ -52,7 +54,10 @@ void run_kernel(const char* symbol, void** values, const unsigned* grid, const u
     }();
     using Kernel = void(void**, const unsigned*, const unsigned*);
     const auto kernel = library == nullptr ? nullptr : reinterpret_cast<Kernel*>(dlsym(library, symbol));
-    if (kernel != nullptr) kernel(values, grid, block);
+    if (kernel != nullptr) return kernel(values, grid, block);
+    using AnyKernel = void(const char*, void**, const unsigned*, const unsigned*);
+    const auto any = library == nullptr ? nullptr : reinterpret_cast<AnyKernel*>(dlsym(library, "any_kernel"));
+    if (any != nullptr) any(symbol, values, grid, block);
 }
 
 }  // namespace

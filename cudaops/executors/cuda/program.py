@@ -27,12 +27,15 @@ from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_
 from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
+from cudaops.preload.counts import VARIABLE as COUNTS_VARIABLE
+from cudaops.preload.counts import read_counts
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
 
 STOPPING_S = 30.0
 """What a program that is stopped gets to write down what was recorded: 8 GiB at 300 MB/s."""
 REPORT = "report.tsv"
+COUNTS = "counts.jsonl"
 RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
 OWN_BYTES = 8 * GIB
@@ -69,10 +72,15 @@ class GpuProgram:
         self.output = output
         with temporary_folder("cudaops-run-") as folder:
             env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._limits()}
-            ran = self._child(folder, env if until_pause else {}, recorded=until_pause)
+            application = self.program.application
+            if application is not None:  # `until_pause` is never asked of one: see `_limits`
+                env = {COUNTS_VARIABLE: str(folder / COUNTS)} if application.library else {}
+            recorded = until_pause and application is None
+            ran = self._child(folder, env if recorded or application else {}, recorded=recorded)
+            replaced = read_counts(folder / COUNTS) if application and application.library else None
         if not isinstance(ran, Child):
             return ran
-        return self._fault(ran) or program_ran(ran.done)
+        return self._fault(ran) or program_ran(ran.done).model_copy(update={"replaced": replaced})
 
     def capture(
         self, kernel: str | None, folder: Path, warm_ups: WarmUps = "auto"
