@@ -276,8 +276,7 @@ class Recorder {
       }
     }
     cudaError_t error = call.start(call);
-    // Registered after what the runtime registers for itself, it runs before that.
-    if (!watching_) watching_ = atexit([] { the()->finish(); }) == 0;
+    watch_end();
     if (in_graph) return note_graph(call);
     Configuration& c = *recent->configuration;
     if (error == cudaSuccess && weight == 0) return count(c, recent->set);
@@ -324,6 +323,7 @@ class Recorder {
   void note(const std::string& lines) {
     std::lock_guard<std::mutex> hold(lock_);
     if (!ended_) report_.write(lines);
+    watch_end();
   }
 
   static Recorder* the() {
@@ -335,6 +335,11 @@ class Recorder {
   static constexpr size_t most_recorded = 8;  // configurations of one kernel
   static constexpr int asked_again = 64;      // launches of one kind, before its memory is looked up anew
   static constexpr int most_refusals = 100;   // that are reported
+
+  // Registered after what the runtime registers for itself, it runs before that.
+  void watch_end() {
+    if (!watching_) watching_ = atexit([] { the()->finish(); }) == 0;
+  }
 
   void leave() {
     if (!report_.is_open() || ended_) return;
