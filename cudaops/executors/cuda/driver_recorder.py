@@ -71,7 +71,10 @@ def driver_recorder(cache: Path) -> Path:
 def kernel_list(program: Program) -> str:
     """What the library reads: the program's kernels, and what C++ calls each element."""
     lines = [_kernel_line(program, kernel) for kernel in program.kernels]
-    return "\n".join([*lines, *_element_lines(), ""])
+    variables = [
+        f"variable\t{v.qualified_name}\t{_symbol(v.qualified_name)}" for v in program.global_variables
+    ]
+    return "\n".join([*lines, *variables, *_element_lines(), ""])
 
 
 def _files() -> dict[str, str]:
@@ -79,6 +82,14 @@ def _files() -> dict[str, str]:
     named |= {f"cudaops_capture/{p.name}": p for p in sorted((FOLDER / "driver").iterdir())}
     texts = {name: path.read_text("utf-8") for name, path in named.items()}
     return {**recorder_files(), **texts, EXPORTS: _EXPORTED}
+
+
+def _symbol(qualified_name: str) -> str:
+    """Of a variable (Itanium ABI). A static one is none that another module could name."""
+    parts = qualified_name.split("::")
+    if len(parts) == 1:
+        return qualified_name
+    return f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 
 
 def _kernel_line(program: Program, kernel: Kernel) -> str:

@@ -33,6 +33,18 @@ inline bool find_arguments(const Parameter* wanted, unsigned count, const Launch
     return true;
 }
 
+// Where a variable of the module that a kernel is in stands, in the current context.
+inline bool find_variable(const Driver& driver, Function* function, const char* symbol,
+                          Address* address, size_t* size) {
+    Module* module = nullptr;
+    if (driver.cuFuncGetModule(&module, function) == SUCCESS)
+        return driver.cuModuleGetGlobal_v2(address, size, module, symbol) == SUCCESS;
+    Library* library = nullptr;
+    const auto kernel = reinterpret_cast<Kernel*>(function);
+    return driver.cuKernelGetLibrary(&library, kernel) == SUCCESS &&
+           driver.cuLibraryGetGlobal(address, size, library, symbol) == SUCCESS;
+}
+
 // An attribute that asks for something: the rewrite was not judged with it. Null where none does.
 inline const char* special_attribute(const LaunchConfig& config) {
     for (unsigned i = 0; i < config.attribute_count; ++i) {

@@ -232,19 +232,9 @@ private:
         Address ours = 0, theirs = 0;
         size_t bytes = 0, size = 0;
         if (driver_.cuLibraryGetGlobal(&ours, &bytes, served_.library, symbol) != SUCCESS ||
-            !find_authors(symbol, &theirs, &size) || size != bytes)
+            !find_variable(driver_, launch_.function, symbol, &theirs, &size) || size != bytes)
             return false;
         return driver_.cuMemcpyDtoDAsync_v2(ours, theirs, bytes, launch_.our_stream()) == SUCCESS;
-    }
-
-    bool find_authors(const char* symbol, Address* address, size_t* size) const {
-        Module* module = nullptr;
-        if (driver_.cuFuncGetModule(&module, launch_.function) == SUCCESS)
-            return driver_.cuModuleGetGlobal_v2(address, size, module, symbol) == SUCCESS;
-        Library* library = nullptr;
-        const auto kernel = reinterpret_cast<Kernel*>(launch_.function);
-        return driver_.cuKernelGetLibrary(&library, kernel) == SUCCESS &&
-               driver_.cuLibraryGetGlobal(address, size, library, symbol) == SUCCESS;
     }
 
     const Driver& driver_;

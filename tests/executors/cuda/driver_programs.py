@@ -43,6 +43,9 @@ extern "C" void smooth(void** v, const unsigned*, const unsigned*) {
 extern "C" void _ZN3ops5shiftIfEEvPT_S1_i(void** v, const unsigned*, const unsigned*) {
     for (int i = 0; i < at<int>(v, 2); ++i) at<float*>(v, 0)[i] += at<float>(v, 1);
 }
+extern "C" void _ZN3ops7amplifyEPfi(void** v, const unsigned*, const unsigned*) {
+    for (int i = 0; i < at<int>(v, 1); ++i) at<float*>(v, 0)[i] *= 1.5f;
+}
 struct Band { float* rows; int width; float by; };
 extern "C" void _ZN3ops5scaleE4Bandi(void** v, const unsigned*, const unsigned*) {
     const Band band = at<Band>(v, 0);

@@ -67,6 +67,16 @@ def test_a_structure_by_value_and_the_pointer_in_it(here: Here, tmp_path: Path) 
     assert [a.size_bytes for a in one.allocations] == [256]
 
 
+def test_constants_of_the_kernels_module_are_part_of_what_it_found(
+    here: Here, tmp_path: Path
+) -> None:
+    found = here.captured(tmp_path / "out", "amplify", "8", "8", "smooth", "amplify")
+    (one,) = found.workloads
+    (gain,) = one.globals
+    assert (gain.name, gain.size_bytes) == ("ops::gain", 4)
+    assert np.fromfile(Path(one.folder) / gain.before, np.float32).tolist() == [1.5]
+
+
 def test_the_kernel_with_most_time_is_chosen_and_all_are_counted(
     here: Here, tmp_path: Path
 ) -> None:

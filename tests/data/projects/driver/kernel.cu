@@ -27,6 +27,13 @@ __global__ void shift(T* values, T by, int count) {
 }
 template __global__ void shift<float>(float*, float, int);
 
+__constant__ float gain;
+
+__global__ void amplify(float* values, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) values[i] *= gain;
+}
+
 __global__ void scale(Band band, int rows) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < rows * band.width) band.rows[i] *= band.by;

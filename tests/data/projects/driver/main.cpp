@@ -70,6 +70,16 @@ int main(int argc, char** argv) {
                              &size, CU_LAUNCH_PARAM_END};
             CHECK(cuLaunchKernel(kernel, (count + 255) / 256, 1, 1, 256, 1, 1, 0, nullptr, nullptr,
                                  extra));
+        } else if (std::strcmp(name, "amplify") == 0) {
+            const float gain = 1.5f;
+            CUdeviceptr place;
+            size_t size;
+            CHECK(cuModuleGetGlobal(&place, &size, module, "_ZN3ops4gainE"));
+            CHECK(cuMemcpyHtoD(place, &gain, sizeof gain));
+            CHECK(cuModuleGetFunction(&kernel, module, "_ZN3ops7amplifyEPfi"));
+            void* arguments[] = {&out, &count};
+            CHECK(cuLaunchKernel(kernel, (count + 63) / 64, 1, 1, 64, 1, 1, 0, nullptr, arguments,
+                                 nullptr));
         } else {
             CHECK(cuModuleGetFunction(&kernel, module, "_ZN3ops5scaleE4Bandi"));
             Band band = {out, columns, 1.25f};

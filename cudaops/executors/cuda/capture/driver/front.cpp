@@ -40,7 +40,7 @@ struct Element {
 };
 
 // What the list says: `kernel NAME QUALIFIED_NAME TYPE...` (types of one with C linkage, whose name does
-// not tell them) and `element TYPE ELEMENT SIZE IS_SCALAR`.
+// not tell them), `element TYPE ELEMENT SIZE IS_SCALAR`, and `variable QUALIFIED_NAME SYMBOL`.
 struct Wanted {
   std::string name;
   std::vector<std::string> types;
@@ -48,6 +48,7 @@ struct Wanted {
 struct List {
   std::map<std::string, Wanted> kernels;  // by qualified name
   std::map<std::string, Element> elements;
+  std::vector<std::pair<std::string, std::string>> variables;
 
   explicit List(const char* path) {
     std::ifstream file(path);
@@ -57,6 +58,8 @@ struct List {
       for (std::string word; std::getline(line, word, '\t');) words.push_back(word);
       if (words.size() >= 3 && words[0] == "kernel")
         kernels[words[2]] = Wanted{words[1], {words.begin() + 3, words.end()}};
+      else if (words.size() == 3 && words[0] == "variable")
+        variables.emplace_back(words[1], words[2]);
       else if (words.size() == 5 && words[0] == "element")
         elements[words[1]] = Element{words[2], (unsigned)std::stoul(words[3]), words[4] == "1"};
     }
@@ -162,6 +165,20 @@ class Seen {
     if (found == by_symbol_.end()) found = by_symbol_.emplace(symbol, made(symbol, function)).first;
     const Known* known = found->second.get();
     return known && known->problem.empty() && !same_layout(*known, function) ? nullptr : known;
+  }
+
+  // Those that are in the kernel's module, as a list.
+  std::vector<Variable> variables_of(cudaops::Function* function) const {
+    std::vector<Variable> found;
+    found.reserve(list_.variables.size());
+    for (auto& [name, symbol] : list_.variables) {
+      cudaops::Address at = 0;
+      size_t size = 0;
+      if (cudaops::find_variable(the_driver(), function, symbol.c_str(), &at, &size))
+        found.emplace_back(name.c_str(), (void*)at, size, nullptr);
+    }
+    for (size_t i = 1; i < found.size(); ++i) found[i - 1].next = &found[i];
+    return found;
   }
 
   void tell_once(const std::string& text) {
@@ -317,6 +334,8 @@ cudaops::Result launched(Asked asked) {
   call.count = (int)known->types.size();
   call.types = known->types.data();
   call.values = const_cast<void**>(given.data());
+  const std::vector<Variable> variables = seen->variables_of(launch.function);
+  call.variables = variables.empty() ? nullptr : variables.data();
   submit(call);
   return asked.result;
 }

@@ -34,12 +34,13 @@ using cudaops::ArgumentType;
 
 static Variable* variables = nullptr;
 Variable::Variable(const char* name, cudaError_t (*locate)(void**), size_t size)
-    : name(name), locate(locate), size(size), next(variables) {
+    : name(name), locate(locate), size(size), next(variables), place(nullptr) {
   variables = this;
 }
 
 static uintptr_t address_of(const Variable& variable) {
-  void* address = nullptr;
+  void* address = variable.place;
+  if (address) return (uintptr_t)address;
   return variable.locate(&address) == cudaSuccess ? (uintptr_t)address : 0;
 }
 
@@ -213,8 +214,8 @@ struct Recent {
   int uses = 0;
 };
 
-static bool in_variable(uintptr_t p) {
-  for (Variable* v = variables; v; v = v->next)
+static bool in_variable(const Variable* all, uintptr_t p) {
+  for (const Variable* v = all; v; v = v->next)
     if (uintptr_t begin = address_of(*v))
       if (p >= begin && p - begin < v->size) return true;
   return false;
@@ -488,12 +489,14 @@ class Recorder {
     for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
     kept_ = reach.distinct;
     for (size_t k = 0; k < kept_.size(); ++k) lines += stored("before", c.id, std::to_string(k), kept_[k], true);
-    for (Variable* v = variables; v; v = v->next) {
+    for (const Variable* v = variables_of(call); v; v = v->next) {
       lines += stored("gbefore", c.id, v->name, Range{address_of(*v), v->size}, true);
       lines += pointers_in(c.id, *v);
     }
     return lines;
   }
+
+  static const Variable* variables_of(const Call& call) { return call.variables ? call.variables : variables; }
 
   unsigned long long place_of(const void* function) const {
     return function ? (uintptr_t)function - image_.begin : 0;
@@ -502,7 +505,7 @@ class Recorder {
   std::string describe_argument(int id, int i, const Call& call, const Reach& reach) {
     const ArgumentType& type = call.types[i];
     const void* value = call.values[i];
-    if (type.kind == ArgumentKind::Pointer) return describe_pointer(id, i, type, *(const uintptr_t*)value, reach);
+    if (type.kind == ArgumentKind::Pointer) return describe_pointer(id, i, call, reach);
     std::string hex;
     for (unsigned k = 0; k < type.size; ++k) {
       char two[3];
@@ -518,9 +521,11 @@ class Recorder {
     return lines;
   }
 
-  std::string describe_pointer(int id, int i, const ArgumentType& type, uintptr_t p, const Reach& reach) {
+  std::string describe_pointer(int id, int i, const Call& call, const Reach& reach) {
+    const ArgumentType& type = call.types[i];
+    const uintptr_t p = *(const uintptr_t*)call.values[i];
     if (!p) return line("arg\t%d\t%d\tnull", id, i);
-    if (in_variable(p)) return line("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
+    if (in_variable(variables_of(call), p)) return line("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
     if (reach.of[(size_t)i].empty()) {
       const char* elsewhere = reachable_elsewhere(p);
       return elsewhere ? line("limit\t%d\tparameter @N%d@ points to %s", id, i, elsewhere) : line("host\t%d\t%d", id, i);
@@ -555,7 +560,7 @@ class Recorder {
     cudaError_t error = cudaDeviceSynchronize();
     if (error != cudaSuccess) return fault(call.kernel, error);
     for (size_t k = 0; k < kept_.size(); ++k) lines_ += stored("after", c.id, std::to_string(k), kept_[k], false);
-    for (Variable* v = variables; v; v = v->next)
+    for (const Variable* v = variables_of(call); v; v = v->next)
       lines_ += stored("gafter", c.id, v->name, Range{address_of(*v), v->size}, false);
     report_.write(lines_);
     std::vector<Configuration*>& recorded = c.kernel->recorded;
