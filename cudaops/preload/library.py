@@ -12,10 +12,11 @@ from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
-from cudaops.preload.hooks import SOURCE, check_platform
+from cudaops.executors.preload.hooks import SOURCE, check_platform
 from cudaops.preload.plan_source import plan_source, quoted
 from cudaops.preload.winner import Instance, Winner, capability_of
 
+SOURCES = (SOURCE, Path(__file__).parent / "source")
 MAIN, GENERATED = "library.cpp", "winner.h"
 LIBRARY = "libwinner.so"
 COMPILE_TIMEOUT_S = 120.0
@@ -36,7 +37,8 @@ def write_library(winner: Winner, out: Path) -> None:
     gxx = find_toolchain().gxx
     with tempfile.TemporaryDirectory(prefix="cudaops-preload-") as temporary:
         folder = Path(temporary)
-        shutil.copytree(SOURCE, folder, dirs_exist_ok=True)
+        for part in SOURCES:
+            shutil.copytree(part, folder, dirs_exist_ok=True)
         for number, instance in enumerate(winner.instances):
             shutil.copy(instance.image, folder / _image_name(number))
         (folder / GENERATED).write_text(winner_source(winner), encoding="utf-8")
@@ -56,7 +58,7 @@ def write_library(winner: Winner, out: Path) -> None:
 
 def library_key(winner: Winner) -> tuple[object, ...]:
     """What decides about a library's contents."""
-    sources = sorted((p.name, p.read_text("utf-8")) for p in SOURCE.iterdir())
+    sources = [(p.name, p.read_text("utf-8")) for part in SOURCES for p in sorted(part.iterdir())]
     images = [one.image.parent.name for one in winner.instances]
     return (find_toolchain(), FLAGS, LIBRARIES, sources, images, winner_source(winner))
 

@@ -156,6 +156,10 @@ class Workbench:
         spliced = self.spliced(rewrite)
         if self.program.application is None:
             return spliced
+        if self.executor.name != "cuda":
+            raise InputError(
+                "the program launches its kernels by CUDA's driver API, and runs on a GPU alone"
+            )
         return preloaded(
             self.program, self.workloads_of(rewrite), rewrite, spliced, self.executor.cache,
             self.sm_arch,

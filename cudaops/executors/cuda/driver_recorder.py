@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cudaops.domain.program import Kernel, Program
+from cudaops.domain.program import Kernel, Parameter, Program
 from cudaops.domain.workload import ELEMENT_BYTES
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cpu.toolchain import find_toolchain
@@ -14,7 +14,7 @@ from cudaops.executors.cuda.recorded_source import FOLDER, RECORDER, recorder_fi
 from cudaops.executors.cuda.toolchain import require_nvcc, toolkit_home
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
-from cudaops.preload.hooks import SOURCE, check_platform
+from cudaops.executors.preload.hooks import SOURCE, check_platform
 from cudaops.program.front_end import kernel_form
 from cudaops.program.instances import SPELLED, VECTORS, element_of
 from cudaops.program.syntax import NotUnderstood, normal_type
@@ -96,22 +96,31 @@ def _kernel_line(program: Program, kernel: Kernel) -> str:
     return "\t".join(["kernel", kernel.name, kernel.qualified_name, *_types(program, kernel)])
 
 
-def _types(program: Program, kernel: Kernel) -> Iterator[str]:
+def _types(program: Program, kernel: Kernel) -> tuple[str, ...]:
     """Of parameters, as a demangler spells them. Those of a template stand in its mangled name."""
     if kernel.template_parameters:
-        return
-    try:
+        return ()
+    named = tuple(map(_as_written, kernel.parameters))
+    if all(element_of(base) != "opaque" for base, _ in named):
+        return tuple(base + pointer for base, pointer in named)
+    try:  # an alias, a macro or a structure: what it means clang knows, in half a second
         parameters = kernel_form(program, kernel).kernel.parameters
     except NotUnderstood:
         parameters = ()
-    if len(parameters) == len(kernel.parameters):
-        for one in parameters:
-            yield one.type + (" const" if one.is_const else "") + ("*" if one.is_pointer else "")
-        return
-    for written in kernel.parameters:
-        bare = normal_type(written.type_text.replace("__restrict__", " "))
-        pointee = bare[:-1] if written.is_pointer else bare
-        yield pointee + (" const*" if written.is_const else "*" if written.is_pointer else "")
+    if len(parameters) != len(named):
+        return tuple(base + pointer for base, pointer in named)
+    return tuple(
+        one.type + (" const" if one.is_const else "") + ("*" if one.is_pointer else "")
+        for one in parameters
+    )
+
+
+def _as_written(parameter: Parameter) -> tuple[str, str]:
+    """A value's type, or what a pointer points to; and how the pointer is spelled."""
+    plain = normal_type(parameter.type_text.replace("__restrict__", " "))
+    if not parameter.is_pointer:
+        return plain, ""
+    return plain[:-1], " const*" if parameter.is_const else "*"
 
 
 def _element_lines() -> Iterator[str]:
