@@ -11,8 +11,8 @@ from pathlib import Path
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.process import run_bounded
 from cudaops.executors.preload.hooks import SOURCE, check_platform
+from cudaops.executors.process import run_bounded
 from cudaops.preload.plan_source import plan_source, quoted
 from cudaops.preload.winner import Instance, Winner, capability_of
 

@@ -11,6 +11,7 @@ import pytest
 
 from cudaops.domain.judgement import Gate
 from cudaops.domain.run import RunOptions
+from cudaops.executors.base import close_executor
 from cudaops.graph.placing import place, run_options
 from cudaops.graph.services import make_executor, open_bench, settled
 from cudaops.program.plans import make_rewrite
@@ -24,14 +25,15 @@ from tests.standin.platform import STANDIN
 pytestmark = [pytest.mark.nvcc]
 ANY = r"""
 #include <string>
-extern "C" void any_kernel(const char* symbol, void** v, const unsigned* grid, const unsigned* block) {
+extern "C" void any_kernel(const char* symbol, void** v, const unsigned* grid,
+                           const unsigned* block) {
     if (std::string(symbol).find("smooth") != std::string::npos) smooth(v, grid, block);
 }
 """
 """A rewrite does what the author's kernel does: it takes the same parameters."""
 ROWS = """
-// @launch rows_of_smooth grid=(ceil_div(columns, 64), rows) block=(64) args=(in, out, rows, columns)
-__global__ void rows_of_smooth(const float* in, float* out, int rows, int columns) {
+// @launch smooth_rows grid=(ceil_div(columns, 64), rows) block=(64) args=(in, out, rows, columns)
+__global__ void smooth_rows(const float* in, float* out, int rows, int columns) {
     int column = blockIdx.x * 64 + threadIdx.x, row = blockIdx.y;
     if (column >= columns) return;
     float sum = 0.0f;
@@ -66,7 +68,7 @@ def bench(project: Path) -> Iterator[Workbench]:
     options = options_of(project, "run", f"./{APP}", "40", "24")
     executor = make_executor(options, load_settings())
     yield open_bench(settled(options, executor), executor)
-    executor.close()
+    close_executor(executor)
 
 
 def options_of(project: Path, out: str, command: str, *argv: str) -> RunOptions:
@@ -93,7 +95,7 @@ def test_the_application_is_run_with_the_rewrite_loaded_into_it(bench: Workbench
 
 
 def test_what_it_prints_decides(bench: Workbench) -> None:
-    (gate,) = gates_of(bench, ROWS.replace("rows_of_smooth", "wrong"))
+    (gate,) = gates_of(bench, ROWS.replace("smooth_rows", "wrong"))
     assert not gate.passed
     assert "launches by the rewrite" in gate.summary
 
@@ -111,4 +113,6 @@ def test_the_file_keeps_its_kernel_and_has_the_rewrite_beside_it(bench: Workbenc
     text = bench.spliced(make_rewrite(ROWS, "user", "rows", "for a test")).main.text
     begin, block, end = text.partition("// ---- cudaops: rows")
     assert begin + end.partition("// ---- cudaops: end\n")[2] == before
-    assert block and "namespace cudaops_smooth {" in end and "<<<" not in text
+    assert block
+    assert "namespace cudaops_smooth {" in end
+    assert "<<<" not in text

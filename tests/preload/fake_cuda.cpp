@@ -233,6 +233,17 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
     current = context;
     return CUDA_SUCCESS;
 }
+// What NVRTC asks for when it is loaded (seen with 13.4); it does without.
+CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid*) {
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+}
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    static CUctx_st primary[2] = {{0}, {1}};
+    *context = &primary[device];
+    return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
     *context = current;
     return CUDA_SUCCESS;

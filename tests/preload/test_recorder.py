@@ -17,7 +17,12 @@ Y, X = u64(0x10000), u64(0x20000)
 
 
 def recorded(
-    reached: Reach, scale: Made, folder: Path, *commands: str, reach: str = "dlsym", text: str = SCALE
+    reached: Reach,
+    scale: Made,
+    folder: Path,
+    *commands: str,
+    reach: str = "dlsym",
+    text: str = SCALE,
 ) -> list[list[str]]:
     """Lines of the report, split; the program is as it is without the recorder."""
     (folder / "kernels").write_text(kernel_list(program_of(text)))
@@ -61,9 +66,7 @@ def test_a_launch_is_seen_however_the_driver_is_reached(
 
 
 @pytest.mark.parametrize("how", ["extra", "config", "kernel"])
-def test_however_a_launch_is_spelled(
-    reached: Reach, scale: Made, tmp_path: Path, how: str
-) -> None:
+def test_however_a_launch_is_spelled(reached: Reach, scale: Made, tmp_path: Path, how: str) -> None:
     lines = recorded(reached, scale, tmp_path, of_scale(scale, how=how))
     if how == "kernel":  # the double tells no parameters of a CUkernel
         assert verbs(lines, "unseen")[0][0] == "scale"
@@ -78,9 +81,10 @@ def test_what_is_not_recorded_is_told(reached: Reach, scale: Made, tmp_path: Pat
     lines = recorded(reached, scale, tmp_path / "graph", of_scale(scale, how="captured"))
     assert verbs(lines, "graph") == [["scale", "0"]]
     (tmp_path / "other").mkdir()
-    text = "extern \"C\" __global__ void another(float* x) { *x = 1; }\n"
+    text = 'extern "C" __global__ void another(float* x) { *x = 1; }\n'
     lines = recorded(reached, scale, tmp_path / "other", of_scale(scale), text=text)
-    assert verbs(lines, "other") == [["scale"]] and not verbs(lines, "config")
+    assert verbs(lines, "other") == [["scale"]]
+    assert not verbs(lines, "config")
 
 
 def test_many_threads_and_contexts(reached: Reach, scale: Made, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.cuda.recorded_source import FOLDER, RECORDER, recorder_files
 from cudaops.executors.cuda.toolchain import require_nvcc, toolkit_home
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.process import run_bounded
 from cudaops.executors.preload.hooks import SOURCE, check_platform
+from cudaops.executors.process import run_bounded
 from cudaops.program.front_end import kernel_form
 from cudaops.program.instances import SPELLED, VECTORS, element_of
 from cudaops.program.syntax import NotUnderstood, normal_type
@@ -72,7 +72,8 @@ def kernel_list(program: Program) -> str:
     """What the library reads: the program's kernels, and what C++ calls each element."""
     lines = [_kernel_line(program, kernel) for kernel in program.kernels]
     variables = [
-        f"variable\t{v.qualified_name}\t{_symbol(v.qualified_name)}" for v in program.global_variables
+        f"variable\t{v.qualified_name}\t{_symbol(v.qualified_name)}"
+        for v in program.global_variables
     ]
     return "\n".join([*lines, *variables, *_element_lines(), ""])
 

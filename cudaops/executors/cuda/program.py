@@ -26,9 +26,9 @@ from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
 from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.isolation.view import View
-from cudaops.executors.process import run_bounded
 from cudaops.executors.preload.counts import VARIABLE as COUNTS_VARIABLE
 from cudaops.executors.preload.counts import read_counts
+from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
 

@@ -20,10 +20,14 @@ def read_counts(path: Path) -> Replaced | None:
             lines = file.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
         rows = [row for line in lines for row in json.loads(line)]
         reasons = [str(row["reason"]) for row in rows if row["reason"] is not None]
-        return Replaced(
-            by_rewrite=sum(int(row["rewrite"]) for row in rows),
-            by_author=sum(int(row["author"]) for row in rows),
-            reason=reasons[0][:300] if reasons else "",
-        ) if rows else None
+        return (
+            Replaced(
+                by_rewrite=sum(int(row["rewrite"]) for row in rows),
+                by_author=sum(int(row["author"]) for row in rows),
+                reason=reasons[0][:300] if reasons else "",
+            )
+            if rows
+            else None
+        )
     except (UntrustedFileError, ValueError, KeyError, TypeError):
         return None

@@ -21,9 +21,7 @@ _MOST_HASHED = 64 << 20
 """Bytes of one file. Chosen: a script or a program, not the data that it reads."""
 
 
-def open_application(
-    folder: Path, source: Path, command: str, arguments: Iterable[str]
-) -> Program:
+def open_application(folder: Path, source: Path, command: str, arguments: Iterable[str]) -> Program:
     """The kernels of `source`, with the program that launches them.
 
     `folder`: where it is run; `command`: the program, as it lies there, or an interpreter of this
@@ -45,10 +43,11 @@ def open_application(
 
 def _found(folder: Path, command: str) -> tuple[Path, bool]:
     path = Path(os.path.normpath(folder / command))
-    if path.is_file():
+    is_authors = path.is_relative_to(folder) or not Path(command).is_absolute()
+    if path.is_file() and is_authors and not path.name.startswith("python"):
         _require_preloadable(path, command)
         return path, False
-    on_path = None if "/" in command else shutil.which(command)
+    on_path = str(path) if path.is_file() else None if "/" in command else shutil.which(command)
     if on_path is None:
         raise InputError(f"--run: there is no program {command} in {folder}, nor on PATH")
     return Path(interpreter_itself(Path(on_path).absolute())), True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.executors.cuda.driver_programs import Here, here
 
 pytestmark = [pytest.mark.nvcc]
 __all__ = ["here"]
+JIT = Path(__file__).parents[2] / "data" / "projects" / "jit"
 
 
 def test_a_kernel_with_c_linkage_is_recorded_with_what_it_found_and_left(
@@ -25,9 +27,16 @@ def test_a_kernel_with_c_linkage_is_recorded_with_what_it_found_and_left(
 ) -> None:
     found = here.captured(tmp_path / "out", "smooth", "40", "24")
     (one,) = found.workloads
-    assert (one.callee, one.grid.x, one.grid.y, one.block.x, one.launches) == ("smooth", 1, 5, 32, 3)
+    assert (one.callee, one.grid.x, one.grid.y, one.block.x, one.launches) == (
+        "smooth",
+        1,
+        5,
+        32,
+        3,
+    )
     source, target, rows, columns = one.arguments
-    assert isinstance(source, PointerArgument) and isinstance(target, PointerArgument)
+    assert isinstance(source, PointerArgument)
+    assert isinstance(target, PointerArgument)
     assert (source.element, target.element) == ("f32", "f32")
     assert [a.value for a in (rows, columns) if isinstance(a, ScalarArgument)] == [40, 24]
     read, written = one.allocations
@@ -35,7 +44,8 @@ def test_a_kernel_with_c_linkage_is_recorded_with_what_it_found_and_left(
     values = np.fromfile(Path(one.folder) / read.before, np.float32)
     assert values[1] == np.float32(7919 % 1000) / np.float32(1000)
     smooth = np.fromfile(Path(one.folder) / written.after, np.float32)
-    assert smooth.size == 40 * 24 and 0 < smooth.mean() < 1
+    assert smooth.size == 40 * 24
+    assert 0 < smooth.mean() < 1
     assert [(c.kernel, c.launches) for c in found.counts if c.seconds > 0] != []
     assert "sum " in found.stdout
 
@@ -48,8 +58,10 @@ def test_arguments_in_one_buffer_and_a_template_by_its_mangled_name(
     assert (one.callee, one.grid.x, one.block.x) == ("ops::shift<float>", 1, 256)
     values, by, count = one.arguments
     assert isinstance(values, PointerArgument)
-    assert isinstance(by, ScalarArgument) and (by.element, by.value) == ("f32", 0.5)
-    assert isinstance(count, ScalarArgument) and (count.element, count.value) == ("i32", 64)
+    assert isinstance(by, ScalarArgument)
+    assert (by.element, by.value) == ("f32", 0.5)
+    assert isinstance(count, ScalarArgument)
+    assert (count.element, count.value) == ("i32", 64)
     (memory,) = one.allocations
     before, after = (
         np.fromfile(Path(one.folder) / name, np.float32) for name in (memory.before, memory.after)
@@ -62,8 +74,10 @@ def test_a_structure_by_value_and_the_pointer_in_it(here: Here, tmp_path: Path) 
     found = here.captured(tmp_path / "out", "scale", "8", "8", "smooth", "scale")
     (one,) = found.workloads
     band, rows = one.arguments
-    assert isinstance(band, OpaqueArgument) and [p.path for p in band.pointers] == ["band.rows"]
-    assert isinstance(rows, ScalarArgument) and rows.value == 8
+    assert isinstance(band, OpaqueArgument)
+    assert [p.path for p in band.pointers] == ["band.rows"]
+    assert isinstance(rows, ScalarArgument)
+    assert rows.value == 8
     assert [a.size_bytes for a in one.allocations] == [256]
 
 
@@ -90,7 +104,26 @@ def test_the_kernel_with_most_time_is_chosen_and_all_are_counted(
 def test_it_is_run_as_it_is_without_the_recorder(here: Here) -> None:
     ran = here.runs("16", "16").run()
     assert isinstance(ran, ProgramRan), ran
-    assert ran.stdout.startswith("sum ") and ran.replaced is None
+    assert ran.stdout.startswith("sum ")
+    assert ran.replaced is None
+
+
+def test_python_that_compiles_while_it_runs(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVRTC and NVIDIA's bindings, in the device's primary context: no context is destroyed."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    for name in ("kernel.cu", "nvrtc_app.py"):
+        shutil.copy(JIT / name, here.folder / name)
+    monkeypatch.setenv("LD_LIBRARY_PATH", ".")  # of the view, which has the double
+    here.program = open_application(
+        here.folder, here.folder / "kernel.cu", sys.executable, ("nvrtc_app.py", "40", "24")
+    )
+    found = here.captured(tmp_path / "out", None, "nvrtc_app.py", "40", "24")
+    (one,) = found.workloads
+    assert (one.callee, one.launches, one.block.y) == ("smooth", 3, 8)
+    assert [a.size_bytes for a in one.allocations] == [4 * 40 * 24] * 2
+    assert found.stdout.startswith("sum ")
 
 
 def refused(here: Here, folder: Path, kernel: str | None, *argv: str) -> str:
@@ -156,7 +189,8 @@ def test_programs_that_cannot_be_run_so(here: Here, command: str, says: str) -> 
     subprocess.run([gxx, "-static", "-o", here.folder / "static", source], check=True, timeout=60)
     with pytest.raises(InputError) as problem:
         open_application(here.folder, here.folder / "kernel.cu", command, ())
-    assert says in str(problem.value) and "\n" not in str(problem.value)
+    assert says in str(problem.value)
+    assert "\n" not in str(problem.value)
 
 
 def test_a_file_that_launches_its_kernels_itself(here: Here) -> None:

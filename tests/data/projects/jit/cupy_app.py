@@ -3,18 +3,17 @@
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 os.environ.setdefault("CUPY_CACHE_DIR", tempfile.mkdtemp())
 import cupy
 
 rows, columns = map(int, sys.argv[1:])
-smooth = cupy.RawKernel(open("kernel.cu").read(), "smooth")
+smooth = cupy.RawKernel(Path("kernel.cu").read_text("utf-8"), "smooth")
 image = (cupy.arange(rows * columns) * 7919 % 1000 / 1000).astype(cupy.float32)
 out = cupy.zeros_like(image)
+blocks = ((columns + 31) // 32, (rows + 7) // 8)
 for _ in range(3):
-    smooth(
-        ((columns + 31) // 32, (rows + 7) // 8),
-        (32, 8),
-        (image, out, cupy.int32(rows), cupy.int32(columns)),
-    )
-print(f"sum {float(out.sum()):.6g}, first {float(out[0]):.6g}, last {float(out[-1]):.6g}")
+    smooth(blocks, (32, 8), (image, out, cupy.int32(rows), cupy.int32(columns)))
+first, last = float(out[0]), float(out[-1])
+sys.stdout.write(f"sum {float(out.sum()):.6g}, first {first:.6g}, last {last:.6g}\n")
