@@ -58,7 +58,7 @@ def test_a_launch_is_seen_however_the_driver_is_reached(
     lines = recorded(reached, scale, tmp_path, of_scale(scale), of_scale(scale), reach=reach)
     (config,) = verbs(lines, "config")
     assert config[1:] == ["scale", "0", "1", "64", "1", "1", "64", "1", "1", "0", ""]
-    assert verbs(lines, "symbol") == [["1", "scale(float*, float const*, int, float)"]]
+    assert verbs(lines, "symbol") == [["1", scale.symbol]]
     assert verbs(lines, "count")[0][:2] == ["scale", "2"]
     assert verbs(lines, "arg") == [["0", "2", "scalar", "i32", i32(4096)],
                                    ["0", "3", "scalar", "f32", f32(0.5)]]  # fmt: skip

@@ -46,6 +46,7 @@ _FARTHEST = 1 << 40
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _SECONDS = re.compile(r"[0-9][0-9.e+-]{0,31}")
 _ADDRESS = re.compile(r"[0-9a-f]{1,16}")
+_SYMBOL = re.compile(r"[A-Za-z0-9_$.]{1,4096}", re.ASCII)
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _BLOB = re.compile(r"[0-9a-f]{32}-(?P<size>0|[1-9][0-9]{0,15})")
 """As both recorders name contents: a digest and the number of bytes."""
@@ -188,14 +189,14 @@ def names_of(report: Report, verb: str) -> list[str]:
 
 
 def symbols(report: Report) -> dict[int, str]:
-    """Demangled names of kernels by the number that stands for each in `config` lines, where the
-    recorder saw launches at the driver. Raises Malformed."""
+    """Symbols of kernels by the number that stands for each in `config` lines, where the recorder
+    saw launches at the driver. Raises Malformed."""
     found = {}
     for line in report.all("symbol"):
         number, name = _exactly("symbol", line, 2)
-        if not _ADDRESS.fullmatch(number):
-            raise Malformed("a symbol line without a number")
-        found[int(number, 16)] = kernel_name("symbol", name)
+        if not (_ADDRESS.fullmatch(number) and _SYMBOL.fullmatch(name)):
+            raise Malformed("a symbol line without a number or a symbol")
+        found[int(number, 16)] = name
     return found
 
 

@@ -32,6 +32,7 @@ from cudaops.executors.capture.report import (
 )
 from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
 from cudaops.executors.cpu.report import Report, function_names
+from cudaops.executors.cuda.symbols import demangled
 from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
@@ -128,7 +129,9 @@ class WorkloadReader:
     def _names(self, configurations: Iterable[Configuration]) -> dict[int, str]:
         """Of functions, demangled."""
         if self.source.executable is None:
-            return symbols(self._report)
+            known = symbols(self._report)
+            names = demangled([*known.values()], self.source.blobs)
+            return {number: names[symbol] for number, symbol in known.items()}
         functions = {c.function for c in configurations if c.function}
         return function_names(self.source.executable, functions)
 

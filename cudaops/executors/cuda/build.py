@@ -12,7 +12,7 @@ from cudaops.cuda.ptxas import PtxasLogError, parse_ptxas
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import CompileFailed, KernelResources, Unit
 from cudaops.domain.program import Application, Program
-from cudaops.errors import CudaOpsError, PrerequisiteError, SandboxUnavailable
+from cudaops.errors import CudaOpsError, InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.build import read_failure
 from cudaops.executors.cuda.driver_recorder import driver_recorder
 from cudaops.executors.cuda.nvrtc import Nvrtc
@@ -195,6 +195,8 @@ class GpuBuilder:
         if recorded:
             preload = driver_recorder(self._cache)
         path = Path(application.path)
+        if not path.is_file():
+            raise InputError(f"the program that launches the kernels is not there: {path}")
         libraries = (path, *sorted(path.parent.glob("*.so*")))
         needs = interpreter(path) if application.is_interpreter else libraries
         return Executable(path, path.name, 0.0, True, needs=needs, preload=preload)

@@ -248,7 +248,7 @@ class Seen {
     for (const std::string& type : is_mangled ? split_types(signature.parameters) : listed->second.types)
       known->types.push_back(type_of(type, list_));
     known->problem = laid_out(*known, function);
-    note(line("symbol\t%x\t%s", (unsigned)known->number, signature.shown.c_str()));
+    note(line("symbol\t%x\t%s", (unsigned)known->number, symbol));
     return known;
   }
 
