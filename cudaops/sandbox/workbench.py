@@ -33,6 +33,7 @@ from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.capture.program import PAUSE_SHARE
 from cudaops.executors.project.tree import ARCHIVE
+from cudaops.executors.stopping import in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import Draw, draws_of
 from cudaops.program.analysis.summary import summarise
@@ -164,6 +165,13 @@ class Workbench:
             self.program, self.workloads_of(rewrite), rewrite, spliced, self.executor.cache,
             self.sm_arch,
         )  # fmt: skip
+
+    def prepare(self, rewrite: Rewrite) -> None:
+        """Begin to build what `runnable` gives, where that saves time."""
+        if self.program.application is None:
+            self.executor.prepare(self.spliced(rewrite))
+        else:
+            in_background(lambda: self.runnable(rewrite))
 
     def _written(self, workload: Workload) -> str:
         """The instance that a launch names."""

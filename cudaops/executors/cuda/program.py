@@ -38,6 +38,9 @@ REPORT = "report.tsv"
 COUNTS = "counts.jsonl"
 RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
+CACHES = ("CUPY_CACHE_DIR", "XDG_CACHE_HOME")
+"""Where CuPy and PyCUDA keep what they compile: in the home folder otherwise, which a confined
+program may not write to, and CuPy ends where it cannot."""
 OWN_BYTES = 8 * GIB
 """What a recorded program may write itself, beside its contents."""
 LARGER = ", or let CUDAOPS_CAPTURE_GIB be larger (60 % of the free disk at most)"
@@ -142,6 +145,8 @@ class GpuProgram:
         if built.preload is not None:
             # What an interpreter has not written when the recorder ends it would be lost.
             env = {**env, "LD_PRELOAD": str(built.preload), "PYTHONUNBUFFERED": "1"}
+        if built.is_interpreted or built.needs:
+            env = {**env, **dict.fromkeys(CACHES, str(folder / "cache"))}
         if self.platform.names_faults:
             runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
             env = {**env, **runtime}
