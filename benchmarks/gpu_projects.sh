@@ -13,6 +13,9 @@ printf '#!/bin/sh\n' > /dev/shm/may && chmod +x /dev/shm/may && /dev/shm/may && 
 export PYTHONPATH=/tmp/site:$PWD CUDAOPS_CACHE=/tmp/cache CUDAOPS_MEMORY=off
 root=$PWD S=$SECONDS
 
+nvcc=$(python -c "from cudaops.executors.cuda.toolchain import require_nvcc; print(require_nvcc())")
+export PATH=$PATH:$(dirname "$nvcc")
+
 digest() { (cd "$1" && find . -type f ! -path './runs/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
 
 project() {  # NAME FOLDER FILE BUILD RUN

@@ -1,12 +1,14 @@
 // The driver that the program opened, in whatever context its launch is made.
 #pragma once
+#include <mutex>
 #include <vector>
 
 #include "device.h"
 #include "lost.h"
 
 static thread_local cudaops::Context* own_context = nullptr;
-// By number, and the last that a launch was made in; used by who holds the recorder's lock.
+// By number, and the last that a launch was made in.
+static std::mutex contexts_lock;
 static std::vector<cudaops::Context*> contexts;
 static cudaops::Context* latest_context = nullptr;
 
@@ -14,6 +16,7 @@ cudaError_t cudaGetDevice(int* device) {
   cudaops::Context* current = nullptr;
   cudaError_t error = cudaops_capture::the_driver().cuCtxGetCurrent(&current);
   if (error != cudaSuccess || !current) return error ? error : cudaErrorInvalidValue;
+  std::lock_guard<std::mutex> hold(contexts_lock);
   size_t k = 0;
   while (k < contexts.size() && contexts[k] != current) ++k;
   if (k == contexts.size()) contexts.push_back(current);
@@ -23,6 +26,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
+  std::lock_guard<std::mutex> hold(contexts_lock);
   if (device < 0 || (size_t)device >= contexts.size() || !contexts[(size_t)device]) return cudaErrorInvalidValue;
   return cudaops_capture::the_driver().cuCtxSetCurrent(contexts[(size_t)device]);
 }
@@ -30,6 +34,7 @@ cudaError_t cudaSetDevice(int device) {
 namespace cudaops_capture {
 
 void forget_context(cudaops::Context* gone) {
+  std::lock_guard<std::mutex> hold(contexts_lock);
   for (cudaops::Context*& one : contexts)
     if (one == gone) one = nullptr;
   if (latest_context == gone) latest_context = nullptr;
@@ -92,10 +97,11 @@ cudaError_t reset_runtime() { return cudaSuccess; }
 // launch was made in.
 OwnCalls::OwnCalls() : found_(cudaSuccess), mode_(cudaops::CAPTURE_MODE_RELAXED) {
   cudaops::Context* current = nullptr;
-  if (the_driver().cuCtxGetCurrent(&current) == cudaSuccess && !current && latest_context) {
+  if (the_driver().cuCtxGetCurrent(&current) == cudaSuccess && !current) {
+    std::lock_guard<std::mutex> hold(contexts_lock);
     own_context = latest_context;
-    the_driver().cuCtxSetCurrent(own_context);
   }
+  if (own_context) the_driver().cuCtxSetCurrent(own_context);
   the_driver().cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
