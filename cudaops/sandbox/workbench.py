@@ -340,8 +340,14 @@ class Workbench:
         judged = [one for one in self.captured.runs if one.is_judged]
         if rewrite is None:
             self.program_runs.ahead(judged)
-        else:
+        elif self.program.application is None:
             self.program_runs.rewritten_ahead(rewrite.id, self.spliced(rewrite), judged)
+        else:
+            in_background(
+                lambda: self.program_runs.rewritten_ahead(
+                    rewrite.id, self.runnable(rewrite), judged
+                )
+            )
 
     @property
     def limits(self) -> tuple[str, ...]:

@@ -85,7 +85,8 @@ def options_of(project: Path, out: str, command: str, *argv: str) -> RunOptions:
 
 
 def gates_of(bench: Workbench, source: str) -> list[Gate]:
-    return list(whole_program_gates(bench, make_rewrite(source, "user", "rows", "for a test")))
+    rewrite = bench.served_alone(make_rewrite(source, "user", "rows", "for a test"))
+    return list(whole_program_gates(bench, rewrite))
 
 
 def test_the_application_is_run_with_the_rewrite_loaded_into_it(bench: Workbench) -> None:
@@ -106,6 +107,21 @@ def test_a_rewrite_that_is_never_launched_says_nothing(bench: Workbench) -> None
     assert gate.summary.startswith(
         "the program never launched the rewrite (3 launches by its own: @requires rows % 41 == 0"
     )
+
+
+def test_a_rewrite_is_run_as_far_as_the_author_who_pauses(project: Path) -> None:
+    words = ("40", "24", "smooth", "smooth", "print", "rest")
+    options = options_of(project, "paused", f"./{APP}", *words)
+    options = options.model_copy(update={"timeout_seconds": 10.0})
+    executor = make_executor(options, load_settings())
+    try:
+        bench = open_bench(settled(options, executor), executor)
+        (gate,) = gates_of(bench, ROWS)
+    finally:
+        close_executor(executor)
+    assert gate.passed, gate.summary
+    assert "2 launches by the rewrite, 0 by" in gate.summary
+    assert "until it launches no more" in gate.summary
 
 
 def test_the_file_keeps_its_kernel_and_has_the_rewrite_beside_it(bench: Workbench) -> None:

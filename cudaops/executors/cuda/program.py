@@ -26,8 +26,7 @@ from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
 from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.isolation.view import View
-from cudaops.executors.preload.counts import VARIABLE as COUNTS_VARIABLE
-from cudaops.executors.preload.counts import read_counts
+from cudaops.executors.preload.counts import COUNTS_VARIABLE, PAUSE_VARIABLE, read_counts
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
@@ -76,14 +75,25 @@ class GpuProgram:
         with temporary_folder("cudaops-run-") as folder:
             env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._limits()}
             application = self.program.application
-            if application is not None:  # `until_pause` is never asked of one: see `_limits`
-                env = {COUNTS_VARIABLE: str(folder / COUNTS)} if application.library else {}
-            recorded = until_pause and application is None
-            ran = self._child(folder, env if recorded or application else {}, recorded=recorded)
-            replaced = read_counts(folder / COUNTS) if application and application.library else None
+            if application is not None and application.library:
+                return self._with_rewrite(folder, until_pause)
+            ran = self._child(folder, env if until_pause else {}, recorded=until_pause)
         if not isinstance(ran, Child):
             return ran
-        return self._fault(ran) or program_ran(ran.done).model_copy(update={"replaced": replaced})
+        return self._fault(ran) or program_ran(ran.done)
+
+    def _with_rewrite(self, folder: Path, until_pause: bool) -> ProgramOutcome:
+        """An application with a library in it, which counts, and ends it where a recorder would."""
+        env = {COUNTS_VARIABLE: str(folder / COUNTS)}
+        if until_pause:
+            env[PAUSE_VARIABLE] = f"{PAUSE_SHARE * self.timeout_s:g}"
+        ran = self._child(folder, env, recorded=False)
+        if not isinstance(ran, Child):
+            return ran
+        found = self._fault(ran) or program_ran(ran.done)
+        if isinstance(found, Misbehaved):
+            return found
+        return found.model_copy(update={"replaced": read_counts(folder / COUNTS)})
 
     def capture(
         self, kernel: str | None, folder: Path, warm_ups: WarmUps = "auto"
@@ -111,9 +121,6 @@ class GpuProgram:
         }
         if kernel is not None:
             env["CUDAOPS_RECORDER_TARGET"] = kernel
-        if self.program.application is not None:
-            (blobs / KERNELS).write_text(kernel_list(self.program), encoding="utf-8")
-            env["CUDAOPS_RECORDER_KERNELS"] = str(blobs / KERNELS)
         ran = self._child(blobs, env, recorded=True, contents_bytes=most)
         if not isinstance(ran, Child):
             return ran
@@ -127,12 +134,11 @@ class GpuProgram:
         return ran
 
     def _limits(self) -> dict[str, str]:
-        """When the recorder ends the program. One that an application is loaded into has no pause:
-        with the rewrite in it there is no recorder that could end it there."""
-        limits = {"CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}"}
-        if self.program.application is None:
-            limits["CUDAOPS_RECORDER_PAUSE_SECONDS"] = f"{PAUSE_SHARE * self.timeout_s:g}"
-        return limits
+        """When the recorder ends the program."""
+        return {
+            "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
+            "CUDAOPS_RECORDER_PAUSE_SECONDS": f"{PAUSE_SHARE * self.timeout_s:g}",
+        }
 
     def _child(
         self, folder: Path, env: dict[str, str], *, recorded: bool, contents_bytes: int = 0
@@ -142,6 +148,9 @@ class GpuProgram:
             return built
         for name in (REPORT, RUNTIME_REPORT, f"{REPORT}.claimed"):
             discard(folder / name)
+        if self.program.application is not None and recorded:
+            (folder / KERNELS).write_text(kernel_list(self.program), encoding="utf-8")
+            env = {**env, "CUDAOPS_RECORDER_KERNELS": str(folder / KERNELS)}
         if built.preload is not None:
             # What an interpreter has not written when the recorder ends it would be lost.
             env = {**env, "LD_PRELOAD": str(built.preload), "PYTHONUNBUFFERED": "1"}

@@ -8,8 +8,10 @@ from pathlib import Path
 from cudaops.domain.execution import Replaced
 from cudaops.executors.untrusted_files import UntrustedFileError, open_untrusted
 
-VARIABLE = "CUDAOPS_PRELOAD_COUNTS"
+COUNTS_VARIABLE = "CUDAOPS_PRELOAD_COUNTS"
 """Names the file; one line a process that had the driver."""
+PAUSE_VARIABLE = "CUDAOPS_PRELOAD_PAUSE_SECONDS"
+"""For so long a program may launch nothing before it is ended, as a recorder ends it."""
 _MOST_BYTES = 1 << 20
 
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -162,10 +164,72 @@ void count_author(Served& served, const char* why) {
     served.by_author.fetch_add(1, std::memory_order_relaxed);
 }
 
+void add_counts(const char* path);
+
+// ---- ending where the author's program was ended
+
+// Seconds after which a program that launches nothing more is ended, as the recorder ended the
+// author's (cudaops/executors/cuda/capture/src/recorder.cpp); 0: never.
+double pause_s() {
+    static const double seconds = [] {
+        const char* given = getenv("CUDAOPS_PRELOAD_PAUSE_SECONDS");
+        return given == nullptr ? 0 : atof(given);
+    }();
+    return seconds;
+}
+
+constexpr double IDLE_S = 0.1;  // a device that is waited for longer was at work
+std::atomic<double> launched_s{0};
+std::atomic<Context*> launched_in{nullptr};
+pthread_once_t watching = PTHREAD_ONCE_INIT;
+
+double monotonic_s() {
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+bool served_any() {
+    for (Served& one : SERVED)
+        if (one.by_rewrite.load() + one.by_author.load() != 0) return true;
+    return false;
+}
+
+void* watch(void*) {
+    const Driver& found = *known_driver.load(std::memory_order_acquire);
+    for (const double pause = pause_s();;) {
+        usleep(100000);
+        if (!served_any() || monotonic_s() - launched_s < pause) continue;
+        const double asked = monotonic_s();
+        if (found.cuCtxSetCurrent(launched_in) != SUCCESS || found.cuCtxSynchronize() != SUCCESS)
+            continue;
+        if (monotonic_s() - asked < IDLE_S) break;
+        launched_s = monotonic_s();
+    }
+    const char* const path = getenv("CUDAOPS_PRELOAD_COUNTS");
+    if (path != nullptr) add_counts(path);
+    fflush(nullptr);
+    _Exit(0);
+}
+
+void start_watching() {
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, watch, nullptr) == 0)
+        pthread_detach(thread);
+}
+
+void launching(const Driver& driver) {
+    Context* current = nullptr;
+    launched_s = monotonic_s();
+    if (driver.cuCtxGetCurrent(&current) == SUCCESS && current != nullptr) launched_in = current;
+    pthread_once(&watching, start_watching);
+}
+
 // Whether the rewrite was launched, with what the driver said of it.
 bool replaced(const Launch& launch, const char* special, Result* result) {
     Driver* found = is_off() ? nullptr : driver();
     if (found == nullptr || found->lacks() != nullptr) return false;
+    if (pause_s() > 0) launching(*found);
     Served* served = served_by(*found, launch.function);
     if (served == nullptr) return false;
     const void* given[MOST_PARAMETERS];

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudaops.domain.execution import Misbehaved, ProgramRan
+from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
 from cudaops.domain.workload import OpaqueArgument, PointerArgument, ScalarArgument
 from cudaops.errors import InputError
 from cudaops.executors.cpu.toolchain import find_toolchain
@@ -124,6 +124,20 @@ def test_python_that_compiles_while_it_runs(
     assert (one.callee, one.launches, one.block.y) == ("smooth", 3, 8)
     assert [a.size_bytes for a in one.allocations] == [4 * 40 * 24] * 2
     assert found.stdout.startswith("sum ")
+
+
+def test_what_goes_on_for_long_after_its_last_launch_is_not_waited_for(
+    here: Here, tmp_path: Path
+) -> None:
+    words = ("8", "8", "smooth", "print", "rest")
+    runs = here.runs(*words, limit_s=10)
+    found = runs.capture("smooth", tmp_path / "out")
+    assert isinstance(found, Captured), found
+    assert found.paused
+    assert found.stdout == "1 launches\n"
+    again = runs.run(until_pause=True)
+    assert isinstance(again, ProgramRan), again
+    assert again.stdout == "1 launches\n"
 
 
 def refused(here: Here, folder: Path, kernel: str | None, *argv: str) -> str:

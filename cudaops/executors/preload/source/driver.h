@@ -9,6 +9,7 @@ namespace cudaops {
 using Result = int;
 using Device = int;
 using Address = unsigned long long;
+struct Context;
 struct Function;  // CUfunction points to one; a CUkernel may be handed over in its place
 struct Kernel;
 struct Module;
@@ -65,7 +66,10 @@ using GetProcAddressV2 = Result(const char*, void**, int, unsigned long long, in
 
 // What the library calls itself: name, result, parameters.
 #define CUDAOPS_DRIVER_CALLS(CALL)                                                       \
+    CALL(cuCtxGetCurrent, (Context**))                                                   \
     CALL(cuCtxGetDevice, (Device*))                                                      \
+    CALL(cuCtxSetCurrent, (Context*))                                                    \
+    CALL(cuCtxSynchronize, ())                                                           \
     CALL(cuDeviceGetAttribute, (int*, int, Device))                                      \
     CALL(cuFuncGetAttribute, (int*, int, Function*))                                     \
     CALL(cuFuncSetAttribute, (Function*, int, int))                                      \

@@ -1,9 +1,12 @@
-// Launches the kernels of kernel.cubin by CUDA's driver API: ./app [ROWS COLUMNS [KERNEL...]].
+// Launches the kernels of kernel.cubin by CUDA's driver API: ./app [ROWS COLUMNS [KERNEL...]], where
+// `print` says how far it is and `rest` then takes a minute.
 #include <cuda.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 static void check(CUresult found, const char* what) {
@@ -52,7 +55,11 @@ int main(int argc, char** argv) {
     for (int i = 0; i < (given > 0 ? given : 5); ++i) {
         const char* name = given > 0 ? argv[3 + i] : usual[i];
         CUfunction kernel;
-        if (std::strcmp(name, "smooth") == 0) {
+        if (std::strcmp(name, "print") == 0) {
+            std::printf("%d launches\n", i);
+        } else if (std::strcmp(name, "rest") == 0) {
+            std::this_thread::sleep_for(std::chrono::minutes(1));
+        } else if (std::strcmp(name, "smooth") == 0) {
             CHECK(cuModuleGetFunction(&kernel, module, "smooth"));
             void* arguments[] = {&in, &out, &rows, &columns};
             const unsigned x = (columns + 31) / 32, y = (rows + 7) / 8;

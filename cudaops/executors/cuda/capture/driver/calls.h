@@ -9,9 +9,6 @@ struct Event;
 }  // namespace cudaops
 
 #define CUDAOPS_MORE_CALLS(CALL)                                                  \
-  CALL(cuCtxGetCurrent, (Context**))                                              \
-  CALL(cuCtxSetCurrent, (Context*))                                               \
-  CALL(cuCtxSynchronize, ())                                                      \
   CALL(cuEventCreate, (Event**, unsigned))                                        \
   CALL(cuEventDestroy_v2, (Event*))                                               \
   CALL(cuEventElapsedTime, (float*, Event*, Event*))                              \

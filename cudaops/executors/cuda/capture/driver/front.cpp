@@ -312,7 +312,10 @@ cudaops::Result launched(Asked asked) {
   }
   const cudaops::Launch& launch = asked.launch;
   const Known* known = seen->known(launch.function);
-  if (!known) return asked.start();
+  if (!known) {
+    stirred();
+    return asked.start();
+  }
   const char* special = asked.config ? cudaops::special_attribute(*asked.config) : nullptr;
   std::vector<const void*> given(known->types.size() + 1);
   std::string problem = special ? special : known->problem;

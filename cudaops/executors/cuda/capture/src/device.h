@@ -36,6 +36,9 @@ cudaError_t reset_runtime();
 // Before the current context is destroyed.
 void leave_context();
 
+// The program launches something that is not recorded: it does not pause.
+void stirred();
+
 // Into the report as it is.
 void note(const std::string& lines);
 

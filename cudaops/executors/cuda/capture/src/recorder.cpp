@@ -321,6 +321,11 @@ class Recorder {
     leave();
   }
 
+  void stirred() {
+    std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
+    if (hold) launched_s_ = monotonic_s();
+  }
+
   void note(const std::string& lines) {
     std::lock_guard<std::mutex> hold(lock_);
     if (!ended_) report_.write(lines);
@@ -647,6 +652,7 @@ void graph_begins() { Recorder::the()->graph(+1); }
 void graph_ends() { Recorder::the()->graph(-1); }
 cudaError_t reset_device() { return Recorder::the()->reset(); }
 void leave_context() { Recorder::the()->leave_context(); }
+void stirred() { Recorder::the()->stirred(); }
 void note(const std::string& lines) { Recorder::the()->note(lines); }
 
 }  // namespace cudaops_capture
