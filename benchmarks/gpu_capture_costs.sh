@@ -8,7 +8,7 @@
 # PARTS="launches clocks strangers tests" is all of it; STRANGERS="epistasis" fewer programs.
 set -u
 has() { [[ " ${PARTS:-launches clocks strangers tests} " == *" $1 "* ]]; }
-mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz && tar -C /tmp -xf .gpu/corpus.tar.xz
+[ -d /tmp/site/langgraph ] || { mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz; } && tar -C /tmp -xf .gpu/corpus.tar.xz
 export PYTHONPATH=/tmp/site:$PWD CUDAOPS_CACHE=/tmp/cache
 W=/tmp/costs; mkdir -p $W; S=$SECONDS
 { nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; df -h /tmp | tail -1; nproc; free -g | sed -n 2p; nvcc --version | tail -2; ncu --version | tail -2; compute-sanitizer --version | tail -1; } > $OUT/machine.txt 2>&1

@@ -23,7 +23,7 @@ target=(--only-binary=:all: --python-version "$version" --implementation cp "${p
 mapfile -t wanted < <("$python" - <<'PY'
 import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-tests = ("pytest", "nvidia-ml-py", "cupti-python")
+tests = ("pytest", "nvidia-ml-py", "cupti-python", "ninja")
 more = [r for r in project["optional-dependencies"]["dev"] if r.startswith(tests)]
 print("\n".join(project["dependencies"] + more))
 PY

@@ -8,7 +8,7 @@
 # Needs .gpu/site.tar.xz (gpu_pack.sh). Run it in the repository's root. ONLY="python torch" runs these;
 # EACH=150 seconds for one run; OPTIONS="--budget-minutes 1.5" for more of `cudaops run`.
 set -u
-mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz
+[ -d /tmp/site/langgraph ] || { mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz; }
 printf '#!/bin/sh\n' > /dev/shm/may && chmod +x /dev/shm/may && /dev/shm/may && export TMPDIR=/dev/shm
 export PYTHONPATH=/tmp/site:$PWD CUDAOPS_CACHE=/tmp/cache CUDAOPS_MEMORY=off
 root=$PWD S=$SECONDS

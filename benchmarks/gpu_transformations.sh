@@ -11,7 +11,7 @@
 # is" for these programs of the part; QUIET=attention runs that one by itself before the others;
 # GPUS=2 shares the jobs out to two.
 set -u
-mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz && tar -C /tmp -xf .gpu/corpus.tar.xz
+[ -d /tmp/site/langgraph ] || { mkdir -p /tmp/site && tar -C /tmp/site -xf .gpu/site.tar.xz; } && tar -C /tmp -xf .gpu/corpus.tar.xz
 # Buffers are written to files and read again: in memory, where programs may be run from there.
 printf '#!/bin/sh\n' > /dev/shm/may && chmod +x /dev/shm/may && /dev/shm/may && export TMPDIR=/dev/shm
 export PYTHONPATH=/tmp/site:$PWD CUDAOPS_CACHE=/tmp/cache CUDAOPS_MEMORY=off

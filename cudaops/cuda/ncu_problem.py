@@ -26,10 +26,11 @@ from cudaops.domain.profile import Metric, MetricSource, Profile
 NcuCause = Literal[
     "missing", "permission", "busy", "wsl", "vgpu", "mig", "driver_too_old", "chip_unknown",
     "library", "lock", "disk", "memory", "metric", "target", "no_kernel", "no_values", "timeout",
-    "unknown",
+    "too_long", "unknown",
 ]  # fmt: skip
 """`missing`: no ncu here. `target`: what ncu was to look at ended with an error of its own.
-`no_values`: a report whose counters are all n/a."""
+`no_values`: a report whose counters are all n/a. `too_long`: it was not run, since
+all passes over so long a launch would keep others from the GPU."""
 
 
 class NcuProblem(NamedTuple):
@@ -71,6 +72,7 @@ REMEDIES: dict[NcuCause, str] = {
     "no_values": "the counters cannot be read here: as for missing permission, or another tool "
     "holds them (dcgmi profile --pause)",
     "timeout": "give it more time with --timeout, or profile a smaller input",
+    "too_long": "profile a smaller input",
     "unknown": "run ncu on the program by hand and read what it says",
 }
 """What helps, by cause. Sources: NVIDIA's page on ERR_NVGPUCTRPERM; Nsight Compute documentation,

@@ -6,7 +6,7 @@ Every method takes and returns records. What the code under test does wrong come
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -172,9 +172,14 @@ class Executor(Protocol):
         folder: Path,
         *,
         check: Check = "none",
+        wanted: Collection[int] | None = None,
         timeout_s: float = 60.0,
     ) -> Ran | Misbehaved:
-        """Run a plan once on one workload; outputs land under `folder` (created)."""
+        """Run a plan once on one workload; outputs land under `folder` (created).
+
+        `wanted`: the allocations whose contents afterwards are in `Ran.outputs`; None: all.
+        An `in` allocation that holds what it held before may be there as the file of its inputs.
+        """
 
     def run_series(
         self,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudaops.domain.workload import Element
 from cudaops.executors.arrays import (
     Array,
     Values,
@@ -59,6 +60,8 @@ class _Gap(NamedTuple):
     finite: int
     special: int
     """Elements where one side is not finite and the other not the very same."""
+    scaled: float
+    """Largest difference over the element's own size plus the expected scale; 0 without one."""
 
 
 def _norm(values: Array) -> float:
@@ -76,18 +79,27 @@ def _norm(values: Array) -> float:
     return top * math.sqrt(float(np.einsum("i,i->", over, over)))
 
 
-def distance(result: Array | Values, reference: Array | Values) -> Distance:
-    """Compare floating values; infinities must match in sign and NaN must meet NaN."""
+def distance(
+    result: Array | Values, reference: Array | Values, expected_scale: float = 0.0
+) -> Distance:
+    """Compare floating values; infinities must match in sign and NaN must meet NaN.
+
+    `expected_scale`: what `Distance.scale` will be, where somebody knows; one pass is enough then.
+    """
     a, b = _values(result), _values(reference)
     norm, gap, worst, finite, special = 0.0, 0.0, 0.0, 0, 0
-    for part in over_chunks(_gap, a, b):
+    scales: list[float] = []
+    for part in over_chunks(lambda x, y: _gap(x, y, expected_scale), a, b):
         gap, norm = math.hypot(gap, part.difference), math.hypot(norm, part.reference)
         worst, finite = max(worst, part.worst), finite + part.finite
         special += part.special
+        scales.append(part.scaled)
     scale = norm / math.sqrt(finite) if finite else 0.0
     scaled = worst
     if worst > 0.0 and scale > 0.0:
-        scaled = max(over_chunks(lambda x, y: _scaled(x, y, scale), a, b))
+        if scale != expected_scale:
+            scales = list(over_chunks(lambda x, y: _scaled(x, y, scale), a, b))
+        scaled = max(scales)
     return Distance(
         relative_l2=gap / norm if norm > 0.0 else gap,
         max_abs=worst,
@@ -98,17 +110,19 @@ def distance(result: Array | Values, reference: Array | Values) -> Distance:
     )
 
 
-def _gap(result: Array, reference: Array) -> _Gap:
+def _gap(result: Array, reference: Array, scale: float) -> _Gap:
     special = _specials(result, reference)
     x, y = _finite(result, reference)
     wide = y.astype(np.float64, copy=False)
     with np.errstate(over="ignore"):
         norm = _norm(wide)
         if _same(x, y):
-            return _Gap(0.0, norm, 0.0, x.size, special)
+            return _Gap(0.0, norm, 0.0, x.size, special, 0.0)
         difference = np.abs(x.astype(np.float64, copy=False) - wide)
         worst = float(difference.max(initial=0.0))
-        return _Gap(_norm(difference), norm, worst, x.size, special)
+        gap = _norm(difference)
+        scaled = _largest_scaled(difference, wide, scale) if scale else 0.0
+        return _Gap(gap, norm, worst, x.size, special, scaled)
 
 
 def _scaled(result: Array, reference: Array, scale: float) -> float:
@@ -119,8 +133,13 @@ def _scaled(result: Array, reference: Array, scale: float) -> float:
     wide = y.astype(np.float64, copy=False)
     with np.errstate(over="ignore"):
         gap = np.abs(x.astype(np.float64, copy=False) - wide)
-        gap /= np.abs(wide) + scale
-    return float(gap.max(initial=0.0))
+        return _largest_scaled(gap, wide, scale)
+
+
+def _largest_scaled(difference: Array, reference: Array, scale: float) -> float:
+    """The same of differences, which are overwritten."""
+    difference /= np.abs(reference) + scale
+    return float(difference.max(initial=0.0))
 
 
 def share_beyond(
@@ -315,6 +334,8 @@ def is_small_integers(values: Array | Values, limit: float) -> bool:
 
 def same_contents(one: Path | str, other: Path | str) -> bool:
     """Whether two files hold the same bytes."""
+    if Path(one) == Path(other):
+        return True
     if Path(one).stat().st_size != Path(other).stat().st_size:
         return False
     if not all(over_chunks(_same, stored(one, "u64"), stored(other, "u64"))):
@@ -330,6 +351,14 @@ def holds_only(path: Path | str, byte: int, size_bytes: int) -> bool:
     if not all(over_chunks(_same, words, filled(byte, words.size, "u64"))):
         return False
     return bool((_tail(path) == byte).all())
+
+
+def holds_fill(path: Path, byte: int, element_bytes: int) -> bool:
+    """Whether any element of so many bytes still is what filled the file with this byte."""
+    words: dict[int, Element] = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+    values = stored(path, words[element_bytes])
+    fill = filled(byte, 1, words[element_bytes]).read(0, 1)[0]
+    return any(over_chunks(lambda part: bool((part == fill).any()), values))
 
 
 def _tail(path: Path | str) -> Array:

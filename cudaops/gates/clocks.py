@@ -65,6 +65,9 @@ class _Problem(NamedTuple):
     of_the_machine: bool = False
     """Others use the GPU: nothing is said of the candidate."""
     of_baseline: bool = False
+    slower: bool = False
+    """What does not agree makes the side look slower than another clock says, or says nothing at
+    all: a candidate gains nothing by it."""
 
 
 class _Others(NamedTuple):
@@ -120,9 +123,14 @@ def clocks_gate(comparisons: Sequence[Comparison]) -> Gate:
 
 
 def is_disturbed(comparisons: Sequence[Comparison]) -> bool:
-    """Whether the clocks disagree where no candidate has a part in it, so that another measurement
-    may tell more: on the baseline, or because others use the GPU."""
-    return any(p.of_the_machine or p.of_baseline for p in _all_problems(comparisons, {}))
+    """Whether the clocks disagree where no candidate has a part in it or gains by it, so that
+    another measurement may tell more: on the baseline, because others use the GPU, or where all
+    that is wrong with the candidate makes it look slower, which others do whose work falls into
+    its samples alone. The measurement itself stays refused."""
+    problems = _all_problems(comparisons, {})
+    if any(p.of_the_machine or p.of_baseline for p in problems):
+        return True
+    return bool(problems) and all(p.slower for p in problems)
 
 
 def _all_problems(comparisons: Sequence[Comparison], numbers: Numbers) -> list[_Problem]:
@@ -199,8 +207,7 @@ def _problems(
         return [_Problem(impossible)]
     of_baseline = measured is comparison.baseline
     by_host = _by_host(side, numbers, others, of_baseline=of_baseline)
-    texts = (_by_regime(side, numbers), _by_cupti(side, numbers, traced=traced))
-    found = [by_host, *(_Problem(text) for text in texts if text is not None)]
+    found = (by_host, _by_regime(side, numbers), _by_cupti(side, numbers, traced=traced))
     return [problem for problem in found if problem is not None]
 
 
@@ -236,7 +243,9 @@ def _by_host(
         if steady and host_us is not None and host_us < bounds.least:
             return disagree
         return None if timing.cupti_us else not_measured
-    return not_measured if others.seen else disagree
+    if others.seen:
+        return not_measured
+    return disagree._replace(slower=host_us is not None and host_us <= bounds.most)
 
 
 def _note_host(side: _Side, numbers: Numbers) -> None:
@@ -280,30 +289,33 @@ def _by_host_clock(us: float | None, error_us: float | None) -> str:
     return f"{shown} by the host's clock{give_or_take}"
 
 
-def _by_regime(side: _Side, numbers: Numbers) -> str | None:
+def _by_regime(side: _Side, numbers: Numbers) -> _Problem | None:
     timing = side.timing
     if not timing.cold_us:
         return None
     cold, warm = statistics.median(timing.cold_us), statistics.median(timing.warm_us)
     numbers[f"cold_us_{side.key}"] = cold
     if cold < (1 - TOLERANCE) * warm - LAUNCH_GAP_US:
-        return f"{cold:.1f} us on a cold L2, {warm:.1f} us on a warm one"
+        text = f"{cold:.1f} us on a cold L2, {warm:.1f} us on a warm one"
+        return _Problem(text, slower=side.measured.median_us >= warm)
     return None
 
 
-def _by_cupti(side: _Side, numbers: Numbers, *, traced: bool) -> str | None:
+def _by_cupti(side: _Side, numbers: Numbers, *, traced: bool) -> _Problem | None:
     timing = side.timing
     if not timing.cupti_us:
         why = timing.cupti_problem or "it recorded nothing"
-        return f"CUPTI gives no durations of this side alone: {why}" if traced else None
+        text = f"CUPTI gives no durations of this side alone: {why}"
+        return _Problem(text) if traced else None
     by_events = side.measured.events_us
     kernels = numbers[f"cupti_us_{side.key}"] = statistics.median(timing.cupti_us)
     if kernels > (1 + TOLERANCE) * by_events + LAUNCH_GAP_US:
-        return f"{by_events:.1f} us by events, {kernels:.1f} us by CUPTI's records"
+        return _Problem(f"{by_events:.1f} us by events, {kernels:.1f} us by CUPTI's records")
     usual = LAUNCH_GAP_US * max(1, timing.launches_a_plan) + (timing.event_overhead_us or 0.0)
     gaps = _gaps(timing, timing.gap_us, usual)
     if timing.gap_us is not None:
         numbers |= {f"gap_us_{side.key}": timing.gap_us, f"launched_us_{side.key}": by_events}
     if by_events > (1 + TOLERANCE) * kernels + gaps:
-        return f"{by_events:.1f} us by events, only {kernels:.1f} us by CUPTI's records"
+        text = f"{by_events:.1f} us by events, only {kernels:.1f} us by CUPTI's records"
+        return _Problem(text, slower=side.measured.median_us >= by_events)
     return None

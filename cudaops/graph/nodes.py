@@ -324,8 +324,8 @@ def _family(state: State, rewrite: Rewrite) -> str | None:
 
 
 async def accept(state: State, context: Context) -> tuple[State, str]:
-    """Make the candidate the incumbent. A conditional edge could not write this. `best.cu`, record
-    and certificate are there from now on, whatever becomes of the run."""
+    """Make the candidate the incumbent. A conditional edge could not write this. `best.cu` and the
+    record are there from now on, whatever becomes of the run."""
     iteration = len(state["attempts"])
     incumbent = {
         "rewrite": state["evaluation"]["rewrite"],

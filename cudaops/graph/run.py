@@ -359,6 +359,9 @@ async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> Pr
     )
 
 
+NOT_ENDED = "this is how far the run had come: it did not end and has no certificate; resume it"
+
+
 def finish(
     open_run: OpenRun,
     state: State,
@@ -380,12 +383,13 @@ def finish(
     )
     record = record.model_copy(update={"model": use, "ended": ended})
     if not ended:
-        notices = (*record.notices, "this is how far the run had come; it went on and did not end")
+        notices = (*record.notices, NOT_ENDED)
         record = record.model_copy(update={"notices": notices})
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, *taken_home(bench.program, spliced))
-        unsigned = write_certificate(folder, record, bench, state, key)
+        # Its anchors are run on this machine's processor: once, at the end.
+        unsigned = write_certificate(folder, record, bench, state, key) if ended else None
         if unsigned is not None:
             notice = f"the certificate is not signed: {unsigned}"
             record = record.model_copy(update={"notices": (*record.notices, notice)})

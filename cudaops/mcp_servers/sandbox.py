@@ -39,7 +39,7 @@ from cudaops.mcp_servers.rewrites import (
 )
 from cudaops.mcp_servers.runs import add_runs
 from cudaops.mcp_servers.sessions import SessionProvider
-from cudaops.mcp_servers.transforming import add_transforming
+from cudaops.mcp_servers.transforming import add_transforming, builders
 from cudaops.prompts.expert_notes import fired
 from cudaops.recipes.registry import family_of, propose, refusal, seeds
 from cudaops.recipes.tuner import Trial, tune
@@ -48,9 +48,6 @@ from cudaops.sandbox.workbench import Workbench
 
 FINALISTS = 3
 """Drafts that are built and timed again by the compiler that has the last word."""
-TUNER_WORKERS = 2
-"""Compiles of two configurations overlap; more would only queue on a two-core machine."""
-
 _FOLDERS = re.compile(r"(?<![\w./<-])/(?:[\w.+@~-]+/)+(?=[\w.+-])")
 
 ProgramText = Annotated[
@@ -332,7 +329,7 @@ def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: S
         in_this_context(trial),
         feasible=lambda candidate: refusal(candidate, bench.kernel, bench.workloads),
         max_trials=limits.max_trials,
-        workers=TUNER_WORKERS,
+        workers=builders(bench),
         max_seconds=limits.max_seconds,
         must_beat_us=limits.must_beat_us,
         seeds=seeds(rewrite),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from cudaops.domain.search import SearchCost, StepShare, TransformationSearch, T
 from cudaops.domain.workload import FLOATING, Workload
 from cudaops.errors import InputError, PlanError
 from cudaops.executors.arrays import UNIT_ROUNDOFF, stored
-from cudaops.executors.compare import distance
+from cudaops.executors.compare import distance, same_contents
 from cudaops.executors.cpu.unit import captured_inputs
 from cudaops.executors.ledger import Ledger, noting_waits, union_seconds
 from cudaops.executors.stopping import raise_if_stopped
@@ -44,6 +44,11 @@ PARTS = ("writing drafts", "building", "waiting for the GPU", "measuring", "chec
 BUILDERS = 4
 """Drafts built beside each other where times are measured; two where they are modelled, which takes
 a core each."""
+
+
+def builders(bench: Workbench) -> int:
+    """How many drafts are built beside each other."""
+    return 2 if bench.models_time else BUILDERS
 
 
 def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
@@ -99,23 +104,23 @@ def search(
     cannot be timed."""
     key = ("" if rewrite is None else rewrite.id, *(one.name for one in offered))
     if key not in bench.searched:
-        bench.searched[key] = _searched(bench, rewrite, limits, subtype, say, offered)
+        with _Trying(bench, say) as trying:
+            bench.searched[key] = _searched(trying, rewrite, limits, subtype, offered)
     return bench.searched[key]
 
 
 def _searched(
-    bench: Workbench,
+    trying: _Trying,
     rewrite: Rewrite | None,
     limits: Limits,
     subtype: str,
-    say: Say,
     offered: tuple[Transformation, ...],
 ) -> TransformationSearch:
+    bench, say, started = trying.bench, trying.say, time.monotonic()
     subject = Subject(bench.program, bench.kernel, bench.workloads)
-    trying, started = _Trying(bench, say), time.monotonic()
     try:
         root = Draft.of(subject) if rewrite is None else Draft.from_rewrite(subject, rewrite)
-        begun = trying.time(rewrite)
+        begun = trying.time_beside(rewrite, root)
     except NotUnderstood as problem:
         return TransformationSearch(
             found=(), baseline_us=0.0, tried=(), stopped=f"not begun: {problem}",
@@ -125,7 +130,7 @@ def _searched(
         raise InputError(
             f"{'the author' if rewrite is None else 'it'} has no time: {begun.failure}"
         )
-    with closing(trying), ThreadPoolExecutor(max_workers=trying.builders) as pool:
+    with ThreadPoolExecutor(max_workers=trying.builders) as pool:
         found = Search(
             lambda rewrites: trying.times(rewrites, pool),
             limits,
@@ -136,6 +141,7 @@ def _searched(
             say=say,
             batch=trying.builders,
             writing=lambda: trying.parts.working("writing drafts"),
+            ahead=trying.build_ahead,
         ).run(root, begun.time_us)
     times = trying.ranked(found.best)
     cost = trying.cost(found.trials, started)
@@ -143,24 +149,55 @@ def _searched(
     return _record(found, times, cost)
 
 
+_Build = Future[Compiled | CompileFailed]
+
+
 class _Trying:
     """Drafts put to the executor."""
 
     def __init__(self, bench: Workbench, say: Say) -> None:
-        self._bench, self._say = bench, say
+        self.bench, self.say = bench, say
         self._authors: dict[str, Ran | Misbehaved] = {}
         self.parts = Ledger()
         """Which part of the search was at work when."""
-        self.builders = 2 if bench.models_time else BUILDERS
+        self.builders = builders(bench)
+        self._pool = ThreadPoolExecutor(max_workers=self.builders)
+        self._begun: dict[tuple[str, str], _Build] = {}
+        """What was built ahead, or is being built, by rewrite and instance of the kernel."""
+
+    def __enter__(self) -> _Trying:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Drop what is built for nobody, and remove what was written."""
+        self._pool.shutdown(cancel_futures=True)
+        for workload in self._authors:
+            self.bench.discard(f"search-{workload}")
+
+    def build_ahead(self, rewrite: Rewrite) -> None:
+        """Begin to build it while others are timed. Not where times are modelled: that takes every
+        core by itself."""
+        for workload in () if self.bench.models_time else self.bench.timed:
+            if (key := (rewrite.source_id, workload.callee)) not in self._begun:
+                build = in_this_context(self._built)
+                self._begun[key] = self._pool.submit(build, rewrite, workload, True)
 
     def times(self, rewrites: Sequence[Rewrite], pool: ThreadPoolExecutor) -> Sequence[Timed]:
         """Of several, built beside each other."""
         return list(pool.map(in_this_context(self.time), rewrites))
 
+    def time_beside(self, rewrite: Rewrite | None, root: Draft) -> Timed:
+        """Of what the search begins with, while `root`, its draft, is analysed: every
+        transformation asks for that first."""
+        timed = self._pool.submit(in_this_context(self.time), rewrite)
+        with self.parts.working("writing drafts"), suppress(NotUnderstood):
+            _ = root.facts
+        return timed.result()
+
     def time(self, rewrite: Rewrite | None, *, draft: bool = True) -> Timed:
         """Over all timed workloads, by their weights."""
         total = weight = 0.0
-        for workload in self._bench.timed:
+        for workload in self.bench.timed:
             raise_if_stopped()
             try:
                 measured = self._measured(rewrite, workload, draft=draft)
@@ -176,13 +213,19 @@ class _Trying:
         self, rewrite: Rewrite | None, workload: Workload, *, draft: bool
     ) -> Measurement | Misbehaved | CompileFailed:
         """`Workbench.measure`, its parts noted."""
-        with self.parts.working("building"):
-            compiled = self._bench.executor.compile(
-                self._bench.unit(workload, rewrite), draft=draft
-            )
+        begun = None
+        if rewrite is not None and draft:
+            begun = self._begun.get((rewrite.source_id, workload.callee))
+        compiled = begun.result() if begun is not None else self._built(rewrite, workload, draft)
         if isinstance(compiled, CompileFailed):
             return compiled
-        return self._taken(compiled, workload, self._bench.plan(workload, rewrite))
+        return self._taken(compiled, workload, self.bench.plan(workload, rewrite))
+
+    def _built(
+        self, rewrite: Rewrite | None, workload: Workload, draft: bool
+    ) -> Compiled | CompileFailed:
+        with self.parts.working("building"):
+            return self.bench.executor.compile(self.bench.unit(workload, rewrite), draft=draft)
 
     def _taken(
         self, compiled: Compiled, workload: Workload, plan: ResolvedPlan
@@ -190,8 +233,8 @@ class _Trying:
         """The executor's time, what it waited for the GPU noted apart."""
         begun = time.monotonic()
         with noting_waits() as waits:
-            measured = self._bench.executor.measure(
-                compiled, workload, plan, timeout_s=self._bench.timeout_s
+            measured = self.bench.executor.measure(
+                compiled, workload, plan, timeout_s=self.bench.timeout_s
             )
         for wait in waits:
             self.parts.add(*wait)
@@ -211,12 +254,12 @@ class _Trying:
         """Of each launch, weighted over all timed workloads that it applies to: what the plan takes
         longer with it than with those before it alone. Empty where that cannot be told."""
         totals = [0.0] * len(rewrite.plan.launches)
-        for workload in self._bench.timed:
+        for workload in self.bench.timed:
             raise_if_stopped()
             with self.parts.working("building"):
-                unit = self._bench.unit(workload, rewrite)
-                compiled = self._bench.executor.compile(unit, draft=True)
-            plan = self._bench.plan(workload, rewrite)
+                unit = self.bench.unit(workload, rewrite)
+                compiled = self.bench.executor.compile(unit, draft=True)
+            plan = self.bench.plan(workload, rewrite)
             if isinstance(compiled, CompileFailed):
                 return ()
             before_us = 0.0
@@ -234,9 +277,9 @@ class _Trying:
         """Why it is wrong on the captured inputs of the smallest judged workload that it applies
         to; None where it is not. A look, to keep what is wrong from being built on: the judge finds
         out whether it is right."""
-        for workload in sorted(self._bench.judged, key=lambda w: w.size_bytes):
+        for workload in sorted(self.bench.judged, key=lambda w: w.size_bytes):
             try:
-                plan = self._bench.plan(workload, rewrite)
+                plan = self.bench.plan(workload, rewrite)
             except PlanError as error:
                 return f"launch plan: {error}"
             if plan.applicable:
@@ -245,7 +288,7 @@ class _Trying:
         return None
 
     def _difference(self, rewrite: Rewrite, workload: Workload, plan: ResolvedPlan) -> str | None:
-        bench, name = self._bench, f"search-{rewrite.id}"
+        bench, name = self.bench, f"search-{rewrite.id}"
         compiled = bench.executor.compile(bench.unit(workload, rewrite), draft=True)
         if isinstance(compiled, CompileFailed):
             return compiled.message
@@ -264,24 +307,19 @@ class _Trying:
     def _author(self, workload: Workload) -> Ran | Misbehaved:
         """What the author's kernel gives, run once."""
         if workload.id not in self._authors:
-            folder = self._bench.folder / "work" / f"search-{workload.id}"
-            self._authors[workload.id] = self._bench.run_author(
+            folder = self.bench.folder / "work" / f"search-{workload.id}"
+            self._authors[workload.id] = self.bench.run_author(
                 workload, captured_inputs(workload), folder
             )
         return self._authors[workload.id]
 
-    def close(self) -> None:
-        """Remove what it wrote."""
-        for workload in self._authors:
-            self._bench.discard(f"search-{workload}")
-
     def ranked(self, nodes: Sequence[Node]) -> dict[int, float]:
         """Times by the compiler that has the last word: NVRTC and nvcc allocate registers
         differently, so the order of a search may not survive."""
-        if self._bench.models_time:
+        if self.bench.models_time:
             return {node.number: node.time_us for node in nodes}
         with self.parts.working("building"), ThreadPoolExecutor(self.builders) as pool:
-            list(pool.map(in_this_context(self._bench.compile), [node.rewrite for node in nodes]))
+            list(pool.map(in_this_context(self.bench.compile), [node.rewrite for node in nodes]))
         author = self.time(None, draft=False).time_us
         timed = {node.number: self.time(node.rewrite, draft=False).time_us for node in nodes}
         return {n: us for n, us in timed.items() if us is not None and author and us < author}
@@ -294,7 +332,9 @@ def _apart(workload: Workload, ran: Ran, expected: Ran) -> str | None:
         if element == "opaque" or index not in ran.outputs or index not in expected.outputs:
             continue
         paths = Path(ran.outputs[index]), Path(expected.outputs[index])
-        gap = distance(*(stored(path, element) for path in paths))
+        if same_contents(*paths):
+            continue
+        gap = distance(stored(paths[0], element), stored(paths[1], element))
         allowed = ROUNDING_FACTOR * math.sqrt(UNIT_ROUNDOFF[element]) if element in FLOATING else 0
         if gap.non_finite_mismatches or gap.relative_l2 > allowed:
             name = next((p.name for p in workload.pointers() if p.allocation == index), "a buffer")

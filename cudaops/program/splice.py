@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, LaunchSite, Program, SourceFile
@@ -227,7 +227,8 @@ def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Seq
 
 
 def is_dependent(program: Program, site: LaunchSite) -> bool:
-    """Whether the launch names its instance by parameters of the template that it stands in."""
+    """Whether the launch names its instance by parameters of the template that it stands in, or by
+    what that template's body calls a type or a constant of its own."""
     return bool(_names(site.template_arguments or "") & _template_names(program, site))
 
 
@@ -236,14 +237,22 @@ def _names(text: str) -> set[str]:
 
 
 def _template_names(program: Program, site: LaunchSite) -> set[str]:
-    """Template parameters in scope of a launch."""
+    """Template parameters in scope of a launch, and what the body gives a name before it: `using
+    X = ..;`, `typedef .. X;`, `constexpr int X = ..;`, `constexpr int X{..};`."""
     facts = _facts(program, site.file)
     holder = facts.item_at(site.start_byte)
     if holder is None or holder.template is None:
         return set()
-    return {
-        t.text for t in facts.tokens[holder.template[0] : holder.template[1]] if t.kind == "name"
-    }
+    first, last = holder.template
+    found = {t.text for t in facts.tokens[first:last] if t.kind == "name"}
+    if holder.body is not None:
+        body = facts.tokens[holder.body[0] : holder.body[1]]
+        found |= {
+            t.text
+            for t, after in pairwise(t for t in body if t.start < site.start_byte)
+            if t.kind == "name" and after.text in ("=", ";", "{")
+        }
+    return found
 
 
 def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> Guard:

@@ -6,7 +6,7 @@ Types are spelled in one way each (`normal_type`), without qualifiers, a pointer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -416,20 +416,34 @@ def children(node: object) -> tuple[Any, ...]:
     if type(node) is tuple:
         return node
     held = getattr(node, "__dict__", None)
-    if held is None or not is_dataclass(node):
+    if held is None:
         return ()
     found: tuple[Any, ...] | None = held.get("_children")
     if found is None:
-        found = held["_children"] = tuple(_children(node))
+        names = field_names(type(node))
+        if names is None:
+            return ()
+        found = held["_children"] = tuple(_children(node, names))
     return found
 
 
-def _children(node: Any) -> Iterator[Any]:
-    for entry in fields(node):
-        value = getattr(node, entry.name)
+def _children(node: Any, names: Sequence[str]) -> Iterator[Any]:
+    for name in names:
+        value = getattr(node, name)
         for item in value if type(value) is tuple else (value,):
-            if is_dataclass(item) and not isinstance(item, type):
+            if field_names(type(item)) is not None:
                 yield item
+
+
+_FIELDS: dict[type, tuple[str, ...] | None] = {}
+
+
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """Fields of a kind of node, in order; None for what is no node. Kept: `dataclasses` looks them
+    up anew each time."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
+    return _FIELDS[kind]
 
 
 def plain_name(name: str) -> str:
@@ -452,7 +466,7 @@ def below(node: object) -> Iterator[Any]:
     while waiting:
         at = waiting.pop()
         yield at
-        waiting.extend(reversed(children(at)))
+        waiting += children(at)[::-1]
 
 
 _KINDS = {
@@ -488,5 +502,5 @@ def decoded(data: Any) -> Any:
         return Range(values)
     if kind not in _KINDS:
         raise NotUnderstood(f"a {kind}")
-    names = (f.name for f in fields(_KINDS[kind]))
+    names = field_names(_KINDS[kind]) or ()
     return _KINDS[kind](**dict(zip(names, values, strict=True)))

@@ -164,7 +164,7 @@ def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gene
     if kind in ("spread", "resampled"):
         among = source
         if kind == "spread":
-            among = np.unique(_by_all(pieces, generator, lambda piece, _: np.unique(piece)))
+            among = _distinct(_by_all(pieces, generator, lambda piece, _: _distinct(piece)))
         return _by_all(pieces, generator, lambda piece, own: own.choice(among, piece.size))
     if kind == "infinite":
         signed = draw._replace(kind="signed")
@@ -182,6 +182,18 @@ def _by_all(
     """Each piece with a generator of its own: what comes out depends on no number of processors."""
     with ThreadPoolExecutor(threads_for_arrays()) as pool:
         return np.concatenate(list(pool.map(made, pieces, generator.spawn(len(pieces)))))
+
+
+def _distinct(values: Array) -> Array:
+    """The different integers among these, ascending: what `np.unique` gives, which looks each up in
+    a hash table (numpy 2.3 and later). Of 2^24 different ones that took 21 s, and sorting 0.1 s
+    (two cores of an EPYC, 2026-11-25)."""
+    if values.itemsize == 1:
+        return np.unique(values)
+    ordered = np.sort(values)
+    return (
+        ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if ordered.size else ordered
+    )
 
 
 def _drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
@@ -205,7 +217,7 @@ def _drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gen
     if kind == "touched":
         return _touched(source, lambda n: generator.choice(source, n), generator)
     if kind == "spread":
-        return generator.choice(np.unique(source), count) if count else source
+        return generator.choice(_distinct(source), count) if count else source
     if kind == "resampled":
         return generator.choice(source, count) if count else source
     return source[::-1] if kind == "reversed" else generator.permutation(source)
@@ -221,7 +233,7 @@ def _structured(count: int, signed: bool, generator: np.random.Generator) -> Arr
     values = np.zeros(count) if signed else np.ones(count)
     if count:
         places = generator.integers(0, count, max(1, count // FEW))
-        places = np.unique(np.concatenate([places, [0, count - 1]]))
+        places = _distinct(np.concatenate([places, [0, count - 1]]))
         large = generator.uniform(*OUTSTANDING, places.size)
         values[places] = large * generator.choice([-1.0, 1.0], places.size) if signed else large
     return values
@@ -245,7 +257,7 @@ def _touched(
 ) -> Array:
     values = source.copy()
     if values.size:
-        places = np.unique(generator.integers(0, values.size, max(4, values.size // TOUCHED)))
+        places = _distinct(generator.integers(0, values.size, max(4, values.size // TOUCHED)))
         values[places] = others(places.size)
     return values
 
@@ -263,13 +275,13 @@ def widen(
     workload: Workload, inputs: InputSet, folder: Path, *, wide_doubles: bool = False
 ) -> InputSet:
     """The same values as doubles, for the widened baseline; doubles as `long double` where those
-    are widened too."""
+    are widened too. What is filled with poison needs none."""
     folder.mkdir(parents=True, exist_ok=True)
     contents: dict[int, str] = {}
     for allocation in workload.allocations:
         source = Path(inputs.contents[allocation.index])
         kept = allocation.element == "f64" and not wide_doubles
-        if allocation.element not in FLOATING or kept:
+        if allocation.element not in FLOATING or kept or allocation.index in inputs.poison:
             contents[allocation.index] = str(source)
             continue
         target = folder / f"wide_{allocation.index}.bin"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +14,12 @@ import numpy as np
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Policy
-from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Element, Workload
+from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
+    contents_digest,
     filled,
-    over_chunks,
     read_array,
     round_wide_doubles,
     stored,
@@ -25,7 +27,9 @@ from cudaops.executors.arrays import (
 )
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.compare import (
+    Distance,
     distance,
+    holds_fill,
     holds_only,
     is_small_integers,
     is_zero,
@@ -91,6 +95,17 @@ NOT_WIDER = "nothing here is wider than double"
 NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
 
+@dataclass
+class Known:
+    """What was found of one buffer of a reference, which no candidate changes: kept for them all.
+    None: not asked yet."""
+
+    own: Distance | None = None
+    """How far the baseline is from its widened run."""
+    exact: bool | None = None
+    """Whether all that the baseline wrote are integers that its type holds exactly."""
+
+
 class Reference(NamedTuple):
     """The right answer for one case."""
 
@@ -111,6 +126,12 @@ class Reference(NamedTuple):
     shows little, and is not counted among the sets."""
     non_finite: bool = False
     """The baseline gives NaN or infinity in places, and not in so many on the captured inputs."""
+    known: dict[int, Known] | None = None
+    """By allocation, of these very results; None: nothing is kept."""
+
+    def known_of(self, allocation: Allocation) -> Known | None:
+        """Of one buffer."""
+        return None if self.known is None else self.known.setdefault(allocation.index, Known())
 
 
 class SkippedInputs(NamedTuple):
@@ -181,7 +202,10 @@ def refine_roles(
         contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
         inputs = InputSet(contents=contents, poison={allocation.index: ROLE_POISON})
         target = folder / f"role_{allocation.index}"
-        ran = executor.run(baseline, workload, plan, inputs, target, timeout_s=timeout_s)
+        ran = executor.run(
+            baseline, workload, plan, inputs, target, wanted=(allocation.index,),
+            timeout_s=timeout_s,
+        )  # fmt: skip
         refined.append(_role_from(ran, workload, allocation))
     return workload.model_copy(update={"allocations": tuple(refined)})
 
@@ -257,6 +281,8 @@ class OracleBuilder:
         self._floating = has_floating_input(workload)
         self._skipped: list[SkippedInputs] = []
         self._seen: dict[str, CaseKind] = {}
+        self._digests: dict[str, bytes] = {}
+        """Of the files that hold inputs; each is written once."""
         self._measurable = True
         self._longest_s = 0.0
         self._beside_exact: list[Reference] = []
@@ -356,7 +382,7 @@ class OracleBuilder:
         if not whole:
             return self._with_wide(kind, inputs, outputs)
         unwritten = self._unwritten(inputs, outputs)
-        return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED, unwritten)
+        return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED, unwritten, known={})
 
     def _perturbed(self, draw: Draw) -> Reference | None:
         """The baseline on other inputs; None, with the reason kept, where it does not bear them."""
@@ -386,9 +412,7 @@ class OracleBuilder:
             return f"the baseline is {own:.1e} away from its own run in double"
         if not finite:
             return self._in_places(made)
-        return made._replace(
-            is_zero=self._is_zero(outputs) and not self._is_zero(self._captured_outputs())
-        )
+        return made._replace(is_zero=self._is_zero(outputs) and not self._captured_zero)
 
     def _in_places(self, made: Reference) -> Reference | str:
         """A case on which the baseline is not finite in places; why it proves nothing where it is
@@ -425,8 +449,10 @@ class OracleBuilder:
         digest = hashlib.blake2b()
         for allocation in self._workload.allocations:
             if allocation.role != "out":
-                with Path(inputs.contents[allocation.index]).open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "blake2b").digest())
+                path = inputs.contents[allocation.index]
+                if path not in self._digests:
+                    self._digests[path] = contents_digest(path)
+                digest.update(self._digests[path])
         return self._seen.setdefault(digest.hexdigest(), kind) == kind
 
     def _run_baseline(
@@ -449,6 +475,7 @@ class OracleBuilder:
             inputs,
             self._folder / kind / name,
             check=check,
+            wanted=[a.index for a in self._workload.allocations if a.role != "in"],
             timeout_s=self._limit_s(kind),
         )
         if isinstance(ran, Misbehaved):
@@ -456,7 +483,7 @@ class OracleBuilder:
         if ran.unchecked:
             return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
         self._longest_s = max(self._longest_s, ran.seconds)
-        return self._kept(ran.outputs)
+        return ran.outputs
 
     def _limit_s(self, kind: CaseKind) -> float:
         """A loop that goes on until something is small enough may never end on infinities."""
@@ -467,12 +494,22 @@ class OracleBuilder:
     def _finite(self, outputs: dict[int, str]) -> bool:
         """Whether the baseline is not finite in no more places than on the captured inputs, where
         infinities may be meant (a mask)."""
-        captured = self._captured_outputs()
         return all(
-            non_finite_share(stored(outputs[a.index], a.element))
-            <= non_finite_share(stored(captured[a.index], a.element))
+            non_finite_share(stored(outputs[a.index], a.element)) <= self._captured_share[a.index]
             for a in self._written()
         )
+
+    @cached_property
+    def _captured_share(self) -> dict[int, float]:
+        """Of each floating result on the captured inputs, what is not finite: see `_finite`."""
+        captured = self._captured_outputs()
+        return {
+            a.index: non_finite_share(stored(captured[a.index], a.element)) for a in self._written()
+        }
+
+    @cached_property
+    def _captured_zero(self) -> bool:
+        return self._is_zero(self._captured_outputs())
 
     def _captured_outputs(self) -> dict[int, str]:
         folder = Path(self._workload.folder)
@@ -482,17 +519,10 @@ class OracleBuilder:
         """Floating buffers that hold results."""
         return (a for a in self._workload.allocations if a.role != "in" and a.element in FLOATING)
 
-    def _kept(self, outputs: dict[int, str]) -> dict[int, str]:
-        """Only what is compared: copies of buffers that nobody writes are removed."""
-        for allocation in self._workload.allocations:
-            if allocation.role == "in":
-                Path(outputs[allocation.index]).unlink(missing_ok=True)
-        return {a.index: outputs[a.index] for a in self._workload.allocations if a.role != "in"}
-
     def _unwritten(self, inputs: InputSet, outputs: dict[int, str]) -> bool:
         """Whether any element of an `out` buffer still is what filled it."""
         return any(
-            _holds_fill(Path(outputs[a.index]), inputs.poison[a.index], ELEMENT_BYTES[a.element])
+            holds_fill(Path(outputs[a.index]), inputs.poison[a.index], ELEMENT_BYTES[a.element])
             for a in self._workload.allocations
             if a.index in inputs.poison
         )
@@ -501,21 +531,20 @@ class OracleBuilder:
         """The largest relative L2 error of the baseline against its wider run; 0 without."""
         if made.wide_outputs is None:
             return 0.0
-        return max(
-            (
-                distance(
-                    stored(made.outputs[a.index], a.element),
-                    stored_widened(made.wide_outputs[a.index], a.element),
-                ).relative_l2
-                for a in self._written()
-                if a.index in made.wide_outputs
-            ),
-            default=0.0,
-        )
+        largest = 0.0
+        for a in self._written():
+            if a.index in made.wide_outputs:
+                wide = stored_widened(made.wide_outputs[a.index], a.element)
+                own = distance(stored(made.outputs[a.index], a.element), wide)
+                if (known := made.known_of(a)) is not None:
+                    known.own = own
+                largest = max(largest, own.relative_l2)
+        return largest
 
     def _with_wide(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
         unwritten = kind != "captured" and self._unwritten(inputs, outputs)
-        made = Reference(kind, inputs, outputs, None, self._baseline.wide_problem, unwritten)
+        problem = self._baseline.wide_problem
+        made = Reference(kind, inputs, outputs, None, problem, unwritten, known={})
         if self._baseline.widened is None:
             return made
         if not can_widen(self._workload):
@@ -532,6 +561,7 @@ class OracleBuilder:
             self._plan,
             wide_inputs,
             self._folder / kind / "widened",
+            wanted=[a.index for a in kept],
             timeout_s=self._timeout_s,
         )
         for index, path in wide_inputs.contents.items():
@@ -542,9 +572,7 @@ class OracleBuilder:
             if ran.what == "timeout":  # nor will it on other inputs
                 self._baseline = self._baseline._replace(widened=None, wide_problem=problem)
             return made._replace(wide_problem=problem)
-        wide = {a.index: ran.outputs[a.index] for a in kept}
-        for index in ran.outputs.keys() - wide.keys():
-            Path(ran.outputs[index]).unlink(missing_ok=True)
+        wide = ran.outputs
         for allocation in kept:
             if allocation.element == "f64":
                 round_wide_doubles(Path(wide[allocation.index]))
@@ -566,10 +594,3 @@ class OracleBuilder:
             left = plain == fill
             doubles[left] = plain[left]
             doubles.flush()
-
-
-def _holds_fill(path: Path, byte: int, element_bytes: int) -> bool:
-    words: dict[int, Element] = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
-    values = stored(path, words[element_bytes])
-    fill = filled(byte, 1, words[element_bytes]).read(0, 1)[0]
-    return any(over_chunks(lambda part: bool((part == fill).any()), values))

@@ -100,6 +100,8 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
     wanted = author.exit_code
     if ran.exit_code != wanted:
         text = f"exits with {ran.exit_code} where the author's program exits with {wanted}"
+        said = [line for line in (ran.stderr + ran.stdout).splitlines() if line.strip()]
+        text += f", and ends with: {said[-1].strip()[:200]}" if said else ""
         return _Printed(False, text, {})
     rtol = bench.policy.rtol_program
     printed = compare_printed(author.stdout, ran.stdout, rtol)

@@ -37,6 +37,7 @@ from cudaops.program.plans import make_rewrite, resolve
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conditions import resolved
 from cudaops.transformations.namespaces import copied, meaning
+from cudaops.transformations.spaces import with_spaces
 from cudaops.transformations.text import FunctionText
 
 FILE = "cudaops-draft.cu"
@@ -139,6 +140,7 @@ class Draft:
         if "#" in written:
             form = kernel_form(subject.program, kernel, workloads[0].callee if template else None)
             written = resolved(written, form.kernel, kernel.start_byte)
+        written = with_spaces(subject.program, written, "__global__")
         own = rf"\b{re.escape(kernel.name)}\b(?=\s*\()"  # a variable may have the name too
         text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
         namespaces = kernel.qualified_name.split("::")[:-1]
@@ -369,6 +371,7 @@ class Draft:
         copy = plain_text(facts.lexed.text[item.start : item.end])
         if "#" in copy:
             copy = resolved(copy, function, item.start)
+        copy = with_spaces(self.subject.program, copy, "__device__")
         using, copy = copied(self.subject.program, copy.strip(), namespaces)
         here = dict.fromkeys([*using, *self._using])
         here.pop(f"using ::{function.qualified_name};", None)

@@ -19,6 +19,7 @@ from cudaops.transformations.index32 import Index32
 from cudaops.transformations.inline import Inline
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
+from cudaops.transformations.lookup import Lookup
 from cudaops.transformations.merge_blocks import MergeBlocks
 from cudaops.transformations.pad import Pad
 from cudaops.transformations.prefetch import Prefetch
@@ -61,6 +62,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     StrengthReduce(),
     Tabulate(),
     Hoist(),
+    Lookup(),
     Index32(),
     AtomicsPrivate(),
     AtomicsWarp(),

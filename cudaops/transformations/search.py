@@ -112,7 +112,14 @@ class Found:
     trials: int
 
 
-_Child = tuple[Draft, Rewrite]
+class _Child(NamedTuple):
+    """A draft to be tried."""
+
+    parent: Node
+    draft: Draft
+    rewrite: Rewrite
+
+
 _Answer = Future[Sequence[Timed]]
 
 
@@ -165,6 +172,8 @@ class Search:
     """Rewrites handed to `attempt` at once."""
     writing: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered while drafts are written."""
+    ahead: Callable[[Rewrite], None] = lambda rewrite: None
+    """Told of a draft as soon as it is written: `attempt` will most likely be given it next."""
     _nodes: list[Node] = field(default_factory=list)
     _texts: set[str] = field(default_factory=set)
     _gains: dict[_Key, float] = field(default_factory=dict)
@@ -191,10 +200,7 @@ class Search:
         beam, best_us = [first], baseline_us
         for depth in range(self.limits.depth):
             before, self._idle = len(self._nodes), 0
-            for node in beam:
-                self._expand(node, depth)
-                if self._stopped or self._is_idle(depth):
-                    break
+            self._expand(beam, depth)
             beam = self._beam(before)
             now = min((n.time_us for n in beam), default=best_us)
             if self._stopped or not beam or now * GAIN > best_us:
@@ -212,25 +218,34 @@ class Search:
 
     # One round
 
-    def _expand(self, node: Node, depth: int) -> None:
-        """Try every step that may gain from here. While some are timed the next are written."""
-        children = self._children(node, depth)
+    def _expand(self, beam: Sequence[Node], depth: int) -> None:
+        """Try every step that may gain from these. While some are timed the next are written, and
+        built as soon as each of them is."""
+        children = (child for node in beam for child in self._children(node, depth))
         begun: _Begun | None = None
         while not self._stopped and not self._is_idle(depth):
-            with self.writing():
-                waiting = list(islice(children, self.batch))
+            waiting = self._written(children)
             if begun is not None:
-                self._end(node, *begun)
+                self._end(*begun)
             begun = self._begin(waiting) if waiting and not self._stopped else None
             if begun is None:
                 return
         if begun is not None:
-            self._end(node, *begun)
+            self._end(*begun)
+
+    def _written(self, children: Iterator[_Child]) -> Sequence[_Child]:
+        """The next batch."""
+        waiting = []
+        with self.writing():
+            for child in islice(children, self.batch):
+                self.ahead(child.rewrite)
+                waiting.append(child)
+        return waiting
 
     def _is_idle(self, depth: int) -> bool:
         return depth > 0 and self._idle >= PATIENCE
 
-    def _children(self, node: Node, depth: int) -> Iterator[tuple[Draft, Rewrite]]:
+    def _children(self, node: Node, depth: int) -> Iterator[_Child]:
         for focused, kernel in self._focused(node):
             steps = self._steps(node.draft, focused, kernel, depth)
             for step in sorted(steps, key=lambda step: self._place(step, kernel)):
@@ -247,7 +262,7 @@ class Search:
                     continue
                 if rewrite.source_id not in self._texts:
                     self._texts.add(rewrite.source_id)
-                    yield draft, rewrite
+                    yield _Child(node, draft, rewrite)
 
     def _focused(self, node: Node) -> Iterator[tuple[Draft, str]]:
         """The draft at each of its launches, the dearest first, with `Step.kernel`; not at those
@@ -334,14 +349,15 @@ class Search:
             return None
         self._trials += len(children)
         context = contextvars.copy_context()
-        rewrites = [rewrite for _, rewrite in children]
+        rewrites = [child.rewrite for child in children]
         return _Begun(children, self._thread.submit(context.run, self.attempt, rewrites))
 
-    def _end(self, parent: Node, children: Sequence[_Child], timed: _Answer) -> None:
-        for (draft, rewrite), found in zip(children, timed.result(), strict=True):
-            self._note(parent, draft, rewrite, found)
+    def _end(self, children: Sequence[_Child], timed: _Answer) -> None:
+        for child, found in zip(children, timed.result(), strict=True):
+            self._note(child, found)
 
-    def _note(self, parent: Node, draft: Draft, rewrite: Rewrite, found: Timed) -> None:
+    def _note(self, child: _Child, found: Timed) -> None:
+        parent, draft, rewrite = child
         step = draft.steps[-1]
         tree = spelled(draft.steps)
         if found.time_us is None:
@@ -410,6 +426,7 @@ class Search:
     def _simplified(self, node: Node, root: Draft) -> tuple[Node, tuple[Share, ...]]:
         """Without the steps that bring nothing; and what each of the others brings."""
         steps = list(node.draft.steps[len(root.steps) :])
+        self._build_all_without_one(root, steps)
         shares: dict[int, float | None] = {}
         at = len(steps) - 1
         while at >= 0 and len(steps) > 1:
@@ -432,8 +449,16 @@ class Search:
         told = (Share(x.name, x.setting, shares.get(i)) for i, x in enumerate(steps))
         return node, tuple(told)
 
-    def _again(self, root: Draft, steps: Sequence[Step]) -> Node | None:
-        """A draft made of these steps anew; None where one of them cannot be, or it has no time."""
+    def _build_all_without_one(self, root: Draft, steps: Sequence[Step]) -> None:
+        """They are timed one after the other, and each is most likely wanted."""
+        texts = {n.rewrite.source_id for n in self._nodes}
+        for at in reversed(range(len(steps) if len(steps) > 1 else 0)):
+            made = self._remade(root, [x for i, x in enumerate(steps) if i != at])
+            if made is not None and made[1].source_id not in texts:
+                self.ahead(made[1])
+
+    def _remade(self, root: Draft, steps: Sequence[Step]) -> tuple[Draft, Rewrite] | None:
+        """A draft made of these steps anew; None where one of them cannot be."""
         by_name = {one.name: one for one in self.offered}
         draft = root
         try:
@@ -441,9 +466,16 @@ class Search:
                 at = _launch_of(draft, step.kernel)
                 focused = replace(draft, focus=at)
                 draft = _applied(draft, focused, step.kernel, by_name[step.name], step.setting)
-            rewrite = draft.rewrite()
+            return draft, draft.rewrite()
         except NotUnderstood:
             return None
+
+    def _again(self, root: Draft, steps: Sequence[Step]) -> Node | None:
+        """The same, timed; None also where it has no time."""
+        made = self._remade(root, steps)
+        if made is None:
+            return None
+        draft, rewrite = made
         known = next((n for n in self._nodes if n.rewrite.source_id == rewrite.source_id), None)
         if known is not None or time.monotonic() >= self.limits.deadline:
             return known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cudaops.program import syntax as s
@@ -73,15 +73,18 @@ def changed(node: Any, change: Callable[[Any], Any]) -> Any:
     """
     if isinstance(node, tuple) and not isinstance(node, s.Range):
         return _changed_items(node, change)
-    if not is_dataclass(node) or isinstance(node, type):
+    names = s.field_names(type(node))
+    if names is None:
         return node
     updates = {}
-    for entry in fields(node):
-        old = getattr(node, entry.name)
-        if (isinstance(old, tuple) and not isinstance(old, s.Range)) or is_dataclass(old):
+    for name in names:
+        old = getattr(node, name)
+        if (kind := type(old)) is not s.Range and (
+            kind is tuple or s.field_names(kind) is not None
+        ):
             new = changed(old, change)
             if new is not old:
-                updates[entry.name] = new
+                updates[name] = new
     return change(replace(node, **updates) if updates else node)
 
 

@@ -93,6 +93,13 @@ class ConformanceSuite(SeriesSuite):
         outcome = ran(run(executor, scale, inputs=inputs))
         np.testing.assert_array_equal(array(outcome.outputs[1]), np.float32(3) * other)
 
+    def test_only_what_is_wanted_comes_back(self, executor: Executor, scale: Case) -> None:
+        plan, unit = baseline_plan(scale.workload), compiled(executor, scale)
+        for wanted in ((1,), ()):
+            folder = scale.folder / f"wanted{len(wanted)}"
+            outcome = executor.run(unit, scale.workload, plan, before(scale), folder, wanted=wanted)
+            assert set(ran(outcome).outputs) == set(wanted)
+
     def test_the_second_compile_comes_from_the_cache(self, executor: Executor, scale: Case) -> None:
         first, second = compiled(executor, scale), compiled(executor, scale)
         assert second.cached

@@ -13,6 +13,7 @@ from cudaops.executors.arrays import (
     CHUNK,
     PIECE,
     Array,
+    contents_digest,
     in_memory,
     over_chunks,
     read_array,
@@ -186,3 +187,31 @@ def test_large_integers_are_told_apart() -> None:
     found = differing(right - np.array([1, 0]), right, 0.0)
     assert found is not None
     assert found == (1, 0, 2**63 - 2, 2**63 - 1)
+
+
+@pytest.mark.parametrize("size", [1, 1000, 3 * CHUNK + 5])
+def test_an_expected_scale_changes_nothing_but_the_passes(size: int) -> None:
+    generator = np.random.default_rng(4)
+    reference = generator.standard_normal(size)
+    result = (reference * (1 + 1e-7 * generator.standard_normal(size))).astype(np.float32)
+    reference[size // 2], result[size // 3] = np.inf, np.nan
+    found = distance(result, reference)
+    assert distance(result, reference, found.scale) == found
+    assert distance(result, reference, 2.0 * found.scale + 1.0) == found
+
+
+def test_a_digest_is_of_every_byte_and_of_the_size(tmp_path: Path) -> None:
+    values = np.random.default_rng(8).integers(0, 256, (PIECE + 1) * CHUNK + 7).astype(np.uint8)
+    one, other = tmp_path / "one", tmp_path / "other"
+    values.tofile(one)
+    values.tofile(other)
+    assert contents_digest(one) == contents_digest(other)
+    for place in (0, CHUNK, values.size - 1):
+        changed = values.copy()
+        changed[place] ^= 1
+        changed.tofile(other)
+        assert contents_digest(one) != contents_digest(other)
+    values[:-1].tofile(other)
+    assert contents_digest(one) != contents_digest(other)
+    (tmp_path / "none").touch()
+    assert contents_digest(tmp_path / "none") != contents_digest(other)

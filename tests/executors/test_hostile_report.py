@@ -16,9 +16,10 @@ import pytest
 from cudaops.domain.execution import Captured, CaptureOutcome, Misbehaved
 from cudaops.domain.program import Program
 from cudaops.executors.capture.program import kernel_ms
+from cudaops.executors.capture.report import Malformed, least_needed
 from cudaops.executors.cpu import report as cpu_report
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cpu.report import read_report, report_of
+from cudaops.executors.cpu.report import Report, read_report, report_of
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
@@ -351,3 +352,13 @@ def test_a_trace_is_believed_as_little(text: str) -> None:
 def test_a_printed_time_is_finite() -> None:
     assert kernel_ms("KERNEL_MS: 1e999\n") is None
     assert kernel_ms("KERNEL_MS: 1.5\n") == 1.5
+
+
+@pytest.mark.parametrize(
+    "line", [("k",), ("k", "-1"), ("k", "many"), ("k", "9" * 30), ("k", "1", "2")]
+)
+def test_no_room_that_no_recorder_asks_for(line: tuple[str, ...]) -> None:
+    with pytest.raises(Malformed):
+        least_needed(Report((("needs", *line),), None), "k")
+    assert least_needed(Report((("needs", "k", "30"),), None), "k") == 30
+    assert least_needed(Report((), None), "k") == 0

@@ -19,9 +19,10 @@ from cudaops.gates.accuracy import (
     Sides,
     buffer_accuracy,
     compare_sides,
+    compare_sides_exactly,
     exact_accuracy,
 )
-from cudaops.sandbox.oracle import Reference
+from cudaops.sandbox.oracle import Known, Reference
 
 POLICY = Policy()
 
@@ -336,3 +337,47 @@ def test_the_first_element_that_is_not_finite_alone_is_named() -> None:
     found = compare_sides(Sides(*held, None), "f32", "y", POLICY)
     assert not found.passed
     assert f"(first: element {CHUNK + 7} is inf, the baseline's nan)" in found.summary
+
+
+def wild(size: int = 5000) -> Array:
+    """Doubles, a few of them NaN or infinite."""
+    wide = np.random.default_rng(12).standard_normal(size)
+    wide[[3, 40, 700]] = np.nan, np.inf, -np.inf
+    return wide
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+@pytest.mark.parametrize("in_places", [False, True])
+@pytest.mark.parametrize("with_yardstick", [True, False])
+@pytest.mark.parametrize(
+    "wide",
+    [wild(), wild()[1000:], np.arange(-90.0, 90.0), np.zeros(100), np.full(100, np.nan)],
+    ids=["with specials", "finite", "small integers", "zeros", "nowhere finite"],
+)
+def test_what_is_known_before_says_what_is_found_anew(
+    wide: Array, with_yardstick: bool, in_places: bool, exactly: bool
+) -> None:
+    """Of the reference's own bytes, and of results that are near, wrong, and not finite elsewhere,
+    one after another against what was kept of the first."""
+    baseline = wide.astype(np.float32)
+    near, wrong, other = np.nextafter(baseline, np.float32(9)), baseline.copy(), baseline.copy()
+    wrong[7], other[9] = 1e3, np.inf
+    compare = compare_sides_exactly if exactly else compare_sides
+    yardstick = in_memory(wide) if with_yardstick else None
+    known = Known()
+    for result in (baseline, near, wrong, other, baseline):
+        sides = Sides(in_memory(result), in_memory(baseline), yardstick, "none", in_places)
+        kept = sides._replace(equal=result is baseline, known=known)
+        anew, found = (compare(one, "f32", "y", POLICY) for one in (sides, kept))
+        assert (found.passed, found.summary) == (anew.passed, anew.summary)
+        assert repr(found.numbers) == repr(anew.numbers)
+
+
+def test_a_reference_keeps_what_was_found_of_it(tmp_path: Path) -> None:
+    product = Product(tmp_path)
+    reference = product.reference()._replace(known={})
+    for result in (product.baseline, tf32(product.baseline)):
+        anew = buffer_accuracy(OUT, "C", product.ran(result), product.reference(), POLICY)
+        assert buffer_accuracy(OUT, "C", product.ran(result), reference, POLICY) == anew
+    assert reference.known is not None
+    assert reference.known[0].own == distance(product.baseline.ravel(), product.wide.ravel())

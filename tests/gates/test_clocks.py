@@ -282,5 +282,63 @@ def test_what_the_candidate_alone_hides_is_not() -> None:
     assert not is_disturbed(pair(side(400.0, 401.0), side(100.0, 101.0)))
 
 
+SLOWED = {"cold_us": (1269.1,) * 10, "host_error_us": 632.1, "host_gap_us": 1.6}
+"""Medians of a run beside three others on an H100, 2026-11-25: their work fell into the candidate's
+warm samples."""
+
+
+def test_others_work_in_the_candidates_samples_alone_is_worth_another_measurement() -> None:
+    baseline = side(5386.8, 5982.3, (5366.6,), host_error_us=21.7, host_gap_us=1.6)
+    slowed = side(3802.8, 3154.7, (3785.6,), **SLOWED)
+    gate = clocks_of(slowed, baseline)
+    assert (gate.passed, gate.quarantined) == (False, False)
+    assert is_disturbed(pair(baseline, slowed))
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        side(100.0, 60.0),
+        side(100.0, 101.0, host_error_us=40.0),
+        side(100.0, 100.0, (60.0,)),
+        side(100.0, 100.0, cold_us=(40.0,) * 10),
+    ],
+    ids=["by the host", "torn apart", "by CUPTI", "on a cold L2"],
+)
+def test_a_candidate_that_another_clock_has_quicker_is_refused_and_measured_anew(
+    candidate: Measurement,
+) -> None:
+    quiet = side(400.0, 401.0, (399.0,) if candidate.timing and candidate.timing.cupti_us else ())
+    assert not clocks_gate(pair(quiet, candidate)).passed
+    assert is_disturbed(pair(quiet, candidate))
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        side(10.0, 60.0, host_error_us=40.0),
+        side(10.0, 60.0, cold_us=(4.0,) * 10),
+        side(40.0, 101.0, regime="cold", warm_us=(100.0,) * 10),
+        side(100.0, 100.0, (150.0,)),
+        side(100.0, float("nan")),
+        side(100.0, None),
+    ],
+    ids=[
+        "hidden, torn apart",
+        "hidden, slower too",
+        "quick when cold",
+        "hidden from events",
+        "no number",
+        "not taken",
+    ],
+)
+def test_a_candidate_that_another_clock_has_slower_gets_one_measurement(
+    candidate: Measurement,
+) -> None:
+    quiet = side(400.0, 401.0, (399.0,) if candidate.timing and candidate.timing.cupti_us else ())
+    assert not clocks_gate(pair(quiet, candidate)).passed
+    assert not is_disturbed(pair(quiet, candidate))
+
+
 def test_nothing_timed_fails() -> None:
     assert not clocks_gate([]).passed

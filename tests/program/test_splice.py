@@ -229,6 +229,27 @@ def test_other_instances_keep_the_baseline() -> None:
     assert "cudaops_launch_k< 64 >(1, 64, 0, 0, p)" in main
 
 
+@pytest.mark.parametrize(
+    ("body", "argument", "callee"),
+    [
+        ("using Traits = traits<T>;", "Traits", "k<traits<float> >"),
+        ("typedef traits<T> Traits;", "Traits", "k<traits<float> >"),
+    ],
+)
+def test_a_name_of_a_template_s_own_body_stands_for_more_than_one_instance(
+    check_cpp: CheckCpp, body: str, argument: str, callee: str
+) -> None:
+    program = parse(
+        "template <typename T> struct traits {};\n"
+        "template <typename T> __global__ void k(int* p) {}\n"
+        f"template <typename T> void go(int* p) {{ {body} k<{argument}><<<1, 1>>>(p); }}\n"
+        "int main() { go<float>(0); go<int>(0); }\n"
+    )
+    after = splice(program, "k", rewrite_of(ONE), callee)
+    assert "cudaops_same<T, traits<float>>::value_" in after.main.text
+    assert check_cpp(rerouted_files(after), "main.cu") == ""
+
+
 def test_an_ambiguous_instance_is_asked_for() -> None:
     with pytest.raises(InputError, match="say which one"):
         splice(parse(TWO_INSTANCES), "k", rewrite_of(ONE))

@@ -237,6 +237,56 @@ class TestWarmUps:
         assert (counts.launches, counts.warm_ups) == (5, 0)
 
 
+NESTED = """
+#include <chrono>
+#include <cstdio>
+__global__ void fill(float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = 1.0f;
+}
+__global__ void step(float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float s = x[i];
+  for (int k = 0; k < 200; ++k) s = s * 0.5f + 1.0f;
+  x[i] = s;
+}
+int main() {
+  using clock = std::chrono::high_resolution_clock;
+  float *x, first;
+  cudaMalloc(&x, 4096 * 4);
+  auto start = clock::now();
+  fill<<<16, 256>>>(x, 4096);
+  auto begin = clock::now();
+  for (int i = 0; i < STEPS; ++i) step<<<16, 256>>>(x, 4096);
+  auto end = clock::now();
+  cudaMemcpy(&first, x, 4, cudaMemcpyDeviceToHost);
+  auto stop = clock::now();
+  printf("%g %d\\n", first, (end - begin) <= (stop - start));
+}
+"""
+
+
+@pytest.mark.parametrize(("steps", "kernel"), [("30", "step"), ("3", "fill")])
+def test_a_timer_around_another_does_not_hide_what_takes_the_time(
+    tmp_path: Path, kernels: Path, steps: str, kernel: str
+) -> None:
+    """A few launches outside of what is timed are still setup or warm-ups, however long."""
+    source = tmp_path / "nested.cu"
+    source.write_text(NESTED.replace("STEPS", steps))
+    bench = open_workbench(
+        load_program(source),
+        None,
+        (),
+        CpuExecutor("H200", kernels),
+        BAR,
+        tmp_path / "run",
+        sm_arch="sm_90",
+        timeout_s=60.0,
+    )
+    assert bench.kernel.name == kernel
+
+
 def test_a_folder_of_before_several_runs_is_read(tmp_path: Path, kernels: Path) -> None:
     bench = opened(tmp_path, kernels, "50 40 2")
     state = tmp_path / "state"

@@ -19,9 +19,11 @@ from cudaops.gates.repeat import PAGE, POISONS, REPEATS, fresh_process_launch, s
 from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,
+    PIECE,
     CaseKind,
     Draw,
     build_case,
+    drawn,
 )
 from cudaops.sandbox.oracle import Oracle, Reference, SkippedInputs
 from tests.executors.cases import array
@@ -134,6 +136,19 @@ def test_no_value_keeps_most_of_the_places(tmp_path: Path) -> None:
     values = made(tmp_path, "i32", captured, Draw("spread", 1))
     assert set(values) == set(captured)
     assert np.count_nonzero(values == 5) < 6400 / 4
+
+
+@pytest.mark.parametrize(("dtype", "element"), [(np.int32, "i32"), (np.int8, "i8")])
+def test_every_value_of_a_large_buffer_is_spread(dtype: type, element: Element) -> None:
+    """As drawn since there are pieces: the same seed means the same contents."""
+    captured = np.random.default_rng(2).integers(-100, 100, 2 * PIECE + 7).astype(dtype) * 1
+    values = drawn(Draw("spread", 3), element, captured, np.random.default_rng(5))
+    generator = np.random.default_rng(5)
+    sizes = (PIECE, PIECE, 7)
+    generator.spawn(len(sizes))  # those of the pieces' different values, which draw nothing
+    among = np.unique(captured)
+    each = zip(generator.spawn(len(sizes)), sizes, strict=True)
+    np.testing.assert_array_equal(values, np.concatenate([own.choice(among, n) for own, n in each]))
 
 
 def test_another_seed_gives_other_values(tmp_path: Path) -> None:

@@ -178,6 +178,11 @@ class StandInDriver:
         file, offset = self._of(address).span("read", address, size_bytes)
         return file.read(offset, size_bytes)
 
+    def read_into(self, address: int, target: memoryview) -> None:
+        """The same into memory that is there."""
+        found = self.read(address, len(target))
+        target[: len(found)] = found
+
     def fill(self, address: int, byte: int, size_bytes: int) -> None:
         """Set every byte."""
         self._usable("fill")

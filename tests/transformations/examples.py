@@ -187,6 +187,20 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
         {"x": _floats(250), "mean": _floats(8), "var": _floats(8), "y": _floats(250), "n": 250,
          "channels": 8, "eps": 0.5},
     ),
+    "lookup": Example(
+        """__global__ void entropy(const int* counts, float* y, int n, int bins) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0.0f;
+    for (int b = 0; b < bins; ++b) {
+        int c = counts[b * n + i];
+        sum += (float)c * logf((float)c + 1.0f);
+    }
+    y[i] = sum;
+}""",
+        {"counts": np.arange(250 * 16, dtype=np.int32) % 700, "y": _floats(250), "n": 250,
+         "bins": 16},
+    ),
     "index32": Example(
         """__global__ void shift(const float* x, float* y, size_t n) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -7,8 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cudaops.domain.program import SourceFile
+from cudaops.program.hygiene import check_source
+from cudaops.program.parse import parse_files
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
+from cudaops.transformations.spaces import with_spaces
 from cudaops.transformations.specialise import Specialise
 from tests.transformations.bench import Case
 
@@ -54,6 +58,52 @@ def test_a_rewrite_is_taken_up_again(case: Callable[..., Case]) -> None:
     assert again.launches == first.launches
     assert again.form.kernel.body == first.form.kernel.body
     one.same(again)
+
+
+SPACES_BY_MACRO = """
+#if defined(__CUDACC__)
+#define BOTH __host__ __device__
+#else
+#define BOTH
+#endif
+#define KERNEL extern "C" __global__
+#define INLINED __device__ __forceinline__
+BOTH
+static inline float twice(float x) { return x + x; }  // the author's
+template <typename T>
+BOTH T half(T x) { return x / 2; }
+INLINED float third(float x) { return twice(x) + x; }
+KERNEL void k(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = twice(x[i]) + half(x[i]) * third(x[i]);
+}"""
+
+
+@pytest.mark.parametrize("name", ["twice", "half", "third"])
+def test_execution_spaces_behind_a_macro_are_written_out(
+    name: str, case: Callable[..., Case]
+) -> None:
+    x = np.arange(50, dtype=np.float32)
+    one = case(SPACES_BY_MACRO, {"x": x, "y": x * 0, "n": 50}, grid=(2,), block=(32,))
+    draft = one.draft.owned(name)
+    assert "__device__" in draft.text.partition(f"{name}_fast(")[0]
+    assert {"BOTH", "KERNEL", "INLINED"}.isdisjoint(draft.text.split())
+    assert check_source(draft.rewrite().source) == ()
+    one.same(draft)
+
+
+def test_a_space_that_no_macro_of_the_program_stands_for_is_put_in_front() -> None:
+    main = SourceFile(path="main.cu", text="int main() { return 0; }\n")
+    parsed = parse_files("main", (main,))
+    for text, found in (
+        ("OURS inline float f(float x) { return x; }", "__device__ OURS inline float f"),
+        ("template <typename T>\nOURS T f(T x) { return x; }", ">\n__device__ OURS T f"),
+        ("__device__ float f(float x) { return x; }", "__device__ float f"),
+        ("constexpr float f(float x) { return x; }", "constexpr float f"),
+    ):
+        spelled = with_spaces(parsed, text, "__device__")
+        assert found in spelled
+        assert spelled.count("__device__") == found.count("__device__")
 
 
 CONDITIONS = """

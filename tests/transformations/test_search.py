@@ -86,6 +86,24 @@ def test_gains_add_up_and_what_brings_nothing_goes(root: Draft) -> None:
     assert [x.title for x in again.tried] == [x.title for x in found.tried]
 
 
+def test_what_is_tried_was_told_of_before(root: Draft) -> None:
+    """In the same order, before anything waits for it."""
+    told: list[str] = []
+    tried: list[str] = []
+
+    def attempt(rewrites: Sequence[Rewrite]) -> Sequence[Timed]:
+        tried.extend(x.source_id for x in rewrites)
+        assert set(tried) <= set(told)
+        return timed(rewrites)
+
+    offered = [Marked(name) for name in ("nothing", "worse", "tenth", "half")]
+    limits = Limits(100, time.monotonic() + 60.0)
+    search = Search(attempt, limits, offered=offered, ahead=lambda x: told.append(x.source_id))
+    found = search.run(root, 100.0)
+    assert len(tried) == found.trials > 4
+    assert list(dict.fromkeys(x for x in told if x in tried)) == tried
+
+
 def test_what_is_wrong_is_not_built_on(root: Draft) -> None:
     found = searched(root, Marked("wrong"), Marked("tenth"))
     assert found.best[0].time_us == pytest.approx(90.0)

@@ -26,6 +26,7 @@ from cudaops.executors.capture.report import (
     Malformed,
     host_pointer,
     launch_counts,
+    least_needed,
     names_of,
     recorded,
     unseen,
@@ -129,7 +130,7 @@ class Recording:
         if isinstance(target, Misbehaved):
             return target
         found = recorded(ran.report, self.program, target, self.warm_ups)
-        if not found and kernel is None:
+        if not found and kernel is None and least_needed(ran.report, target) <= room:
             ran = self.record(target, blobs, room)
             if not isinstance(ran, Child):
                 return ran

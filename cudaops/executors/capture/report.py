@@ -105,11 +105,19 @@ class Stored(NamedTuple):
     after: str
 
 
+MANY, NESTED = 10, 10.0
+"""A kernel that a program launches so often outside of what it seems to time, and that takes so
+many times as long as all of that, is what it times: clock readings pair up as first and second,
+third and fourth only where no timer is around another. Chosen: what fills buffers at the start is
+launched a few times."""
+
+
 def launch_counts(report: Report, warm_ups: WarmUps = "count") -> tuple[LaunchCount, ...]:
     """How often each kernel was launched, the most expensive first.
 
     Of what a program times of itself, kernels come before all others, and launches outside of it
-    are warm-ups. Raises Malformed.
+    are warm-ups. A timer around another one is told by what it would leave out (`NESTED`): then the
+    time of all launches decides. Raises Malformed.
     """
     lines = (_exactly("ktimed", line, 3) for line in report.all("ktimed"))
     timed = {
@@ -133,6 +141,10 @@ def launch_counts(report: Report, warm_ups: WarmUps = "count") -> tuple[LaunchCo
             )
         )
     is_timed = {name for name, (launches, _) in timed.items() if launches}
+    timed_s = sum(seconds for launches, seconds in timed.values() if launches)
+    outside = (c for c in counts if c.kernel not in is_timed and c.launches >= MANY)
+    if any(c.seconds > NESTED * timed_s for c in outside):
+        is_timed.clear()
     return tuple(sorted(counts, key=lambda c: (c.kernel not in is_timed, -c.counted_seconds)))
 
 
@@ -211,6 +223,17 @@ def kernel_name(verb: str, text: str) -> str:
     if not (0 < len(text) <= 512 and text.isprintable()) or "\ufffd" in text:
         raise Malformed(f"a {verb} line names no kernel")
     return text
+
+
+def least_needed(report: Report, kernel: str) -> int:
+    """Bytes of contents that the smallest configuration of a kernel takes of which none had room;
+    0 where the recorder does not say. Raises Malformed."""
+    for line in report.all("needs"):
+        if len(line) != 2:
+            raise Malformed("a needs line of another length")
+        if line[0] == kernel:
+            return _whole("needs", line[1], 0, _MOST_COUNT)
+    return 0
 
 
 class Launches:

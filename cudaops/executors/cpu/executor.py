@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -168,6 +168,7 @@ class CpuExecutor:
         folder: Path,
         *,
         check: Check = "none",
+        wanted: Collection[int] | None = None,
         timeout_s: float = 60.0,
         blocks: Sequence[int] | None = None,
     ) -> Ran | Misbehaved:
@@ -176,15 +177,14 @@ class CpuExecutor:
         A memory fault of an unchecked run is looked at again with the checker, which names the
         access and its line.
         """
-        outcome = self._run(compiled.unit, workload, plan, inputs, folder, check, timeout_s, blocks)
+        given = compiled.unit, workload, plan, inputs, folder
+        outcome = self._run(*given, check, timeout_s, blocks, wanted)
         if (
             isinstance(outcome, Misbehaved)
             and check == "none"
             and outcome.what in ("out_of_bounds", "guard_overwritten")
         ):
-            named = self._run(
-                compiled.unit, workload, plan, inputs, folder, "memory", timeout_s, blocks
-            )
+            named = self._run(*given, "memory", timeout_s, blocks, wanted)
             if isinstance(named, Misbehaved) and named.what == "out_of_bounds":
                 return named
         return outcome
@@ -401,9 +401,12 @@ class CpuExecutor:
         check: Check,
         timeout_s: float,
         blocks: Sequence[int] | None,
+        wanted: Collection[int] | None,
     ) -> Ran | Misbehaved:
         task = self._task(unit, check, workload, plan, inputs, folder, timeout_s, blocks)
-        outcome = task if isinstance(task, Misbehaved) else run_task(task)
+        if isinstance(task, Misbehaved):
+            return task
+        outcome = run_task(task._replace(wanted=wanted))
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran
 
     def _task(

@@ -6,7 +6,7 @@ A series is several runs in one child: what a kernel keeps in its own variables 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +73,8 @@ class Task(NamedTuple):
     launch: int = -1
     """Index in the plan of the launch that `blocks` restricts: those before run whole, those after
     not at all. -1 restricts every launch."""
+    wanted: Collection[int] | None = None
+    """Allocations whose contents are written afterwards; None: all."""
     more: tuple[InputSet, ...] = ()
     """Inputs of the further runs of a series, in the same child."""
 
@@ -200,7 +202,7 @@ def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
     their place; from here on others read them by name. `within` `folder`, with a slash."""
     sizes = {
         f"{within}out{a.index}.bin": a.size_bytes * widened_by(task.unit, a.element)
-        for a in task.workload.allocations
+        for a in _wanted(task)
     }
     try:
         for name, size in sizes.items():
@@ -215,8 +217,13 @@ def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
     return None
 
 
+def _wanted(task: Task) -> list[Allocation]:
+    every = task.workload.allocations
+    return [a for a in every if task.wanted is None or a.index in task.wanted]
+
+
 def _ran(task: Task, folder: Path, seconds: float, warnings: tuple[Misbehaved, ...]) -> Ran:
-    written = sorted(a.index for a in task.workload.allocations)
+    written = sorted(a.index for a in _wanted(task))
     return Ran(
         outputs={i: str(folder / f"out{i}.bin") for i in written},
         global_outputs={
@@ -272,7 +279,7 @@ def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = 
         lines.append(f"scratch {name} {size * (2 if wide else 1)} {how}")
     lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
     lines += _launches(task, factors)
-    lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in task.workload.allocations]
+    lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in _wanted(task)]
     lines += [
         f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.workload.globals)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -94,7 +95,7 @@ class GpuBuilder:
         self._nvrtc = Nvrtc()
 
     def close(self) -> None:
-        """End the NVRTC worker."""
+        """End the NVRTC workers."""
         self._nvrtc.close()
 
     def unit(self, unit: Unit, *, draft: bool) -> Module | CompileFailed:
@@ -350,9 +351,11 @@ def _silent(kernel: str) -> SandboxUnavailable:
     )
 
 
+@functools.cache
 def _nvrtc_headers() -> str:
     """Contents of our stand-in headers, part of every draft's key."""
-    return repr([(p.name, p.read_text("utf-8")) for p in sorted(NVRTC_INCLUDE.iterdir())])
+    files = sorted(p for p in NVRTC_INCLUDE.rglob("*") if p.is_file())
+    return repr([(str(p.relative_to(NVRTC_INCLUDE)), p.read_text("utf-8")) for p in files])
 
 
 def _run(command: list[str], folder: Path) -> Finished:

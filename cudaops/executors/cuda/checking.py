@@ -12,7 +12,6 @@ cannot run says so. A checker sees each launch of a plan alone.
 
 from __future__ import annotations
 
-import filecmp
 import itertools
 import random
 import time
@@ -34,6 +33,7 @@ from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Va
 from cudaops.domain.workload import Allocation, PointerArgument, Workload
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.base import InputSet
+from cudaops.executors.compare import same_contents
 from cudaops.executors.cpu.build import as_compiled, build_unit
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.protocol import Buffer, Reply, RunReply, RunTask
@@ -48,6 +48,7 @@ from cudaops.executors.cuda.sanitizer import (
     names_for,
 )
 from cudaops.executors.cuda.session import expected
+from cudaops.executors.cuda.tasks import outputs_of
 
 UNPLACED: frozenset[MisbehaviourKind] = frozenset(("crash", "out_of_bounds", "guard_overwritten"))
 """Faults that an access can explain."""
@@ -89,6 +90,9 @@ class GpuChecker:
         self._seed = seed
         self._turn = turn
         self._cpu_first_s = cpu_first_s
+        self._too_large: set[tuple[str, ...]] = set()
+        """Plans that the processor did not look at whole in that time: on other inputs it is not
+        asked first again."""
 
     def check(self, subject: Subject, level: Level) -> Checked:
         """Look at a plan that ran to its end. Each checker has `subject.timeout_s` seconds."""
@@ -129,10 +133,11 @@ class GpuChecker:
         """Every block. On the processor where that is quick, as for a launch of some 10^9
         accesses; under memcheck, which starts slowly and then runs on the GPU, for a larger one."""
         quick = min(self._cpu_first_s, subject.timeout_s)
-        if quick > 0:
+        if quick > 0 and _plan_key(subject) not in self._too_large:
             on_cpu = check_on_cpu(self._cpu, subject, CpuCheck("memory", quick, sample=False))
             if on_cpu.found or not on_cpu.unchecked:
                 return on_cpu
+            self._too_large.add(_plan_key(subject))
         by_tool = self._memcheck(subject)
         if not by_tool.unchecked:
             return by_tool
@@ -235,7 +240,7 @@ def filled_shared(subject: Subject, lacking: str) -> Checked:
             return Checked(unchecked=(unavailable,))
         if isinstance(ran, Misbehaved):
             return Checked(ran)
-        results.append(dumps)
+        results.append(outputs_of(task, ran))
     took = f"{time.monotonic() - started:.1f} s"
     way = f"shared memory filled with 00 and ff before the plan, {took}, in place of initcheck"
     first, again, other = results
@@ -248,7 +253,7 @@ def filled_shared(subject: Subject, lacking: str) -> Checked:
 
 
 def _same_files(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
-    return all(filecmp.cmp(one[index], other[index], shallow=False) for index in one)
+    return all(same_contents(one[index], other[index]) for index in one)
 
 
 SAMPLE_THREADS = 16 * 1024
@@ -364,7 +369,7 @@ def _state_before(
     reply = expected(subject.launch(prefix, subject.timeout_s), RunReply)
     if isinstance(reply, Misbehaved):
         return reply
-    return dict(prefix.dumps), dict(prefix.global_dumps)
+    return outputs_of(prefix, reply), dict(prefix.global_dumps)
 
 
 def _scratch_numbers(subject: Subject) -> dict[str, int]:
@@ -469,6 +474,13 @@ class CpuCheck(NamedTuple):
     """A block that joins the sample."""
 
 
+def _plan_key(subject: Subject) -> tuple[str, ...]:
+    """The same for one kernel or rewrite on one workload, whatever its inputs."""
+    unit = subject.unit
+    rewrite = "" if unit.rewrite is None else unit.rewrite.id
+    return subject.workload.folder, unit.callee, rewrite, str(unit.widened)
+
+
 def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checked:
     """Every launch in order, up to the first that is fatal or cannot run there."""
     started = time.monotonic()
@@ -487,7 +499,7 @@ def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checke
         try:
             ran = cpu.run(
                 compiled, single.workload, single.plan, single.inputs, folder,
-                check=wanted.level, timeout_s=left, blocks=only,
+                check=wanted.level, wanted=(), timeout_s=left, blocks=only,
             )  # fmt: skip
         except EnvironmentFailure as problem:
             return whole.joined(_not_run(wanted, problem.problem, problem.remedy))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +52,7 @@ from cudaops.executors.cuda.tasks import (
     buffers_of,
     dumps_of,
     measurements,
+    outputs_of,
     series_launch,
     side_of,
     timed_inputs,
@@ -224,14 +225,16 @@ class CudaExecutor:
         folder: Path,
         *,
         check: Check = "none",
+        wanted: Collection[int] | None = None,
         timeout_s: float = 60.0,
     ) -> Ran | Misbehaved:
         """See `Executor.run`. A fault is looked at again with a checker, which names its line; not
         a draft's, which nobody mends."""
         if compiled.unit.wide_doubles:
             return self.host.processor.run(
-                compiled, workload, plan, inputs, folder, check=check, timeout_s=timeout_s
-            )
+                compiled, workload, plan, inputs, folder, check=check, wanted=wanted,
+                timeout_s=timeout_s,
+            )  # fmt: skip
         side = self._side(compiled, workload, plan, folder, inputs.scratch_poison)
         target = dumps_of(workload, side, folder)
         task = RunTask(
@@ -251,11 +254,14 @@ class CudaExecutor:
             folder / "check",
             timeout_s,
         )
-        reply = expected(session.request(task, timeout_s), RunReply)
+        asked = task if wanted is None else task.model_copy(
+            update={"dumps": {index: task.dumps[index] for index in wanted}}
+        )  # fmt: skip
+        reply = expected(session.request(asked, timeout_s), RunReply)
         if isinstance(reply, Misbehaved):
             return reply if compiled.draft else self.host.checker.named(subject, reply)
         ran = Ran(
-            outputs=dict(task.dumps),
+            outputs=outputs_of(asked, reply),
             global_outputs=dict(task.global_dumps),
             seconds=sum(reply.launch_us) * 1e-6,
         )
@@ -299,7 +305,7 @@ class CudaExecutor:
         each = len(reply.launch_us) // len(launches)
         return tuple(
             Ran(
-                outputs=dict(one.dumps),
+                outputs=outputs_of(one, reply, n),
                 global_outputs=dict(one.global_dumps),
                 seconds=sum(reply.launch_us[n * each : (n + 1) * each]) * 1e-6,
             )
@@ -326,7 +332,10 @@ class CudaExecutor:
             keep=True,
         )
         times = self._measured(self.host.session("search"), task, workload, timeout_s)
-        return times if isinstance(times, Misbehaved) else times[0]
+        if isinstance(times, Misbehaved):
+            return times
+        self._profiler.timed(compiled, workload, times[0])
+        return times[0]
 
     def measure_pair(
         self,
@@ -351,7 +360,11 @@ class CudaExecutor:
             watch=watch_of(workload, alternatives, folder),
         )
         times = self._measured(self._session(candidate), task, workload, timeout_s)
-        return times if isinstance(times, Misbehaved) else (times[0], times[1])
+        if isinstance(times, Misbehaved):
+            return times
+        self._profiler.timed(baseline, workload, times[0])
+        self._profiler.timed(candidate, workload, times[1])
+        return times[0], times[1]
 
     def profile(
         self,

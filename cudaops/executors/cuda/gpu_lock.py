@@ -20,6 +20,10 @@ from cudaops.executors.cuda.protocol import DeviceFacts
 
 WAIT_S = 600.0
 """Longest wait for another process: a few measurements of the longest kind."""
+TOOL_WAIT_S = 20.0
+"""How long a measurement that decides waits for a tool that wraps another process's runner. Chosen:
+compute-sanitizer takes some seconds over most plans; over one that takes minutes others go on
+beside it, and what it disturbs is measured anew (`gates.clocks`)."""
 HINT_WAIT_S = 0.5
 """How long a short launch that is only to be ranked waits to be alone. Chosen: several times what
 another such measurement takes, and less than most of what runs beside others."""
@@ -68,6 +72,19 @@ def gpu_turn(
 def hint_turn(facts: DeviceFacts, *, wait_s: float = WAIT_S) -> AbstractContextManager[bool]:
     """`hint_lock` of the GPU these facts are of."""
     return hint_lock(facts.uuid, wait_s=wait_s) if facts.real else nullcontext(True)
+
+
+def tool_turn(facts: DeviceFacts) -> AbstractContextManager[None]:
+    """Held while another tool wraps a runner on the GPU these facts are of, for as long as it
+    takes: whoever measures waits for it, but not for long (`wait_for_tools`)."""
+    return gpu_lock(f"{facts.uuid}-tool", alone=False) if facts.real else nullcontext()
+
+
+def wait_for_tools(facts: DeviceFacts) -> None:
+    """Wait until no tool is at work on the GPU these facts are of, TOOL_WAIT_S at most."""
+    if facts.real:
+        with _opened(lock_path(f"{facts.uuid}-tool")) as tool:
+            _locked(tool, fcntl.LOCK_EX, time.monotonic() + TOOL_WAIT_S)
 
 
 def ncu_turn(facts: DeviceFacts) -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.toolchain import around
 from cudaops.executors.cuda.build import GpuBuilder, recorder_object
 from cudaops.executors.cuda.checking import GpuChecker
-from cudaops.executors.cuda.gpu_lock import gpu_turn
+from cudaops.executors.cuda.gpu_lock import tool_turn
 from cudaops.executors.cuda.ncu import find_ncu, ncu_version
 from cudaops.executors.cuda.platform import NVIDIA, Platform, PlatformClass, platform_class
 from cudaops.executors.cuda.protocol import DeviceFacts
@@ -103,8 +103,8 @@ class GpuHost:
         )
 
     def _turn(self) -> AbstractContextManager[None]:
-        """Held while another tool wraps a runner: nothing is timed meanwhile."""
-        return gpu_turn(self.facts, alone=False)
+        """Held while another tool wraps a runner."""
+        return tool_turn(self.facts)
 
     def _checked_as(self) -> str:
         """Device whose limits the processor's checker applies: any will do where time is not

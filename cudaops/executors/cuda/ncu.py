@@ -1,8 +1,8 @@
 """ncu around a runner that launches one kernel: counters, NVIDIA's rules and the dearest lines.
 
 What is profiled is the replay of a captured launch, in the range the runner marks around it; the
-author's program is not run. ncu itself saves memory, runs the launch some forty times for its full
-set of sections, and restores it before each; for those that decide it does so less often.
+author's program is not run. ncu itself saves memory, runs the launch some forty times for what
+decides, and restores memory before each (`ncu_sets`: what that costs, and what a long launch gets).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from cudaops.cuda import metrics
 from cudaops.cuda.hot_spots import Line, hot_instructions, hot_lines
 from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.ncu_problem import NcuCause, NcuProblem, classify_ncu_failure, problem
@@ -28,6 +27,7 @@ from cudaops.domain.options import ClockControl
 from cudaops.domain.profile import HotLine, Profile
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
+from cudaops.executors.cuda.ncu_sets import LEFT_OUT, Sections, collected
 from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
 from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.cuda.turns import GivenTurn
@@ -36,32 +36,6 @@ from cudaops.executors.process import Finished, run_bounded
 
 CacheControl = Literal["all", "none"]
 """`all`: caches are emptied before each pass, a cold launch. `none`: they are left, a warm one."""
-
-Sections = Literal["deciding", "full"]
-"""What ncu collects: what rules, roofline, floors and hot lines read, or all that it can."""
-
-DECIDING: tuple[str, ...] = (
-    "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
-    "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables", "SchedulerStats", "WarpStateStats",
-    "InstructionStats", "LaunchStats", "Occupancy", "SourceCounters",
-)  # fmt: skip
-"""Sections of the full set, by ncu's identifiers (those of the report in tests/data/ncu)."""
-_COUNTED = (
-    "Pipe utilisation", "DRAM", "L1", "Shared memory", "L2", "Memory instructions", "Cycles",
-)  # fmt: skip
-COUNTERS: tuple[str, ...] = (
-    *(
-        row.name
-        for row in metrics.COUNTER_ROWS
-        if row.section in _COUNTED and not row.not_on and not row.name.startswith("memory_")
-    ),
-    metrics.HFMA_PER_CYCLE, metrics.HADD_PER_CYCLE, metrics.HMUL_PER_CYCLE,
-)  # fmt: skip
-"""Counters that rules read beside them: the full set has them in tables, charts and breakdowns."""
-LEFT_OUT = (
-    "ncu collected the sections that decide; sampling over time, distribution over units, NUMA, "
-    "NVLink and the hierarchical rooflines were not asked for"
-)
 
 TargetCommand = Callable[[Path, Path], tuple[Sequence[str], Mapping[str, str]]]
 """From a task file and a reply file to the runner's command and what it needs of an environment."""
@@ -157,7 +131,8 @@ class NcuProfiler:
             command: From task and reply file to the one-shot runner.
             device: Key in `cudaops.cuda.devices.DEVICES`.
             workload: `Workload.id`.
-            sections: An ncu that does not know what decides by its name collects the full set.
+            sections: An ncu that does not know what decides by its name collects the full set; of
+                a smaller set it says that it cannot.
             sources: Text of each source file under the name the program has for it.
             timeout_s: Without what it waits for the GPU.
             alone: Holds the GPU while the launch is looked at.
@@ -181,7 +156,7 @@ class NcuProfiler:
         attempt = partial(_attempt, folder=folder, timeout_s=timeout_s, alone=alone)
         target, needed = _with_own_path(*command(asked, reply))
         options = _options(clock_control, cache_control, report)
-        line = [str(ncu), *_collected(sections), *options, *target]
+        line = [str(ncu), *collected(sections), *options, *target]
         with only_ncu():
             done, failed = attempt(line, needed)
             if isinstance(failed, NcuProblem) and failed.cause == "lock":
@@ -189,7 +164,7 @@ class NcuProfiler:
                 done, failed = attempt(line, needed)
             unknown = isinstance(failed, NcuProblem) and failed.cause in UNKNOWN_NAMES
             if unknown and sections == "deciding":
-                sections, line = "full", [str(ncu), *_collected("full"), *options, *target]
+                sections, line = "full", [str(ncu), *collected("full"), *options, *target]
                 done, failed = attempt(line, needed)
         if failed is not None:
             return failed
@@ -198,7 +173,7 @@ class NcuProfiler:
         except InputError as error:
             said = classify_ncu_failure(f"{done.stdout}\n{done.stderr}")
             return said or problem("no_values", str(error))
-        notes = (*profile.notes, LEFT_OUT) if sections == "deciding" else profile.notes
+        notes = (*profile.notes, *([LEFT_OUT[sections]] if LEFT_OUT[sections] else []))
         profile = profile.model_copy(
             update={"device": device, "workload": workload, "notes": notes}
         )
@@ -207,13 +182,6 @@ class NcuProfiler:
 
 UNKNOWN_NAMES: frozenset[NcuCause] = frozenset(("metric", "unknown"))
 """Causes that may come of asking for a section or a metric by a name that this ncu has not."""
-
-
-def _collected(sections: Sections) -> list[str]:
-    if sections == "full":
-        return ["--set", "full"]
-    named = [word for section in DECIDING for word in ("--section", section)]
-    return [*named, "--metrics", ",".join(COUNTERS)]
 
 
 def _options(clocks: ClockControl, caches: CacheControl, report: Path) -> list[str]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cudaops.cuda import metrics as ncu
-from cudaops.cuda.ncu_problem import NcuCause, NcuProblem, fallback_profile
+from cudaops.cuda.ncu_problem import NcuCause, NcuProblem, fallback_profile, problem
 from cudaops.domain.execution import (
     MEASURED,
     Compiled,
@@ -16,14 +16,15 @@ from cudaops.domain.execution import (
     Measurement,
     Misbehaved,
 )
-from cudaops.domain.profile import Profile
+from cudaops.domain.profile import Metric, Profile
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.gpu_lock import gpu_turn, ncu_turn
 from cudaops.executors.cuda.host import GpuHost
-from cudaops.executors.cuda.ncu import NcuProfiler, Sections
+from cudaops.executors.cuda.ncu import NcuProfiler
+from cudaops.executors.cuda.ncu_sets import MOST_S, Launch, Sections, affordable, profile_s
 from cudaops.executors.cuda.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
 from cudaops.executors.cuda.session import RunnerSession, expected
 from cudaops.program.candidate import FILE as CANDIDATE
@@ -44,6 +45,14 @@ COUNTS: frozenset[str] = frozenset((
     ncu.HFMA, ncu.HADD, ncu.HMUL,
 ))  # fmt: skip
 """What does not depend on the device it was counted for, and what a roofline needs."""
+FLOPS: frozenset[str] = frozenset((
+    ncu.FFMA, ncu.FADD, ncu.FMUL, ncu.DFMA, ncu.DADD, ncu.DMUL, ncu.HFMA, ncu.HADD, ncu.HMUL,
+))  # fmt: skip
+"""Of these what the hardware counts only by patched code, which is too slow for a long launch."""
+
+WITH_OPERATIONS: frozenset[Sections] = frozenset(("deciding", "full"))
+MOST_LOADED_AGAIN_BYTES = 1 << 30
+"""Buffers that are loaded once more for a second look at a launch's time. Chosen: half a second."""
 
 
 class Launched(NamedTuple):
@@ -68,6 +77,12 @@ class Profiler:
         self._whole: set[tuple[str, str]] = set()
         """What was profiled with everything that can be had of it."""
         self._lasting: NcuProblem | None = None
+        self._times_us: dict[tuple[str, str], float] = {}
+        """Of launches that have been measured, so that none is needed to know how long it takes."""
+
+    def timed(self, compiled: Compiled, workload: Workload, measured: Measurement) -> None:
+        """Note what a plan took whose launch may be profiled next."""
+        self._times_us[compiled.key, workload.folder] = measured.median_us
 
     def profile(
         self,
@@ -80,26 +95,94 @@ class Profiler:
         known = self._kept.get(place)
         if known is not None and (sections == "deciding" or place in self._whole):
             return known
-        number = _dominant(launched)
-        if isinstance(number, Misbehaved):
-            return number
-        found = self._measured(launched, number, sections)
+        dominant = self._known_dominant(launched) or _dominant(launched)
+        if isinstance(dominant, Misbehaved):
+            return dominant
+        dominant, chosen = self._fitting(launched, dominant, sections)
+        if known is not None and chosen != "full":
+            return known
+        found = self._measured(launched, dominant, chosen)
         if known is not None and not isinstance(found, Profile):
             return known  # what decided is there
         if isinstance(found, NcuProblem):
-            timed = time()
-            found = timed if isinstance(timed, Misbehaved) else self._left(launched, timed, found)
+            found = self._without_ncu(launched, dominant, time, found)
         if isinstance(found, Profile):
             self._kept[place] = found
             if sections == "full":
                 self._whole.add(place)
         return found
 
+    def _known_dominant(self, launched: Launched) -> _Dominant | None:
+        """Of one launch whose time is known, or does not matter since ncu will not be asked."""
+        if len(launched.plan.launches) > 1:
+            return None
+        us = self._times_us.get((launched.compiled.key, launched.workload.folder))
+        if us is None and self._lasting is not None:
+            us = 0.0
+        return None if us is None else _Dominant(0, us)
+
+    def _fitting(
+        self, launched: Launched, dominant: _Dominant, wanted: Sections
+    ) -> tuple[_Dominant, Sections | None]:
+        """As much of what is wanted as ends in time, by the shorter of two launches where the first
+        is too long for it all: others may have used the GPU."""
+        launch = self._launch(launched, dominant)
+        chosen = affordable(wanted, launch)
+        if chosen == wanted or launch.size_bytes > MOST_LOADED_AGAIN_BYTES:
+            return dominant, chosen
+        again = _dominant(launched)
+        if isinstance(again, Misbehaved):
+            return dominant, chosen
+        dominant = min(dominant, again, key=lambda one: one.us)
+        return dominant, affordable(wanted, self._launch(launched, dominant))
+
+    def _launch(self, launched: Launched, dominant: _Dominant) -> Launch:
+        size_bytes = sum(b.size_bytes for b in launched.buffers)
+        return Launch(dominant.us * 1e-6, size_bytes, self._host.facts.memory_bytes)
+
     def _measured(
-        self, launched: Launched, number: int, sections: Sections
+        self, launched: Launched, dominant: _Dominant, sections: Sections | None
     ) -> Profile | NcuProblem | Misbehaved:
+        """By ncu; beside a small set of metrics with operations as the model counts them. Where it
+        counts none, or of another launch, nothing would be known of the floor: then what
+        decides is collected for as long as it may take."""
         if self._lasting is not None:
             return self._lasting
+        launch = self._launch(launched, dominant)
+        why = f"a launch takes {launch.seconds:.2g} s"
+        if sections is None:
+            text = f"{why}, and not even a few passes over it end within {MOST_S:g} s"
+            return problem("too_long", text)
+        if sections in WITH_OPERATIONS:
+            return self._by_ncu(launched, dominant.number, sections)
+        counts = self._operations(launched)
+        if not counts and profile_s("deciding", launch) <= launched.timeout_s:
+            return self._by_ncu(launched, dominant.number, "deciding")
+        if len(launched.plan.launches) > 1:
+            return problem("too_long", f"{why}, one of several whose operations ncu would count")
+        found = self._by_ncu(launched, dominant.number, sections)
+        if not isinstance(found, Profile):
+            return found
+        notes = [*found.notes, f"{why}, and more passes would not have ended within {MOST_S:g} s"]
+        notes += ["operations are those that the model counts"] if counts else []
+        return found.model_copy(
+            update={
+                "metrics": {**counts, **found.metrics},
+                "source": "mixed" if counts else found.source,
+                "notes": tuple(notes),
+            }
+        )
+
+    def _operations(self, launched: Launched) -> dict[str, Metric]:
+        """As the model counts them. Of several launches it may look at another than the longest on
+        the GPU, so that nothing is said of them."""
+        if len(launched.plan.launches) > 1:
+            return {}
+        return {n: m for n, m in self._modelled(launched).metrics.items() if n in FLOPS}
+
+    def _by_ncu(
+        self, launched: Launched, number: int, sections: Sections
+    ) -> Profile | NcuProblem | Misbehaved:
         host = self._host
         task = ProfileTask(side=launched.side, buffers=launched.buffers, launch=number)
         what = f"{launched.compiled.key} {launched.workload.folder}"
@@ -125,19 +208,36 @@ class Profiler:
             return outcome
         return outcome.profile
 
-    def _left(self, launched: Launched, timed: Measurement, why: NcuProblem) -> Profile:
+    def _without_ncu(
+        self,
+        launched: Launched,
+        dominant: _Dominant,
+        time: Callable[[], Measurement | Misbehaved],
+        why: NcuProblem,
+    ) -> Profile | Misbehaved:
         """A rung lower: the model's counts, ptxas's registers, the time that was measured.
 
-        A plan of several launches has one time for all, which says nothing of one of them.
+        A plan of several launches has one time for all, which says nothing of one of them. A launch
+        that is too long for ncu is not timed again and again either.
         """
-        alone = len(launched.plan.launches) == 1 and timed.source in MEASURED
-        cupti = timed.timing.cupti_us if timed.timing is not None else ()
+        alone = len(launched.plan.launches) == 1
+        times_us: tuple[float, ...] = ()
+        cupti_us: tuple[float, ...] = ()
+        if why.cause == "too_long":
+            times_us = (dominant.us,) if alone and self._host.facts.real else ()
+        else:
+            timed = time()
+            if isinstance(timed, Misbehaved):
+                return timed
+            if alone and timed.source in MEASURED:
+                times_us = timed.samples_us
+                cupti_us = timed.timing.cupti_us if timed.timing is not None else ()
         return fallback_profile(
             self._modelled(launched),
             launched.compiled.resources,
             self._host.device,
-            times_us=timed.samples_us if alone else (),
-            cupti_us=cupti if alone else (),
+            times_us=times_us,
+            cupti_us=cupti_us,
             why=f"{why.text} ({why.remedy})",
         )
 
@@ -184,15 +284,22 @@ class Profiler:
         return None if isinstance(found, Misbehaved) else found
 
 
-def _dominant(launched: Launched) -> int | Misbehaved:
-    """Index of the launch that takes most time."""
-    if len(launched.plan.launches) == 1:
-        return 0
+class _Dominant(NamedTuple):
+    """The launch of a plan that takes most time."""
+
+    number: int
+    """Its index."""
+    us: float
+    """Of one launch, for orientation: others may use the GPU meanwhile."""
+
+
+def _dominant(launched: Launched) -> _Dominant | Misbehaved:
     task = RunTask(side=launched.side, buffers=launched.buffers, dumps={})
     reply = expected(launched.session.request(task, launched.timeout_s), RunReply)
     if isinstance(reply, Misbehaved):
         return reply
-    return max(range(len(reply.launch_us)), key=reply.launch_us.__getitem__)
+    number = max(range(len(reply.launch_us)), key=reply.launch_us.__getitem__)
+    return _Dominant(number, reply.launch_us[number])
 
 
 def _sources(compiled: Compiled) -> dict[str, str]:

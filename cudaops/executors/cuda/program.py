@@ -32,7 +32,9 @@ from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
 
 STOPPING_S = 30.0
-"""What a program that is stopped gets to write down what was recorded: 8 GiB at 300 MB/s."""
+"""What a program that is stopped gets to write down what was recorded, at the least."""
+WRITTEN_BYTES_PER_S = 300e6
+"""At which contents are written down at the least. Chosen: an ordinary disk, its cache full."""
 REPORT = "report.tsv"
 COUNTS = "counts.jsonl"
 RUNTIME_REPORT = "runtime.tsv"
@@ -42,6 +44,11 @@ CACHES = ("CUPY_CACHE_DIR", "XDG_CACHE_HOME")
 program may not write to, and CuPy ends where it cannot."""
 OWN_BYTES = 8 * GIB
 """What a recorded program may write itself, beside its contents."""
+OVERDUE = {
+    "idle": "it had launched no kernel by then",
+    "launch": "a launch, or what it waits for, had not ended by then",
+}
+"""Where a program was when its time was over, by the recorder's word for it."""
 LARGER = ", or let CUDAOPS_CAPTURE_GIB be larger (60 % of the free disk at most)"
 
 
@@ -148,17 +155,7 @@ class GpuProgram:
             return built
         for name in (REPORT, RUNTIME_REPORT, f"{REPORT}.claimed"):
             discard(folder / name)
-        if self.program.application is not None and recorded:
-            (folder / KERNELS).write_text(kernel_list(self.program), encoding="utf-8")
-            env = {**env, "CUDAOPS_RECORDER_KERNELS": str(folder / KERNELS)}
-        if built.preload is not None:
-            # What an interpreter has not written when the recorder ends it would be lost.
-            env = {**env, "LD_PRELOAD": str(built.preload), "PYTHONUNBUFFERED": "1"}
-        if built.is_interpreted or built.needs:
-            env = {**env, **dict.fromkeys(CACHES, str(folder / "cache"))}
-        if self.platform.names_faults:
-            runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
-            env = {**env, **runtime}
+        env = self._environment(built, folder, env, recorded=recorded)
         phase = self.platform.program_phase
         if phase == "gpu":
             settle_gpu_level(self.platform.driver)
@@ -169,7 +166,7 @@ class GpuProgram:
             done = run_bounded(
                 [str(built.path), *self.argv],
                 cwd=view.folder,
-                timeout_s=self.timeout_s + (STOPPING_S if recorded else 0.0),
+                timeout_s=self.timeout_s + (_stopping_s(contents_bytes) if recorded else 0.0),
                 env={**gpu_environment(), **env},
                 tool="program",
                 confine=Confinement(
@@ -185,12 +182,34 @@ class GpuProgram:
             done = done._replace(timed_out=True)
         return Child(_image(report, built, view.folder), done, report)
 
+    def _environment(
+        self, built: Executable, folder: Path, env: dict[str, str], *, recorded: bool
+    ) -> dict[str, str]:
+        """`env` with what this program needs for what it is."""
+        if self.program.application is not None and recorded:
+            (folder / KERNELS).write_text(kernel_list(self.program), encoding="utf-8")
+            env = {**env, "CUDAOPS_RECORDER_KERNELS": str(folder / KERNELS)}
+        if built.preload is not None:
+            # What an interpreter has not written when the recorder ends it would be lost.
+            env = {**env, "LD_PRELOAD": str(built.preload), "PYTHONUNBUFFERED": "1"}
+        if built.is_interpreted or built.needs:
+            env = {**env, **dict.fromkeys(CACHES, str(folder / "cache"))}
+        if self.platform.names_faults:
+            runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
+            env = {**env, **runtime}
+        return env
+
     def _fault(self, ran: Child) -> Misbehaved | None:
         for kind, *rest in (f for f in ran.report.all("fault") if len(f) >= 4):
             if kind == "infrastructure":
                 text = f"the recorder could not go on: {rest[2][:300]}"
                 raise SandboxUnavailable(text, SPACE_REMEDY)
-        return find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        said = ran.report.all("overdue")
+        where = OVERDUE.get(said[0][0]) if said and said[0] else None
+        if fault is None or fault.what != "timeout" or where is None:
+            return fault
+        return fault.model_copy(update={"message": f"{fault.message}: {where}"})
 
 
 def _image(report: Report, built: Executable, cwd: Path) -> Path:
@@ -212,6 +231,12 @@ def _runs(built: Executable) -> tuple[Path, ...]:
     if built.is_interpreted:
         return interpreter(built.path)
     return (*built.needs, *(() if built.preload is None else (built.preload,)))
+
+
+def _stopping_s(contents_bytes: int) -> float:
+    """Seconds that the recorder gets beyond the program's own: it takes them only where the time is
+    over while contents are being stored."""
+    return max(STOPPING_S, min(contents_bytes, TARGET_BYTES) / WRITTEN_BYTES_PER_S)
 
 
 def _with_room(usual: Limits, contents_bytes: int) -> Limits:

@@ -283,6 +283,9 @@ class RunReply(Record):
 
     kind: Literal["ran"] = "ran"
     launch_us: tuple[float, ...]
+    unchanged: tuple[tuple[int, ...], ...] = ()
+    """Of each launch of a series, or of the one run: allocations that nobody may write to and that
+    hold every byte of the file they were filled from. Nothing is written for these."""
     """Time of each launch of the plan, one sample, for orientation; of a series all, in order."""
 
 

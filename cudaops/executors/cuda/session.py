@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from cudaops.domain.execution import Misbehaved
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import EnvironmentFailure, PrerequisiteError, SandboxUnavailable
-from cudaops.executors.cuda.gpu_lock import WAIT_S, gpu_turn, hint_turn
+from cudaops.executors.cuda.gpu_lock import WAIT_S, gpu_turn, hint_turn, wait_for_tools
 from cudaops.executors.cuda.protocol import (
     REPLY,
     TASK,
@@ -200,6 +200,8 @@ class RunnerSession:
         """Nothing else runs on a GPU while something is timed there."""
         assert self._facts is not None
         alone = isinstance(task, MeasureTask | ProfileTask)
+        if isinstance(task, MeasureTask) and not task.is_hint:
+            wait_for_tools(self._facts)
         return gpu_turn(self._facts, alone=alone, wait_s=self._lock_wait_s)
 
     def _asked(self, runner: RunnerProcess, task: Task, timeout_s: float) -> Reply | Misbehaved:

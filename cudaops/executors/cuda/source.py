@@ -88,7 +88,7 @@ def nvrtc_text(unit: Unit) -> str:
 
 @lru_cache(maxsize=4)
 def _device_source(program: Program) -> str:
-    return device_source(program)
+    return device_source(program, allow_libraries=True)
 
 
 def target_arch(texts: Iterable[str], sm_arch: str) -> str:

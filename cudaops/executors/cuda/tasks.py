@@ -22,6 +22,8 @@ from cudaops.executors.cuda.protocol import (
     PlannedLaunch,
     Regime,
     RegimeTimes,
+    RunReply,
+    RunTask,
     Scratch,
     SeriesLaunch,
     Side,
@@ -48,6 +50,14 @@ def dumps_of(workload: Workload, side: Side, folder: Path) -> Dumps:
         {a.index: str(target / f"out{a.index}.bin") for a in workload.allocations},
         {g.name: str(target / f"{g.symbol}.bin") for g in side.globals},
     )
+
+
+def outputs_of(launch: RunTask | SeriesLaunch, reply: RunReply, number: int = 0) -> dict[int, str]:
+    """Where the contents after a launch stand: of what is unchanged in the file it came from.
+    `number` counts the launches of a series from 0."""
+    unchanged = reply.unchanged[number] if reply.unchanged else ()
+    files = {b.index: b.file for b in launch.buffers if b.index in unchanged and b.file is not None}
+    return {**launch.dumps, **files}
 
 
 def series_launch(

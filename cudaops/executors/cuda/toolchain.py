@@ -82,7 +82,7 @@ def toolkit_home(nvcc: Path) -> Path:
 
 def cuda_includes(nvcc: Path) -> tuple[Path, ...]:
     """Folders of the toolkit's headers, libcu++'s last; nvcc itself needs none of them named."""
-    include = nvcc.resolve().parent.parent / "include"
+    include = toolkit_home(nvcc) / "include"
     return tuple(p for p in (include, include / "cccl") if p.is_dir())
 
 

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -249,7 +250,7 @@ def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
     if "-shared" in words:
         raise Refused("the build makes a shared library with kernels; that runs on a GPU only")
     kept = []
-    for word in words:
+    for word in _spelled_out(words):
         library = word[2:] if word.startswith("-l") else Path(word).name.removeprefix("lib")
         library = library.partition(".")[0]
         named = word.startswith("-l") or word.endswith((".a", ".so"))
@@ -260,8 +261,23 @@ def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
     return [config.first, *kept, *config.last, *config.link_flags]
 
 
+def _spelled_out(words: Sequence[str]) -> Iterator[str]:
+    """With what stands in response files, of g++ and of nvcc, in place of their names."""
+    left = iter(words)
+    for word in left:
+        name = word[1:] if word.startswith("@") else ""
+        if word in ("--options-file", "-optf"):
+            name = next(left, "")
+        if not name:
+            yield word
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            yield from _spelled_out(shlex.split(Path(name).read_text("utf-8")))
+
+
 def _objects(words: Sequence[str]) -> Iterator[Path]:
     """What a host compiler is to link: objects, archives, and libraries by name."""
+    words = tuple(_spelled_out(words))
     folders = [Path(w[2:]) for w in words if w.startswith("-L") and len(w) > 2]
     for word in words:
         if word.startswith("-l"):
@@ -282,7 +298,7 @@ def _holds(words: Sequence[str], mark: bytes) -> bool:
 def _is_recorded(words: Sequence[str]) -> bool:
     """Whether a link is of the program whose launches go to the recorder; where nvcc compiles and
     links at once, that is not known before, and the recorder may be there for nothing."""
-    return any(w.endswith(".cu") for w in words) or _holds(words, _RECORDED)
+    return any(w.endswith(".cu") for w in _spelled_out(words)) or _holds(words, _RECORDED)
 
 
 def _done(command: Sequence[str]) -> int:

@@ -40,11 +40,11 @@ class Interval:
         return self + -other
 
     def __mul__(self, other: Interval) -> Interval:
-        if self.constant == 0 or other.constant == 0:
+        if self.low == self.high == 0 or other.low == other.high == 0:
             return Interval(0, 0)
-        a, b = (self.low, self.high), (other.low, other.high)
-        if None not in a and None not in b:
-            products = [x * y for x in a for y in b if x is not None and y is not None]
+        a, b, c, d = self.low, self.high, other.low, other.high
+        if a is not None and b is not None and c is not None and d is not None:
+            products = (a * c, a * d, b * c, b * d)
             return Interval(min(products), max(products))
         if self.is_nonnegative and other.is_nonnegative:
             assert self.low is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.environment import LoopState, Switch
@@ -35,7 +36,40 @@ _MOST_STATEMENTS = 8_000
 def analyse(form: s.KernelForm, launched: Launched | None = None) -> KernelFacts:
     """All accesses of a kernel. `launched` narrows the intervals; indices stay in names. Raises
     NotUnderstood for a kernel that is too large to follow."""
-    return _Statements(form, launched or Launched()).facts()
+    launched = launched or Launched()
+    found = _facts_or_why_not(
+        _Form(form), frozenset(launched.values.items()), frozenset(launched.contents.items())
+    )
+    if isinstance(found, str):
+        raise s.NotUnderstood(found)
+    return found
+
+
+class _Form:
+    """A form as a key: the very same one. To hash all of it takes long, and `kernel_form` gives one
+    object for one text."""
+
+    def __init__(self, form: s.KernelForm) -> None:
+        self.form = form
+
+    def __hash__(self) -> int:
+        return id(self.form)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Form) and self.form is other.form
+
+
+_Known = frozenset[tuple[str, Interval]]
+
+
+@lru_cache(maxsize=64)
+def _facts_or_why_not(form: _Form, values: _Known, contents: _Known) -> KernelFacts | str:
+    """Kept either way: a draft is asked about under every transformation, and one that is too large
+    takes the longest."""
+    try:
+        return _Statements(form.form, Launched(dict(values), dict(contents))).facts()
+    except s.NotUnderstood as problem:
+        return str(problem)
 
 
 class _Statements(Expressions):

@@ -7,29 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Symbol:
     """An unknown: `threadIdx.x`, a parameter, a loop variable."""
 
     name: str
 
+    def __repr__(self) -> str:
+        """Terms are sorted by it; what `dataclass` makes looks out for cycles and takes longer."""
+        return f"Symbol(name={self.name!r})"
 
-@dataclass(frozen=True)
-class Quotient:
+
+@dataclass(frozen=True, repr=False)
+class _Division:
+    dividend: Polynomial
+    divisor: Polynomial
+
+    def __repr__(self) -> str:
+        return self._spelled
+
+    @cached_property
+    def _spelled(self) -> str:
+        return f"{type(self).__name__}(dividend={self.dividend!r}, divisor={self.divisor!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Quotient(_Division):
     """Integer division, rounded towards zero, that could not be carried out."""
 
-    dividend: Polynomial
-    divisor: Polynomial
 
-
-@dataclass(frozen=True)
-class Remainder:
+@dataclass(frozen=True, repr=False)
+class Remainder(_Division):
     """Remainder of the same division."""
-
-    dividend: Polynomial
-    divisor: Polynomial
 
 
 Atom = Symbol | Quotient | Remainder
@@ -55,6 +67,8 @@ class Polynomial:
         return all(coefficient > 0 for _, coefficient in self.terms)
 
     def __add__(self, other: Polynomial) -> Polynomial:
+        if not self.terms or not other.terms:
+            return other if other.terms else self
         total = dict(self.terms)
         for monomial, coefficient in other.terms:
             total[monomial] = total.get(monomial, 0) + coefficient
@@ -70,7 +84,8 @@ class Polynomial:
         total: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in other.terms:
-                monomial = tuple(sorted(left + right, key=_order))
+                both = left + right
+                monomial = tuple(sorted(both, key=repr)) if left and right else both
                 total[monomial] = total.get(monomial, 0) + a * b
         return _canonical(total)
 
@@ -214,10 +229,8 @@ def _spell_atom(atom: Atom, spell: Callable[[str], str]) -> str:
     return f"(({atom.dividend.text(spell)}) {sign} ({atom.divisor.text(spell)}))"
 
 
-def _order(atom: Atom) -> str:
-    return repr(atom)
-
-
 def _canonical(terms: Mapping[Monomial, int]) -> Polynomial:
-    kept = ((monomial, c) for monomial, c in terms.items() if c)
-    return Polynomial(tuple(sorted(kept, key=lambda term: (not term[0], repr(term[0])))))
+    kept = [(monomial, c) for monomial, c in terms.items() if c]
+    if len(kept) > 1:
+        kept.sort(key=lambda term: (not term[0], repr(term[0])))
+    return Polynomial(tuple(kept))

@@ -138,6 +138,9 @@ class ScriptedGpu:
         place, offset = self._at(address)
         return bytes(place[offset : offset + size_bytes])
 
+    def read_into(self, address: int, target: memoryview) -> None:
+        target[:] = self.read(address, len(target))
+
     def fill(self, address: int, byte: int, size_bytes: int) -> None:
         self.log.append(("fill", address, size_bytes))
         place, offset = self._at(address)

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,22 @@ def test_a_draft_names_the_same_kernels(builder: GpuBuilder, nvrtc: str) -> None
     assert built(builder.unit(unit, draft=True)).cached
 
 
+@pytest.mark.parametrize("header", ["cub/cub.cuh", "cub/block/block_reduce.cuh"])
+def test_a_draft_of_a_program_with_cub(builder: GpuBuilder, nvrtc: str, header: str) -> None:
+    source = f"""
+    #include <{header}>
+    #include <cooperative_groups.h>
+    __global__ void total(const float* a, float* b) {{
+        typedef cub::BlockReduce<float, 128> Reduce;
+        __shared__ typename Reduce::TempStorage storage;
+        float sum = Reduce(storage).Sum(a[threadIdx.x]);
+        if (cooperative_groups::this_thread_block().thread_rank() == 0) b[0] = sum;
+    }}
+    """
+    module = built(builder.unit(unit_of(source, "total"), draft=True))
+    assert module.compiler == f"NVRTC {nvrtc}", module.log
+
+
 def test_what_nvrtc_cannot_take_goes_to_nvcc(builder: GpuBuilder, nvrtc: str) -> None:
     host = "#include <vector>\nstatic std::vector<float> table = {1.0f};\n"
     unit = unit_of(f"{host}__device__ std::vector<float>* never;\n{COPY}", "copy")
@@ -255,10 +272,10 @@ def test_what_nvrtc_cannot_take_goes_to_nvcc(builder: GpuBuilder, nvrtc: str) ->
 
 def test_a_worker_that_dies_is_replaced(builder: GpuBuilder, nvrtc: str) -> None:
     built(builder.unit(unit_of(COPY.replace("a[n]", "a[n] + 3"), "copy"), draft=True))
-    worker = builder._nvrtc._worker
-    assert worker is not None
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait(10)
+    process = builder._nvrtc._idle[-1]._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(10)
     after = built(builder.unit(unit_of(COPY.replace("a[n]", "a[n] + 4"), "copy"), draft=True))
     assert after.compiler == f"NVRTC {nvrtc}"
 
@@ -280,6 +297,40 @@ def test_a_worker_that_always_dies_is_given_up(nvrtc: str, tmp_path: Path) -> No
     assert compiler.version() is None
     assert f"{MAX_DEATHS} times in a row" in compiler.missing
     assert not compiler.compile(COPY, ("-arch=sm_86",), tmp_path / "late").ok
+
+
+def test_threads_compile_beside_each_other(nvrtc: str, tmp_path: Path) -> None:
+    """Each in a worker of its own as far as there are some, and with what it asked for."""
+    compiler = Nvrtc(2)
+    names = [f"kernel_{number}" for number in range(6)]
+
+    def compiled(name: str) -> bytes:
+        made = compiler.compile(COPY.replace("copy", name), ("-arch=sm_86",), tmp_path / name)
+        assert made.ok, made.log
+        return (tmp_path / name).read_bytes()
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        for name, image in zip(names, pool.map(compiled, names), strict=True):
+            assert name.encode() in image
+    assert len(compiler._idle) == 2
+    processes = [one._process for one in compiler._idle]
+    compiler.close()
+    assert all(one is not None and one.poll() is not None for one in processes)
+    assert compiled(names[0])
+    compiler.close()
+
+
+def test_a_worker_that_dies_leaves_the_others_alone(nvrtc: str, tmp_path: Path) -> None:
+    compiler = Nvrtc(2)
+
+    def compiled(seconds: float) -> bool:
+        return compiler.compile(COPY, ("-arch=sm_86",), tmp_path / str(seconds), seconds).ok
+
+    for _ in range(MAX_DEATHS):
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(compiled, (0.01, 20.0))) == [False, True]
+    assert compiler.version() == nvrtc
+    compiler.close()
 
 
 def test_builders_at_once_build_it_once(tmp_path: Path) -> None:

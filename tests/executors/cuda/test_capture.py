@@ -6,6 +6,7 @@ The `cpu` executor, whose own recorder is another, says what is right.
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.platform import Executable
+from cudaops.executors.ledger import LEDGER
 from cudaops.program.parse import load_program
 from tests.executors.cases import program
 from tests.executors.cuda.gpu_programs import (
@@ -127,6 +129,7 @@ __global__ void work(const float* x, float* y, int n, int rounds) {
   y[i] = s;
 }
 """
+STOPPED = "did not end within 2 s and was stopped: "
 BUFFERS = "const int n = 1 << 12; float *x, *y; cudaMalloc(&x, n * 4); cudaMalloc(&y, n * 4);\n"
 
 
@@ -287,8 +290,8 @@ def test_a_refused_launch_is_no_launch(platform: StandInPrograms, tmp_path: Path
         ),
         ("fill<<<1, 1>>>(x, 1, 1.0f); abort();", "crash", "aborted"),
         ("fill<<<1, 64>>>((float*)16, 64, 1.0f);", "out_of_bounds", "fill"),
-        ("for (;;) {} fill<<<1, 1>>>(x, 1, 1.0f);", "timeout", "did not end within 2 s"),
-        ("hang<<<1, 1>>>(x);", "timeout", "did not end within 2 s"),
+        ("for (;;) {} fill<<<1, 1>>>(x, 1, 1.0f);", "timeout", STOPPED + "it had launched no"),
+        ("hang<<<1, 1>>>(x);", "timeout", STOPPED + "a launch, or what it waits for"),
     ],
 )
 def test_a_program_that_misbehaves_is_told_how(
@@ -344,6 +347,18 @@ def test_a_program_that_launches_nothing_for_long_is_not_waited_for(
     assert (until.stdout, whole.stdout) == ("1 arguments\n", "1 arguments\nthe end\n")
 
 
+def test_a_program_that_only_launches_is_stopped_between_two_launches(
+    platform: StandInPrograms, tmp_path: Path
+) -> None:
+    """Its thread gives the recorder's lock back for less than a microsecond at a time."""
+    main = BUFFERS + "for (;;) work<<<16, 256>>>(x, y, n, 20000);"
+    parsed = program(tmp_path, WORK, main)
+    outcome = on_gpu(platform, parsed, timeout_s=2.0).capture(None, tmp_path / "c")
+    assert isinstance(outcome, Captured), outcome
+    assert outcome.stopped
+    assert outcome.workloads[0].launches > 1
+
+
 @pytest.mark.parametrize(
     ("kernel", "main", "text"),
     [
@@ -386,8 +401,11 @@ def test_what_does_not_fit_is_said(platform: StandInPrograms, tmp_path: Path) ->
     parsed = program(
         tmp_path, WORK, "float* x; cudaMalloc(&x, 13ull << 30); fill<<<1, 32>>>(x, 32, 1.0f);"
     )
+    started = time.monotonic()
     with pytest.raises(InputError, match=r"the buffers of fill exceed [\d.]+ GiB before and"):
         on_gpu(platform, parsed).capture(None, tmp_path / "c")
+    runs = [i for i in LEDGER.since(started) if i.tool == "program"]
+    assert len(runs) == 1  # of a second one it was known that it would not fit either
 
 
 def test_the_programs_environment_has_no_secret_and_no_trace_of_us(
@@ -466,6 +484,7 @@ def test_what_takes_most_time_has_the_larger_room(
     lines = [line.split("\t") for line in report.read_text().splitlines()]
     assert [line[1] for line in lines if line[0] == "full"] == ["fill", "work"]
     assert [line[2] for line in lines if line[0] == "config"] == ["work"]
+    assert [line[1:] for line in lines if line[0] == "needs"] == [["fill", str(2 * 4 * (1 << 12))]]
     (usage,) = (line for line in lines if line[0] == "usage")
     assert usage[2] == "6"
     assert int(usage[5]) in (1, 2, 4)

@@ -254,6 +254,19 @@ class TestBoth:
         good = subject(cpu_executor, small, body("race"), tmp_path)
         assert "all 256 blocks" in checker.check(good, "memory").summary
 
+    def test_what_is_too_large_for_the_processor_once_goes_to_memcheck_from_then_on(
+        self, cpu_executor: CpuExecutor, small: Product, double: Sanitizer, tmp_path: Path,
+    ) -> None:  # fmt: skip
+        checker = GpuChecker(cpu_executor, double, under(), cpu_first_s=0.001)
+        source = HEAD + "  for (int k = 0; k < 1000000; ++k) C[i * 256 + t] = k;\n}\n"
+        good = subject(cpu_executor, small, source, tmp_path)
+        assert "memcheck over the whole plan" in checker.check(good, "memory").summary
+        asked = good.folder / "cpu-memory0"
+        assert asked.is_dir()
+        other = good._replace(folder=tmp_path / "again")
+        assert "memcheck over the whole plan" in checker.check(other, "memory").summary
+        assert not (other.folder / "cpu-memory0").exists()
+
     def test_what_memcheck_cannot_name_the_processor_names(
         self, cpu_executor: CpuExecutor, small: Product, double: Sanitizer, tmp_path: Path,
     ) -> None:  # fmt: skip

@@ -25,9 +25,6 @@ from cudaops.domain.profile import Profile
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.cuda.ncu import (
-    COUNTERS,
-    DECIDING,
-    LEFT_OUT,
     NcuOutcome,
     NcuProfiler,
     Profiled,
@@ -37,6 +34,7 @@ from cudaops.executors.cuda.ncu import (
     find_reader,
     ncu_version,
 )
+from cudaops.executors.cuda.ncu_sets import COUNTERS, DECIDING, LEFT_OUT
 from cudaops.executors.cuda.protocol import (
     REPLY,
     Fault,
@@ -147,7 +145,7 @@ def test_the_command_is_what_ncu_is_asked(tmp_path: Path) -> None:
 def test_what_decides_is_collected_without_the_rest(tmp_path: Path) -> None:
     found = profiled(tmp_path, sections="deciding")
     assert isinstance(found, Profiled)
-    assert LEFT_OUT in found.profile.notes
+    assert LEFT_OUT["deciding"] in found.profile.notes
     (call,) = (tmp_path / "bin" / "calls").read_text("utf-8").splitlines()
     assert "--set" not in call
     assert "--cache-control all" in call
@@ -158,7 +156,7 @@ def test_what_decides_is_collected_without_the_rest(tmp_path: Path) -> None:
 def test_an_ncu_that_lacks_a_metric_is_asked_for_everything(tmp_path: Path) -> None:
     found = profiled(tmp_path, "older", sections="deciding")
     assert isinstance(found, Profiled)
-    assert LEFT_OUT not in found.profile.notes
+    assert LEFT_OUT["deciding"] not in found.profile.notes
     assert "--set full" in (tmp_path / "bin" / "calls").read_text("utf-8").splitlines()[-1]
 
 
@@ -295,6 +293,62 @@ def test_lines_come_from_the_modules_own_table(tmp_path: Path) -> None:
     assert "acc +=" in hot.text
     assert hot.share_pct > 95
     assert hot.note == "global load, 2.0 sectors a request, 42 % of its stalls lg throttle"
+
+
+SLOW = """
+    __global__ void twice(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i >= n) return;
+      float x = a[i];
+      for (int r = 0; r < ROUNDS; ++r) x = x * 0.999f + 1.0f;
+      b[i] = x;
+    }
+"""
+"""About 0.3 us a thread for 100 rounds on the stand-in."""
+
+
+def slow_profile(tmp_path: Path, kernels: Path, rounds: int) -> tuple[Profile, list[str]]:
+    """Of so long a launch around the real runner, and what ncu was called with."""
+    ncu_double.install(tmp_path / "bin")
+    executor = CudaExecutor(None, kernels, driver=STANDIN)
+    try:
+        source = SLOW.replace("ROUNDS", str(rounds))
+        case = vector_case(executor, tmp_path / "case", source, "twice<<<8, 128>>>(a, b, n)")
+        found = executor.profile(
+            compiled(executor, case), case.workload, baseline_plan(case.workload)
+        )
+    finally:
+        executor.close()
+    assert isinstance(found, Profile)
+    calls = tmp_path / "bin" / "calls"
+    return found, calls.read_text("utf-8").splitlines() if calls.is_file() else []
+
+
+@pytest.mark.nvcc
+def test_a_long_launch_gets_a_small_set_and_the_models_operations(
+    tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    found, calls = slow_profile(tmp_path, kernels, 60_000)
+    (call,) = calls
+    assert "SpeedOfLight" in call
+    assert "SourceCounters" not in call
+    assert "smsp__sass" not in call
+    assert found.source == "mixed"
+    assert found.metrics[ncu.FFMA].source == "modelled"
+    assert found.metrics[ncu.L1_THROUGHPUT].source == "ncu"
+    assert any("would not have ended within" in note for note in found.notes)
+
+
+@pytest.mark.nvcc
+def test_of_a_launch_that_is_too_long_only_the_model_is_asked(
+    tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    found, calls = slow_profile(tmp_path, kernels, 1_500_000)
+    assert calls == []
+    assert "not even a few passes over it end within" in found.notes[0]
+    assert found.metrics[ncu.FFMA].source == "modelled"
 
 
 @pytest.mark.nvcc

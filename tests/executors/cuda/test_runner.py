@@ -59,6 +59,31 @@ class TestRun:
         assert [*reply.launch_us] == [pytest.approx(11.5)]
         np.testing.assert_array_equal(np.fromfile(tmp_path / "b.out", np.float32), 3 * INPUT)
 
+    def test_an_input_that_holds_what_it_held_is_not_written_again(
+        self, gpu: ScriptedGpu, tmp_path: Path
+    ) -> None:
+        dumps = {0: str(tmp_path / "a.out"), 1: str(tmp_path / "b.out")}
+        task = run_task(tmp_path, "scale").model_copy(update={"dumps": dumps})
+        reply = perform(gpu, task)
+        assert isinstance(reply, RunReply), reply
+        assert reply.unchanged == ((0,),)
+        assert not (tmp_path / "a.out").exists()
+        assert (tmp_path / "b.out").exists()
+
+    @pytest.mark.parametrize("byte", [0, INPUT.nbytes - 1])
+    def test_an_input_that_was_written_to_is_written_whole(self, byte: int, tmp_path: Path) -> None:
+        def scribbles(gpu: ScriptedGpu, given: list[int]) -> None:
+            gpu.write(given[0] + byte, b"\xee")
+
+        dumps = {0: str(tmp_path / "a.out")}
+        task = run_task(tmp_path, "scribbles").model_copy(update={"dumps": dumps})
+        reply = perform(ScriptedGpu(scribbles=kernel(scribbles)), task)
+        assert isinstance(reply, RunReply), reply
+        assert reply.unchanged == ((),)
+        expected = bytearray(INPUT.tobytes())
+        expected[byte] = 0xEE
+        assert (tmp_path / "a.out").read_bytes() == expected
+
     def test_everything_is_given_back(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
         for task in (
             run_task(tmp_path, "scale"),

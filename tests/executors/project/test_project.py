@@ -78,6 +78,30 @@ def test_make_separate_compilation_and_a_library(
     assert digest_of(filters) == before
 
 
+def with_response_file(folder: Path, compiler: str) -> None:
+    """Objects and libraries stand in a file that g++ or nvcc is given, as newer CMakes do it."""
+    makefile = folder / "Makefile"
+    words = "build/main.o -Llib -lfilters"
+    more = " -L$(CUDA_HOME)/lib64 -lcudart" if compiler == "g++" else ""
+    flag = "@app.rsp" if compiler == "g++" else "--options-file app.rsp"
+    command = "g++" if compiler == "g++" else "$(NVCC) $(FLAGS)"
+    old = f"\t$(NVCC) $(FLAGS) -o app {words}\n"
+    text = makefile.read_text()
+    assert old in text
+    new = f"\techo {words}{more} > app.rsp\n\t{command} -o app {flag}\n"
+    makefile.write_text(text.replace(old, new).replace("-rdc=true", ""))
+
+
+@pytest.mark.parametrize("compiler", ["g++", "nvcc"])
+def test_what_is_linked_may_stand_in_a_response_file(
+    cpu_executor: CpuExecutor, filters: Path, tmp_path: Path, compiler: str
+) -> None:
+    with_response_file(filters, compiler)
+    program = opened(cpu_executor, filters, "src/blur.cu")
+    found = captured(cpu_executor, program, tmp_path / "w", "70", "50")
+    assert {c.kernel for c in found.counts} == {"blur_kernel", "scale_kernel"}
+
+
 def test_a_changed_file_is_built_in_and_taken_out_again(
     cpu_executor: CpuExecutor, filters: Path
 ) -> None:
@@ -204,13 +228,20 @@ def test_the_build_sees_the_tree_and_nothing_else_of_the_author(
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("name", ["filters", pytest.param("rows", marks=pytest.mark.deep)])
-def test_nvcc_builds_it_plain_and_recorded(name: str, tmp_path: Path, kernels: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "compiler"),
+    [("filters", ""), ("filters", "g++"), pytest.param("rows", "", marks=pytest.mark.deep)],
+)
+def test_nvcc_builds_it_plain_and_recorded(
+    name: str, compiler: str, tmp_path: Path, kernels: Path
+) -> None:
     folder = Path(shutil.copytree(PROJECTS / name, tmp_path / name))
     source, command, run = {
         "filters": ("src/blur.cu", "make", "app"),
         "rows": ("kernels/rows.cu", CMAKE, "out/bench"),
     }[name]
+    if compiler:
+        with_response_file(folder, compiler)
     builder = GpuBuilder(kernels, "sm_90")
     tools = project_tools(kernels, "sm_90", recorded=False)
     program = open_project(kernels, folder, folder / source, command, run, tools)

@@ -72,6 +72,9 @@ class Driver(Protocol):
     def read(self, address: int, size_bytes: int) -> bytes:
         """Copy to the host, after everything before it."""
 
+    def read_into(self, address: int, target: memoryview) -> None:
+        """The same into memory that is there."""
+
     def fill(self, address: int, byte: int, size_bytes: int) -> None:
         """Set every byte."""
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from cudaops.executors.cuda.runner.driver import NO_ROOM, Driver, DriverError, Refusal
 
@@ -20,8 +20,10 @@ ALIGNMENT = 256
 """Of what the driver gives. Source: CUDA C++ Programming Guide, device memory accesses."""
 PIECES, PIECE_BYTES = 6, 4096
 """Places of a copy that are held against its file after a task, beside its two ends."""
-CHUNK_BYTES = 64 * 1024**2
-"""Moved between host and device at a time, which bounds the runner's own memory."""
+CHUNK_BYTES = 8 * 1024**2
+"""Moved between host and device at a time: what was moved last still is in a processor's cache when
+it is written or compared. All goes through the same memory of the host: fresh pages for every chunk
+would cost as much as the copy."""
 
 
 class Region(NamedTuple):
@@ -48,6 +50,9 @@ class Memory:
 
     Raises Refusal where a file is not what the task says, DriverError as the driver does.
     """
+
+    _chunk: ClassVar[bytearray] = bytearray()
+    """What goes between host and device passes through it."""
 
     def __init__(self, driver: Driver, shift_bytes: int = 0) -> None:
         """Allocations begin `shift_bytes`, a multiple of 256, behind what the driver gives."""
@@ -101,15 +106,40 @@ class Memory:
             if size_bytes:
                 self._driver.fill(address, content.fill, size_bytes)
             return
-        for offset, data in _chunks(content.file, size_bytes):
+        for offset, data in _chunks(content.file, size_bytes, self._host(size_bytes)):
             self._driver.write(address + offset, data)
 
     def save(self, address: int, size_bytes: int, path: Path) -> None:
         """Write what stands there to a file."""
-        with path.open("wb") as file:
-            for offset in range(0, size_bytes, CHUNK_BYTES):
-                step = min(CHUNK_BYTES, size_bytes - offset)
-                file.write(self._driver.read(address + offset, step))
+        with path.open("wb", buffering=0) as file:
+            for _, data in self.read(address, size_bytes):
+                while data:
+                    data = data[file.write(data) :]
+
+    def holds(self, address: int, size_bytes: int, path: Path) -> bool:
+        """Whether the file's contents stand there, byte for byte."""
+        meant = bytearray(min(CHUNK_BYTES, size_bytes))
+        parts = _chunks(path, size_bytes, memoryview(meant))
+        for (_, part), (_, found) in zip(parts, self.read(address, size_bytes), strict=True):
+            # A bytearray is compared as a whole, a view an element at a time.
+            if (meant if len(part) == len(meant) else bytearray(part)) != found:
+                return False
+        return True
+
+    def read(self, address: int, size_bytes: int) -> Iterator[tuple[int, memoryview]]:
+        """What stands there, a chunk at a time with its offset; good until the next one."""
+        host = self._host(size_bytes)
+        for offset in range(0, size_bytes, CHUNK_BYTES):
+            step = min(CHUNK_BYTES, size_bytes - offset)
+            self._driver.read_into(address + offset, host[:step])
+            yield offset, host[:step]
+
+    @classmethod
+    def _host(cls, size_bytes: int) -> memoryview:
+        """Memory of the host for a chunk."""
+        if len(cls._chunk) < min(CHUNK_BYTES, size_bytes):
+            cls._chunk = bytearray(min(CHUNK_BYTES, size_bytes))
+        return memoryview(cls._chunk)
 
     def broken_guard(self) -> str | None:
         """One line about the first guard band that was written to; None where all are whole."""
@@ -191,14 +221,21 @@ class Restorable:
         return None
 
 
-def _chunks(path: Path, size_bytes: int) -> Iterator[tuple[int, bytes]]:
+def _chunks(path: Path, size_bytes: int, host: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """A file's contents, a chunk at a time with its offset, each in `host`."""
     remedy = "capture the workload again; if it happens again, report it"
     try:
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             if (found := path.stat().st_size) != size_bytes:
                 raise Refusal(f"{path} has {found} bytes instead of {size_bytes}", remedy)
             for offset in range(0, size_bytes, CHUNK_BYTES):
-                yield offset, file.read(CHUNK_BYTES)
+                part = host[: min(CHUNK_BYTES, size_bytes - offset)]
+                done = 0
+                while done < len(part):
+                    if not (step := file.readinto(part[done:])):
+                        raise Refusal(f"{path} was cut short while it was read", remedy)
+                    done += step
+                yield offset, part
     except OSError as problem:
         raise Refusal(f"cannot read {path}: {problem.strerror}", remedy) from problem
 

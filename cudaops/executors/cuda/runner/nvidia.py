@@ -191,10 +191,14 @@ class NvidiaDriver:
     def read(self, address: int, size_bytes: int) -> bytes:
         """See `Driver.read`."""
         found = bytearray(size_bytes)
-        if size_bytes:
-            self._call("cuMemcpyDtoHAsync", found, address, size_bytes, self._stream)
-            self.synchronize()
+        self.read_into(address, memoryview(found))
         return bytes(found)
+
+    def read_into(self, address: int, target: memoryview) -> None:
+        """See `Driver.read_into`."""
+        if len(target):
+            self._call("cuMemcpyDtoHAsync", target, address, len(target), self._stream)
+            self.synchronize()
 
     def fill(self, address: int, byte: int, size_bytes: int) -> None:
         """See `Driver.fill`."""

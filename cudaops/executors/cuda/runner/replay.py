@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -51,8 +51,8 @@ def run(driver: Driver, task: RunTask) -> RunReply:
             if task.shared_fill is not None and not driver.fill_shared(task.shared_fill):
                 raise Refusal("this driver fills no shared memory", "report it")
             times.append(timed(driver, stage, number))
-        save(stage, task.dumps, task.global_dumps)
-    return RunReply(launch_us=tuple(times))
+        unchanged = save(stage, task)
+    return RunReply(launch_us=tuple(times), unchanged=(unchanged,))
 
 
 def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
@@ -136,17 +136,24 @@ def fill_buffers(stage: Stage, buffers: Sequence[Buffer]) -> None:
         stage.memory.fill_in(region.address, region.size_bytes, content_of(buffer))
 
 
-def save(stage: Stage, dumps: Mapping[int, str], global_dumps: Mapping[str, str]) -> None:
-    """Write what stands in buffers and variables to files."""
-    for index, path in dumps.items():
+def save(stage: Stage, launch: RunTask | SeriesLaunch) -> tuple[int, ...]:
+    """Write what stands in buffers and variables to files; see `RunReply.unchanged`."""
+    unchanged = []
+    inputs = {b.index: b.file for b in launch.buffers if b.read_only and b.file is not None}
+    for index, path in launch.dumps.items():
         region = stage.buffers.get(index)
         if region is None:
             raise Refusal(f"no allocation {index} to write to {path}", "report it")
-        stage.memory.save(region.address, region.size_bytes, Path(path))
+        file = inputs.get(index)
+        if file is not None and stage.memory.holds(region.address, region.size_bytes, Path(file)):
+            unchanged.append(index)
+        else:
+            stage.memory.save(region.address, region.size_bytes, Path(path))
     symbols = {g.name: g.symbol for g in stage.loaded.side.globals}
-    for name, path in global_dumps.items():
+    for name, path in launch.global_dumps.items():
         address, size = stage.loaded.variable(symbols.get(name, name))
         stage.memory.save(address, size, Path(path))
+    return tuple(unchanged)
 
 
 def _refill_side(stage: Stage) -> None:
@@ -176,6 +183,7 @@ def run_series(driver: Driver, task: SeriesTask) -> RunReply:
     if any(one.shift_bytes < 0 or one.shift_bytes % ALIGNMENT for one in task.launches):
         raise Refusal(f"a shift must be a multiple of {ALIGNMENT} bytes", "report it")
     times: list[float] = []
+    unchanged: list[tuple[int, ...]] = []
     with loaded_side(driver, task.side) as loaded, contextlib.ExitStack() as places:
         stage: Stage | None = None
         standing: int | None = None
@@ -191,8 +199,8 @@ def run_series(driver: Driver, task: SeriesTask) -> RunReply:
                 _fill(stage, launch)
                 driver.synchronize()
                 times += [timed(driver, stage, n) for n in range(len(task.side.launches))]
-                save(stage, launch.dumps, launch.global_dumps)
-    return RunReply(launch_us=tuple(times))
+                unchanged.append(save(stage, launch))
+    return RunReply(launch_us=tuple(times), unchanged=tuple(unchanged))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cudaops.executors.cuda.protocol import OutputWatch, Regime, SideOutputs, TimedResult
 from cudaops.executors.cuda.runner.driver import Driver
-from cudaops.executors.cuda.runner.memory import CHUNK_BYTES, Memory, Region
+from cudaops.executors.cuda.runner.memory import Memory, Region
 
 LARGE_BYTES = 4 * 1024**2
 """A side that writes more than this a sample is looked at in some samples only. Chosen: to read and
@@ -45,14 +45,13 @@ class Result:
         self.kept = True
         self.at: dict[Regime, list[int]] = {"cold": [], "warm": []}
 
-    def has(self, index: int, offset: int, data: bytes) -> bool:
+    def has(self, index: int, offset: int, data: memoryview) -> bool:
         """Whether these bytes stand there."""
         with self.files[index].open("rb") as file:
             file.seek(offset)
-            return all(
-                file.read(min(PIECE_BYTES, len(data) - start)) == data[start : start + PIECE_BYTES]
-                for start in range(0, len(data), PIECE_BYTES)
-            )
+            pieces = (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
+            # A bytearray is compared as a whole, a view an element at a time.
+            return all(bytearray(file.read(len(piece))) == piece for piece in pieces)
 
     def reply(self, inputs: int) -> TimedResult:
         """As the parent gets it."""
@@ -81,7 +80,6 @@ class Watcher:
     ) -> None:
         self.seconds = 0.0
         """Spent in looking so far."""
-        self._driver = driver
         self._memory = memory
         self._written = written
         self._clock = clock
@@ -187,12 +185,12 @@ class Watcher:
     def _same(self, known: Sequence[Result]) -> Result | None:
         alive = list(known)
         for index, region in self._written.items():
-            for offset in range(0, region.size_bytes, CHUNK_BYTES):
+            if not alive:
+                return None
+            for offset, data in self._memory.read(region.address, region.size_bytes):
+                alive = [one for one in alive if one.has(index, offset, data)]
                 if not alive:
                     return None
-                step = min(CHUNK_BYTES, region.size_bytes - offset)
-                data = self._driver.read(region.address + offset, step)
-                alive = [one for one in alive if one.has(index, offset, data)]
         return alive[0] if alive else None
 
     def _replaced(self, known: Sequence[Result], unmatched: int) -> int | None:

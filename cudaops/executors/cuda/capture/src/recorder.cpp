@@ -70,6 +70,7 @@ struct Kernel {
   double seconds = 0;                     // of those that were timed, each with its weight
   std::vector<Configuration*> recorded;
   bool told_full = false;
+  unsigned long long least_needed = ~0ull;  // bytes, of the configurations that had no room
 };
 
 // Launches that differ at most in which allocations of the same sizes they name.
@@ -252,6 +253,7 @@ class Recorder {
   void submit(const Call& call) {
     std::lock_guard<std::mutex> hold(lock_);
     if (!report_.is_open() || ended_) return (void)call.start(call);
+    if (stopping_) conclude("stopped\n");
     struct Stamp {
       double& at_s;
       ~Stamp() { at_s = monotonic_s(); }
@@ -358,22 +360,24 @@ class Recorder {
   }
 
   // A program that takes longer ends here, and so does one that has launched and then nothing for so
-  // long a pause (0: however long): as far as it came, if it launched anything. What is under way on
-  // the device is left, and a launch that nobody waits for to be stored holds nothing up.
+  // long a pause (0: however long): as far as it came, if it launched anything. One that does nothing
+  // but launch has the lock nearly always: then its own thread ends it, at its next launch. A launch
+  // that is being stored is waited for, any other call for as long as a long launch may take on a GPU
+  // that others use too.
   void stop_after(double seconds, double pause) {
     const double end = monotonic_s() + seconds;
     for (double left = seconds; left > 0; left = end - monotonic_s()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(left, 0.1)));
       if (pause > 0 && pauses_for(pause)) return;
     }
+    constexpr auto look = std::chrono::milliseconds(50), most = look * 100;
+    stopping_ = true;
     std::unique_lock<std::mutex> hold(lock_, std::defer_lock);
-    for (int tries = 0; !hold.try_lock(); ++tries) {
-      if (tries > 20 && !storing_) overdue();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (auto waited = 0 * look; !hold.try_lock(); waited = storing_ ? 0 * look : waited + look) {
+      if (waited >= most) overdue("launch");
+      std::this_thread::sleep_for(look);
     }
-    if (ended_) return;
-    if (configurations_.empty()) overdue();
-    end_here("stopped\n");
+    if (!ended_) conclude("stopped\n");
   }
 
   // Ends the program if it has launched nothing for so many seconds, and the device has been idle for
@@ -387,12 +391,14 @@ class Recorder {
     const double asked = monotonic_s();
     account(timer_.collect(true));
     if (cudaSetDevice(device_) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) return false;
-    if (monotonic_s() - asked < 0.1) end_here("paused\n");
+    if (monotonic_s() - asked < 0.1) conclude("paused\n");
     launched_s_ = monotonic_s();  // it was at work until now
     return false;
   }
 
-  [[noreturn]] void end_here(const char* why) {
+  // With the lock held. What is under way on the device is left.
+  [[noreturn]] void conclude(const char* why) {
+    if (configurations_.empty()) overdue("idle");
     ended_ = true;
     OwnCalls own;
     account(timer_.collect(false));
@@ -402,8 +408,8 @@ class Recorder {
     _Exit(0);
   }
 
-  [[noreturn]] void overdue() {
-    report_.write("overdue\n");
+  [[noreturn]] void overdue(const char* when) {
+    report_.write(line("overdue\t%s", when));
     _Exit(0);
   }
 
@@ -429,6 +435,7 @@ class Recorder {
       const Total& total = totals[name];
       lines += line("count\t%s\t%lu\t0\t%.9g", name.c_str(), kernel.launches, total.seconds) +
                line("ktimed\t%s\t%lu\t%.9g", name.c_str(), total.counted, total.counted_seconds);
+      if (kernel.told_full && kernel.recorded.empty()) lines += line("needs\t%s\t%llu", name.c_str(), kernel.least_needed);
     }
     report_.write(lines + "end\n");
   }
@@ -470,9 +477,10 @@ class Recorder {
 
   // What needs more room than every kernel is given has it where its kernel takes the most time so far.
   bool has_room(const Call& call, Configuration& c, const Reach& reach) {
-    unsigned long long needed = contents_.written() + reach.bytes(call);
+    unsigned long long own = reach.bytes(call), needed = contents_.written() + own;
     if (needed <= room_ || (needed <= most_room_ && c.launches && is_dearest(*c.kernel))) return true;
     c.next_wanted = std::max(1ul, 2 * c.launches);
+    c.kernel->least_needed = std::min(c.kernel->least_needed, own);
     if (!c.kernel->told_full) report_.write(line("full\t%s", call.kernel));
     c.kernel->told_full = true;
     return false;
@@ -639,7 +647,7 @@ class Recorder {
   unsigned long chance_ = 1;
   int refusals_ = 0;
   int graphs_ = 0;  // being recorded now
-  std::atomic<bool> storing_{false};
+  std::atomic<bool> storing_{false}, stopping_{false};
   bool watching_ = false, ended_ = false, faulted_ = false;
 };
 

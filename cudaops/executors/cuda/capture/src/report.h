@@ -70,24 +70,28 @@ class Contents {
   unsigned long long written() const { return written_; }
 
   // The name of the file that holds these contents now; empty where they cannot be read, with `error`.
-  // What is known already is read once and not written, which an unchanged buffer is after its launch.
+  // What is known already is read once and not written, which an unchanged buffer is after its launch;
+  // where nothing of that size is kept there is nothing to compare with.
   std::string store(uintptr_t address, size_t size, cudaError_t& error) {
     Bytes wanted{address, size};
-    cudaops::Digest digest = read(wanted, -1, error);
-    if (error != cudaSuccess) return std::string();
-    std::string name = named(digest, size);
-    if (kept_.count(name)) return name;
+    if (kept_sizes_.count(size)) {
+      cudaops::Digest known = read(wanted, -1, error);
+      if (error != cudaSuccess) return std::string();
+      std::string name = named(known, size);
+      if (kept_.count(name)) return name;
+    }
     std::string part = folder_ + "/part";
     int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (file < 0) report_.give_up("cannot write the capture", strerror(errno));
-    digest = read(wanted, file, error);
+    cudaops::Digest digest = read(wanted, file, error);
     bool whole = ftruncate(file, (off_t)size) == 0;  // what is zero was not written
     if (close(file) != 0 || !whole) report_.give_up("cannot write the capture", strerror(errno));
     if (error != cudaSuccess) return remove(part.c_str()), std::string();
-    name = named(digest, size);  // as written: somebody may write to managed memory all the time
+    std::string name = named(digest, size);  // as written: somebody may write to managed memory all the time
     if (rename(part.c_str(), (folder_ + "/" + name).c_str()) != 0)
       report_.give_up("cannot write the capture", strerror(errno));
     kept_.insert(name);
+    kept_sizes_.insert(size);
     written_ += size;
     return name;
   }
@@ -229,6 +233,7 @@ class Contents {
   std::condition_variable changed_;
   cudaStream_t stream_ = nullptr;
   std::set<std::string> kept_;
+  std::set<size_t> kept_sizes_;
   unsigned long long written_ = 0;
 };
 
