@@ -25,9 +25,10 @@ LAYER_OF = {
     "recipes": "library", "transformations": "library", "prompts": "library", "rag": "library",
     "gates": "library",
     "timemodel": "timemodel", "executors": "executors", "sandbox": "sandbox", "problem": "sandbox",
+    "preload": "sandbox",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
     "search": "library", "mcp_servers": "serving", "agents": "serving",
-    "preload": "serving", "graph": "graph", "service": "api",
+    "graph": "graph", "service": "api",
 }  # fmt: skip
 """Anything else directly under cudaops/ is an entry point: cli, doctor, settings, __main__."""
 APART = {
@@ -35,7 +36,8 @@ APART = {
 }  # fmt: skip
 """Siblings that do not know each other."""
 FAMILY = {
-    "executors": "sandbox", "gates": "sandbox", "problem": "sandbox", "transformations": "recipes",
+    "executors": "sandbox", "gates": "sandbox", "problem": "sandbox", "preload": "sandbox",
+    "transformations": "recipes",
 }  # fmt: skip
 """Parts that count as one sibling with another: where code runs and what it must pass; what
 rewrites kernels by itself."""

@@ -160,6 +160,11 @@ def apply(
     folder = find_folder(run, load_settings().runs)
     record = load_record(folder)
     program = authored(read_state(folder).program)
+    if program.application is not None:
+        raise InputError(
+            f"{program.main_path} launches no kernel, so a rewrite in it would never run; load it "
+            f"into the program that does: cudaops preload {run}"
+        )
     if program.build is not None:
         root = Path(record.options.working_folder)
     else:

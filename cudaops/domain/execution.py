@@ -277,6 +277,17 @@ class Captured(Record):
     """Why its results are no reference; empty where they are one."""
 
 
+class Replaced(Record):
+    """What a preloaded library counted in one run, over all processes of the program."""
+
+    by_rewrite: int
+    """Launches."""
+    by_author: int
+    """Launches of the same kernel that were left to it."""
+    reason: str = ""
+    """Why the first of those was."""
+
+
 class ProgramRan(Record):
     """A whole program that ran to its end, for comparison of outputs."""
 
@@ -289,6 +300,8 @@ class ProgramRan(Record):
     paused: bool = False
     """What it printed and took until it launched nothing more (`Captured.paused`): its end was not
     reached in time."""
+    replaced: Replaced | None = None
+    """Of an application with a rewrite in it: how often that was launched."""
 
 
 class TimedOutput(Record):

@@ -312,13 +312,8 @@ class ProjectOptions(Record):
     build_command: Annotated[BuildCommand | None, Flag("--build")] = None
     """How the project in this folder is built, for a shell: `make -j`. Runs in a copy."""
     run_command: Annotated[RunCommand | None, Flag("--run")] = None
-    """The program that the build makes, with its arguments: `./app 100`."""
-
-    @model_validator(mode="after")
-    def _project(self) -> ProjectOptions:
-        if self.run_command is not None and self.build_command is None:
-            raise _wrong("run: says what a build makes; give the build as well")
-        return self
+    """The program that the build makes, with its arguments: `./app 100`. Without `--build` one that
+    launches the kernels of FILE by CUDA's driver API, run as it is: `python3 app.py`."""
 
 
 class ReferenceOptions(Record):

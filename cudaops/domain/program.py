@@ -119,6 +119,21 @@ class Build(Record):
     device code. Folders in the tree are relative to it."""
 
 
+class Application(Record):
+    """A program of the author's that launches the kernels by CUDA's driver API, from a file that
+    holds kernels alone. It is run as it is: nothing of it is compiled."""
+
+    path: str
+    """Absolute: the program, or the interpreter that runs it."""
+    is_interpreter: bool
+    """Whether it is a program of this machine rather than of the author's folder."""
+    sha256: str
+    """Over the author's files that its command names, themselves and where they lie."""
+    library: str = ""
+    """Absolute path of what is preloaded: the rewrite that stands in for the author's kernel
+    (`cudaops.preload`). Empty: nothing."""
+
+
 class ProblemArray(Record):
     """An array that a problem's reference takes or gives."""
 
@@ -196,6 +211,8 @@ class Program(Record):
     """None: one nvcc command makes the program of the main file."""
     problem: Problem | None = None
     """The reference that its host code was written around; None: its author wrote all of it."""
+    application: Application | None = None
+    """What launches its kernels, which no text of it does; None: it does so itself."""
     fused: bool = True
     """False: built without fused multiply-adds, to see what rounding alone changes in its results.
     Of a program without `build` only."""
@@ -239,4 +256,7 @@ class Program(Record):
             digest.update(repr(named).encode())
         if self.problem is not None:
             digest.update(self.problem.sha256.encode())
+        if self.application is not None:
+            one = self.application
+            digest.update(repr((PurePosixPath(one.path).name, one.sha256)).encode())
         return digest.hexdigest()

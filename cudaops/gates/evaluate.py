@@ -154,7 +154,7 @@ class Evaluating:
         whole programs later is built and run beside it."""
         bench = self.bench
         bench.run_programs_ahead()
-        bench.executor.prepare(bench.spliced(self.rewrite))
+        bench.prepare(self.rewrite)
         bench.run_programs_ahead(self.rewrite)
         subjects = self._subjects(compiled, bench.judged_of(self.rewrite))
         first = bench.qualification is None

@@ -235,7 +235,12 @@ def _project(options: ProjectOptions, fields: Mapping[str, Any], where: Target) 
         raise InputError("--build is for this machine; a service has no copy of your project")
     if options.run_command is None:
         return {}
-    program, *arguments = shlex.split(options.run_command)
+    if where.executor == "remote":
+        raise InputError("--run is for this machine; a service does not have your program")
+    try:
+        program, *arguments = shlex.split(options.run_command)
+    except ValueError as problem:
+        raise InputError(f"--run {options.run_command!r}: {problem}") from None
     if arguments and (fields["argv"] or fields["argument_lines"]):
         raise InputError("give the program's arguments with --run or otherwise, not both")
     return {
@@ -250,6 +255,12 @@ def _reference(
     """What `--source` says, absolute; and that nothing was asked that a problem has not."""
     python = source.suffix == ".py"
     if options.kernel_source is None:
+        if python and fields.get("run_command") is not None:
+            raise InputError(
+                f"{source.name} is Python: let it read its kernels from a file, as in "
+                'RawKernel(open("kernel.cu").read(), ...), and name that file with --run '
+                f'"python3 {source.name}"'
+            )
         if python:
             raise InputError(f"{source.name} is Python; name the kernels for it with --source K.cu")
         return {}

@@ -16,6 +16,7 @@ from cudaops.executors.base import Executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
+from cudaops.executors.project.application import open_application
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.reference import require_author
 from cudaops.mcp_servers.servers import build_servers
@@ -115,9 +116,9 @@ def _opened(options: RunOptions, executor: Executor) -> Program:
     source = Path(options.source)
     if options.kernel_source is not None:
         return _problem(options, executor)
-    if options.build_command is None:
-        return load_program(source)
     named = options.run_command
+    if options.build_command is None:
+        return load_program(source) if named is None else _applied(options, executor, named)
     program = executor.open_project(
         Path(options.working_folder),
         source,
@@ -126,6 +127,18 @@ def _opened(options: RunOptions, executor: Executor) -> Program:
     )
     require_kernels(source, program)
     return program
+
+
+def _applied(options: RunOptions, executor: Executor, command: str) -> Program:
+    """Kernels of a file that a program of the author's launches."""
+    if executor.name != "cuda":
+        raise InputError(
+            "--run without --build is for programs that launch kernels by CUDA's driver API; these "
+            "run on a GPU alone: --executor cuda"
+        )
+    words = [word for run in options.program_runs for word in run.argv]
+    (program,) = shlex.split(command)
+    return open_application(options.program_folder, Path(options.source), program, words)
 
 
 def _problem(options: RunOptions, executor: Executor) -> Program:

@@ -3,9 +3,7 @@ sources beside this file."""
 
 from __future__ import annotations
 
-import platform
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +11,12 @@ from pathlib import Path
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.preload.hooks import SOURCE, check_platform
 from cudaops.executors.process import run_bounded
 from cudaops.preload.plan_source import plan_source, quoted
 from cudaops.preload.winner import Instance, Winner, capability_of
 
-SOURCE = Path(__file__).parent / "source"
+SOURCES = (SOURCE, Path(__file__).parent / "source")
 MAIN, GENERATED = "library.cpp", "winner.h"
 LIBRARY = "libwinner.so"
 COMPILE_TIMEOUT_S = 120.0
@@ -27,21 +26,6 @@ FLAGS = (
 )  # fmt: skip
 LIBRARIES = ("-nodefaultlibs", "-lc", "-lgcc", "-ldl", "-lpthread")
 """No C++ library: the program may bring another."""
-MACHINES = ("x86_64", "aarch64")
-
-
-def check_platform() -> None:
-    """Raise PrerequisiteError where no program could preload the library."""
-    if sys.platform != "linux" or platform.machine() not in MACHINES:
-        raise PrerequisiteError(
-            f"there is no preloading on {sys.platform} {platform.machine()}",
-            "run it on Linux, on x86-64 or aarch64, where the program runs",
-        )
-    if platform.libc_ver()[0] != "glibc":
-        raise PrerequisiteError(
-            "the C library here is not glibc, whose dlsym the library stands before",
-            "run it where the program runs with glibc",
-        )
 
 
 def write_library(winner: Winner, out: Path) -> None:
@@ -53,7 +37,8 @@ def write_library(winner: Winner, out: Path) -> None:
     gxx = find_toolchain().gxx
     with tempfile.TemporaryDirectory(prefix="cudaops-preload-") as temporary:
         folder = Path(temporary)
-        shutil.copytree(SOURCE, folder, dirs_exist_ok=True)
+        for part in SOURCES:
+            shutil.copytree(part, folder, dirs_exist_ok=True)
         for number, instance in enumerate(winner.instances):
             shutil.copy(instance.image, folder / _image_name(number))
         (folder / GENERATED).write_text(winner_source(winner), encoding="utf-8")
@@ -69,6 +54,13 @@ def write_library(winner: Winner, out: Path) -> None:
             first = next((line for line in lines if "error" in line), lines[0])
             raise SandboxUnavailable(f"g++ cannot compile the library: {first[:300]}", "report it")
         _put(folder / LIBRARY, out)
+
+
+def library_key(winner: Winner) -> tuple[object, ...]:
+    """What decides about a library's contents."""
+    sources = [(p.name, p.read_text("utf-8")) for part in SOURCES for p in sorted(part.iterdir())]
+    images = [one.image.parent.name for one in winner.instances]
+    return (find_toolchain(), FLAGS, LIBRARIES, sources, images, winner_source(winner))
 
 
 def winner_source(winner: Winner) -> str:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
 from cudaops.executors.cuda.build import GpuBuilder
-from cudaops.preload.library import check_platform, write_library
+from cudaops.executors.preload.hooks import check_platform
+from cudaops.preload.library import write_library
 from cudaops.preload.winner import build_winner, capability_of
 from cudaops.sandbox.workbench import read_state
 

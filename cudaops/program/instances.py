@@ -21,17 +21,18 @@ _ELEMENTS: dict[str, Element] = {
     **{text: element for element, text in SPELLED.items()},
     "half": "f16", "unsigned": "u32", "char": "i8", "__half2": "f16", "__nv_bfloat162": "bf16",
 }  # fmt: skip
-_VECTORS: dict[str, Element] = {
+VECTORS: dict[str, Element] = {
     "char": "i8", "uchar": "u8", "short": "i16", "ushort": "u16", "int": "i32", "uint": "u32",
     "long": "i64", "ulong": "u64", "longlong": "i64", "ulonglong": "u64", "float": "f32",
     "double": "f64",
 }  # fmt: skip
+"""Element of CUDA's vector types, by their names without the digit."""
 
 
 def element_of(type_text: str) -> Element:
     """Element of a type as `syntax.normal_type` spells it; `opaque` for what has none."""
-    if type_text[-1:] in "1234" and type_text[:-1] in _VECTORS:
-        return _VECTORS[type_text[:-1]]
+    if type_text[-1:] in "1234" and type_text[:-1] in VECTORS:
+        return VECTORS[type_text[:-1]]
     return _ELEMENTS.get(type_text, "opaque")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.program import (
+    Application,
     Build,
     GlobalVariable,
     Kernel,
@@ -45,6 +46,26 @@ def load_program(path: Path, host: str = "", problem: Problem | None = None) -> 
     return program
 
 
+def load_kernels(path: Path) -> Program:
+    """Kernels that another program launches: a file without launches and without a `main`. Raises
+    InputError with one line that says what to do."""
+    found: dict[Path, str] = {}
+    external: list[str] = []
+    _collect(path.resolve(), read_source(path), found, external, _Headers())
+    root = Path(os.path.commonpath([p.parent for p in found]))
+    files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
+    program = parse_files(path.stem, files, tuple(external))
+    if not program.kernels:
+        why = _limit(program, "defines a kernel") or "no `__global__` function with a body"
+        raise InputError(f"{path}: no kernel in it ({why})")
+    if program.launches or any(_has_main(text) for text in found.values()):
+        raise InputError(
+            f"{path} launches kernels itself; --run without --build is for a file of kernels that "
+            "another program launches: leave --run out, or say with --build how it is built"
+        )
+    return program
+
+
 def load_unit(path: Path, root: Path, folders: Sequence[Path] = ()) -> Program:
     """One file of a build with what it includes of the tree under `root`; it may lack kernels,
     launches and a `main`. `folders`: where its compiler looks for headers, first to last.
@@ -68,6 +89,7 @@ def parse_files(
     external: tuple[str, ...] = (),
     build: Build | None = None,
     problem: Problem | None = None,
+    application: Application | None = None,
 ) -> Program:
     """Parse files that are already read, the main file first. `external`: quoted includes that are
     not local. Never fails: what is not there is absent from the Program."""
@@ -92,6 +114,7 @@ def parse_files(
         ),
         build=build,
         problem=problem,
+        application=application,
     )
 
 

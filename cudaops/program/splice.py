@@ -51,6 +51,8 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     baseline. Raises InputError where no launch can be replaced or the instance is ambiguous.
     """
     target = program.kernel(kernel)
+    if program.application is not None:
+        return _beside(program, target, rewrite)
     wanted = _instances(program, target, callees)
     place = _Place.of(program, target, wanted)
     facts = _facts(program, place.file)
@@ -71,6 +73,33 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     )
     return parse_files(
         program.root_name, files, program.system_includes, program.build, program.problem
+    )
+
+
+def _beside(program: Program, kernel: Kernel, rewrite: Rewrite) -> Program:
+    """The rewrite's device code behind the kernel, in a file that launches nothing: its launches
+    are another program's."""
+    facts = _facts(program, kernel.file)
+    holder = facts.item_at(kernel.start_byte)
+    place = _Place(
+        file=kernel.file,
+        offset=kernel.end_byte,
+        after_kernel=True,
+        is_global=holder is None or holder.is_global,
+        in_linkage_block=holder is not None and holder.in_linkage_block,
+        namespaces=() if holder is None else holder.namespaces,
+        replaced=(),
+    )
+    includes = _missing_includes(program, rewrite)
+    edits = [_insertion(facts, place, _framed(place, kernel, rewrite, includes, ()))]
+    if not place.is_global:
+        edits.append(Edit(0, 0, includes))
+    text = plain_text(apply_edits(facts.lexed.text, edits))
+    files = tuple(
+        f if f.path != kernel.file else f.model_copy(update={"text": text}) for f in program.files
+    )
+    return parse_files(
+        program.root_name, files, program.system_includes, application=program.application
     )
 
 
@@ -249,6 +278,16 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
 def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
     """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
     wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard)
+    host = (helpers_text(wrapper, guard), wrapper.rstrip("\n"))
+    return _framed(place, kernel, rewrite, includes, host)
+
+
+def _framed(
+    place: _Place, kernel: Kernel, rewrite: Rewrite, includes: str, host: Sequence[str]
+) -> str:
+    """`host`: what the rewrite's namespace needs beside it and what stands behind that; empty where
+    no text launches it."""
+    helpers, wrapper = ([one] for one in host) if host else ([], [])
     lexed = lex(byte_text(rewrite.source))
     body = plain_text(apply_edits(lexed.text, body_edits(lexed, frozenset(rewrite.values()))))
     lines = [
@@ -257,10 +296,10 @@ def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includ
         *macro_prologue(rewrite),
         f"namespace {namespace_name(kernel)} {{",
         body.strip("\n"),
-        helpers_text(wrapper, guard),
+        *helpers,
         f"}}  // namespace {namespace_name(kernel)}",
         *macro_epilogue(rewrite),
-        wrapper.rstrip("\n"),
+        *wrapper,
         _END,
     ]
     if place.in_linkage_block:

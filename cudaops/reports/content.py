@@ -340,8 +340,11 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
     """Name and purpose of what the run left in its folder."""
     kept = [("report.md", "this report"), ("run.json", "the whole record, for machines")]
     if record.best is not None:
+        replaces = "drop-in replacement for the author's file"
+        if record.options.run_command is not None and record.options.build_command is None:
+            replaces = "the author's file with the rewrite beside the kernel"
         kept = [
-            ("best.cu", "drop-in replacement for the author's file"),
+            ("best.cu", replaces),
             ("best.patch", "the same as a patch"),
             ("certificate.json", "what someone else needs to re-verify it"),
             *kept,
@@ -382,6 +385,8 @@ def next_steps(record: RunRecord) -> list[str]:
         steps = ["See what changed:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
         if record.options.build_command is not None:
             steps += _in_project(record)
+        elif record.options.run_command is not None:
+            steps += _in_application(record)
         elif record.options.kernel_source is not None:
             steps += _in_kernels(record)
         elif record.outcome == "provisional":
@@ -418,6 +423,17 @@ def _in_project(record: RunRecord) -> list[str]:
         f"$ python -m cudaops apply {run}",
         f"$ {options.build_command}{program}",
         f"$ python -m cudaops apply {run} --revert",
+    ]
+
+
+def _in_application(record: RunRecord) -> list[str]:
+    """How a rewrite gets into a program that launches the kernels of a file, as it is."""
+    options = record.options
+    words = shlex.split(options.run_command or "") + list(options.program_runs[0].argv)
+    return [
+        "Load it into the program, which is not built again (the first line makes the library):",
+        f"$ python -m cudaops preload {shlex.quote(str(PurePath(options.out)))}",
+        f"$ LD_PRELOAD=./libwinner.so {shlex.join(words)}",
     ]
 
 

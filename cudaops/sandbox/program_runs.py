@@ -73,7 +73,7 @@ class ProgramRuns:
     def unfused(self, run: CapturedRun) -> str | None:
         """What the author's program prints without fused multiply-adds: what rounding alone changes
         in its numbers. None where it cannot be built so, or does not run to its end."""
-        if self._program.build is not None:
+        if self._program.build is not None or self._program.application is not None:
             return None
         return self._once(("unfused", *run.run.argv), lambda: self._unfused(run))
 

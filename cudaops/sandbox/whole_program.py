@@ -13,6 +13,7 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate, GateName
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command, nvcc_version
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
@@ -42,7 +43,13 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
             name="whole_program", passed=False, quarantined=True, summary=summary, seconds=0.0
         )
         return
-    spliced = bench.spliced(rewrite)
+    started = time.monotonic()
+    try:
+        spliced = bench.runnable(rewrite)
+    except InputError as problem:
+        seconds = time.monotonic() - started
+        yield Gate(name="whole_program", passed=False, summary=str(problem), seconds=seconds)
+        return
     ran = _run_gate(bench, rewrite.id, spliced)
     yield ran
     nvcc = find_nvcc()
@@ -88,6 +95,8 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
     author, ran = runs.author(run), runs.rewritten(name, spliced, run)
     if not isinstance(ran, ProgramRan):
         return _Printed(False, ran.placed, {})
+    if bench.program.application is not None and (why := _not_launched(ran)):
+        return _Printed(False, why, {})
     wanted = author.exit_code
     if ran.exit_code != wanted:
         text = f"exits with {ran.exit_code} where the author's program exits with {wanted}"
@@ -99,6 +108,10 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
     if not printed.matches and math.isfinite(printed.worst_relative_difference):
         unfused = runs.unfused(run)
         printed = compare_printed(author.stdout, ran.stdout, rtol, unfused)
+    if ran.replaced is not None:
+        kept = ran.replaced.by_author
+        words = f"{ran.replaced.by_rewrite} launches by the rewrite, {kept} by the author's kernel"
+        printed = printed._replace(summary=f"{printed.summary}; {words}")
     numbers = {
         "numbers_compared": float(printed.numbers_compared),
         "worst_relative_difference": printed.worst_relative_difference,
@@ -110,6 +123,20 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
     if author.paused:
         until = f", until it launches no more: the whole of it takes over {bench.timeout_s:g} s"
     return _Printed(printed.matches, printed.summary + until, numbers)
+
+
+def _not_launched(ran: ProgramRan) -> str:
+    """Why what an application printed says nothing of the rewrite; empty where it does."""
+    counted = ran.replaced
+    if counted is None:
+        return (
+            "the program ended without saying how often it launched the rewrite; let it end by "
+            "returning from main or by exit()"
+        )
+    if counted.by_rewrite:
+        return ""
+    why = f": {counted.reason}" if counted.reason else ""
+    return f"the program never launched the rewrite ({counted.by_author} launches by its own{why})"
 
 
 def _program_times(author: ProgramRan, ran: ProgramRan) -> dict[str, float]:

@@ -33,6 +33,7 @@ from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.capture.program import PAUSE_SHARE
 from cudaops.executors.project.tree import ARCHIVE
+from cudaops.executors.stopping import in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import Draw, draws_of
 from cudaops.program.analysis.summary import summarise
@@ -52,6 +53,7 @@ from cudaops.sandbox.oracle import (
     refine_roles,
     timed_references,
 )
+from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns
 from cudaops.sandbox.values import value_summaries
 
@@ -148,6 +150,28 @@ class Workbench:
         served = {w.callee: w for w in reversed(self.workloads_of(rewrite))}
         written = {self._written(w): None for w in reversed(served.values())}
         return splice(self.program, self.kernel.name, rewrite, *written)
+
+    def runnable(self, rewrite: Rewrite) -> Program:
+        """The same, to be run whole: of an application with the library of the rewrite. Raises
+        InputError where it cannot be."""
+        spliced = self.spliced(rewrite)
+        if self.program.application is None:
+            return spliced
+        if self.executor.name != "cuda":
+            raise InputError(
+                "the program launches its kernels by CUDA's driver API, and runs on a GPU alone"
+            )
+        return preloaded(
+            self.program, self.workloads_of(rewrite), rewrite, spliced, self.executor.cache,
+            self.sm_arch,
+        )  # fmt: skip
+
+    def prepare(self, rewrite: Rewrite) -> None:
+        """Begin to build what `runnable` gives, where that saves time."""
+        if self.program.application is None:
+            self.executor.prepare(self.spliced(rewrite))
+        else:
+            in_background(lambda: self.runnable(rewrite))
 
     def _written(self, workload: Workload) -> str:
         """The instance that a launch names."""
@@ -316,8 +340,14 @@ class Workbench:
         judged = [one for one in self.captured.runs if one.is_judged]
         if rewrite is None:
             self.program_runs.ahead(judged)
-        else:
+        elif self.program.application is None:
             self.program_runs.rewritten_ahead(rewrite.id, self.spliced(rewrite), judged)
+        else:
+            in_background(
+                lambda: self.program_runs.rewritten_ahead(
+                    rewrite.id, self.runnable(rewrite), judged
+                )
+            )
 
     @property
     def limits(self) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def test_a_kernel_that_another_file_launches(project: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"run_command": "./app"}, "run: says what a build makes; give the build as well"),
+        ({"run_command": "./app"}, "these run on a GPU alone: --executor cuda"),
         ({"build_command": "make", "run_command": "N=1 ./app"}, "begins with the program's path"),
         ({"build_command": "make", "run_command": "./app '"}, "No closing quotation"),
         (

@@ -115,7 +115,10 @@ def reach() -> Reach:
     """Compile the double and the programs, once an account."""
     includes = [f"-I{toolkit_home(require_nvcc()) / 'include'}"]
     gxx = find_toolchain().gxx
-    texts = {name: (HERE / name).read_text() for name in ("fake_cuda.cpp", "program.cpp")}
+    texts = {
+        name: (HERE / name).read_text()
+        for name in ("fake_cuda.cpp", "fake_memory.h", "program.cpp")
+    }
     flags = ["-std=c++17", "-O1", *includes]
     shared = ["-fPIC", "-shared", f"-Wl,-soname,{DOUBLE}", "fake_cuda.cpp", "-ldl", "-o"]
     ends = ["-ldl", "-lpthread"]

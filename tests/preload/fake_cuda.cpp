@@ -5,7 +5,7 @@
 // far as to ask cuGetProcAddress for its functions (launches among them are written to the file as
 // well), and says then that it cannot be initialised.
 //
-//   FAKE_CUDA_CAPABILITY=86      compute capability of its two devices (90)
+//   CUDA_DOUBLE_CAPABILITY=86      compute capability of its two devices (90)
 //   FAKE_CUDA_FAIL=NAME          this function fails; `NAME:SYMBOL` where it is about that kernel
 //   FAKE_CUDA_THREADS=64         most threads that a block of any kernel may have (1024)
 //
@@ -26,6 +26,8 @@
 #include <vector>
 
 #undef cuGetProcAddress
+
+#include "fake_memory.h"
 
 namespace {
 
@@ -165,15 +167,22 @@ std::string hex(const void* bytes, size_t size) {
     return out;
 }
 
-std::string given(const std::vector<Parameter>& wanted, void** parameters, void** extra) {
-    const char* buffer = nullptr;
+std::vector<void*> given_values(const std::vector<Parameter>& wanted, void** parameters,
+                                void** extra) {
+    char* buffer = nullptr;
     for (; parameters == nullptr && extra != nullptr && *extra != CU_LAUNCH_PARAM_END; extra += 2)
-        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const char*>(extra[1]);
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<char*>(extra[1]);
+    std::vector<void*> found;
+    for (size_t i = 0; i < wanted.size(); ++i)
+        found.push_back(parameters != nullptr ? parameters[i] : buffer + wanted[i].offset);
+    return found;
+}
+
+std::string given(const std::vector<Parameter>& wanted, void** parameters, void** extra) {
+    const std::vector<void*> values = given_values(wanted, parameters, extra);
     std::string out;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        const void* at = parameters != nullptr ? parameters[i] : buffer + wanted[i].offset;
-        out += (i == 0 ? "\"" : ", \"") + hex(at, wanted[i].size) + "\"";
-    }
+    for (size_t i = 0; i < wanted.size(); ++i)
+        out += (i == 0 ? "\"" : ", \"") + hex(values[i], wanted[i].size) + "\"";
     return out;
 }
 
@@ -194,6 +203,8 @@ CUresult launched(const char* by, CUfunction function, const unsigned (&grid)[3]
              block[1], block[2], smem, reinterpret_cast<size_t>(stream),
              reinterpret_cast<size_t>(current)) +
         "\"parameters\": [" + given(module->code.kernels[name], parameters, extra) + "]}");
+    std::vector<void*> values = given_values(module->code.kernels[name], parameters, extra);
+    run_kernel(name.c_str(), values.data(), grid, block);
     return CUDA_SUCCESS;
 }
 
@@ -207,7 +218,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
     return ordinal < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-    const char* set = getenv("FAKE_CUDA_CAPABILITY");
+    const char* set = getenv("CUDA_DOUBLE_CAPABILITY");
     const int capability = set == nullptr ? 90 : atoi(set);
     if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = capability / 10;
     else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *value = capability % 10;
@@ -221,6 +232,29 @@ CUresult CUDAAPI cuCtxCreate(CUcontext* context, CUctxCreateParams*, unsigned, C
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
     current = context;
     return CUDA_SUCCESS;
+}
+// What NVRTC asks for when it is loaded (seen with 13.4); it does without.
+CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid*) {
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+}
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    static CUctx_st primary[2] = {{0}, {1}};
+    *context = &primary[device];
+    return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
+    *context = current;
+    return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuCtxSynchronize() {
+    if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    return forbidden() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
+    if (current == context) current = nullptr;
+    return CUDA_SUCCESS;  // never freed: handles stay apart
 }
 CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
     if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -356,6 +390,11 @@ CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned) {
 }
 CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
     stream->capturing = captures = true;
+    return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+    stream->capturing = captures = false;
+    *graph = nullptr;
     return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {

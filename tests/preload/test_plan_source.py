@@ -16,7 +16,7 @@ from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.symbols import PlacedParameter
 from cudaops.executors.cuda.toolchain import require_nvcc, toolkit_home
-from cudaops.preload.library import SOURCE
+from cudaops.preload.library import SOURCES
 from cudaops.preload.plan_source import Taken, plan_source
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.expressions import NullPointer, PointerValue, parse
@@ -27,6 +27,7 @@ from tests.preload.builds import workload
 KERNEL = program_of(
     "__global__ void k(float* A, float* C, long long n, int m, double a) { A[n] = C[m] * a; }"
 ).kernel("k")
+INCLUDED = [f"-I{folder}" for folder in SOURCES]
 BASE = 1 << 20
 VALUES: dict[str, list[int | float | None]] = {
     "A": [0, 256, 12], "C": [None, 64, 12], "n": [0, 2**62, -(2**63)], "m": [1, -1, 7],
@@ -123,7 +124,7 @@ def test_expressions_mean_what_the_judged_plan_meant(tmp_path: Path) -> None:
     )
     (tmp_path / "main.cpp").write_text(lines)
     subprocess.run(
-        [find_toolchain().gxx, "-std=c++17", "-w", f"-I{SOURCE}", "-o", "main", "main.cpp"],
+        [find_toolchain().gxx, "-std=c++17", "-w", *INCLUDED, "-o", "main", "main.cpp"],
         cwd=tmp_path, check=True, timeout=120,
     )  # fmt: skip
     printed = subprocess.run(
@@ -149,7 +150,7 @@ def test_halves_are_read_exactly(tmp_path: Path) -> None:
         f"int main() {{\n{checks}}}\n"
     )
     subprocess.run(
-        [find_toolchain().gxx, "-std=c++17", f"-I{SOURCE}", "-o", "main", "main.cpp"],
+        [find_toolchain().gxx, "-std=c++17", *INCLUDED, "-o", "main", "main.cpp"],
         cwd=tmp_path, check=True, timeout=60,
     )  # fmt: skip
     done = subprocess.run(
@@ -204,7 +205,7 @@ def test_the_driver_is_declared_as_nvidia_declares_it(tmp_path: Path) -> None:
         """
     )
     include = toolkit_home(require_nvcc()) / "include"
-    command = [find_toolchain().gxx, "-std=c++17", f"-I{SOURCE}", f"-I{include}"]
+    command = [find_toolchain().gxx, "-std=c++17", *INCLUDED, f"-I{include}"]
     subprocess.run([*command, "-fsyntax-only", "main.cpp"], cwd=tmp_path, check=True, timeout=60)
 
 

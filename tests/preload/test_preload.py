@@ -120,7 +120,7 @@ def test_only_on_a_device_that_the_cubin_runs_on(
 ) -> None:
     done = reached.run(
         scale.image, of_scale(scale), library=scale.library,
-        environment={"FAKE_CUDA_CAPABILITY": capability},
+        environment={"CUDA_DOUBLE_CAPABILITY": capability},
     )  # fmt: skip
     assert done.kernels == [kernel]
     if kernel == "author":

@@ -58,7 +58,10 @@ class StandInPlatform:
         )
 
     def program(self, program: Program, *, recorded: bool) -> Executable | CompileFailed:
-        """The whole program over the `cpu` executor's runtime."""
+        """The whole program over the `cpu` executor's runtime; an application over whatever
+        libcuda.so.1 it finds."""
+        if program.application is not None:
+            return self._builder.program(program, recorded=recorded)
         return standin_program(self._cache, program, recorded)
 
     @staticmethod

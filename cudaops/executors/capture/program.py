@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from cudaops.executors.capture.report import (
     least_needed,
     names_of,
     recorded,
+    unseen,
 )
 from cudaops.executors.capture.workloads import Source, WorkloadReader
 from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
@@ -141,7 +142,8 @@ class Recording:
             raise InputError(text + self.remedy)
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
-        known, source = self.program.kernel(target), Source(ran.executable, blobs, 2 * room)
+        executable = None if self.program.application else ran.executable
+        known, source = self.program.kernel(target), Source(executable, blobs, 2 * room)
         reader = WorkloadReader(self.program, known, ran.report, source, folder)
         seconds = next((c.counted_seconds for c in counts if c.kernel == target), 0.0)
         return Captured(
@@ -183,6 +185,8 @@ class Recording:
         self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report
     ) -> str | Misbehaved:
         launched = [c.kernel for c in counts]
+        if self.program.application is not None:
+            _require_seen(kernel, launched, report, self.program)
         in_graph = names_of(report, "graph")
         if in_graph and (not launched or kernel in set(in_graph) - set(launched)):
             raise InputError(
@@ -223,6 +227,34 @@ class Recording:
                 text = f"{kernel}: parameter {name} is given an address that is no device memory"
                 return Misbehaved(what="out_of_bounds", message=text)
         return None
+
+
+def _require_seen(
+    kernel: str | None, launched: Sequence[str], report: Report, program: Program
+) -> None:
+    """Of a program that was watched at the driver: raise InputError where it launched nothing that
+    could be recorded."""
+    for lacks in names_of(report, "lacks"):
+        raise InputError(
+            f"the driver has no {lacks}; launches by the driver's API are captured with one of "
+            "CUDA 12.3 or newer"
+        )
+    for name, why in unseen(report).items():
+        if kernel == name or not launched:
+            raise InputError(f"{name} cannot be captured: {why}")
+    others = names_of(report, "other")
+    if kernel in launched or (kernel is None and launched):
+        return
+    seen = ", ".join(dict.fromkeys([*launched, *others][:20]))
+    if seen and not names_of(report, "graph"):
+        wanted = f"no kernel of {program.main_path}" if kernel is None else f"not {kernel!r}"
+        raise InputError(f"the program launches {wanted}; it launched {seen}")
+    if not report.lines:
+        raise InputError(
+            "no launch by CUDA's driver was seen: the program launches nothing (give it arguments "
+            "with which it does, after --), has no GPU, or does not meet a preloaded library: one "
+            "that is linked statically, setuid, or starts another program for its launches"
+        )
 
 
 def exit_fault(done: Finished) -> Misbehaved | None:

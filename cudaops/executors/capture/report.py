@@ -46,6 +46,7 @@ _FARTHEST = 1 << 40
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _SECONDS = re.compile(r"[0-9][0-9.e+-]{0,31}")
 _ADDRESS = re.compile(r"[0-9a-f]{1,16}")
+_SYMBOL = re.compile(r"[A-Za-z0-9_$.]{1,4096}", re.ASCII)
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _BLOB = re.compile(r"[0-9a-f]{32}-(?P<size>0|[1-9][0-9]{0,15})")
 """As both recorders name contents: a digest and the number of bytes."""
@@ -199,6 +200,24 @@ def names_of(report: Report, verb: str) -> list[str]:
     return [kernel_name(verb, line[0] if line else "") for line in report.all(verb)]
 
 
+def symbols(report: Report) -> dict[int, str]:
+    """Symbols of kernels by the number that stands for each in `config` lines, where the recorder
+    saw launches at the driver. Raises Malformed."""
+    found = {}
+    for line in report.all("symbol"):
+        number, name = _exactly("symbol", line, 2)
+        if not (_ADDRESS.fullmatch(number) and _SYMBOL.fullmatch(name)):
+            raise Malformed("a symbol line without a number or a symbol")
+        found[int(number, 16)] = name
+    return found
+
+
+def unseen(report: Report) -> dict[str, str]:
+    """Why launches of a kernel could not be recorded. Raises Malformed."""
+    lines = (_exactly("unseen", line, 2) for line in report.all("unseen"))
+    return {kernel_name("unseen", name): " ".join(why.split())[:300] for name, why in lines}
+
+
 def kernel_name(verb: str, text: str) -> str:
     """The same text, which can be shown. Raises Malformed."""
     if not (0 < len(text) <= 512 and text.isprintable()) or "\ufffd" in text:
@@ -314,7 +333,8 @@ def _configuration(
 ) -> Configuration:
     """`line` and `used`: behind the number and the kernel of `config`; all of `usage`."""
     site, function, *sizes = line
-    if site not in {str(s.index) for s in program.launches}:
+    sites = {"0"} if program.application else {str(s.index) for s in program.launches}
+    if site not in sites:
         raise Malformed("a config line names no launch of the program")
     if not _ADDRESS.fullmatch(function) or not _WHOLE.fullmatch(number):
         raise Malformed("a config line without a function or a number")

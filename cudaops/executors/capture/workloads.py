@@ -28,9 +28,11 @@ from cudaops.executors.capture.report import (
     Malformed,
     Passed,
     Stored,
+    symbols,
 )
 from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
 from cudaops.executors.cpu.report import Report, function_names
+from cudaops.executors.cuda.symbols import demangled
 from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
@@ -45,7 +47,8 @@ MOST_WORKLOADS = 12
 class Source(NamedTuple):
     """Where the program's contents and its functions' names are."""
 
-    executable: Path
+    executable: Path | None
+    """Has the names; None: the report does (`report.symbols`)."""
     blobs: Path
     """The folder that the program could write to."""
     most_bytes: int
@@ -63,6 +66,7 @@ class WorkloadReader:
         self.kernel = kernel
         self.source = source
         self.folder = folder
+        self._report = report
         self._launches = Launches(program, kernel, report)
         self._sites = {site.index: (site.file, site.start_byte) for site in program.launches}
         self._copies: dict[str, Path] = {}
@@ -78,8 +82,7 @@ class WorkloadReader:
         Raises InputError where none can be captured, Malformed and UntrustedFileError where the
         program is not as the recorder says or touched what the recorder left.
         """
-        functions = {c.function for c in configurations if c.function}
-        names = function_names(self.source.executable, functions)
+        names = self._names(configurations)
         total = max(total_seconds, 1e-12)
         covered = 0.0
         workloads: list[Workload] = []
@@ -119,10 +122,18 @@ class WorkloadReader:
         """Each with the position of its first launch among those of all configurations. Raises
         Malformed."""
         configurations = list(configurations)
-        functions = {c.function for c in configurations if c.function}
-        names = function_names(self.source.executable, functions)
+        names = self._names(configurations)
         for c in configurations:
             yield int(c.number), self._recorded(c, names)
+
+    def _names(self, configurations: Iterable[Configuration]) -> dict[int, str]:
+        """Of functions, demangled."""
+        if self.source.executable is None:
+            known = symbols(self._report)
+            names = demangled([*known.values()], self.source.blobs)
+            return {number: names[symbol] for number, symbol in known.items()}
+        functions = {c.function for c in configurations if c.function}
+        return function_names(self.source.executable, functions)
 
     def _recorded(self, c: Configuration, names: dict[int, str]) -> RecordedLaunch:
         gx, gy, gz, bx, by, bz = c.geometry
@@ -283,6 +294,8 @@ class WorkloadReader:
             return self.kernel.qualified_name
         if c.function in names:
             return self._instance(callee_of(names[c.function]))
+        if self.source.executable is None:
+            raise Malformed("a config line with a function that no symbol line names")
         possible = [
             one
             for one in launched_instances(self.program)

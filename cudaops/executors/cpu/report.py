@@ -38,7 +38,8 @@ MOST_MESSAGE = 4096
 _MOST_FIELDS = 16
 _VERBS = frozenset(
     b"after arg before began config count cut end fault field full gafter gbefore graph host image"
-    b" ktimed limit needs ok overdue paused refused stopped timed unordered usage warn".split()
+    b" ktimed lacks limit needs ok other overdue paused refused stopped symbol timed unordered"
+    b" unseen usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""

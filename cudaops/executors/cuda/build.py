@@ -12,9 +12,10 @@ from cudaops.cuda.nvcc_line import nvcc_words
 from cudaops.cuda.ptxas import PtxasLogError, parse_ptxas
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import CompileFailed, KernelResources, Unit
-from cudaops.domain.program import Program
-from cudaops.errors import CudaOpsError, PrerequisiteError, SandboxUnavailable
+from cudaops.domain.program import Application, Program
+from cudaops.errors import CudaOpsError, InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.build import read_failure
+from cudaops.executors.cuda.driver_recorder import driver_recorder
 from cudaops.executors.cuda.nvrtc import Nvrtc
 from cudaops.executors.cuda.platform import NVIDIA, Executable, Module
 from cudaops.executors.cuda.protocol import Launchable
@@ -51,6 +52,7 @@ from cudaops.executors.cuda.toolchain import (
     toolkit_home,
 )
 from cudaops.executors.isolation.phases import Confinement, Phase
+from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.project.driver import DriverConfig
 from cudaops.executors.project.tree import Tools, project_program
@@ -157,6 +159,8 @@ class GpuBuilder:
         """
         if program.build is not None:
             return self._project(program, recorded)
+        if program.application is not None:
+            return self._application(program.application, recorded)
         nvcc = require_nvcc()
         arch = target_arch((f.text for f in program.files), self.sm_arch)
         files = {f.path: f.text for f in program.files}
@@ -185,6 +189,18 @@ class GpuBuilder:
             return built
         command_line = str(built.facts["command"])
         return Executable(entry.folder / PROGRAM, command_line, built.seconds, built.cached)
+
+    def _application(self, application: Application, recorded: bool) -> Executable:
+        """The author's program as it is, and what is loaded into it."""
+        preload = Path(application.library) if application.library else None
+        if recorded:
+            preload = driver_recorder(self._cache)
+        path = Path(application.path)
+        if not path.is_file():
+            raise InputError(f"the program that launches the kernels is not there: {path}")
+        libraries = (path, *sorted(path.parent.glob("*.so*")))
+        needs = interpreter(path) if application.is_interpreter else libraries
+        return Executable(path, path.name, 0.0, True, needs=needs, preload=preload)
 
     def _project(self, program: Program, recorded: bool) -> Executable | CompileFailed:
         texts = {f.path: f.text for f in program.files}

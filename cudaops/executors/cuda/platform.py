@@ -54,6 +54,11 @@ class Executable(NamedTuple):
     tree: Path | None = None
     """The folder of an author's build, with what else it made at its place. A program that lies
     elsewhere is an interpreter, and is run there rather than where the author is."""
+    needs: tuple[Path, ...] = ()
+    """Of one that is the author's own, run where the author is and never built: what it runs of
+    this machine, itself among it."""
+    preload: Path | None = None
+    """What is loaded into it."""
 
     @property
     def is_interpreted(self) -> bool:

@@ -20,11 +20,13 @@ from cudaops.executors.capture.program import (
     room_for,
 )
 from cudaops.executors.cpu.report import Report, find_fault, read_report
+from cudaops.executors.cuda.driver_recorder import KERNELS, kernel_list
 from cudaops.executors.cuda.platform import Executable, Platform
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
 from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.isolation.view import View
+from cudaops.executors.preload.counts import COUNTS_VARIABLE, PAUSE_VARIABLE, read_counts
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
@@ -34,8 +36,12 @@ STOPPING_S = 30.0
 WRITTEN_BYTES_PER_S = 300e6
 """At which contents are written down at the least. Chosen: an ordinary disk, its cache full."""
 REPORT = "report.tsv"
+COUNTS = "counts.jsonl"
 RUNTIME_REPORT = "runtime.tsv"
 """Faults, where what runs the kernels names them itself."""
+CACHES = ("CUPY_CACHE_DIR", "XDG_CACHE_HOME")
+"""Where CuPy and PyCUDA keep what they compile: in the home folder otherwise, which a confined
+program may not write to, and CuPy ends where it cannot."""
 OWN_BYTES = 8 * GIB
 """What a recorded program may write itself, beside its contents."""
 OVERDUE = {
@@ -75,10 +81,26 @@ class GpuProgram:
         self.output = output
         with temporary_folder("cudaops-run-") as folder:
             env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._limits()}
+            application = self.program.application
+            if application is not None and application.library:
+                return self._with_rewrite(folder, until_pause)
             ran = self._child(folder, env if until_pause else {}, recorded=until_pause)
         if not isinstance(ran, Child):
             return ran
         return self._fault(ran) or program_ran(ran.done)
+
+    def _with_rewrite(self, folder: Path, until_pause: bool) -> ProgramOutcome:
+        """An application with a library in it, which counts, and ends it where a recorder would."""
+        env = {COUNTS_VARIABLE: str(folder / COUNTS)}
+        if until_pause:
+            env[PAUSE_VARIABLE] = f"{PAUSE_SHARE * self.timeout_s:g}"
+        ran = self._child(folder, env, recorded=False)
+        if not isinstance(ran, Child):
+            return ran
+        found = self._fault(ran) or program_ran(ran.done)
+        if isinstance(found, Misbehaved):
+            return found
+        return found.model_copy(update={"replaced": read_counts(folder / COUNTS)})
 
     def capture(
         self, kernel: str | None, folder: Path, warm_ups: WarmUps = "auto"
@@ -131,16 +153,14 @@ class GpuProgram:
         built = self.platform.program(self.program, recorded=recorded)
         if isinstance(built, CompileFailed):
             return built
-        for name in (REPORT, RUNTIME_REPORT):
+        for name in (REPORT, RUNTIME_REPORT, f"{REPORT}.claimed"):
             discard(folder / name)
-        if self.platform.names_faults:
-            runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
-            env = {**env, **runtime}
+        env = self._environment(built, folder, env, recorded=recorded)
         phase = self.platform.program_phase
         if phase == "gpu":
             settle_gpu_level(self.platform.driver)
         beside = built.tree if built.is_interpreted and built.tree else self.cwd
-        hidden = () if built.is_interpreted else (built.path.parent.parent,)
+        hidden = () if built.is_interpreted or built.needs else (built.path.parent.parent,)
         with View(beside, self.argv, hidden) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
@@ -153,7 +173,7 @@ class GpuProgram:
                     phase,
                     tuple(view.reads),
                     tuple(writes),
-                    interpreter(built.path) if built.is_interpreted else (),
+                    _runs(built),
                     limits=_with_room(limits_of(phase), contents_bytes),
                 ),
             )
@@ -161,6 +181,23 @@ class GpuProgram:
         if report.all("overdue"):  # the recorder ended it in our stead
             done = done._replace(timed_out=True)
         return Child(_image(report, built, view.folder), done, report)
+
+    def _environment(
+        self, built: Executable, folder: Path, env: dict[str, str], *, recorded: bool
+    ) -> dict[str, str]:
+        """`env` with what this program needs for what it is."""
+        if self.program.application is not None and recorded:
+            (folder / KERNELS).write_text(kernel_list(self.program), encoding="utf-8")
+            env = {**env, "CUDAOPS_RECORDER_KERNELS": str(folder / KERNELS)}
+        if built.preload is not None:
+            # What an interpreter has not written when the recorder ends it would be lost.
+            env = {**env, "LD_PRELOAD": str(built.preload), "PYTHONUNBUFFERED": "1"}
+        if built.is_interpreted or built.needs:
+            env = {**env, **dict.fromkeys(CACHES, str(folder / "cache"))}
+        if self.platform.names_faults:
+            runtime = {"CUDAOPS_RECORD": "1", "CUDAOPS_REPORT": str(folder / RUNTIME_REPORT)}
+            env = {**env, **runtime}
+        return env
 
     def _fault(self, ran: Child) -> Misbehaved | None:
         for kind, *rest in (f for f in ran.report.all("fault") if len(f) >= 4):
@@ -187,6 +224,13 @@ def _image(report: Report, built: Executable, cwd: Path) -> Path:
         if path.is_relative_to(built.tree) and path.is_file():
             return path
     return built.path
+
+
+def _runs(built: Executable) -> tuple[Path, ...]:
+    """What it runs beside itself."""
+    if built.is_interpreted:
+        return interpreter(built.path)
+    return (*built.needs, *(() if built.preload is None else (built.preload,)))
 
 
 def _stopping_s(contents_bytes: int) -> float:

@@ -452,7 +452,7 @@ def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str
             raise InputError(f"the build made no program {asked}; name it as it lies in the tree")
         if tree.tools.no_interpreter:
             raise InputError(f"the build made no program {asked}, and {tree.tools.no_interpreter}")
-        return {"interpreter": _itself(Path(interpreter).absolute())}
+        return {"interpreter": interpreter_itself(Path(interpreter).absolute())}
     linked = [p for p in dict.fromkeys(_linked(log)) if p.is_file() and p.is_relative_to(tree.root)]
     if len(linked) != 1:
         names = ", ".join(p.relative_to(tree.root).as_posix() for p in linked) or "none"
@@ -460,7 +460,7 @@ def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str
     return {"executable": linked[0].relative_to(tree.root).as_posix()}
 
 
-def _itself(interpreter: Path) -> str:
+def interpreter_itself(interpreter: Path) -> str:
     """A Python where what stands on PATH only starts one, as pyenv's does."""
     if not interpreter.name.startswith("python"):
         return str(interpreter)

@@ -2,34 +2,23 @@
 // launched instead, if the plan of `winner.h` holds. Programs reach libcuda.so.1 by dlsym, by what
 // its cuGetProcAddress gives them, or by being linked with it: all three meet a wrapper here, and
 // everything else passes through untouched. docs/preload.md.
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 
+#include "hooks.h"
 #include "rewrite.h"
 #include "winner.h"
 
-#define CUDAOPS_EXPORTED __attribute__((visibility("default")))
+extern "C" CUDAOPS_EXPORTED size_t cudaops_preload_counts(char* text, size_t size);
 
 namespace cudaops {
 
-void* wrapper(Wrapped which);
-
 namespace {
-
-using Dlsym = void*(void*, const char*);
-
-constexpr const char* WRAPPED_NAMES[WRAPPED_COUNT] = {
-    "cuGetProcAddress", "cuGetProcAddress_v2", "cuLaunchKernel",
-    "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz",
-};
 
 enum Mode { ON, OFF, REPORT };
 
@@ -45,71 +34,11 @@ Mode mode() {
     return static_cast<Mode>(found);
 }
 
-// ---- the driver's own functions
+}  // namespace
 
-pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
-Driver driver_functions;
-std::atomic<Driver*> known_driver{nullptr};
+bool is_off() { return mode() == OFF; }
 
-extern "C" {
-__attribute__((visibility("hidden"))) Dlsym* cudaops_real_dlsym = nullptr;
-}
-
-void* no_dlsym(void*, const char*) { return nullptr; }
-
-Dlsym* real_dlsym() {
-    if (cudaops_real_dlsym == nullptr) {
-        void* found = nullptr;
-        // The newest of both, then the oldest of x86-64 and of aarch64.
-        const char* const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-        for (const char* version : versions)
-            if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", version);
-        cudaops_real_dlsym = found != nullptr ? reinterpret_cast<Dlsym*>(found) : no_dlsym;
-    }
-    return cudaops_real_dlsym;
-}
-
-template <class F>
-void resolve(F& function, void* handle, const char* name) {
-    function = reinterpret_cast<F>(real_dlsym()(handle, name));
-}
-
-Driver resolved(void* handle) {
-    Driver found;
-#define CUDAOPS_RESOLVE(name, parameters) resolve(found.name, handle, #name);
-    CUDAOPS_DRIVER_CALLS(CUDAOPS_RESOLVE)
-    CUDAOPS_OPTIONAL_CALLS(CUDAOPS_RESOLVE)
-#undef CUDAOPS_RESOLVE
-    for (int i = 0; i < WRAPPED_COUNT; ++i)
-        found.original[i] = real_dlsym()(handle, WRAPPED_NAMES[i]);
-    return found;
-}
-
-// Null as long as the program has not loaded libcuda.so.1. Never loads it itself.
-Driver* driver() {
-    Driver* known = known_driver.load(std::memory_order_acquire);
-    if (known != nullptr) return known;
-    void* handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) {
-        (void)dlerror();  // it is ours
-        return nullptr;
-    }
-    // Outside of our lock: a thread with the dynamic linker's may be on its way to ours.
-    const Driver found = resolved(handle);
-    pthread_mutex_lock(&driver_lock);
-    if (known_driver.load(std::memory_order_relaxed) == nullptr) {
-        driver_functions = found;
-        known_driver.store(&driver_functions, std::memory_order_release);
-    }
-    pthread_mutex_unlock(&driver_lock);
-    return &driver_functions;
-}
-
-template <class F>
-F* original(Wrapped which) {
-    Driver* found = driver();
-    return found == nullptr ? nullptr : reinterpret_cast<F*>(found->original[which]);
-}
+namespace {
 
 // ---- which kernel a handle is
 
@@ -218,29 +147,6 @@ bool same_parameters(const Driver& driver, const Served& served, Function* funct
     return true;
 }
 
-// Where each of the author's arguments stands; false where they cannot be found.
-bool find_arguments(const Served& served, const Launch& launch, const void** given) {
-    if (launch.parameters != nullptr) {
-        for (unsigned i = 0; i < served.parameter_count; ++i) given[i] = launch.parameters[i];
-        return true;
-    }
-    const char* buffer = nullptr;
-    const size_t* size = nullptr;
-    void** extra = launch.extra;
-    for (; extra != nullptr && extra[0] != nullptr; extra += 2) {
-        const auto key = reinterpret_cast<size_t>(extra[0]);
-        if (key == 1) buffer = static_cast<const char*>(extra[1]);
-        else if (key == 2) size = static_cast<const size_t*>(extra[1]);
-        else return false;
-    }
-    for (unsigned i = 0; i < served.parameter_count; ++i) {
-        const Parameter& one = served.parameters[i];
-        if (buffer == nullptr || size == nullptr || one.offset + one.size > *size) return false;
-        given[i] = buffer + one.offset;
-    }
-    return true;
-}
-
 // Null where the rewrite may be tried.
 const char* objection(const Driver& driver, const Served& served, const Launch& launch) {
     int capturing = 0;
@@ -258,15 +164,77 @@ void count_author(Served& served, const char* why) {
     served.by_author.fetch_add(1, std::memory_order_relaxed);
 }
 
+void add_counts(const char* path);
+
+// ---- ending where the author's program was ended
+
+// Seconds after which a program that launches nothing more is ended, as the recorder ended the
+// author's (cudaops/executors/cuda/capture/src/recorder.cpp); 0: never.
+double pause_s() {
+    static const double seconds = [] {
+        const char* given = getenv("CUDAOPS_PRELOAD_PAUSE_SECONDS");
+        return given == nullptr ? 0 : atof(given);
+    }();
+    return seconds;
+}
+
+constexpr double IDLE_S = 0.1;  // a device that is waited for longer was at work
+std::atomic<double> launched_s{0};
+std::atomic<Context*> launched_in{nullptr};
+pthread_once_t watching = PTHREAD_ONCE_INIT;
+
+double monotonic_s() {
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+bool served_any() {
+    for (Served& one : SERVED)
+        if (one.by_rewrite.load() + one.by_author.load() != 0) return true;
+    return false;
+}
+
+void* watch(void*) {
+    const Driver& found = *known_driver.load(std::memory_order_acquire);
+    for (const double pause = pause_s();;) {
+        usleep(100000);
+        if (!served_any() || monotonic_s() - launched_s < pause) continue;
+        const double asked = monotonic_s();
+        if (found.cuCtxSetCurrent(launched_in) != SUCCESS || found.cuCtxSynchronize() != SUCCESS)
+            continue;
+        if (monotonic_s() - asked < IDLE_S) break;
+        launched_s = monotonic_s();
+    }
+    const char* const path = getenv("CUDAOPS_PRELOAD_COUNTS");
+    if (path != nullptr) add_counts(path);
+    fflush(nullptr);
+    _Exit(0);
+}
+
+void start_watching() {
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, watch, nullptr) == 0)
+        pthread_detach(thread);
+}
+
+void launching(const Driver& driver) {
+    Context* current = nullptr;
+    launched_s = monotonic_s();
+    if (driver.cuCtxGetCurrent(&current) == SUCCESS && current != nullptr) launched_in = current;
+    pthread_once(&watching, start_watching);
+}
+
 // Whether the rewrite was launched, with what the driver said of it.
 bool replaced(const Launch& launch, const char* special, Result* result) {
-    Driver* found = mode() == OFF ? nullptr : driver();
+    Driver* found = is_off() ? nullptr : driver();
     if (found == nullptr || found->lacks() != nullptr) return false;
+    if (pause_s() > 0) launching(*found);
     Served* served = served_by(*found, launch.function);
     if (served == nullptr) return false;
     const void* given[MOST_PARAMETERS];
     const char* why = special != nullptr ? special : objection(*found, *served, launch);
-    if (why == nullptr && !find_arguments(*served, launch, given))
+    if (why == nullptr && !find_arguments(served->parameters, served->parameter_count, launch, given))
         why = "its arguments were not given in a way that is known";
     if (why == nullptr) {
         Run run(*found, launch, *served);
@@ -282,28 +250,7 @@ bool replaced(const Launch& launch, const char* special, Result* result) {
     return false;
 }
 
-// An attribute that asks for something: the rewrite was not judged with it. Null where none does.
-const char* special_attribute(const LaunchConfig& config) {
-    for (unsigned i = 0; i < config.attribute_count; ++i) {
-        const LaunchAttribute& one = config.attributes[i];
-        const unsigned* extent = one.value.extent;
-        switch (one.id) {
-            case 0:  // ignored
-                break;
-            case 2:  // cooperative
-            case 6:  // programmatic stream serialization
-                if (one.value.number != 0) return "it is launched with attributes";
-                break;
-            case 4:  // cluster dimension
-                if (extent[0] > 1 || extent[1] > 1 || extent[2] > 1)
-                    return "it is launched with attributes";
-                break;
-            default:
-                return "it is launched with attributes";
-        }
-    }
-    return nullptr;
-}
+}  // namespace
 
 Result launch_kernel(Wrapped which, const Launch& launch) {
     const auto author = original<LaunchKernel>(which);
@@ -328,28 +275,7 @@ Result launch_kernel_ex(Wrapped which, const LaunchConfig* config, Function* fun
     return author(config, function, parameters, extra);
 }
 
-// ---- what programs are handed
-
-Wrapped wrapped_named(const char* name) {
-    for (int i = 0; i < WRAPPED_COUNT; ++i)
-        if (strcmp(name, WRAPPED_NAMES[i]) == 0) return static_cast<Wrapped>(i);
-    return NOT_WRAPPED;
-}
-
-// The wrapper of what cuGetProcAddress found. Source: CUDA Driver API, driver entry point access:
-// names are without version, and the flags choose the variant with the thread's own stream.
-void wrap_found(const char* symbol, void** function, int version, unsigned long long flags) {
-    if (symbol == nullptr || function == nullptr || *function == nullptr || mode() == OFF) return;
-    Wrapped which = wrapped_named(symbol);
-    if (which == NOT_WRAPPED) return;
-    const bool per_thread = (flags & PER_THREAD_DEFAULT_STREAM) != 0;
-    if (which == GET_PROC_ADDRESS && version >= 12000) which = GET_PROC_ADDRESS_V2;
-    if (which == LAUNCH_KERNEL && per_thread) which = LAUNCH_KERNEL_PTSZ;
-    if (which == LAUNCH_KERNEL_EX && per_thread) which = LAUNCH_KERNEL_EX_PTSZ;
-    Driver* found = driver();
-    // A driver that does not export this variant has nothing that a wrapper could call.
-    if (found != nullptr && found->original[which] != nullptr) *function = wrapper(which);
-}
+namespace {
 
 // ---- counts
 
@@ -393,8 +319,22 @@ void report() {
     }
 }
 
+// One line a process that had the driver, whatever wrote to the file before.
+void add_counts(const char* path) {
+    FILE* file = known_driver.load(std::memory_order_acquire) == nullptr ? nullptr : fopen(path, "ae");
+    if (file == nullptr) return;
+    const size_t length = cudaops_preload_counts(nullptr, 0);
+    char* const text = static_cast<char*>(malloc(length + 1));
+    if (text != nullptr && cudaops_preload_counts(text, length + 1) == length)
+        fprintf(file, "%s\n", text);
+    free(text);
+    fclose(file);
+}
+
 __attribute__((destructor)) void report_at_exit() {
     if (mode() == REPORT) report();
+    const char* const path = getenv("CUDAOPS_PRELOAD_COUNTS");
+    if (path != nullptr && !is_off()) add_counts(path);
 }
 
 }  // namespace
@@ -403,60 +343,6 @@ __attribute__((destructor)) void report_at_exit() {
 using namespace cudaops;
 
 extern "C" {
-
-// The wrapper that a program gets for a name of libcuda's; null: what the real dlsym says.
-__attribute__((visibility("hidden"), used)) void* cudaops_find_wrapper(void* handle,
-                                                                       const char* name) {
-    Dlsym* const find = real_dlsym();
-    if (name == nullptr || name[0] != 'c' || name[1] != 'u' || mode() == OFF) return nullptr;
-    const Wrapped which = wrapped_named(name);
-    if (which == NOT_WRAPPED) return nullptr;
-    Driver* const found = driver();
-    if (found == nullptr || found->original[which] == nullptr) return nullptr;
-    if (handle == RTLD_NEXT) return wrapper(which);
-    void* const there = find(handle, name);
-    const bool is_drivers = there == found->original[which] || there == wrapper(which);
-    return is_drivers ? wrapper(which) : nullptr;
-}
-
-CUDAOPS_EXPORTED Result cuGetProcAddress(const char* symbol, void** function, int version,
-                                         unsigned long long flags) {
-    const auto author = original<GetProcAddress>(GET_PROC_ADDRESS);
-    if (author == nullptr) return NOT_INITIALIZED;
-    const Result result = author(symbol, function, version, flags);
-    if (result == SUCCESS) wrap_found(symbol, function, version, flags);
-    return result;
-}
-
-CUDAOPS_EXPORTED Result cuGetProcAddress_v2(const char* symbol, void** function, int version,
-                                            unsigned long long flags, int* status) {
-    const auto author = original<GetProcAddressV2>(GET_PROC_ADDRESS_V2);
-    if (author == nullptr) return NOT_INITIALIZED;
-    const Result result = author(symbol, function, version, flags, status);
-    if (result == SUCCESS) wrap_found(symbol, function, version, flags);
-    return result;
-}
-
-#define CUDAOPS_LAUNCH(name, which)                                                             \
-    CUDAOPS_EXPORTED Result name(Function* function, unsigned gx, unsigned gy, unsigned gz,     \
-                                 unsigned bx, unsigned by, unsigned bz, unsigned smem,          \
-                                 Stream* stream, void** parameters, void** extra) {             \
-        const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};                         \
-        return launch_kernel(which, {function, grid, block, smem, stream, parameters, extra,    \
-                                     which == LAUNCH_KERNEL_PTSZ});                             \
-    }
-CUDAOPS_LAUNCH(cuLaunchKernel, LAUNCH_KERNEL)
-CUDAOPS_LAUNCH(cuLaunchKernel_ptsz, LAUNCH_KERNEL_PTSZ)
-
-CUDAOPS_EXPORTED Result cuLaunchKernelEx(const LaunchConfig* config, Function* function,
-                                         void** parameters, void** extra) {
-    return launch_kernel_ex(LAUNCH_KERNEL_EX, config, function, parameters, extra);
-}
-
-CUDAOPS_EXPORTED Result cuLaunchKernelEx_ptsz(const LaunchConfig* config, Function* function,
-                                              void** parameters, void** extra) {
-    return launch_kernel_ex(LAUNCH_KERNEL_EX_PTSZ, config, function, parameters, extra);
-}
 
 // Writes a JSON array, one object a kernel, ending in a null byte, as far as it fits; how many
 // bytes it takes in all without that byte, as snprintf does. `text` may be null where `size` is 0.
@@ -481,78 +367,3 @@ CUDAOPS_EXPORTED size_t cudaops_preload_counts(char* text, size_t size) {
 }
 
 }  // extern "C"
-
-void* cudaops::wrapper(Wrapped which) {
-    switch (which) {
-        case GET_PROC_ADDRESS: return reinterpret_cast<void*>(&cuGetProcAddress);
-        case GET_PROC_ADDRESS_V2: return reinterpret_cast<void*>(&cuGetProcAddress_v2);
-        case LAUNCH_KERNEL: return reinterpret_cast<void*>(&cuLaunchKernel);
-        case LAUNCH_KERNEL_PTSZ: return reinterpret_cast<void*>(&cuLaunchKernel_ptsz);
-        case LAUNCH_KERNEL_EX: return reinterpret_cast<void*>(&cuLaunchKernelEx);
-        case LAUNCH_KERNEL_EX_PTSZ: return reinterpret_cast<void*>(&cuLaunchKernelEx_ptsz);
-        default: return nullptr;
-    }
-}
-
-// dlsym itself. The real one looks at who called it (RTLD_NEXT), so it is jumped to with the
-// caller's return address still in its place, which no compiler promises for a call.
-#if defined(__x86_64__)
-asm(R"(
-    .text
-    .globl dlsym
-    .type dlsym, @function
-dlsym:
-    .cfi_startproc
-    endbr64
-    pushq %rdi
-    .cfi_adjust_cfa_offset 8
-    pushq %rsi
-    .cfi_adjust_cfa_offset 8
-    subq $8, %rsp
-    .cfi_adjust_cfa_offset 8
-    call cudaops_find_wrapper
-    addq $8, %rsp
-    .cfi_adjust_cfa_offset -8
-    popq %rsi
-    .cfi_adjust_cfa_offset -8
-    popq %rdi
-    .cfi_adjust_cfa_offset -8
-    testq %rax, %rax
-    je 1f
-    ret
-1:  jmpq *cudaops_real_dlsym(%rip)
-    .cfi_endproc
-    .size dlsym, .-dlsym
-)");
-#elif defined(__aarch64__)
-asm(R"(
-    .text
-    .globl dlsym
-    .type dlsym, %function
-dlsym:
-    .cfi_startproc
-    hint 34
-    stp x29, x30, [sp, #-32]!
-    .cfi_def_cfa_offset 32
-    .cfi_offset 29, -32
-    .cfi_offset 30, -24
-    stp x0, x1, [sp, #16]
-    bl cudaops_find_wrapper
-    mov x16, x0
-    ldp x0, x1, [sp, #16]
-    ldp x29, x30, [sp], #32
-    .cfi_restore 29
-    .cfi_restore 30
-    .cfi_def_cfa_offset 0
-    cbz x16, 1f
-    mov x0, x16
-    ret
-1:  adrp x16, cudaops_real_dlsym
-    ldr x16, [x16, #:lo12:cudaops_real_dlsym]
-    br x16
-    .cfi_endproc
-    .size dlsym, .-dlsym
-)");
-#else
-#error "the library knows x86-64 and aarch64"
-#endif

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "arguments.h"
 #include "driver.h"
 #include "plan.h"
 
@@ -19,22 +20,6 @@ constexpr long long MOST_THREADS = 1024, MOST_SHARED = 232448;
 constexpr long long MOST_SCRATCH_BYTES = 8LL << 30;
 constexpr unsigned KEPT_DEVICES = 64;
 
-// One launch that a program asks for.
-struct Launch {
-    Function* function;
-    const unsigned* grid;
-    const unsigned* block;
-    unsigned smem;
-    Stream* stream;
-    void** parameters;
-    void** extra;
-    bool per_thread;  // a null stream means the thread's own
-
-    Stream* our_stream() const {
-        return stream == nullptr && per_thread ? per_thread_stream() : stream;
-    }
-};
-
 class Run;
 
 // A cubin, and which compute capability it was built for.
@@ -42,11 +27,6 @@ struct Image {
     const unsigned char* bytes;
     int major, minor;
     bool exact;  // for this minor version alone (`sm_90a`)
-};
-
-// A parameter of the author's kernel: where it stands in a buffer of all of them.
-struct Parameter {
-    unsigned offset, size;
 };
 
 // An instance of the author's kernel that the rewrite stands for. `winner.h` has a table of them.
@@ -252,19 +232,9 @@ private:
         Address ours = 0, theirs = 0;
         size_t bytes = 0, size = 0;
         if (driver_.cuLibraryGetGlobal(&ours, &bytes, served_.library, symbol) != SUCCESS ||
-            !find_authors(symbol, &theirs, &size) || size != bytes)
+            !find_variable(driver_, launch_.function, symbol, &theirs, &size) || size != bytes)
             return false;
         return driver_.cuMemcpyDtoDAsync_v2(ours, theirs, bytes, launch_.our_stream()) == SUCCESS;
-    }
-
-    bool find_authors(const char* symbol, Address* address, size_t* size) const {
-        Module* module = nullptr;
-        if (driver_.cuFuncGetModule(&module, launch_.function) == SUCCESS)
-            return driver_.cuModuleGetGlobal_v2(address, size, module, symbol) == SUCCESS;
-        Library* library = nullptr;
-        const auto kernel = reinterpret_cast<Kernel*>(launch_.function);
-        return driver_.cuKernelGetLibrary(&library, kernel) == SUCCESS &&
-               driver_.cuLibraryGetGlobal(address, size, library, symbol) == SUCCESS;
     }
 
     const Driver& driver_;

@@ -174,6 +174,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 0, told(cudaSuccess); }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, told(cudaSuccess); }
+cudaError_t cudaSetDevice(int) { return told(cudaSuccess); }
 cudaError_t cudaDeviceSynchronize() { return settle(); }
 cudaError_t cudaDeviceReset() {
   memory.clear(), events.clear(), streams.clear();

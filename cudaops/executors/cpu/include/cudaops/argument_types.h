@@ -56,7 +56,7 @@ struct ArgumentType {
   unsigned size;
   bool pointee_const;
   bool pointee_pointer;
-  const char* (*written)();  // of a structure: "... [with T = ns::Name<int>]"
+  const char* (*written)();  // of a structure: "... [with T = ns::Name<int>]"; null: `element` is that
 };
 
 template <class T>

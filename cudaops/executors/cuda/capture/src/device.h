@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "cudaops_capture/launch.h"
 #undef cudaDeviceReset
@@ -31,6 +32,15 @@ bool is_capturing(cudaStream_t stream);
 bool is_lost(cudaError_t error);
 
 cudaError_t reset_runtime();
+
+// Before the current context is destroyed.
+void leave_context();
+
+// The program launches something that is not recorded: it does not pause.
+void stirred();
+
+// Into the report as it is.
+void note(const std::string& lines);
 
 // While it lives, the calling thread may synchronise and copy whatever graph capture the program has
 // going, and a failure of such a call is not left for the program to find.

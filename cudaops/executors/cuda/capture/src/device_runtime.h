@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include "device.h"
+#include "lost.h"
 
 namespace cudaops_capture {
 
@@ -77,27 +78,7 @@ bool is_capturing(cudaStream_t stream) {
   return error == cudaErrorStreamCaptureImplicit || (error == cudaSuccess && status != cudaStreamCaptureStatusNone);
 }
 
-// Errors after which the process must be ended. Source: the descriptions of cudaError in driver_types.h.
-bool is_lost(cudaError_t error) {
-  switch ((int)error) {
-    case 226:  // cudaErrorContained
-    case 721:  // cudaErrorTensorMemoryLeak
-    case 911:  // cudaErrorExternalDevice: older headers have none of the three
-    case cudaErrorECCUncorrectable:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_lost(cudaError_t error) { return ends_process((int)error); }
 
 cudaError_t reset_runtime() { return cudaDeviceReset(); }
 

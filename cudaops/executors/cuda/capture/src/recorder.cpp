@@ -34,12 +34,13 @@ using cudaops::ArgumentType;
 
 static Variable* variables = nullptr;
 Variable::Variable(const char* name, cudaError_t (*locate)(void**), size_t size)
-    : name(name), locate(locate), size(size), next(variables) {
+    : name(name), locate(locate), size(size), next(variables), place(nullptr) {
   variables = this;
 }
 
 static uintptr_t address_of(const Variable& variable) {
-  void* address = nullptr;
+  void* address = variable.place;
+  if (address) return (uintptr_t)address;
   return variable.locate(&address) == cudaSuccess ? (uintptr_t)address : 0;
 }
 
@@ -49,12 +50,14 @@ struct Image {
   std::string file;
   uintptr_t begin = 0;
   Image() {
+#ifndef CUDAOPS_CAPTURE_PRELOADED  // which knows functions by numbers
     Dl_info found{};
     static const char anchor = 0;
     if (!dladdr(&anchor, &found) || !found.dli_fbase) return;
     if (((const ElfW(Ehdr)*)found.dli_fbase)->e_type != ET_DYN) return;
     begin = (uintptr_t)found.dli_fbase;
     file = found.dli_fname;
+#endif
   }
 };
 
@@ -212,8 +215,8 @@ struct Recent {
   int uses = 0;
 };
 
-static bool in_variable(uintptr_t p) {
-  for (Variable* v = variables; v; v = v->next)
+static bool in_variable(const Variable* all, uintptr_t p) {
+  for (const Variable* v = all; v; v = v->next)
     if (uintptr_t begin = address_of(*v))
       if (p >= begin && p - begin < v->size) return true;
   return false;
@@ -276,8 +279,7 @@ class Recorder {
       }
     }
     cudaError_t error = call.start(call);
-    // Registered after what the runtime registers for itself, it runs before that.
-    if (!watching_) watching_ = atexit([] { the()->finish(); }) == 0;
+    watch_end();
     if (in_graph) return note_graph(call);
     Configuration& c = *recent->configuration;
     if (error == cudaSuccess && weight == 0) return count(c, recent->set);
@@ -311,15 +313,25 @@ class Recorder {
 
   cudaError_t reset() {
     std::lock_guard<std::mutex> hold(lock_);
-    if (report_.is_open() && !ended_) {
-      OwnCalls own;
-      account(timer_.collect(true));
-      timer_.forget();
-      contents_.forget();
-      for (Recent& recent : recent_) recent = Recent{};
-      previous_ = nullptr;
-    }
+    leave();
     return reset_runtime();
+  }
+
+  // What the device holds of ours is about to go.
+  void leave_context() {
+    std::lock_guard<std::mutex> hold(lock_);
+    leave();
+  }
+
+  void stirred() {
+    std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
+    if (hold) launched_s_ = monotonic_s();
+  }
+
+  void note(const std::string& lines) {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (!ended_) report_.write(lines);
+    watch_end();
   }
 
   static Recorder* the() {
@@ -331,6 +343,21 @@ class Recorder {
   static constexpr size_t most_recorded = 8;  // configurations of one kernel
   static constexpr int asked_again = 64;      // launches of one kind, before its memory is looked up anew
   static constexpr int most_refusals = 100;   // that are reported
+
+  // Registered after what the runtime registers for itself, it runs before that.
+  void watch_end() {
+    if (!watching_) watching_ = atexit([] { the()->finish(); }) == 0;
+  }
+
+  void leave() {
+    if (!report_.is_open() || ended_) return;
+    OwnCalls own;
+    account(timer_.collect(true));
+    timer_.forget();
+    contents_.forget();
+    for (Recent& recent : recent_) recent = Recent{};
+    previous_ = nullptr;
+  }
 
   // A program that takes longer ends here, and so does one that has launched and then nothing for so
   // long a pause (0: however long): as far as it came, if it launched anything. One that does nothing
@@ -475,12 +502,14 @@ class Recorder {
     for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
     kept_ = reach.distinct;
     for (size_t k = 0; k < kept_.size(); ++k) lines += stored("before", c.id, std::to_string(k), kept_[k], true);
-    for (Variable* v = variables; v; v = v->next) {
+    for (const Variable* v = variables_of(call); v; v = v->next) {
       lines += stored("gbefore", c.id, v->name, Range{address_of(*v), v->size}, true);
       lines += pointers_in(c.id, *v);
     }
     return lines;
   }
+
+  static const Variable* variables_of(const Call& call) { return call.variables ? call.variables : variables; }
 
   unsigned long long place_of(const void* function) const {
     return function ? (uintptr_t)function - image_.begin : 0;
@@ -489,7 +518,7 @@ class Recorder {
   std::string describe_argument(int id, int i, const Call& call, const Reach& reach) {
     const ArgumentType& type = call.types[i];
     const void* value = call.values[i];
-    if (type.kind == ArgumentKind::Pointer) return describe_pointer(id, i, type, *(const uintptr_t*)value, reach);
+    if (type.kind == ArgumentKind::Pointer) return describe_pointer(id, i, call, reach);
     std::string hex;
     for (unsigned k = 0; k < type.size; ++k) {
       char two[3];
@@ -498,16 +527,18 @@ class Recorder {
     }
     std::string place = "\t" + std::to_string(id) + "\t" + std::to_string(i);
     if (type.kind == ArgumentKind::Scalar) return "arg" + place + "\tscalar\t" + type.element + "\t" + hex + "\n";
-    std::string lines = "arg" + place + "\topaque\t" + type.written() + "\t" + hex + "\n";
+    std::string lines = "arg" + place + "\topaque\t" + (type.written ? type.written() : type.element) + "\t" + hex + "\n";
     for (const Field& field : reach.of[(size_t)i])
       lines += line("field\t%d\t%d\t%zu\t%zu\t%lld", id, i, field.at, reach.index(field.range),
                     (long long)(field.address - field.range.begin));
     return lines;
   }
 
-  std::string describe_pointer(int id, int i, const ArgumentType& type, uintptr_t p, const Reach& reach) {
+  std::string describe_pointer(int id, int i, const Call& call, const Reach& reach) {
+    const ArgumentType& type = call.types[i];
+    const uintptr_t p = *(const uintptr_t*)call.values[i];
     if (!p) return line("arg\t%d\t%d\tnull", id, i);
-    if (in_variable(p)) return line("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
+    if (in_variable(variables_of(call), p)) return line("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
     if (reach.of[(size_t)i].empty()) {
       const char* elsewhere = reachable_elsewhere(p);
       return elsewhere ? line("limit\t%d\tparameter @N%d@ points to %s", id, i, elsewhere) : line("host\t%d\t%d", id, i);
@@ -542,7 +573,7 @@ class Recorder {
     cudaError_t error = cudaDeviceSynchronize();
     if (error != cudaSuccess) return fault(call.kernel, error);
     for (size_t k = 0; k < kept_.size(); ++k) lines_ += stored("after", c.id, std::to_string(k), kept_[k], false);
-    for (Variable* v = variables; v; v = v->next)
+    for (const Variable* v = variables_of(call); v; v = v->next)
       lines_ += stored("gafter", c.id, v->name, Range{address_of(*v), v->size}, false);
     report_.write(lines_);
     std::vector<Configuration*>& recorded = c.kernel->recorded;
@@ -620,11 +651,16 @@ class Recorder {
   bool watching_ = false, ended_ = false, faulted_ = false;
 };
 
+#ifndef CUDAOPS_CAPTURE_PRELOADED  // into programs too that launch nothing
 __attribute__((constructor(102))) static void begin() { Recorder::the(); }
+#endif
 
 void submit(const Call& call) { Recorder::the()->submit(call); }
 void graph_begins() { Recorder::the()->graph(+1); }
 void graph_ends() { Recorder::the()->graph(-1); }
 cudaError_t reset_device() { return Recorder::the()->reset(); }
+void leave_context() { Recorder::the()->leave_context(); }
+void stirred() { Recorder::the()->stirred(); }
+void note(const std::string& lines) { Recorder::the()->note(lines); }
 
 }  // namespace cudaops_capture

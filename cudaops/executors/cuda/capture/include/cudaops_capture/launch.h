@@ -18,6 +18,18 @@ struct Geometry {
   cudaStream_t stream;
 };
 
+// A `__constant__` or `__device__` variable whose contents are part of a launch's state.
+struct Variable {
+  const char* name;
+  cudaError_t (*locate)(void** address);
+  size_t size;
+  Variable* next;
+  void* place;  // not null: where it is, of one that is in no list of the program's
+  Variable(const char* name, cudaError_t (*locate)(void**), size_t size);
+  Variable(const char* name, void* place, size_t size, Variable* next)
+      : name(name), locate(nullptr), size(size), next(next), place(place) {}
+};
+
 // One launch with its types erased. `values[i]` points at the i-th argument.
 struct Call {
   int site;
@@ -30,19 +42,11 @@ struct Call {
   int count;
   const cudaops::ArgumentType* types;
   void** values;
+  const Variable* variables;  // of the module that the kernel is in; null: the program's own
 };
 
 // Launches `call`, recording what the environment asks for.
 void submit(const Call& call);
-
-// A `__constant__` or `__device__` variable whose contents are part of a launch's state.
-struct Variable {
-  const char* name;
-  cudaError_t (*locate)(void** address);
-  size_t size;
-  Variable* next;
-  Variable(const char* name, cudaError_t (*locate)(void**), size_t size);
-};
 
 // Between the two some stream records a graph: the device must not be waited for.
 void graph_begins();

@@ -9,6 +9,7 @@ namespace cudaops {
 using Result = int;
 using Device = int;
 using Address = unsigned long long;
+struct Context;
 struct Function;  // CUfunction points to one; a CUkernel may be handed over in its place
 struct Kernel;
 struct Module;
@@ -41,6 +42,22 @@ struct LaunchConfig {
     unsigned attribute_count;
 };
 
+// One launch that a program asks for.
+struct Launch {
+    Function* function;
+    const unsigned* grid;
+    const unsigned* block;
+    unsigned smem;
+    Stream* stream;
+    void** parameters;
+    void** extra;
+    bool per_thread;  // a null stream means the thread's own
+
+    Stream* our_stream() const {
+        return stream == nullptr && per_thread ? per_thread_stream() : stream;
+    }
+};
+
 using LaunchKernel = Result(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                             unsigned, Stream*, void**, void**);
 using LaunchKernelEx = Result(const LaunchConfig*, Function*, void**, void**);
@@ -49,7 +66,10 @@ using GetProcAddressV2 = Result(const char*, void**, int, unsigned long long, in
 
 // What the library calls itself: name, result, parameters.
 #define CUDAOPS_DRIVER_CALLS(CALL)                                                       \
+    CALL(cuCtxGetCurrent, (Context**))                                                   \
     CALL(cuCtxGetDevice, (Device*))                                                      \
+    CALL(cuCtxSetCurrent, (Context*))                                                    \
+    CALL(cuCtxSynchronize, ())                                                           \
     CALL(cuDeviceGetAttribute, (int*, int, Device))                                      \
     CALL(cuFuncGetAttribute, (int*, int, Function*))                                     \
     CALL(cuFuncSetAttribute, (Function*, int, int))                                      \
@@ -74,6 +94,13 @@ using GetProcAddressV2 = Result(const char*, void**, int, unsigned long long, in
     CALL(cuFuncGetParamInfo, (Function*, size_t, size_t*, size_t*))  \
     CALL(cuKernelGetParamInfo, (Kernel*, size_t, size_t*, size_t*))
 
+// What whoever includes this calls beside, and what programs get further wrappers for: identifier,
+// exported name, name without version, whether for the thread's own stream, parameters.
+#ifndef CUDAOPS_MORE_CALLS
+#define CUDAOPS_MORE_CALLS(CALL)
+#define CUDAOPS_OBSERVED(CALL)
+#endif
+
 // What programs get a wrapper for.
 enum Wrapped {
     GET_PROC_ADDRESS,
@@ -82,6 +109,9 @@ enum Wrapped {
     LAUNCH_KERNEL_PTSZ,
     LAUNCH_KERNEL_EX,
     LAUNCH_KERNEL_EX_PTSZ,
+#define CUDAOPS_ENUMERATE(id, name, base, per_thread, parameters) id,
+    CUDAOPS_OBSERVED(CUDAOPS_ENUMERATE)
+#undef CUDAOPS_ENUMERATE
     WRAPPED_COUNT,
     NOT_WRAPPED = -1,
 };
@@ -89,6 +119,7 @@ enum Wrapped {
 struct Driver {
 #define CUDAOPS_MEMBER(name, parameters) Result(*name) parameters;
     CUDAOPS_DRIVER_CALLS(CUDAOPS_MEMBER)
+    CUDAOPS_MORE_CALLS(CUDAOPS_MEMBER)
     CUDAOPS_OPTIONAL_CALLS(CUDAOPS_MEMBER)
 #undef CUDAOPS_MEMBER
     void* original[WRAPPED_COUNT];  // the driver's own function of each wrapper; null: it has none
@@ -98,6 +129,7 @@ struct Driver {
 #define CUDAOPS_CHECK(name, parameters) \
     if (name == nullptr) return #name;
         CUDAOPS_DRIVER_CALLS(CUDAOPS_CHECK)
+        CUDAOPS_MORE_CALLS(CUDAOPS_CHECK)
 #undef CUDAOPS_CHECK
         return original[LAUNCH_KERNEL] == nullptr ? "cuLaunchKernel" : nullptr;
     }
