@@ -141,7 +141,7 @@ def test_no_value_keeps_most_of_the_places(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("dtype", "element"), [(np.int32, "i32"), (np.int8, "i8")])
 def test_every_value_of_a_large_buffer_is_spread(dtype: type, element: Element) -> None:
     """As drawn since there are pieces: the same seed means the same contents."""
-    captured = np.random.default_rng(2).integers(-100, 100, 2 * PIECE + 7).astype(dtype) * 1
+    captured: Array = np.random.default_rng(2).integers(-100, 100, 2 * PIECE + 7).astype(dtype)
     values = drawn(Draw("spread", 3), element, captured, np.random.default_rng(5))
     generator = np.random.default_rng(5)
     sizes = (PIECE, PIECE, 7)
