@@ -47,6 +47,9 @@ PAUSE_SHARE = 0.15
 """Of its time limit: for so long a program that is captured may launch nothing before what follows
 is left out. Chosen: many a program launches for a second and then checks its results on the
 processor for minutes; with the usual limit of 120 s it is waited for 18 s."""
+LONG_PAUSE_SHARE = 0.45
+"""The same while kernels that the program's text launches have not been launched: what takes most
+of the time may come yet. Chosen: three times as long."""
 DISK_SHARE = 0.6
 """Of the free disk, for contents: what is copied goes at once, and seldom is one of them more than
 half of all."""

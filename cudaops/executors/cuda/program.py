@@ -10,6 +10,7 @@ from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.capture.program import (
+    LONG_PAUSE_SHARE,
     PAUSE_SHARE,
     TARGET_BYTES,
     Child,
@@ -80,7 +81,7 @@ class GpuProgram:
         well. `until_pause`: with the recorder in it, which ends it where a capture would."""
         self.output = output
         with temporary_folder("cudaops-run-") as folder:
-            env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._limits()}
+            env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._until_pause()}
             application = self.program.application
             if application is not None and application.library:
                 return self._with_rewrite(folder, until_pause)
@@ -124,7 +125,7 @@ class GpuProgram:
             "CUDAOPS_RECORDER_BYTES": str(room),
             # For the kernel that turns out to take the most time: a second run is seldom needed.
             "CUDAOPS_RECORDER_MOST_BYTES": str(most),
-            **self._limits(),
+            **self._limits(kernel),
         }
         if kernel is not None:
             env["CUDAOPS_RECORDER_TARGET"] = kernel
@@ -140,8 +141,18 @@ class GpuProgram:
             )
         return ran
 
-    def _limits(self) -> dict[str, str]:
-        """When the recorder ends the program."""
+    def _limits(self, kernel: str | None) -> dict[str, str]:
+        """When the recorder ends the program; not in a pause before this kernel was launched."""
+        awaited = {site.kernel: None for site in self.program.launches}
+        later_s = 0.0 if kernel is not None else LONG_PAUSE_SHARE * self.timeout_s
+        return {
+            **self._until_pause(),
+            "CUDAOPS_RECORDER_LONG_PAUSE_SECONDS": f"{later_s:g}",
+            "CUDAOPS_RECORDER_AWAITED": ",".join(awaited if kernel is None else [kernel]),
+        }
+
+    def _until_pause(self) -> dict[str, str]:
+        """The same of a program whose launches are known."""
         return {
             "CUDAOPS_RECORDER_SECONDS": f"{self.timeout_s:g}",
             "CUDAOPS_RECORDER_PAUSE_SECONDS": f"{PAUSE_SHARE * self.timeout_s:g}",

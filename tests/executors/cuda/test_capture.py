@@ -320,7 +320,9 @@ def test_a_program_that_does_not_end_is_captured_as_far_as_it_came(
 def test_a_program_that_launches_nothing_for_long_is_not_waited_for(
     platform: StandInPrograms, tmp_path: Path
 ) -> None:
-    """The pause is 0.6 s: what is launched after 0.1 s counts, what comes after 3 s does not."""
+    """The pause is 0.6 s: what is launched after 0.1 s counts, what comes after 3 s does not. While
+    a kernel of the program's has not been launched it is 1.8 s, and there is none before the one
+    that is asked for was."""
     main = (
         BUFFERS
         + """
@@ -345,6 +347,16 @@ def test_a_program_that_launches_nothing_for_long_is_not_waited_for(
     assert isinstance(until, ProgramRan), until
     assert isinstance(whole, ProgramRan), whole
     assert (until.stdout, whole.stdout) == ("1 arguments\n", "1 arguments\nthe end\n")
+    later = "usleep(1200 * 1000); work<<<16, 256>>>(x, y, n, 5);"
+    parsed = program(tmp_path / "2", "#include <unistd.h>\n" + WORK, main + later)
+    asked = on_gpu(platform, parsed, timeout_s=8.0).capture("work", tmp_path / "d")
+    assert isinstance(asked, Captured), asked
+    assert [w.kernel for w in asked.workloads] == ["work"]
+    soon = main.replace("usleep(3000", "usleep(1200") + "work<<<16, 256>>>(x, y, n, 5);"
+    parsed = program(tmp_path / "3", "#include <unistd.h>\n" + WORK, soon)
+    awaited = on_gpu(platform, parsed, timeout_s=4.0).capture(None, tmp_path / "e")
+    assert isinstance(awaited, Captured), awaited
+    assert {c.kernel for c in awaited.counts} == {"fill", "work"}
 
 
 def test_a_program_that_only_launches_is_stopped_between_two_launches(

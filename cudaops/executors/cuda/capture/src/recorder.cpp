@@ -17,6 +17,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -244,10 +245,15 @@ class Recorder {
     if (const char* target = option("CUDAOPS_RECORDER_TARGET")) target_ = target;
     if (const char* bytes = option("CUDAOPS_RECORDER_BYTES")) room_ = most_room_ = strtoull(bytes, nullptr, 10);
     if (const char* bytes = option("CUDAOPS_RECORDER_MOST_BYTES")) most_room_ = strtoull(bytes, nullptr, 10);
-    const char* pause = option("CUDAOPS_RECORDER_PAUSE_SECONDS");
+    if (const char* seconds = option("CUDAOPS_RECORDER_PAUSE_SECONDS")) pause_s_ = atof(seconds);
+    if (const char* seconds = option("CUDAOPS_RECORDER_LONG_PAUSE_SECONDS")) long_pause_s_ = atof(seconds);
+    if (const char* names = option("CUDAOPS_RECORDER_AWAITED")) {
+      std::stringstream list(names);
+      for (std::string name; std::getline(list, name, ',');) awaited_.push_back(name);
+    }
     if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
-      std::thread([this, limit = atof(seconds), still = pause ? atof(pause) : 0] { stop_after(limit, still); }).detach();
-    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "MOST_BYTES", "SECONDS", "PAUSE_SECONDS"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
+      std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
+    for (auto name : {"REPORT", "FOLDER", "TARGET", "BYTES", "MOST_BYTES", "SECONDS", "PAUSE_SECONDS", "LONG_PAUSE_SECONDS", "AWAITED"}) unsetenv((std::string("CUDAOPS_RECORDER_") + name).c_str());
   }
 
   void submit(const Call& call) {
@@ -359,16 +365,15 @@ class Recorder {
     previous_ = nullptr;
   }
 
-  // A program that takes longer ends here, and so does one that has launched and then nothing for so
-  // long a pause (0: however long): as far as it came, if it launched anything. One that does nothing
-  // but launch has the lock nearly always: then its own thread ends it, at its next launch. A launch
+  // A program that takes longer ends here, and so does one that has launched and then nothing for a
+  // while: as far as it came, if it launched anything. One that does nothing but launch has the lock nearly always: then its own thread ends it, at its next launch. A launch
   // that is being stored is waited for, any other call for as long as a long launch may take on a GPU
   // that others use too.
-  void stop_after(double seconds, double pause) {
+  void stop_after(double seconds) {
     const double end = monotonic_s() + seconds;
     for (double left = seconds; left > 0; left = end - monotonic_s()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(left, 0.1)));
-      if (pause > 0 && pauses_for(pause)) return;
+      if (pauses()) return;
     }
     constexpr auto look = std::chrono::milliseconds(50), most = look * 100;
     stopping_ = true;
@@ -380,13 +385,15 @@ class Recorder {
     if (!ended_) conclude("stopped\n");
   }
 
-  // Ends the program if it has launched nothing for so many seconds, and the device has been idle for
-  // as long; whether it has ended by itself.
-  bool pauses_for(double seconds) {
+  // Ends the program if it has launched nothing for long enough, and the device has been idle for as
+  // long; whether it has ended by itself. As long as kernels are awaited the pause is the long one.
+  bool pauses() {
     std::unique_lock<std::mutex> hold(lock_, std::try_to_lock);
     if (!hold) return false;
     if (ended_) return true;
-    if (configurations_.empty() || graphs_ || monotonic_s() - launched_s_ < seconds) return false;
+    const bool all = std::all_of(awaited_.begin(), awaited_.end(), [this](auto& name) { return kernels_.count(name); });
+    const double most = all ? pause_s_ : long_pause_s_;  // 0: however long
+    if (configurations_.empty() || graphs_ || most <= 0 || monotonic_s() - launched_s_ < most) return false;
     OwnCalls own;
     const double asked = monotonic_s();
     account(timer_.collect(true));
@@ -629,6 +636,8 @@ class Recorder {
   }
 
   std::mutex lock_;
+  double pause_s_ = 0, long_pause_s_ = 0;
+  std::vector<std::string> awaited_;
   double launched_s_ = 0;          // when the last launch was under way and recorded
   int device_ = 0;                 // of the last that was timed
   Report report_;
