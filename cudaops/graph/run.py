@@ -381,10 +381,8 @@ def finish(
     record = build_record(
         run_id, open_run.date, options, bench, state, open_run.intake_seconds, spent
     )
-    record = record.model_copy(update={"model": use, "ended": ended})
-    if not ended:
-        notices = (*record.notices, NOT_ENDED)
-        record = record.model_copy(update={"notices": notices})
+    notices = record.notices if ended else (*record.notices, NOT_ENDED)
+    record = record.model_copy(update={"model": use, "ended": ended, "notices": notices})
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, *taken_home(bench.program, spliced))

@@ -29,6 +29,7 @@ from cudaops.domain.workload import (
 )
 from cudaops.errors import InputError
 from cudaops.program.plans import pointee_bytes
+from cudaops.program.seen_launches import pinning
 
 WORD_BYTES = 8
 _RESTRICT = re.compile(r"\b__restrict(__)?\b")
@@ -434,17 +435,7 @@ class _Values:
         if self.holds_floats:
             pinned |= self.floats
         pinned = {n: v for n, v in pinned.items() if all(abs(x) < 2**63 for x in v)}
-        fixed = [n for n, v in pinned.items() if len(set(v)) == 1]
-        lines = [f"// @requires {n} == {pinned[n][0]!r}\n" for n in fixed]
-        telling = {n: v for n, v in pinned.items() if n not in fixed}
-        if telling:
-            sets = dict.fromkeys(
-                " && ".join(f"{n} == {v[i]!r}" for n, v in telling.items())
-                for i in range(self.count)
-            )
-            joined = " || ".join(f"({s})" for s in sets) if len(telling) > 1 else " || ".join(sets)
-            lines.append(f"// @requires {joined}\n")
-        return lines
+        return [f"// @requires {one}\n" for one in pinning(pinned)]
 
 
 def closeness(name: str, other: str) -> tuple[int, float]:

@@ -7,7 +7,7 @@ conditions in its plan a rewrite leaves that to the author's kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import FLOATING, ScalarArgument, Workload
@@ -25,12 +25,22 @@ def seen_launches(workloads: Sequence[Workload]) -> tuple[str, ...]:
     """
     seen = [_numbers(workload) for workload in workloads]
     names = [n for n in seen[0] if all(n in one for one in seen)]
-    fixed = [n for n in names if len({one[n] for one in seen}) == 1]
-    conditions = [f"{n} == {seen[0][n]}" for n in fixed]
-    telling = [n for n in names if n not in fixed]
+    return pinning({n: [one[n] for one in seen] for n in names})
+
+
+def pinning(seen: Mapping[str, Sequence[int | float]]) -> tuple[str, ...]:
+    """Conditions that hold where all names have the values that they had together once: the n-th of
+    every name belong together."""
+    fixed = [n for n, values in seen.items() if len(set(values)) == 1]
+    conditions = [f"{n} == {seen[n][0]!r}" for n in fixed]
+    telling = {n: values for n, values in seen.items() if n not in fixed}
     if telling:
-        kinds = dict.fromkeys(" && ".join(f"{n} == {one[n]}" for n in telling) for one in seen)
-        conditions.append(" || ".join(f"({kind})" for kind in kinds))
+        count = len(next(iter(telling.values())))
+        kinds = dict.fromkeys(
+            " && ".join(f"{n} == {values[i]!r}" for n, values in telling.items())
+            for i in range(count)
+        )
+        conditions.append(" || ".join(f"({k})" if len(telling) > 1 else k for k in kinds))
     return tuple(conditions)
 
 

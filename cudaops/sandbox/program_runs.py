@@ -20,18 +20,17 @@ Made = TypeVar("Made")
 class ProgramRuns:
     """What a program prints and how long it takes, for the judged runs of a job."""
 
-    def __init__(self, executor: Executor, program: Program, timeout_s: float) -> None:
-        """`timeout_s`: for each run."""
+    def __init__(
+        self, executor: Executor, program: Program, timeout_s: float, *, models_time: bool
+    ) -> None:
+        """`timeout_s`: for each run. `models_time`: times are computed, so that the captured run
+        says what another would."""
         self._executor = executor
         self._program = program
         self._timeout_s = timeout_s
+        self._models_time = models_time
         self._made: dict[tuple[object, ...], Future[object]] = {}
         self._lock = threading.Lock()
-
-    @property
-    def models_time(self) -> bool:
-        """Whether times are computed: then the captured run says what another would."""
-        return self._executor.time_source == "modelled"
 
     def author(self, run: CapturedRun) -> ProgramRan:
         """The author's program as it is: its outputs and how long it takes. One that paused when it
@@ -52,14 +51,12 @@ class ProgramRuns:
 
     def rewritten(self, name: str, program: Program, run: CapturedRun) -> ProgramOutcome:
         """The program with a rewrite in it, as far as the author's comes. `name`: the rewrite's."""
-        if self.author(run).paused:
-            return self._rewritten(name, program, run, until_pause=True)
-        return self._rewritten(name, program, run)
+        return self._rewritten(name, program, run, until_pause=self.author(run).paused)
 
     def ahead(self, runs: Iterable[CapturedRun]) -> None:
         """Begin what `author` gives of these, in the background: while nothing is timed, or where a
         program is at work on the processor for long."""
-        if not self.models_time:
+        if not self._models_time:
             wanted = list(runs)
             in_background(lambda: [self.author(one) for one in wanted])
 
@@ -78,7 +75,7 @@ class ProgramRuns:
         return self._once(("unfused", *run.run.argv), lambda: self._unfused(run))
 
     def _author(self, run: CapturedRun) -> ProgramRan:
-        if self.models_time:
+        if self._models_time:
             return _captured(run)
         ran = self._executor.run_program(self._program, run.run.argv, self._timeout_s)
         if isinstance(ran, Misbehaved) and ran.what == "timeout" and run.captured.paused:

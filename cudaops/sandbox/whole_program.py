@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from cudaops.cuda.nvcc_line import folders_outside, nvcc_words
 from cudaops.domain.execution import ProgramRan
-from cudaops.domain.judgement import Gate, GateName
+from cudaops.domain.judgement import Gate
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
+from cudaops.executors.capture.program import last_words
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command, nvcc_version
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
@@ -31,17 +32,8 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
 
     On a GPU the program that ran was built by nvcc, so running it says both.
     """
-    if bench.stopped:
-        name: GateName = "whole_program"
-        yield Gate(name=name, passed=False, quarantined=True, summary=bench.stopped, seconds=0.0)
-        return
-    if (alone := bench.served_alone(rewrite)) != rewrite:
-        missing = [one for one in alone.plan.requires if one not in rewrite.plan.requires]
-        lines = "; ".join(f"// @requires {one}" for one in missing)
-        summary = f"{bench.paused}; it lacks {lines}"
-        yield Gate(
-            name="whole_program", passed=False, quarantined=True, summary=summary, seconds=0.0
-        )
+    if why := _held(bench, rewrite):
+        yield Gate(name="whole_program", passed=False, quarantined=True, summary=why, seconds=0.0)
         return
     started = time.monotonic()
     try:
@@ -55,6 +47,16 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
     nvcc = find_nvcc()
     if ran.passed and nvcc is not None and bench.executor.name == "cpu":
         yield _nvcc_gate(bench, spliced, nvcc)
+
+
+def _held(bench: Workbench, rewrite: Rewrite) -> str:
+    """Why a whole run would not tell enough; empty where it does."""
+    if bench.stopped:
+        return bench.stopped
+    alone = bench.served_alone(rewrite)
+    missing = [one for one in alone.plan.requires if one not in rewrite.plan.requires]
+    lines = "; ".join(f"// @requires {one}" for one in missing)
+    return f"{bench.paused}; it lacks {lines}" if missing else ""
 
 
 class _Printed(NamedTuple):
@@ -100,8 +102,8 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
     wanted = author.exit_code
     if ran.exit_code != wanted:
         text = f"exits with {ran.exit_code} where the author's program exits with {wanted}"
-        said = [line for line in (ran.stderr + ran.stdout).splitlines() if line.strip()]
-        text += f", and ends with: {said[-1].strip()[:200]}" if said else ""
+        said = last_words(ran.stderr + ran.stdout)
+        text += f", and ends with: {said}" if said else ""
         return _Printed(False, text, {})
     rtol = bench.policy.rtol_program
     printed = compare_printed(author.stdout, ran.stdout, rtol)

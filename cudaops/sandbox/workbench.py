@@ -95,7 +95,7 @@ class Workbench:
         self._oracles: dict[str, Oracle] = {}
         self._baseline_times: dict[str, Measurement] = {}
         self._lock = threading.RLock()
-        self.program_runs = ProgramRuns(executor, program, timeout_s)
+        self.program_runs = ProgramRuns(executor, program, timeout_s, models_time=self.models_time)
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
         self.searched: dict[tuple[str, ...], TransformationSearch] = {}
@@ -340,9 +340,7 @@ class Workbench:
         judged = [one for one in self.captured.runs if one.is_judged]
         if rewrite is None:
             self.program_runs.ahead(judged)
-        elif self.program.application is None:
-            self.program_runs.rewritten_ahead(rewrite.id, self.spliced(rewrite), judged)
-        else:
+        elif self.paused:
             in_background(
                 lambda: self.program_runs.rewritten_ahead(
                     rewrite.id, self.runnable(rewrite), judged

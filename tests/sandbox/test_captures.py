@@ -274,16 +274,7 @@ def test_a_timer_around_another_does_not_hide_what_takes_the_time(
     """A few launches outside of what is timed are still setup or warm-ups, however long."""
     source = tmp_path / "nested.cu"
     source.write_text(NESTED.replace("STEPS", steps))
-    bench = open_workbench(
-        load_program(source),
-        None,
-        (),
-        CpuExecutor("H200", kernels),
-        BAR,
-        tmp_path / "run",
-        sm_arch="sm_90",
-        timeout_s=60.0,
-    )
+    bench = opened(tmp_path / "run", kernels, program=str(source))
     assert bench.kernel.name == kernel
 
 

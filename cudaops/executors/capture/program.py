@@ -264,11 +264,17 @@ def exit_fault(done: Finished) -> Misbehaved | None:
     """A program that says by its exit code that something went wrong is captured no further."""
     if done.exit_code == 0:
         return None
-    said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    tail = f": {said[-1].strip()[:200]}" if said else ""
+    said = last_words(done.stderr + done.stdout)
+    tail = f": {said}" if said else ""
     tail += f" ({hint})" if (hint := hint_for(done.stderr + done.stdout)) else ""
     message = f"the program exits with code {done.exit_code}{tail}"
     return Misbehaved(what="exit_code", message=message, log=done.stderr[-4096:])
+
+
+def last_words(printed: str) -> str:
+    """The last line that is not blank, at most 200 characters of it; empty where there is none."""
+    lines = [line for line in printed.splitlines() if line.strip()]
+    return lines[-1].strip()[:200] if lines else ""
 
 
 def program_ran(done: Finished) -> ProgramRan:

@@ -34,7 +34,7 @@ FLAGS = (
 """With a C++ library of its own: the program may bring another."""
 _EXPORTED = "{ global: cu*; dlsym; local: *; };\n"
 _SHARED = ("hooks.h", "driver.h", "arguments.h")
-"""Of `cudaops.preload`: how a program's calls of the driver are met."""
+"""Of `executors/preload`: how a program's calls of the driver are met."""
 
 
 def driver_recorder(cache: Path) -> Path:

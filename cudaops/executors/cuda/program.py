@@ -81,10 +81,10 @@ class GpuProgram:
         well. `until_pause`: with the recorder in it, which ends it where a capture would."""
         self.output = output
         with temporary_folder("cudaops-run-") as folder:
-            env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._until_pause()}
             application = self.program.application
             if application is not None and application.library:
                 return self._with_rewrite(folder, until_pause)
+            env = {"CUDAOPS_RECORDER_REPORT": str(folder / REPORT), **self._until_pause()}
             ran = self._child(folder, env if until_pause else {}, recorded=until_pause)
         if not isinstance(ran, Child):
             return ran

@@ -307,12 +307,10 @@ SLOW = """
 """About 0.3 us a thread for 100 rounds on the stand-in."""
 
 
-def slow_profile(tmp_path: Path, kernels: Path, rounds: int) -> tuple[Profile, list[str]]:
-    """Of so long a launch around the real runner, and what ncu was called with."""
-    ncu_double.install(tmp_path / "bin")
+def profile_of(source: str, tmp_path: Path, kernels: Path) -> Profile:
+    """Executor, build, task, runner and range are real; the report is the recorded one."""
     executor = CudaExecutor(None, kernels, driver=STANDIN)
     try:
-        source = SLOW.replace("ROUNDS", str(rounds))
         case = vector_case(executor, tmp_path / "case", source, "twice<<<8, 128>>>(a, b, n)")
         found = executor.profile(
             compiled(executor, case), case.workload, baseline_plan(case.workload)
@@ -320,6 +318,13 @@ def slow_profile(tmp_path: Path, kernels: Path, rounds: int) -> tuple[Profile, l
     finally:
         executor.close()
     assert isinstance(found, Profile)
+    return found
+
+
+def slow_profile(tmp_path: Path, kernels: Path, rounds: int) -> tuple[Profile, list[str]]:
+    """Of so long a launch around the real runner, and what ncu was called with."""
+    ncu_double.install(tmp_path / "bin")
+    found = profile_of(SLOW.replace("ROUNDS", str(rounds)), tmp_path, kernels)
     calls = tmp_path / "bin" / "calls"
     return found, calls.read_text("utf-8").splitlines() if calls.is_file() else []
 
@@ -356,18 +361,9 @@ def test_of_a_launch_that_is_too_long_only_the_model_is_asked(
 def test_around_the_real_runner_on_its_stand_in(
     tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    """Executor, build, task, runner and range are real; the report is the recorded one."""
     ncu_double.install(tmp_path / "bin", mode)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    executor = CudaExecutor(None, kernels, driver=STANDIN)
-    try:
-        case = vector_case(executor, tmp_path / "case", TWICE, "twice<<<8, 128>>>(a, b, n)")
-        found = executor.profile(
-            compiled(executor, case), case.workload, baseline_plan(case.workload)
-        )
-    finally:
-        executor.close()
-    assert isinstance(found, Profile)
+    found = profile_of(TWICE, tmp_path, kernels)
     options = (tmp_path / "bin" / "calls").read_text("utf-8")
     assert "--profile-from-start off" in options
     if mode:
