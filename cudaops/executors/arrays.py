@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -61,6 +62,13 @@ KEPT_BYTES = 64 * 1024**2
 """Freed memory that a thread keeps. Chosen: beyond what one chunk takes in `compare`, about 16 MB,
 and as much as glibc's own limit ever grows to."""
 
+TURN_S = 5e-5
+"""How long one thread may keep Python's interpreter from the others. Threads that compare need it
+some twenty times a chunk, for some microseconds; beside a thread that never lets go of it (one that
+writes rewrites) each of them waits 5 ms by Python's default. Measured: two buffers of 256 MiB took
+19.1 s beside such a thread, and take 0.57 s; 0.07 s alone (2 cores, 2026-11-25, `python
+benchmarks/comparing.py`)."""
+
 BLOCK = 1 << 12
 """Elements that stand together in a sample."""
 
@@ -72,8 +80,18 @@ def read_array(path: Path | str, element: Element, start: int = 0, count: int = 
     type as itself.
     """
     size = ELEMENT_BYTES[element]
-    wanted = count * size if count >= 0 else -1
-    return decoded(np.fromfile(path, np.uint8, wanted, offset=start * size), element)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        left = max(0, os.fstat(handle).st_size - start * size)
+        raw = np.empty(left if count < 0 else min(left, count * size), np.uint8)
+        done = 0
+        while done < raw.size:
+            if not (step := os.preadv(handle, [raw.data[done:]], start * size + done)):
+                break  # it was cut short
+            done += step
+    finally:
+        os.close(handle)
+    return decoded(raw[:done], element)
 
 
 def decoded(raw: npt.NDArray[np.uint8], element: Element) -> Array:
@@ -172,6 +190,7 @@ def over_chunks(look: Callable[..., Seen], *sides: Values) -> Iterator[Seen]:
             yield look(*(side.read(start, count) for side in sides))
         return
     _keep_freed_memory()
+    share_interpreter()
     threads = threads_for_arrays()
     waiting: deque[Future[list[Seen]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -185,6 +204,11 @@ def over_chunks(look: Callable[..., Seen], *sides: Values) -> Iterator[Seen]:
         finally:
             for one in waiting:
                 one.cancel()
+
+
+def share_interpreter() -> None:
+    """Have Python's threads take turns of `TURN_S`, in this process from now on."""
+    sys.setswitchinterval(min(TURN_S, sys.getswitchinterval()))
 
 
 @functools.cache

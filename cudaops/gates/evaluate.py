@@ -151,8 +151,9 @@ class Evaluating:
 
     def _correct(self, compiled: Sequence[Compiled]) -> bool:
         """Whether it computes what the author's does. Nothing is timed meanwhile: what is needed of
-        whole programs later is built and run beside it."""
+        whole programs and of ncu later is made beside it."""
         bench = self.bench
+        bench.profile_ahead(self.rewrite)
         bench.run_programs_ahead()
         bench.prepare(self.rewrite)
         bench.run_programs_ahead(self.rewrite)
@@ -208,6 +209,7 @@ class Evaluating:
         bench, decisive = self.bench, self.comparisons
         profile: Profile | Misbehaved | CompileFailed | None = self.profile
         if not bench.models_time:
+            bench.finish_programs(self.rewrite)
             if not self._measured_again():
                 return False
             decisive = self.fresh

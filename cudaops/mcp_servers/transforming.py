@@ -20,7 +20,7 @@ from cudaops.domain.run import Say
 from cudaops.domain.search import SearchCost, StepShare, TransformationSearch, Transformed
 from cudaops.domain.workload import FLOATING, Workload
 from cudaops.errors import InputError, PlanError
-from cudaops.executors.arrays import UNIT_ROUNDOFF, stored
+from cudaops.executors.arrays import UNIT_ROUNDOFF, share_interpreter, stored
 from cudaops.executors.compare import distance, same_contents
 from cudaops.executors.cpu.unit import captured_inputs
 from cudaops.executors.ledger import Ledger, noting_waits, union_seconds
@@ -44,6 +44,9 @@ PARTS = ("writing drafts", "building", "waiting for the GPU", "measuring", "chec
 BUILDERS = 4
 """Drafts built beside each other where times are measured; two where they are modelled, which takes
 a core each."""
+TIMED_A_TURN = 2
+"""How many times as many are timed together: those that wait have the GPU in one turn
+(`executors.cuda.session.TURN_S`)."""
 
 
 def builders(bench: Workbench) -> int:
@@ -117,6 +120,7 @@ def _searched(
     offered: tuple[Transformation, ...],
 ) -> TransformationSearch:
     bench, say, started = trying.bench, trying.say, time.monotonic()
+    share_interpreter()  # drafts are written while others are built, asked for and timed
     subject = Subject(bench.program, bench.kernel, bench.workloads)
     try:
         root = Draft.of(subject) if rewrite is None else Draft.from_rewrite(subject, rewrite)
@@ -130,7 +134,7 @@ def _searched(
         raise InputError(
             f"{'the author' if rewrite is None else 'it'} has no time: {begun.failure}"
         )
-    with ThreadPoolExecutor(max_workers=trying.builders) as pool:
+    with ThreadPoolExecutor(max_workers=trying.batch) as pool:
         found = Search(
             lambda rewrites: trying.times(rewrites, pool),
             limits,
@@ -139,7 +143,7 @@ def _searched(
             offered=offered,
             apart=trying.apart,
             say=say,
-            batch=trying.builders,
+            batch=trying.batch,
             writing=lambda: trying.parts.working("writing drafts"),
             ahead=trying.build_ahead,
         ).run(root, begun.time_us)
@@ -161,6 +165,7 @@ class _Trying:
         self.parts = Ledger()
         """Which part of the search was at work when."""
         self.builders = builders(bench)
+        self.batch = self.builders * (1 if bench.models_time else TIMED_A_TURN)
         self._pool = ThreadPoolExecutor(max_workers=self.builders)
         self._begun: dict[tuple[str, str], _Build] = {}
         """What was built ahead, or is being built, by rewrite and instance of the kernel."""

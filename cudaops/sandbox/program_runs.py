@@ -61,11 +61,10 @@ class ProgramRuns:
             in_background(lambda: [self.author(one) for one in wanted])
 
     def rewritten_ahead(self, name: str, program: Program, runs: Iterable[CapturedRun]) -> None:
-        """Begin what `rewritten` gives of those of these runs that paused: it takes as long as the
-        author's, which may not have ended either."""
+        """Begin what `rewritten` gives of these: it takes as long as the author's, which may not
+        have ended either."""
         for one in runs:
-            if one.captured.paused:
-                in_background(lambda one=one: self._rewritten(name, program, one))  # type: ignore[misc]
+            in_background(lambda one=one: self._rewritten(name, program, one))  # type: ignore[misc]
 
     def unfused(self, run: CapturedRun) -> str | None:
         """What the author's program prints without fused multiply-adds: what rounding alone changes

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +42,7 @@ from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.seen_launches import requiring, seen_launches
 from cudaops.program.serving import serves
 from cudaops.program.splice import is_dependent, splice
-from cudaops.sandbox.captures import CapturedRuns, ProgramCapture, read_captured
+from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (
     ENOUGH_CASES,
@@ -57,6 +58,12 @@ from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns
 from cudaops.sandbox.values import value_summaries
 
+SLOW_S = 4.0
+"""A program that took so long when it was captured is run with a rewrite in it while others of its
+gates are at work. Chosen: several times what it takes to start it."""
+LITTLE_BYTES = 2 * 1024**3
+"""Of one launch's buffers; a program has them more than once. Chosen: beside what the gates keep on
+a GPU of 24 GB."""
 TREE = f"state/{ARCHIVE}"
 """In a run folder: a project's tree as it was."""
 MOST_LINES = 8
@@ -334,18 +341,35 @@ class Workbench:
             compiled, workload, plan, every_metric=every_metric, timeout_s=self.timeout_s
         )
 
+    def profile_ahead(self, rewrite: Rewrite) -> None:
+        """Begin what `profile` gives, where it is measured: most of that time is ncu's own."""
+        if not self.models_time:
+            in_background(lambda: self.profile(rewrite))
+
     def run_programs_ahead(self, rewrite: Rewrite | None = None) -> None:
-        """Begin the author's runs that will be asked for, and those of a rewrite where programs go
-        on for long after their last launch. Where time is modelled there is nothing to run."""
+        """Begin the author's runs that will be asked for, and those of a rewrite where programs
+        take long. Where time is modelled there is nothing to run."""
         judged = [one for one in self.captured.runs if one.is_judged]
         if rewrite is None:
             self.program_runs.ahead(judged)
-        elif self.paused:
+        elif not self.models_time and (slow := [one for one in judged if self._is_slow(one)]):
             in_background(
-                lambda: self.program_runs.rewritten_ahead(
-                    rewrite.id, self.runnable(rewrite), judged
-                )
+                lambda: self.program_runs.rewritten_ahead(rewrite.id, self.runnable(rewrite), slow)
             )
+
+    def finish_programs(self, rewrite: Rewrite) -> None:
+        """Wait for what was begun of programs that may still launch: nothing may run beside what is
+        timed. What goes wrong with them is said by the gate that needs them."""
+        for one in self.captured.runs:
+            if one.is_judged and self._is_slow(one) and not one.captured.paused:
+                with suppress(InputError):
+                    self.program_runs.rewritten(rewrite.id, self.runnable(rewrite), one)
+
+    def _is_slow(self, run: CapturedRun) -> bool:
+        """Whether it goes on for long after its last launch, or takes long and leaves the GPU room
+        for what is run meanwhile."""
+        little = max(w.size_bytes for w in self.workloads) < LITTLE_BYTES
+        return run.captured.paused or (little and run.captured.seconds > SLOW_S)
 
     @property
     def limits(self) -> tuple[str, ...]:

@@ -54,6 +54,18 @@ def test_times_may_differ_and_results_on_the_same_page_may_not() -> None:
     ).matches
 
 
+def test_lines_of_times_by_their_unit_alone_are_left_out() -> None:
+    expected = " 2 bases |    92 ns |   365 ns\n 8 blocks: 12.1 GiB/s\n"
+    assert compare_printed(
+        expected, " 2 bases |    53 ns |  1078 ns\n 8 blocks: 9 GiB/s\n", 1e-3
+    ).matches
+
+
+def test_numbers_in_columns_may_take_less_room() -> None:
+    assert compare_printed("x:   10.000 |    9.999\n", "x:    9.999 |   10.000\n", 1e-3).matches
+    assert not compare_printed("x 1 y 2\n", "x 1 z 2\n", 1e-3).matches
+
+
 def test_nan_meets_nan_and_infinities_keep_their_sign() -> None:
     assert compare_printed("x nan", "x nan", 1e-3).matches
     assert compare_printed("x inf", "x inf", 1e-3).matches

@@ -161,8 +161,8 @@ def find_fault(
         at = _address(pc)
         place = locate(executable, [at], names.author_files).get(at)
         text = f"{kernel}: " * bool(kernel) + names.spell(message[:MOST_MESSAGE], kernel)
-        if not kernel and kind == "crash" and (said := log.strip().splitlines()):
-            text += f" ({said[-1].strip()[:200]})"
+        if not kernel and kind == "crash":
+            text += _last_words(log)
         return _misbehaved(kind, text, place, log)
     if done.timed_out:
         return _misbehaved(
@@ -176,8 +176,15 @@ def find_fault(
             "output_flood", "wrote more output than is kept and was stopped", None, log
         )
     if done.exit_code < 0:
-        return _misbehaved("crash", f"was ended by signal {-done.exit_code}", None, log)
+        text = f"was ended by signal {-done.exit_code}{_last_words(log)}"
+        return _misbehaved("crash", text, None, log)
     return report.problem
+
+
+def _last_words(log: str) -> str:
+    """What a program said before it crashed."""
+    said = log.strip().splitlines()
+    return f" ({said[-1].strip()[:200]})" if said else ""
 
 
 def find_warnings(report: Report, executable: Path, names: Names) -> tuple[Misbehaved, ...]:

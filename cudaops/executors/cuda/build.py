@@ -249,7 +249,7 @@ def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:
         )
 
     kind = f"cuda {nvcc_version(nvcc)} {sm_arch} {linked}"
-    return Tools(kind, config, reads, toolkit)
+    return Tools(kind, config, reads, toolkit, sm_arch=sm_arch)
 
 
 def recorder_object(cache: Path) -> Path | None:

@@ -88,8 +88,8 @@ def wait_for_tools(facts: DeviceFacts) -> None:
 
 
 def ncu_turn(facts: DeviceFacts) -> AbstractContextManager[None]:
-    """Held while ncu runs, which supports no second one on the GPU these facts are of; whoever else
-    uses the GPU goes on."""
+    """Held while ncu looks at kernels of one process on the GPU these facts are of: another ncu
+    would wait for it with the GPU in its hands. Whoever else uses the GPU goes on."""
     return gpu_lock(f"{facts.uuid}-ncu", alone=True) if facts.real else nullcontext()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -76,6 +78,7 @@ class Profiler:
         self._kept: dict[tuple[str, str], Profile] = {}
         self._whole: set[tuple[str, str]] = set()
         """What was profiled with everything that can be had of it."""
+        self._making: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
         self._lasting: NcuProblem | None = None
         self._times_us: dict[tuple[str, str], float] = {}
         """Of launches that have been measured, so that none is needed to know how long it takes."""
@@ -90,8 +93,19 @@ class Profiler:
         time: Callable[[], Measurement | Misbehaved],
         sections: Sections = "deciding",
     ) -> Profile | Misbehaved:
-        """Metrics of the dominant launch; `time` takes its time where ncu cannot."""
+        """Metrics of the dominant launch; `time` takes its time where ncu cannot. Who asks for what
+        is being profiled waits for it."""
         place = (launched.compiled.key, launched.workload.folder)
+        with self._making[place]:
+            return self._profiled(place, launched, time, sections)
+
+    def _profiled(
+        self,
+        place: tuple[str, str],
+        launched: Launched,
+        time: Callable[[], Measurement | Misbehaved],
+        sections: Sections,
+    ) -> Profile | Misbehaved:
         known = self._kept.get(place)
         if known is not None and (sections == "deciding" or place in self._whole):
             return known

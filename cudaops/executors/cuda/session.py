@@ -7,11 +7,11 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, TypeGuard, TypeVar
+from typing import ClassVar, NamedTuple, TypeGuard, TypeVar
 
 from pydantic import ValidationError
 
@@ -57,8 +57,43 @@ LONG_US = 500.0
 """A launch of this length or more is not ranked beside others on the GPU. Chosen: processes take
 turns there for some milliseconds each, so that a shorter one mostly runs in one turn. Seen on an
 H200, eight runs at once: of a launch of 8 ms, times of 8 to 34 ms (2026-11-24)."""
+TURN_S = 1.0
+"""How long launches that are only to be ranked may keep the GPU, one after the other, where several
+of them wait. Chosen: some ten of them, so that eight jobs on a GPU do not each stand in line anew
+for every launch of 50 ms; whoever decides something waits little longer for it."""
 
 Kind = TypeVar("Kind", RunReply, MeasureReply)
+
+
+class _HeldTurn(NamedTuple):
+    """The GPU, as it is had for launches that are only to be ranked."""
+
+    turn: ExitStack
+    alone: bool
+    until: float
+
+
+class _Count:
+    """How many threads are at something."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        with self._lock:
+            self._number += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._number -= 1
+
+    def others(self) -> int:
+        """Beside the one who asks."""
+        with self._lock:
+            return self._number - 1
 
 
 class RunnerSession:
@@ -103,6 +138,9 @@ class RunnerSession:
         """Whether its runner may hold memory between tasks."""
         self._times_long = False
         """Whether a launch that was to be ranked lasted so long that others disturbed it."""
+        self._hints = _Count()
+        """Launches to be ranked that wait for the one before them."""
+        self._turn_held: _HeldTurn | None = None
 
     def __enter__(self) -> RunnerSession:
         return self
@@ -142,8 +180,11 @@ class RunnerSession:
         PrerequisiteError.
         """
         asked = time.monotonic()
+        if isinstance(task, MeasureTask) and task.is_hint and not _traced(task):
+            return self._ranked(task, timeout_s)
         with self._lock:
             waited(asked)
+            self._let_go()
             if not (_traced(task) and self.facts.real):
                 return self._answer(task, timeout_s)
             if RunnerSession._tracer_fails:
@@ -158,6 +199,7 @@ class RunnerSession:
     def close(self) -> None:
         """End the runner. The session may be used again and starts another."""
         with self._lock:
+            self._let_go()
             if self._runner is not None:
                 self._runner.leave()
                 self._forget()
@@ -178,20 +220,58 @@ class RunnerSession:
         finally:
             self._lock.release()
 
+    def _ranked(self, task: MeasureTask, timeout_s: float) -> Reply | Misbehaved:
+        """Several that wait have the GPU in one turn, `TURN_S` at most."""
+        asked = time.monotonic()
+        with self._hints.one_more(), self._lock:
+            waited(asked)
+            try:
+                return self._hint(task, timeout_s)
+            finally:
+                held = self._turn_held
+                if held and (self._hints.others() < 1 or time.monotonic() > held.until):
+                    self._let_go()
+
+    def _hint(self, task: MeasureTask, timeout_s: float) -> Reply | Misbehaved:
+        """Beside others where they would be waited for too long, and alone where that spoils it."""
+        if self._runner is None:
+            self._let_go()  # it takes its time to start
+        runner = self._ready()
+        self._keeps = self._keeps or task.keep
+        alone = self._hold()
+        with LEDGER.working("kernels"):
+            hint = self._asked(runner, task, timeout_s)
+        self._times_long = self._times_long or (not alone and _is_long(hint))
+        if alone or not self._times_long:
+            return hint
+        self._let_go()
+        runner = self._ready()
+        self._hold()
+        with LEDGER.working("kernels"):
+            return self._asked(runner, task, timeout_s)
+
+    def _hold(self) -> bool:
+        """Have the GPU until `_let_go`; whether alone."""
+        if self._turn_held is None:
+            assert self._facts is not None
+            asked, turn = time.monotonic(), ExitStack()
+            if alone := self._times_long:
+                turn.enter_context(gpu_turn(self._facts, alone=True, wait_s=self._lock_wait_s))
+            else:
+                alone = turn.enter_context(hint_turn(self._facts, wait_s=self._lock_wait_s))
+            waited(asked)
+            self._turn_held = _HeldTurn(turn, alone, time.monotonic() + TURN_S)
+        return self._turn_held.alone
+
+    def _let_go(self) -> None:
+        held, self._turn_held = self._turn_held, None
+        if held is not None:
+            held.turn.close()
+
     def _answer(self, task: Task, timeout_s: float) -> Reply | Misbehaved:
         runner = self._ready()
         self._keeps = self._keeps or (isinstance(task, MeasureTask) and task.keep)
         asked = time.monotonic()
-        if isinstance(task, MeasureTask) and task.is_hint and not self._times_long:
-            assert self._facts is not None
-            with hint_turn(self._facts, wait_s=self._lock_wait_s) as alone:
-                waited(asked)
-                with LEDGER.working("kernels"):
-                    hint = self._asked(runner, task, timeout_s)
-            self._times_long = not alone and _is_long(hint)
-            if not self._times_long:
-                return hint
-            runner, asked = self._ready(), time.monotonic()
         with self._turn(task), LEDGER.working("kernels"):
             waited(asked)
             return self._asked(runner, task, timeout_s)
@@ -200,7 +280,7 @@ class RunnerSession:
         """Nothing else runs on a GPU while something is timed there."""
         assert self._facts is not None
         alone = isinstance(task, MeasureTask | ProfileTask)
-        if isinstance(task, MeasureTask) and not task.is_hint:
+        if isinstance(task, MeasureTask):
             wait_for_tools(self._facts)
         return gpu_turn(self._facts, alone=alone, wait_s=self._lock_wait_s)
 

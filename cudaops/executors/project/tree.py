@@ -58,6 +58,8 @@ _BUILDERS = ("make", "cmake", "ctest", "ninja", "meson")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib")
 _ERROR = re.compile(r"\berror\b.*:|undefined reference|not found|No rule|No such file", re.I)
 _OF_MAKE = re.compile(r"^(?:g?make|ninja)(?:\[\d+\])?: ")
+_OF_PYTHON = re.compile(r"^[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
+"""The last line of a traceback."""
 """What a build tool says of what another program said."""
 
 
@@ -74,6 +76,8 @@ class Tools(NamedTuple):
     """Folders of a CUDA toolkit by their names in it: `include`, `lib64`."""
     no_interpreter: str = ""
     """Why none can run what it builds; empty where one can."""
+    sm_arch: str = ""
+    """Of the GPU it builds for, where a build cannot ask: it sees none."""
 
 
 class Note(Record):
@@ -305,6 +309,9 @@ class BuiltTree:
             f"CUDA_HOME={shlex.quote(str(toolkit))} CUDA_PATH=$CUDA_HOME; "
             "export PATH NVCC CUDACXX CUDAHOSTCXX CUDA_HOME CUDA_PATH; "
         )
+        if self.tools.sm_arch:
+            digits = re.sub(r"\D", "", self.tools.sm_arch)
+            begin += f"export TORCH_CUDA_ARCH_LIST={digits[:-1]}.{digits[-1]}; "
         temporary = self._entry.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         done = run_bounded(
@@ -495,10 +502,10 @@ def build_failure(done: Finished, log: Sequence[Note]) -> str:
     if done.timed_out:
         return f"the build did not finish within {BUILD_TIMEOUT_S:g} s"
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    wrong = [line for line in lines if _ERROR.search(line)]
-    said = (
-        [line for line in wrong if not _OF_MAKE.match(line)] or wrong or lines[-1:] or ["nothing"]
-    )
+    wrong = [one for one in lines if _ERROR.search(one) and not re.search("warning", one, re.I)]
+    compilers = [one for one in wrong if not (_OF_MAKE.match(one) or _OF_PYTHON.match(one))]
+    raised = [one for one in lines if _OF_PYTHON.match(one)][-1:]
+    said = compilers or raised or wrong or lines[-1:] or ["nothing"]
     return f"the build fails with exit code {done.exit_code}: {said[0][:300]}"
 
 

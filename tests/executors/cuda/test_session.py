@@ -241,6 +241,46 @@ while time.monotonic() < until:
 """
 
 
+def test_those_that_wait_to_be_ranked_have_the_gpu_in_one_turn(tmp_path: Path) -> None:
+    """Somebody else stands in line behind the first of them, and has it after the last."""
+    with RunnerSession(SCRIPTED, environment=PATHS) as session:
+        task = measure_task(tmp_path, "scale")
+        hint = task.model_copy(
+            update={
+                "policy": QUICK.model_copy(update={"settled_pct": 1.0, "spin_up_ms": 50.0}),
+                "sides": task.sides[:1],
+            }
+        )
+        assert isinstance(session.request(hint, 20.0), MeasureReply)
+        uuid, ended = session.facts.uuid, []
+
+        def ranked() -> None:
+            assert isinstance(session.request(hint, 20.0), MeasureReply)
+            ended.append(time.monotonic())
+
+        def other() -> None:
+            with gpu_lock(uuid, alone=True):
+                taken.append(time.monotonic())
+
+        taken: list[float] = []
+        threads = [threading.Thread(target=ranked) for _ in range(4)]
+        behind = threading.Thread(target=other)
+        with gpu_lock(uuid, alone=True):
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3)
+            behind.start()  # in line behind the first of them, before the others are
+            time.sleep(0.1)
+            assert not ended
+        for thread in (*threads, behind):
+            thread.join()
+        assert len(ended) == 4
+        assert max(ended) - 0.02 < taken[0]
+        session.request(run_task(tmp_path, "scale"), 20.0)
+        with gpu_lock(uuid, alone=True, wait_s=1.0):
+            pass
+
+
 def test_who_wants_the_gpu_alone_is_not_kept_out_by_those_who_share_it() -> None:
     """Three processes that come again at once: without a line there is never a moment for it."""
     uuid = f"GPU-line-{os.getpid()}"
