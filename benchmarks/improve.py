@@ -108,9 +108,12 @@ def main() -> int:
     waiting: queue.Queue[Path] = queue.Queue()
     folders = [f for f in sorted(options.folder.resolve().iterdir()) if (f / "ARGS").is_file()]
     part, parts = map(int, options.part.split("/"))
-    for folder in folders[part - 1 :: parts]:
-        if not options.only or folder.name in options.only:
-            waiting.put(folder)
+    mine = folders[part - 1 :: parts]
+    if options.only:  # in the order asked for
+        named = {folder.name: folder for folder in mine}
+        mine = [named[name] for name in options.only if name in named]
+    for folder in mine:
+        waiting.put(folder)
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     writing = threading.Lock()

@@ -2,8 +2,9 @@
 
 import sys
 
-import row_softmax
-import torch
+import torch  # before the extension, which needs its libraries
+
+import row_softmax  # isort: skip
 
 rows, columns = (int(word) for word in sys.argv[1:3])
 x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(7)).cuda()

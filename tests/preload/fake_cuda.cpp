@@ -46,6 +46,7 @@ enum Kind { FUNCTION = 0xF, KERNEL = 0xC };
 
 struct CUctx_st {
     CUdevice device;
+    bool destroyed = false;
 };
 struct CUstream_st {
     bool capturing;
@@ -226,10 +227,14 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
     return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuCtxCreate(CUcontext* context, CUctxCreateParams*, unsigned, CUdevice device) {
-    *context = current = new CUctx_st{device};
+    *context = current = new CUctx_st{device, false};
     return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
+    if (context != nullptr && context->destroyed) {
+        fprintf(stderr, "a context that was destroyed is made current\n");
+        abort();  // as NVIDIA's driver may: what stood there was freed (580.159.04)
+    }
     current = context;
     return CUDA_SUCCESS;
 }
@@ -239,7 +244,7 @@ CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid*) {
     return CUDA_ERROR_NOT_FOUND;
 }
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-    static CUctx_st primary[2] = {{0}, {1}};
+    static CUctx_st primary[2] = {{0, false}, {1, false}};
     *context = &primary[device];
     return CUDA_SUCCESS;
 }
@@ -254,6 +259,7 @@ CUresult CUDAAPI cuCtxSynchronize() {
 }
 CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
     if (current == context) current = nullptr;
+    context->destroyed = true;
     return CUDA_SUCCESS;  // never freed: handles stay apart
 }
 CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {

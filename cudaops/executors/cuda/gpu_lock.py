@@ -87,12 +87,6 @@ def wait_for_tools(facts: DeviceFacts) -> None:
             _locked(tool, fcntl.LOCK_EX, time.monotonic() + TOOL_WAIT_S)
 
 
-def ncu_turn(facts: DeviceFacts) -> AbstractContextManager[None]:
-    """Held while ncu looks at kernels of one process on the GPU these facts are of: another ncu
-    would wait for it with the GPU in its hands. Whoever else uses the GPU goes on."""
-    return gpu_lock(f"{facts.uuid}-ncu", alone=True) if facts.real else nullcontext()
-
-
 def lock_path(uuid: str) -> Path:
     """Where the lock of a GPU lies: the same for every process that sees the same /tmp."""
     return LOCK_FOLDER / f"cudaops-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock"

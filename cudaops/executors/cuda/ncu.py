@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -30,7 +30,7 @@ from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.executors.cuda.ncu_sets import LEFT_OUT, Sections, collected
 from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
 from cudaops.executors.cuda.toolchain import find_tool
-from cudaops.executors.cuda.turns import GivenTurn, Turn
+from cudaops.executors.cuda.turns import GivenTurn
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
 
@@ -121,8 +121,7 @@ class NcuProfiler:
         sections: Sections = "full",
         sources: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
-        alone: Turn = nullcontext,
-        only_ncu: Turn = nullcontext,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> NcuOutcome:
         """Profile the launch `task` marks; files land under `folder` (created).
 
@@ -135,8 +134,8 @@ class NcuProfiler:
                 a smaller set it says that it cannot.
             sources: Text of each source file under the name the program has for it.
             timeout_s: Without what it waits for the GPU.
-            alone: Holds the GPU while the launch is looked at.
-            only_ncu: Held while ncu looks at kernels: it takes one at a time, of all processes.
+            alone: Holds the GPU while the launch is looked at. Others under ncu may start and end
+                meanwhile, none can be looked at.
 
         Raises:
             SandboxUnavailable: the runner itself could not do its work.
@@ -153,9 +152,7 @@ class NcuProfiler:
             left.unlink(missing_ok=True)
         task = task.model_copy(update={"turn_folder": str(folder)})
         asked.write_bytes(TASK.dump_json(task))
-        attempt = partial(
-            _attempt, folder=folder, timeout_s=timeout_s, alone=alone, only_ncu=only_ncu
-        )
+        attempt = partial(_attempt, folder=folder, timeout_s=timeout_s, alone=alone)
         target, needed = _with_own_path(*command(asked, reply))
         options = _options(clock_control, cache_control, report)
         line = [str(ncu), *collected(sections), *options, *target]
@@ -211,14 +208,13 @@ def _attempt(
     *,
     folder: Path,
     timeout_s: float,
-    alone: Turn,
-    only_ncu: Turn,
+    alone: Callable[[], AbstractContextManager[None]],
 ) -> tuple[Finished, NcuProblem | Fault | None]:
     # Sections come from where ncu is installed: a home folder may be read-only or missing.
     env = {"NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1"}
     if "HOME" in os.environ:
         env["HOME"] = os.environ["HOME"]
-    with GivenTurn(folder, alone, only_ncu) as turn:
+    with GivenTurn(folder, alone) as turn:
         done = run_bounded(
             line,
             cwd=folder,
@@ -269,13 +265,12 @@ def _read(ncu: Path, report: Path, task: ProfileTask, sources: Mapping[str, str]
     try:
         launches = read_report(report)
         symbol = task.side.launches[task.launch].kernel.symbol
-        asked = next((one for one in launches if one.symbol == symbol), launches[-1])
+        asked = next((one for one in launches if one.symbol == symbol), launches[0])
         return _with_hot_lines(asked, task, sources)
     except (PrerequisiteError, InputError) as error:
         why = str(error)
     details_page, raw_page = (_page(ncu, report, page) for page in ("details", "raw"))
-    # The first is of the kernel that does nothing, by which ncu is made ready.
-    (*_, launch) = merged(parse_details(details_page), parse_raw(raw_page))
+    (launch, *_) = merged(parse_details(details_page), parse_raw(raw_page))
     note = f"no hot lines: {why}"
     return launch.profile.model_copy(update={"notes": (*launch.profile.notes, note)})
 

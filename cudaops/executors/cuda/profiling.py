@@ -23,7 +23,7 @@ from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cuda.gpu_lock import gpu_turn, ncu_turn
+from cudaops.executors.cuda.gpu_lock import gpu_turn
 from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.ncu import NcuProfiler
 from cudaops.executors.cuda.ncu_sets import MOST_S, Launch, Sections, affordable, profile_s
@@ -213,7 +213,6 @@ class Profiler:
             sources=_sources(launched.compiled),
             timeout_s=launched.timeout_s,
             alone=partial(gpu_turn, host.facts, alone=True),
-            only_ncu=partial(ncu_turn, host.facts),
         )
         if isinstance(outcome, Fault):
             return Misbehaved(what=outcome.what, message=outcome.message)

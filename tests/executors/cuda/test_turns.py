@@ -23,10 +23,7 @@ import sys, time
 from pathlib import Path
 from cudaops.executors.cuda.turns import in_turn
 folder = Path(sys.argv[1])
-def warm_up():
-    assert (folder / "first").exists() and not (folder / "go").exists()
-
-with in_turn(folder, warm_up):
+with in_turn(folder):
     (folder / "inside").touch()
     time.sleep(0.2)
     (folder / "inside").unlink()
@@ -75,42 +72,6 @@ def test_the_gpu_is_taken_for_the_launch_alone_and_waiting_for_it_is_no_time(
         sharing.join()
         for path in (lock_path(uuid), lock_path(uuid).with_suffix(".line")):
             path.unlink(missing_ok=True)
-
-
-def test_another_tools_turn_is_waited_for_without_the_gpu_and_held_until_the_launch_is_over(
-    tmp_path: Path,
-) -> None:
-    seen: list[str] = []
-
-    @contextmanager
-    def noted(name: str) -> Iterator[None]:
-        seen.append(name)
-        time.sleep(0.3)
-        yield
-        seen.append(f"{name} over: {(tmp_path / 'over').exists()}")
-
-    with GivenTurn(tmp_path, lambda: noted("gpu"), lambda: noted("tool")) as turn:
-        done = run_bounded(
-            [sys.executable, "-c", RUNNER, str(tmp_path)], cwd=tmp_path, timeout_s=20.0,
-            env={"PYTHONPATH": ROOT},
-        )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    assert seen == ["tool", "gpu", "gpu over: True", "tool over: True"]
-    assert 0.6 <= turn.waited_s() < 5.0
-
-
-def test_a_runner_that_dies_while_its_tool_starts_takes_no_gpu(tmp_path: Path) -> None:
-    def alone() -> AbstractContextManager[None]:
-        raise AssertionError("nobody asked for it")
-
-    script = RUNNER.replace('assert (folder / "first").exists()', "sys.exit(7)\n    assert True")
-    with GivenTurn(tmp_path, alone):
-        done = run_bounded(
-            [sys.executable, "-c", script, str(tmp_path)], cwd=tmp_path, timeout_s=20.0,
-            env={"PYTHONPATH": ROOT},
-        )  # fmt: skip
-    assert done.exit_code == 7, done.stderr
-    assert not (tmp_path / "go").exists()
 
 
 def test_a_gpu_that_is_not_to_be_had_ends_the_runner_and_is_said(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import Buffer
 from cudaops.executors.cuda.runner.driver import Driver, KernelFault
 from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
-from cudaops.executors.cuda.runner.replay import WARP, allocate, content_of
+from cudaops.executors.cuda.runner.replay import allocate, content_of
 
+WARP = 32
 EMPTY_PAIRS = 100
 """Event pairs with nothing between, whose median is the pair's own time."""
 L2_TIMES = 2

@@ -10,11 +10,9 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import (
     Buffer,
     ProbeReply,
@@ -31,7 +29,6 @@ from cudaops.executors.cuda.runner.launching import LoadedSide, blamed_on, loade
 from cudaops.executors.cuda.runner.memory import ALIGNMENT, Content, Memory, Region
 from cudaops.executors.cuda.turns import in_turn
 
-WARP = 32
 PROBE_BYTES = 1 << 20
 WARMED_BYTES = 1 << 30
 """Larger buffers are not loaded twice for a profile: ncu runs the launch many times anyway, and one
@@ -60,8 +57,7 @@ def run(driver: Driver, task: RunTask) -> RunReply:
 
 def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
     """Launch the plan to warm up, unless its buffers are large, and again on restored buffers with
-    one launch in the range, behind one of a kernel that does nothing: what a profiler takes for the
-    first kernel that it meets, some seconds, is then over."""
+    one launch in the range."""
     count = len(task.side.launches)
     if not 0 <= task.launch < count:
         raise Refusal(f"the plan has {count} launches, none is number {task.launch}", "report it")
@@ -78,20 +74,11 @@ def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
             if number != task.launch:
                 times.append(timed(driver, stage, number))
                 continue
-            with in_turn(folder, partial(_profile_nothing, driver)):
+            with in_turn(folder):
                 driver.profiler_range(start=True)
                 times.append(timed(driver, stage, number))
                 driver.profiler_range(start=False)
     return ProfileReply(launch_us=tuple(times))
-
-
-def _profile_nothing(driver: Driver) -> None:
-    empty = driver.empty_kernel()
-    if empty is not None:
-        driver.profiler_range(start=True)
-        driver.launch(empty, Dim3(), Dim3(x=WARP), 0, ())
-        driver.synchronize()
-        driver.profiler_range(start=False)
 
 
 def probe(driver: Driver) -> ProbeReply:

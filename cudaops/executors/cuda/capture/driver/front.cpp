@@ -395,39 +395,39 @@ Result launch_kernel_ex(Wrapped which, const LaunchConfig* config, Function* fun
 
 extern "C" {
 
-Result cuEventRecord(Event* event, Stream* stream) {
+CUDAOPS_EXPORTED Result cuEventRecord(Event* event, Stream* stream) {
   clock_read(Clock::Event);
   return cudaops_capture::authors(EVENT_RECORD, event, stream);
 }
-Result cuEventRecord_ptsz(Event* event, Stream* stream) {
+CUDAOPS_EXPORTED Result cuEventRecord_ptsz(Event* event, Stream* stream) {
   clock_read(Clock::Event);
   return cudaops_capture::authors(EVENT_RECORD_PTSZ, event, stream);
 }
-Result cuStreamBeginCapture_v2(Stream* stream, int mode) {
+CUDAOPS_EXPORTED Result cuStreamBeginCapture_v2(Stream* stream, int mode) {
   return cudaops_capture::captured(cudaops_capture::authors(BEGIN_CAPTURE, stream, mode));
 }
-Result cuStreamBeginCapture_v2_ptsz(Stream* stream, int mode) {
+CUDAOPS_EXPORTED Result cuStreamBeginCapture_v2_ptsz(Stream* stream, int mode) {
   return cudaops_capture::captured(cudaops_capture::authors(BEGIN_CAPTURE_PTSZ, stream, mode));
 }
-Result cuStreamEndCapture(Stream* stream, void** graph) {
+CUDAOPS_EXPORTED Result cuStreamEndCapture(Stream* stream, void** graph) {
   return cudaops_capture::ended(cudaops_capture::authors(END_CAPTURE, stream, graph));
 }
-Result cuStreamEndCapture_ptsz(Stream* stream, void** graph) {
+CUDAOPS_EXPORTED Result cuStreamEndCapture_ptsz(Stream* stream, void** graph) {
   return cudaops_capture::ended(cudaops_capture::authors(END_CAPTURE_PTSZ, stream, graph));
 }
-Result cuCtxDestroy_v2(Context* context) {
+CUDAOPS_EXPORTED Result cuCtxDestroy_v2(Context* context) {
   cudaops_capture::leaving(context);
   return cudaops_capture::authors(CONTEXT_DESTROY, context);
 }
-Result cuCtxDetach(Context* context) {
+CUDAOPS_EXPORTED Result cuCtxDetach(Context* context) {
   cudaops_capture::leaving(context);
   return cudaops_capture::authors(CONTEXT_DETACH, context);
 }
-Result cuDevicePrimaryCtxRelease_v2(Device device) {
+CUDAOPS_EXPORTED Result cuDevicePrimaryCtxRelease_v2(Device device) {
   cudaops_capture::leaving(nullptr);
   return cudaops_capture::authors(PRIMARY_RELEASE, device);
 }
-Result cuDevicePrimaryCtxReset_v2(Device device) {
+CUDAOPS_EXPORTED Result cuDevicePrimaryCtxReset_v2(Device device) {
   cudaops_capture::leaving(nullptr);
   return cudaops_capture::authors(PRIMARY_RESET, device);
 }
