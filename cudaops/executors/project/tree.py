@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -53,7 +54,9 @@ _MADE = (".o", ".obj", ".d", ".cubin", ".fatbin", ".ptx", ".ii", ".gch", ".pyc")
 _NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache.txt",
                     ".ninja_log", ".ninja_deps", "__pycache__"})  # fmt: skip
 """What a tree without git leaves behind: builds of the author's, which would be taken for ours."""
-_COMPILERS = ("nvcc", "g++", "c++", "gcc", "cc", "clang++", "clang")
+_COMPILERS = ("g++", "c++", "gcc", "cc", "clang++", "clang")
+_VERSIONS = range(7, 30)
+"""Of compilers that builds name, as in `CXX=g++-13`."""
 _BUILDERS = ("make", "cmake", "ctest", "ninja", "meson")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib")
 _ERROR = re.compile(r"\berror\b.*:|undefined reference|not found|No rule|No such file", re.I)
@@ -294,7 +297,7 @@ class BuiltTree:
                 link.unlink(missing_ok=True)
                 link.symlink_to(folder)
         words = [sys.executable, "-P", "-m", "cudaops.executors.project.driver", str(self.root)]
-        for name in _COMPILERS:
+        for name in ("nvcc", *_compilers()):
             if name == "nvcc" or shutil.which(name):
                 _executable(programs / name, f'exec {shlex.join([*words, name])} "$@"')
         for name, found in _builders().items():
@@ -341,6 +344,15 @@ def _is_built(path: Path) -> bool:
 def _as_latin(text: str | bytes) -> bytes:
     """A file that is no UTF-8 was read as Latin-1."""
     return text if isinstance(text, bytes) else text.encode("latin-1", "replace")
+
+
+def _compilers() -> Iterator[str]:
+    """Names by which a build may call one. Distributions' Pythons link extensions by that of the
+    machine: `x86_64-linux-gnu-g++`."""
+    for name in _COMPILERS:
+        yield name
+        yield f"{platform.machine()}-linux-gnu-{name}"
+        yield from (f"{name}-{version}" for version in _VERSIONS)
 
 
 def _builders() -> dict[str, Path]:

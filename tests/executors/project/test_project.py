@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,11 +19,14 @@ from cudaops.executors.cpu.build import project_tools as cpu_tools
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.report import read_report
 from cudaops.executors.cuda.build import GpuBuilder, project_tools
-from cudaops.executors.project.tree import BuiltTree, open_project
+from cudaops.executors.process import Finished
+from cudaops.executors.project.tree import BuiltTree, build_failure, open_project
 from cudaops.program.front_end import kernel_form
 
 PROJECTS = Path(__file__).parents[2] / "data" / "projects"
 BIN = Path(sys.executable).parent
+OF_MACHINE = f"{platform.machine()}-linux-gnu-g++"
+"""What Debian's Python links extensions with."""
 CMAKE = (
     f"{BIN}/cmake -S . -B out -G Ninja -DCMAKE_MAKE_PROGRAM={BIN}/ninja && {BIN}/cmake --build out"
 )
@@ -82,9 +86,10 @@ def with_response_file(folder: Path, compiler: str) -> None:
     """Objects and libraries stand in a file that g++ or nvcc is given, as newer CMakes do it."""
     makefile = folder / "Makefile"
     words = "build/main.o -Llib -lfilters"
-    more = " -L$(CUDA_HOME)/lib64 -lcudart" if compiler == "g++" else ""
-    flag = "@app.rsp" if compiler == "g++" else "--options-file app.rsp"
-    command = "g++" if compiler == "g++" else "$(NVCC) $(FLAGS)"
+    is_host = compiler != "nvcc"
+    more = " -L$(CUDA_HOME)/lib64 -lcudart" if is_host else ""
+    flag = "@app.rsp" if is_host else "--options-file app.rsp"
+    command = compiler if is_host else "$(NVCC) $(FLAGS)"
     old = f"\t$(NVCC) $(FLAGS) -o app {words}\n"
     text = makefile.read_text()
     assert old in text
@@ -92,7 +97,7 @@ def with_response_file(folder: Path, compiler: str) -> None:
     makefile.write_text(text.replace(old, new).replace("-rdc=true", ""))
 
 
-@pytest.mark.parametrize("compiler", ["g++", "nvcc"])
+@pytest.mark.parametrize("compiler", ["g++", OF_MACHINE, "nvcc"])
 def test_what_is_linked_may_stand_in_a_response_file(
     cpu_executor: CpuExecutor, filters: Path, tmp_path: Path, compiler: str
 ) -> None:
@@ -230,7 +235,7 @@ def test_the_build_sees_the_tree_and_nothing_else_of_the_author(
 @pytest.mark.nvcc
 @pytest.mark.parametrize(
     ("name", "compiler"),
-    [("filters", ""), ("filters", "g++"), pytest.param("rows", "", marks=pytest.mark.deep)],
+    [("filters", ""), ("filters", OF_MACHINE), pytest.param("rows", "", marks=pytest.mark.deep)],
 )
 def test_nvcc_builds_it_plain_and_recorded(
     name: str, compiler: str, tmp_path: Path, kernels: Path
@@ -305,3 +310,26 @@ def test_python_in_front_needs_a_gpu(tmp_path: Path, kernels: Path) -> None:
     folder = Path(shutil.copytree(PROJECTS / "filters", tmp_path / "filters"))
     with pytest.raises(InputError, match=r"made no program python3, and .* needs a GPU"):
         open_project(kernels, folder, folder / "src/blur.cu", "make", "python3", cpu_tools(kernels))
+
+
+@pytest.mark.nvcc
+def test_a_build_is_told_the_gpu_that_it_cannot_see(filters: Path, kernels: Path) -> None:
+    """PyTorch's builder of extensions asks the GPU otherwise, and there is none to ask."""
+    tools = project_tools(kernels, "sm_120", recorded=False)
+    command = 'test "$TORCH_CUDA_ARCH_LIST" = 12.0 && make'
+    assert open_project(kernels, filters, filters / "src/blur.cu", command, "app", tools).build
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("x.py:180: UserWarning: an error from it: y\nblur.cu(3): error: no z\nE: 1", "no z"),
+        ("UserWarning: error: y\nTraceback (most recent call):\nIndexError: list", "IndexError"),
+        ("make: *** [Makefile:3: app] Error 1: all", "make"),
+        ("something is amiss", "amiss"),
+    ],
+)  # fmt: skip
+def test_a_failed_build_says_what_failed_and_no_warning(said: str, shown: str) -> None:
+    done = Finished(1, "", said, 0.1, False)
+    assert shown in build_failure(done, [])
+    assert "UserWarning" not in build_failure(done, [])
