@@ -148,6 +148,22 @@ def test_a_later_round_ends_where_nothing_gains_any_more(root: Draft) -> None:
     assert PATIENCE < depths[1] <= PATIENCE + 4
 
 
+def test_a_search_that_has_gained_waits_for_more_no_longer_than_that_is_likely(root: Draft) -> None:
+    offered = [Marked("half"), *(Marked(f"nothing {n}") for n in range(60))]
+
+    def slowly(rewrites: Sequence[Rewrite]) -> Sequence[Timed]:
+        time.sleep(0.02)
+        return timed(rewrites)
+
+    limits = Limits(1000, time.monotonic() + 60.0, idle_s=0.2)
+    found = Search(slowly, limits, problem, offered=offered).run(root, 100.0)
+    assert found.stopped == "seconds without gain"
+    assert found.best[0].time_us == pytest.approx(50.0)
+    assert found.trials < 40
+    without = Search(slowly, limits, problem, offered=offered[1:40]).run(root, 100.0)
+    assert (without.stopped, without.trials) == ("no step gains", 39)
+
+
 SUMS = """
 __global__ void sums(const float* x, float* y, int rows, int n) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
