@@ -57,6 +57,18 @@ def builders(bench: Workbench) -> int:
     return 2 if bench.models_time else BUILDERS
 
 
+def alike(plans: Sequence[tuple[Workload, ResolvedPlan]]) -> list[tuple[Workload, float]]:
+    """The most expensive of each shape (instance, grid, block, sizes of buffers, whether the plan
+    applies), with the share of time of all of it: launches that differ in their data alone rank
+    drafts in the same way."""
+    shapes: dict[tuple[object, ...], list[Workload]] = {}
+    for one, plan in plans:
+        sizes = tuple(a.size_bytes for a in one.allocations)
+        shape = (one.callee, one.grid, one.block, one.l2_regime, sizes, plan.applicable)
+        shapes.setdefault(shape, []).append(one)
+    return [(each[0], sum(one.time_share for one in each)) for each in shapes.values()]
+
+
 def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
     """Register the search over transformations."""
 
@@ -204,19 +216,25 @@ class _Trying:
         return timed.result()
 
     def time(self, rewrite: Rewrite | None, *, draft: bool = True) -> Timed:
-        """Over all timed workloads, by their weights."""
+        """Over all timed workloads, by their weights; of a draft over one of each shape, though
+        it must have a plan for all."""
         total = weight = 0.0
-        for workload in self.bench.timed:
-            raise_if_stopped()
-            try:
+        try:
+            for workload, share in self._shared(rewrite, draft=draft):
+                raise_if_stopped()
                 measured = self._measured(rewrite, workload, draft=draft)
-            except PlanError as error:
-                return Timed(None, f"launch plan: {error}")
-            if not isinstance(measured, Measurement):
-                return Timed(None, measured.message)
-            total += measured.median_us * workload.time_share
-            weight += workload.time_share
+                if not isinstance(measured, Measurement):
+                    return Timed(None, measured.message)
+                total += measured.median_us * share
+                weight += share
+        except PlanError as error:
+            return Timed(None, f"launch plan: {error}")
         return Timed(total / weight if weight else None)
+
+    def _shared(self, rewrite: Rewrite | None, *, draft: bool) -> list[tuple[Workload, float]]:
+        """What it is timed on. Raises PlanError where it has no plan for one of all."""
+        plans = [(one, self.bench.plan(one, rewrite)) for one in self.bench.timed]
+        return alike(plans) if draft else [(one, one.time_share) for one, _ in plans]
 
     def _measured(
         self, rewrite: Rewrite | None, workload: Workload, *, draft: bool
@@ -260,10 +278,11 @@ class _Trying:
         return SearchCost(trials=trials, seconds=round(time.monotonic() - started, 3), parts=spent)
 
     def apart(self, rewrite: Rewrite) -> tuple[float, ...]:
-        """Of each launch, weighted over all timed workloads that it applies to: what the plan takes
-        longer with it than with those before it alone. Empty where that cannot be told."""
+        """Of each launch, weighted over one timed workload of each shape that it applies to: what
+        the plan takes longer with it than with those before it alone. Empty where that cannot be
+        told."""
         totals = [0.0] * len(rewrite.plan.launches)
-        for workload in self.bench.timed:
+        for workload, share in self._shared(rewrite, draft=True):
             raise_if_stopped()
             with self.parts.working("building"):
                 unit = self.bench.unit(workload, rewrite)
@@ -278,7 +297,7 @@ class _Trying:
                 if isinstance(taken, Misbehaved):
                     return ()
                 more_us = max(taken.median_us - before_us, 0.0)
-                totals[count - 1] += more_us * workload.time_share
+                totals[count - 1] += more_us * share
                 before_us = taken.median_us
         return tuple(totals)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.domain.base import Dim3
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Progress, line_of
 from cudaops.executors.base import Executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
-from cudaops.mcp_servers.transforming import PARTS, search
+from cudaops.mcp_servers.transforming import PARTS, alike, search
 from cudaops.sandbox.workbench import open_workbench
 from cudaops.transformations.search import Limits
 from tests.executors.cases import VECTOR_MAIN, program
@@ -57,3 +58,20 @@ def test_says_what_it_took(name: str, tmp_path: Path, kernels: Path) -> None:
     assert line_of(said[-1]) == cost.line
     assert cost.line.startswith(f"{cost.trials} trials in {cost.seconds:.1f} s (")
     assert list(found.summary.found) == [x.rewrite.source_id for x in found.found]
+
+
+def test_launches_that_differ_in_their_data_alone_are_timed_once(
+    tmp_path: Path, cpu_executor: CpuExecutor
+) -> None:
+    parsed = program(tmp_path / "p", KERNEL, VECTOR_MAIN.replace("LAUNCH", LAUNCH))
+    bench = open_workbench(
+        parsed, None, (), cpu_executor, Policy(seed=3), tmp_path / "bench", sm_arch="sm_86",
+        timeout_s=60.0,
+    )  # fmt: skip
+    (captured,) = bench.timed
+    one, other = (captured.model_copy(update={"time_share": share}) for share in (0.5, 0.2))
+    wider = captured.model_copy(update={"grid": Dim3(x=8), "time_share": 0.3})
+    plan = bench.plan(captured, None)
+    assert alike([(one, plan), (other, plan), (wider, plan)]) == [(one, 0.7), (wider, 0.3)]
+    not_served = plan.model_copy(update={"applicable": False})
+    assert alike([(one, plan), (other, not_served)]) == [(one, 0.5), (other, 0.2)]

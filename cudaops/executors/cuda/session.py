@@ -73,27 +73,35 @@ class _HeldTurn(NamedTuple):
     until: float
 
 
-class _Count:
-    """How many threads are at something."""
+class _Line:
+    """Threads that wait for a lock, counted."""
 
-    def __init__(self) -> None:
-        self._number = 0
-        self._lock = threading.Lock()
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._waiting = 0
+        self._counting = threading.Lock()
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
-        with self._lock:
-            self._number += 1
+    def turn(self) -> Iterator[None]:
+        """With the lock."""
+        self._count(1)
+        try:
+            self._lock.acquire()
+        finally:
+            self._count(-1)
         try:
             yield
         finally:
-            with self._lock:
-                self._number -= 1
+            self._lock.release()
 
-    def others(self) -> int:
-        """Beside the one who asks."""
-        with self._lock:
-            return self._number - 1
+    def is_empty(self) -> bool:
+        """Whether nobody waits. Who is seen to wait will have the lock."""
+        with self._counting:
+            return self._waiting == 0
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._waiting += more
 
 
 class RunnerSession:
@@ -138,8 +146,8 @@ class RunnerSession:
         """Whether its runner may hold memory between tasks."""
         self._times_long = False
         """Whether a launch that was to be ranked lasted so long that others disturbed it."""
-        self._hints = _Count()
-        """Launches to be ranked that wait for the one before them."""
+        self._hints = _Line(self._lock)
+        """Those with launches to be ranked."""
         self._turn_held: _HeldTurn | None = None
 
     def __enter__(self) -> RunnerSession:
@@ -223,13 +231,13 @@ class RunnerSession:
     def _ranked(self, task: MeasureTask, timeout_s: float) -> Reply | Misbehaved:
         """Several that wait have the GPU in one turn, `TURN_S` at most."""
         asked = time.monotonic()
-        with self._hints.one_more(), self._lock:
+        with self._hints.turn():
             waited(asked)
             try:
                 return self._hint(task, timeout_s)
             finally:
                 held = self._turn_held
-                if held and (self._hints.others() < 1 or time.monotonic() > held.until):
+                if held and (self._hints.is_empty() or time.monotonic() > held.until):
                     self._let_go()
 
     def _hint(self, task: MeasureTask, timeout_s: float) -> Reply | Misbehaved:

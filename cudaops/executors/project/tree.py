@@ -61,9 +61,9 @@ _BUILDERS = ("make", "cmake", "ctest", "ninja", "meson")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib")
 _ERROR = re.compile(r"\berror\b.*:|undefined reference|not found|No rule|No such file", re.I)
 _OF_MAKE = re.compile(r"^(?:g?make|ninja)(?:\[\d+\])?: ")
+"""What a build tool says of what another program said."""
 _OF_PYTHON = re.compile(r"^[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
 """The last line of a traceback."""
-"""What a build tool says of what another program said."""
 
 
 class Tools(NamedTuple):
