@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Projects of people on one GPU, each built by its own command, improved, patched and reverted: Make with a
-# static library, CMake with two programs, Python over a shared library, a PyTorch extension. And programs that
+# static library, CMake with two programs, Python over a shared library, a PyTorch extension, streams with Thrust
+# and cuBLAS around the kernel. And programs that
 # launch by the driver's API, run as they are and then with the rewrite loaded into them: C++ with a cubin,
 # Python with NVRTC, CuPy (where they can be imported). Four of them take under 10 minutes; writes a log a
 # project (NAME.txt) and table.txt into $OUT.
@@ -69,5 +70,6 @@ application driver tests/data/projects/driver make "./app 2048 2048"
 jit nvrtc cuda.bindings.nvrtc
 jit cupy cupy
 project filters tests/data/projects/filters src/blur.cu make "./app 2048 2048"
+project streams tests/data/projects/streams src/relax.cu make "./app 2048 2048"
 project rows tests/data/projects/rows kernels/rows.cu "cmake -S . -B out && cmake --build out" "out/bench 8192 1024"
 tar -C /tmp/runs -cJf "$OUT/runs.tar.xz" --exclude=workloads --exclude=work . 2>/dev/null

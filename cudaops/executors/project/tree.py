@@ -62,6 +62,11 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib")
 _ERROR = re.compile(r"\berror\b.*:|undefined reference|not found|No rule|No such file", re.I)
 _OF_MAKE = re.compile(r"^(?:g?make|ninja)(?:\[\d+\])?: ")
 """What a build tool says of what another program said."""
+_OF_LIBRARIES = re.compile(
+    r"\b(?:thrust|cub|cuda|cooperative_groups|cutlass|cu(?:blas|fft|rand|solver|sparse|dnn)\w*)"
+    r"[/.]\S*: No such file"
+)
+"""A header of a library on top of CUDA, none of which is there for a processor."""
 _OF_PYTHON = re.compile(r"^[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
 """The last line of a traceback."""
 
@@ -236,7 +241,7 @@ class BuiltTree:
 
     def failure(self, done: Finished) -> str:
         """Why the build that just ended failed, in one line."""
-        return build_failure(done, self.log()[self._begun :])
+        return build_failure(done, self.log()[self._begun :], for_gpu=bool(self.tools.sm_arch))
 
     def _extract(self) -> None:
         for folder in (self.root, self._originals):
@@ -506,7 +511,7 @@ def _linked(log: Sequence[Note]) -> Iterator[Path]:
                 yield path
 
 
-def build_failure(done: Finished, log: Sequence[Note]) -> str:
+def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) -> str:
     """Why a build failed, in one line."""
     for note in log:
         if note.refused:
@@ -518,7 +523,10 @@ def build_failure(done: Finished, log: Sequence[Note]) -> str:
     compilers = [one for one in wrong if not (_OF_MAKE.match(one) or _OF_PYTHON.match(one))]
     raised = [one for one in lines if _OF_PYTHON.match(one)][-1:]
     said = compilers or raised or wrong or lines[-1:] or ["nothing"]
-    return f"the build fails with exit code {done.exit_code}: {said[0][:300]}"
+    text = f"the build fails with exit code {done.exit_code}: {said[0][:300]}"
+    if not for_gpu and _OF_LIBRARIES.search(said[0]):
+        text += "; programs with CUDA's libraries need a GPU: --executor cuda"
+    return text
 
 
 class ProjectProgram(NamedTuple):

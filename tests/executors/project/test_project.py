@@ -235,7 +235,12 @@ def test_the_build_sees_the_tree_and_nothing_else_of_the_author(
 @pytest.mark.nvcc
 @pytest.mark.parametrize(
     ("name", "compiler"),
-    [("filters", ""), ("filters", OF_MACHINE), pytest.param("rows", "", marks=pytest.mark.deep)],
+    [
+        ("filters", ""),
+        ("filters", OF_MACHINE),
+        ("streams", ""),
+        pytest.param("rows", "", marks=pytest.mark.deep),
+    ],
 )
 def test_nvcc_builds_it_plain_and_recorded(
     name: str, compiler: str, tmp_path: Path, kernels: Path
@@ -244,6 +249,7 @@ def test_nvcc_builds_it_plain_and_recorded(
     source, command, run = {
         "filters": ("src/blur.cu", "make", "app"),
         "rows": ("kernels/rows.cu", CMAKE, "out/bench"),
+        "streams": ("src/relax.cu", "make", "app"),
     }[name]
     if compiler:
         with_response_file(folder, compiler)
@@ -310,6 +316,12 @@ def test_python_in_front_needs_a_gpu(tmp_path: Path, kernels: Path) -> None:
     folder = Path(shutil.copytree(PROJECTS / "filters", tmp_path / "filters"))
     with pytest.raises(InputError, match=r"made no program python3, and .* needs a GPU"):
         open_project(kernels, folder, folder / "src/blur.cu", "make", "python3", cpu_tools(kernels))
+
+
+def test_libraries_of_cuda_need_a_gpu(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(PROJECTS / "streams", tmp_path / "streams"))
+    with pytest.raises(InputError, match="thrust/device_vector.h: No such file.*--executor cuda"):
+        opened(cpu_executor, folder, "src/relax.cu")
 
 
 @pytest.mark.nvcc
