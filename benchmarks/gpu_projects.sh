@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Projects of people on one GPU, each built by its own command, improved, patched and reverted: Make with a
 # static library, CMake with two programs, Python over a shared library, a PyTorch extension, streams with Thrust
-# and cuBLAS around the kernel. And programs that
-# launch by the driver's API, run as they are and then with the rewrite loaded into them: C++ with a cubin,
-# Python with NVRTC, CuPy (where they can be imported). Four of them take under 10 minutes; writes a log a
-# project (NAME.txt) and table.txt into $OUT.
+# and cuBLAS around the kernel. And programs that launch by the driver's API, run as they are and then with the
+# rewrite loaded into them: C++ with a cubin, Python with NVRTC, CuPy (where they can be imported). Four of them
+# take under 10 minutes; writes a log a project (NAME.txt) and table.txt into $OUT.
 #
 # Needs .gpu/site.tar.xz (gpu_pack.sh). Run it in the repository's root. ONLY="driver nvrtc cupy" runs these;
 # EACH=150 seconds for one run; OPTIONS="--budget-minutes 1.5" for more of `cudaops run`.

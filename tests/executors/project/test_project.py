@@ -320,7 +320,7 @@ def test_python_in_front_needs_a_gpu(tmp_path: Path, kernels: Path) -> None:
 
 def test_libraries_of_cuda_need_a_gpu(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(PROJECTS / "streams", tmp_path / "streams"))
-    with pytest.raises(InputError, match="thrust/device_vector.h: No such file.*--executor cuda"):
+    with pytest.raises(InputError, match=r"thrust/device_vector\.h: No such file.*--executor cuda"):
         opened(cpu_executor, folder, "src/relax.cu")
 
 
