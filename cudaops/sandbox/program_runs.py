@@ -16,6 +16,20 @@ from cudaops.sandbox.captures import CapturedRun
 
 Made = TypeVar("Made")
 
+SLOW_S = 4.0
+"""A program that took so long when it was captured is run with a rewrite in it while others of its
+gates are at work. Chosen: several times what it takes to start it."""
+LITTLE_BYTES = 2 * 1024**3
+"""Of one launch's buffers; a program has them more than once. Chosen: beside what the gates keep on
+a GPU of 24 GB."""
+
+
+def is_slow(run: CapturedRun, size_bytes: int) -> bool:
+    """Whether it goes on for long after its last launch, or takes long and leaves the GPU room for
+    what is run meanwhile. `size_bytes`: the most that one launch has in buffers."""
+    takes_long = run.captured.seconds > SLOW_S and size_bytes < LITTLE_BYTES
+    return run.captured.paused or takes_long
+
 
 class ProgramRuns:
     """What a program prints and how long it takes, for the judged runs of a job."""

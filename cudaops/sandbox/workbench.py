@@ -55,15 +55,9 @@ from cudaops.sandbox.oracle import (
     timed_references,
 )
 from cudaops.sandbox.preloaded import preloaded
-from cudaops.sandbox.program_runs import ProgramRuns
+from cudaops.sandbox.program_runs import ProgramRuns, is_slow
 from cudaops.sandbox.values import value_summaries
 
-SLOW_S = 4.0
-"""A program that took so long when it was captured is run with a rewrite in it while others of its
-gates are at work. Chosen: several times what it takes to start it."""
-LITTLE_BYTES = 2 * 1024**3
-"""Of one launch's buffers; a program has them more than once. Chosen: beside what the gates keep on
-a GPU of 24 GB."""
 TREE = f"state/{ARCHIVE}"
 """In a run folder: a project's tree as it was."""
 MOST_LINES = 8
@@ -349,10 +343,9 @@ class Workbench:
     def run_programs_ahead(self, rewrite: Rewrite | None = None) -> None:
         """Begin the author's runs that will be asked for, and those of a rewrite where programs
         take long. Where time is modelled there is nothing to run."""
-        judged = [one for one in self.captured.runs if one.is_judged]
         if rewrite is None:
-            self.program_runs.ahead(judged)
-        elif not self.models_time and (slow := [one for one in judged if self._is_slow(one)]):
+            self.program_runs.ahead(one for one in self.captured.runs if one.is_judged)
+        elif not self.models_time and (slow := self._slow_runs()):
             in_background(
                 lambda: self.program_runs.rewritten_ahead(rewrite.id, self.runnable(rewrite), slow)
             )
@@ -360,16 +353,14 @@ class Workbench:
     def finish_programs(self, rewrite: Rewrite) -> None:
         """Wait for what was begun of programs that may still launch: nothing may run beside what is
         timed. What goes wrong with them is said by the gate that needs them."""
-        for one in self.captured.runs:
-            if one.is_judged and self._is_slow(one) and not one.captured.paused:
+        for one in self._slow_runs():
+            if not one.captured.paused:
                 with suppress(InputError):
                     self.program_runs.rewritten(rewrite.id, self.runnable(rewrite), one)
 
-    def _is_slow(self, run: CapturedRun) -> bool:
-        """Whether it goes on for long after its last launch, or takes long and leaves the GPU room
-        for what is run meanwhile."""
-        little = max(w.size_bytes for w in self.workloads) < LITTLE_BYTES
-        return run.captured.paused or (little and run.captured.seconds > SLOW_S)
+    def _slow_runs(self) -> list[CapturedRun]:
+        size_bytes = max(w.size_bytes for w in self.workloads)
+        return [r for r in self.captured.runs if r.is_judged and is_slow(r, size_bytes)]
 
     @property
     def limits(self) -> tuple[str, ...]:

@@ -302,9 +302,8 @@ class BuiltTree:
                 link.unlink(missing_ok=True)
                 link.symlink_to(folder)
         words = [sys.executable, "-P", "-m", "cudaops.executors.project.driver", str(self.root)]
-        for name in ("nvcc", *_compilers()):
-            if name == "nvcc" or shutil.which(name):
-                _executable(programs / name, f'exec {shlex.join([*words, name])} "$@"')
+        for name in _compilers():
+            _executable(programs / name, f'exec {shlex.join([*words, name])} "$@"')
         for name, found in _builders().items():
             _executable(programs / name, f'exec {shlex.quote(str(found))} "$@"')
 
@@ -352,12 +351,11 @@ def _as_latin(text: str | bytes) -> bytes:
 
 
 def _compilers() -> Iterator[str]:
-    """Names by which a build may call one. Distributions' Pythons link extensions by that of the
-    machine: `x86_64-linux-gnu-g++`."""
+    """As builds name them; Debian's Python has `x86_64-linux-gnu-g++` link its extensions."""
+    yield "nvcc"
     for name in _COMPILERS:
-        yield name
-        yield f"{platform.machine()}-linux-gnu-{name}"
-        yield from (f"{name}-{version}" for version in _VERSIONS)
+        versions = (f"{name}-{version}" for version in _VERSIONS)
+        yield from filter(shutil.which, (name, f"{platform.machine()}-linux-gnu-{name}", *versions))
 
 
 def _builders() -> dict[str, Path]:
