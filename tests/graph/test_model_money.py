@@ -70,7 +70,7 @@ def record_of(source: Path) -> RunRecord:
 @pytest.mark.deep
 def test_the_money_stop_holds_to_within_one_call(source: Path, nim: Nim) -> None:
     words, environment = command(
-        source, nim, "--max-cost", "15", "--max-iterations", "4", "--min-speedup", "100"
+        source, nim, "--max-cost", "15", "--max-iterations", "4", "--min-speedup", "3"
     )
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=250)
     assert ran.returncode == 1, ran.stderr
