@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
@@ -57,16 +57,26 @@ def builders(bench: Workbench) -> int:
     return 2 if bench.models_time else BUILDERS
 
 
-def alike(plans: Sequence[tuple[Workload, ResolvedPlan]]) -> list[tuple[Workload, float]]:
+class Planned(NamedTuple):
+    """What a rewrite is timed on."""
+
+    workload: Workload
+    plan: ResolvedPlan
+    share: float
+    """Of the program's time."""
+
+
+def alike(planned: Sequence[Planned]) -> list[Planned]:
     """The most expensive of each shape (instance, grid, block, sizes of buffers, whether the plan
     applies), with the share of time of all of it: launches that differ in their data alone rank
     drafts in the same way."""
-    shapes: dict[tuple[object, ...], list[Workload]] = {}
-    for one, plan in plans:
-        sizes = tuple(a.size_bytes for a in one.allocations)
-        shape = (one.callee, one.grid, one.block, one.l2_regime, sizes, plan.applicable)
+    shapes: dict[tuple[object, ...], list[Planned]] = {}
+    for one in planned:
+        w = one.workload
+        sizes = tuple(a.size_bytes for a in w.allocations)
+        shape = (w.callee, w.grid, w.block, w.l2_regime, sizes, one.plan.applicable)
         shapes.setdefault(shape, []).append(one)
-    return [(each[0], sum(one.time_share for one in each)) for each in shapes.values()]
+    return [each[0]._replace(share=sum(one.share for one in each)) for each in shapes.values()]
 
 
 def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
@@ -225,33 +235,34 @@ class _Trying:
         it must have a plan for all."""
         total = weight = 0.0
         try:
-            for workload, share in self._shared(rewrite, draft=draft):
-                raise_if_stopped()
-                measured = self._measured(rewrite, workload, draft=draft)
-                if not isinstance(measured, Measurement):
-                    return Timed(None, measured.message)
-                total += measured.median_us * share
-                weight += share
+            planned = self._planned(rewrite)
         except PlanError as error:
             return Timed(None, f"launch plan: {error}")
+        for one in alike(planned) if draft else planned:
+            raise_if_stopped()
+            measured = self._measured(rewrite, one, draft=draft)
+            if not isinstance(measured, Measurement):
+                return Timed(None, measured.message)
+            total += measured.median_us * one.share
+            weight += one.share
         return Timed(total / weight if weight else None)
 
-    def _shared(self, rewrite: Rewrite | None, *, draft: bool) -> list[tuple[Workload, float]]:
-        """What it is timed on. Raises PlanError where it has no plan for one of all."""
-        plans = [(one, self.bench.plan(one, rewrite)) for one in self.bench.timed]
-        return alike(plans) if draft else [(one, one.time_share) for one, _ in plans]
+    def _planned(self, rewrite: Rewrite | None) -> list[Planned]:
+        """All timed workloads. Raises PlanError where it has no plan for one of them."""
+        timed = self.bench.timed
+        return [Planned(w, self.bench.plan(w, rewrite), w.time_share) for w in timed]
 
     def _measured(
-        self, rewrite: Rewrite | None, workload: Workload, *, draft: bool
+        self, rewrite: Rewrite | None, on: Planned, *, draft: bool
     ) -> Measurement | Misbehaved | CompileFailed:
         """`Workbench.measure`, its parts noted."""
-        begun = None
+        workload, begun = on.workload, None
         if rewrite is not None and draft:
             begun = self._begun.get((rewrite.source_id, workload.callee))
         compiled = begun.result() if begun is not None else self._built(rewrite, workload, draft)
         if isinstance(compiled, CompileFailed):
             return compiled
-        return self._taken(compiled, workload, self.bench.plan(workload, rewrite))
+        return self._taken(compiled, workload, on.plan)
 
     def _built(
         self, rewrite: Rewrite | None, workload: Workload, draft: bool
@@ -287,12 +298,11 @@ class _Trying:
         the plan takes longer with it than with those before it alone. Empty where that cannot be
         told."""
         totals = [0.0] * len(rewrite.plan.launches)
-        for workload, share in self._shared(rewrite, draft=True):
+        for workload, plan, share in alike(self._planned(rewrite)):
             raise_if_stopped()
             with self.parts.working("building"):
                 unit = self.bench.unit(workload, rewrite)
                 compiled = self.bench.executor.compile(unit, draft=True)
-            plan = self.bench.plan(workload, rewrite)
             if isinstance(compiled, CompileFailed):
                 return ()
             before_us = 0.0

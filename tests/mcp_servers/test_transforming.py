@@ -13,7 +13,7 @@ from cudaops.domain.run import Progress, line_of
 from cudaops.executors.base import Executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
-from cudaops.mcp_servers.transforming import PARTS, alike, search
+from cudaops.mcp_servers.transforming import PARTS, Planned, alike, search
 from cudaops.sandbox.workbench import open_workbench
 from cudaops.transformations.search import Limits
 from tests.executors.cases import VECTOR_MAIN, program
@@ -69,9 +69,9 @@ def test_launches_that_differ_in_their_data_alone_are_timed_once(
         timeout_s=60.0,
     )  # fmt: skip
     (captured,) = bench.timed
-    one, other = (captured.model_copy(update={"time_share": share}) for share in (0.5, 0.2))
-    wider = captured.model_copy(update={"grid": Dim3(x=8), "time_share": 0.3})
     plan = bench.plan(captured, None)
-    assert alike([(one, plan), (other, plan), (wider, plan)]) == [(one, 0.7), (wider, 0.3)]
-    not_served = plan.model_copy(update={"applicable": False})
-    assert alike([(one, plan), (other, not_served)]) == [(one, 0.5), (other, 0.2)]
+    one, other = (Planned(captured, plan, share) for share in (0.5, 0.2))
+    wider = Planned(captured.model_copy(update={"grid": Dim3(x=8)}), plan, 0.3)
+    assert alike([one, other, wider]) == [one._replace(share=0.7), wider]
+    not_served = other._replace(plan=plan.model_copy(update={"applicable": False}))
+    assert alike([one, not_served]) == [one, not_served]

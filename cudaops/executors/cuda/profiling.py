@@ -53,10 +53,6 @@ FLOPS: frozenset[str] = frozenset((
 """Of these what the hardware counts only by patched code, which is too slow for a long launch."""
 
 WITH_OPERATIONS: frozenset[Sections] = frozenset(("deciding", "full"))
-COUNTED_S = 15.0
-"""For which the author's kernel is executed on the processor where ncu cannot count its operations.
-Chosen: as long as ncu may take (`MOST_S`); a launch of a third of a second on an H100 was executed
-for two minutes before anything was tried. A candidate, whose floor needs them, has all the time."""
 MOST_LOADED_AGAIN_BYTES = 1 << 30
 """Buffers that are loaded once more for a second look at a launch's time. Chosen: half a second."""
 
@@ -295,12 +291,14 @@ class Profiler:
         compiled = cpu.compile(launched.compiled.unit)
         if isinstance(compiled, CompileFailed):
             return None
+        # The author's kernel for as long as ncu may take: a launch of a third of a second on an
+        # H100 was executed for two minutes before anything was tried. A candidate's floor needs it.
         is_author = launched.compiled.unit.rewrite is None
         found = cpu.profile(
             compiled,
             launched.workload,
             launched.plan,
-            timeout_s=min(COUNTED_S, launched.timeout_s) if is_author else launched.timeout_s,
+            timeout_s=min(MOST_S, launched.timeout_s) if is_author else launched.timeout_s,
         )
         return None if isinstance(found, Misbehaved) else found
 

@@ -242,21 +242,18 @@ class RunnerSession:
 
     def _hint(self, task: MeasureTask, timeout_s: float) -> Reply | Misbehaved:
         """Beside others where they would be waited for too long, and alone where that spoils it."""
-        if self._runner is None:
-            self._let_go()  # it takes its time to start
-        runner = self._ready()
         self._keeps = self._keeps or task.keep
-        alone = self._hold()
-        with LEDGER.working("kernels"):
-            hint = self._asked(runner, task, timeout_s)
-        self._times_long = self._times_long or (not alone and _is_long(hint))
-        if alone or not self._times_long:
-            return hint
-        self._let_go()
-        runner = self._ready()
-        self._hold()
-        with LEDGER.working("kernels"):
-            return self._asked(runner, task, timeout_s)
+        while True:
+            if self._runner is None:
+                self._let_go()  # it takes its time to start
+            runner = self._ready()
+            alone = self._hold()
+            with LEDGER.working("kernels"):
+                hint = self._asked(runner, task, timeout_s)
+            if alone or not _is_long(hint):
+                return hint
+            self._times_long = True
+            self._let_go()
 
     def _hold(self) -> bool:
         """Have the GPU until `_let_go`; whether alone."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from cudaops.executors.isolation.phases import GIB, Limits
 
@@ -15,7 +16,6 @@ LOOK_S = 0.2
 """Between looks."""
 DISK = "put "
 """How a line begins that is about disk."""
-_AVAILABLE = re.compile(rb"^MemAvailable:\s+(\d+) kB", re.M)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * _PAGE
 
@@ -51,7 +51,8 @@ class Watch:
     def _memory(self) -> str:
         most = int(self._limits.share_of_memory * MEMORY_BYTES)
         # No child has more than is in use at all, which is one file to read and not one a process.
-        if MEMORY_BYTES - available_bytes() > most and resident_bytes(self._pid) > most:
+        in_use = MEMORY_BYTES - psutil.virtual_memory().available
+        if in_use > most and resident_bytes(self._pid) > most:
             return f"used more than {most / GIB:.1f} GiB of memory and was stopped"
         return ""
 
@@ -64,15 +65,6 @@ class Watch:
             bound = self._limits.disk_bytes / GIB
             return f"{DISK}more than {bound:g} GiB on disk and was stopped"
         return ""
-
-
-def available_bytes() -> int:
-    """Memory of the machine that could be had without swapping; 0 where it does not say."""
-    try:
-        found = _AVAILABLE.search(Path("/proc/meminfo").read_bytes())
-    except OSError:
-        return 0
-    return int(found[1]) * 1024 if found else 0
 
 
 def resident_bytes(pid: int) -> int:
