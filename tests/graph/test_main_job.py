@@ -152,7 +152,7 @@ def test_what_no_recipe_improves_says_how_far_it_is_from_the_roofline(
 
 @pytest.mark.deep
 def test_failed_attempts_are_kept_and_not_repeated(tmp_path: Path) -> None:
-    """A bar that is near and out of reach: every attempt is rejected for its speed."""
+    """A bar just out of reach: every attempt is rejected for its speed and another follows."""
     record = run(PROGRAMS / "transpose.cu", tmp_path / "run", policy=Policy(min_speedup=1.1))
     assert record.outcome == "nothing_found"
     sources = [a.source_id for a in record.attempts]
