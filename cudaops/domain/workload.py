@@ -177,6 +177,12 @@ class Workload(Record):
         return sum(a.size_bytes for a in self.allocations)
 
     @property
+    def shape(self) -> tuple[object, ...]:
+        """Equal for launches of one instance that differ in data and scalars alone."""
+        sizes = tuple((a.element, a.size_bytes) for a in self.allocations)
+        return (self.callee, self.grid, self.block, self.dynamic_smem_bytes, sizes)
+
+    @property
     def is_judged(self) -> bool:
         """Whether a rewrite is held against the author's kernel on it."""
         return self.role != "timed"

@@ -223,13 +223,15 @@ class Executor(Protocol):
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        ranked: bool = False,
         alternatives: Sequence[InputSet] = (),
         folder: Path | None = None,
         timeout_s: float = 120.0,
     ) -> tuple[Measurement, Measurement] | Misbehaved:
         """Baseline and candidate (whose plan is given) timed side by side on the captured inputs.
 
-        Samples of the two are paired by position. Misbehaviour is the candidate's.
+        Samples of the two are paired by position. Misbehaviour is the candidate's. `ranked`: as few
+        as tell which of them is clearly faster; nothing may be accepted on them.
 
         `folder` (created): what the timed launches wrote is looked at, and every distinct result
         is kept there (`Timing.timed_outputs`). Launches on `alternatives`, other contents of the

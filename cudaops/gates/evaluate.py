@@ -38,6 +38,9 @@ from cudaops.sandbox.workbench import Workbench
 LEARNERS = ("llm:", "mcp:")
 """Who is told of a candidate that is too slow whether it is right as well, on the smallest
 workload: they write the next one. Recipes and transformations learn nothing from it."""
+CLEARLY = 1.1
+"""A candidate that ranks so many times above the bar is not measured in full before it is known to
+be right. Chosen: over what the few samples of a rank may be off."""
 MEASUREMENTS = 3
 """Fresh measurements at most, where the clocks say that another might tell more. Chosen: with
 seven runs at once on an H100, four of seven measurements were undisturbed (2026-11-24)."""
@@ -139,10 +142,13 @@ class Evaluating:
         return compiled if self._add(worst) else None
 
     def _timed_once(self, min_speedup: float) -> bool:
-        """Whether it is fast enough to look at further."""
+        """Whether it is fast enough to look at further. A few samples tell where it clearly is: a
+        fresh measurement decides, when every other gate has passed."""
         started = time.monotonic()
         self.ran = True
-        comparisons = self.bench.compare(self.rewrite)
+        comparisons = self.bench.compare(self.rewrite, ranked=True)
+        if not (self.bench.models_time or _is_clear(comparisons, min_speedup)):
+            comparisons = self.bench.compare(self.rewrite)
         if isinstance(comparisons, Misbehaved | CompileFailed):
             return self._failed("checker", comparisons, started)
         self.comparisons = comparisons
@@ -252,6 +258,15 @@ class Evaluating:
         self.failure = how
         seconds = time.monotonic() - started
         return self._add(Gate(name=name, passed=False, summary=how.placed, seconds=seconds))
+
+
+def _is_clear(
+    ranked: Sequence[Comparison] | Misbehaved | CompileFailed, min_speedup: float
+) -> bool:
+    """Whether no further sample would say otherwise: it is that fast, or it fails."""
+    if isinstance(ranked, Misbehaved | CompileFailed):
+        return True
+    return weighted_speedup(ranked) >= CLEARLY * min_speedup
 
 
 class Screened(Record):

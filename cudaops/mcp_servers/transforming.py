@@ -67,14 +67,13 @@ class Planned(NamedTuple):
 
 
 def alike(planned: Sequence[Planned]) -> list[Planned]:
-    """The most expensive of each shape (instance, grid, block, sizes of buffers, whether the plan
-    applies), with the share of time of all of it: launches that differ in their data alone rank
-    drafts in the same way."""
+    """The most expensive of each shape (and state of L2, and whether the plan applies), with the
+    share of time of all of it: launches that differ in their data alone rank drafts in the same
+    way."""
     shapes: dict[tuple[object, ...], list[Planned]] = {}
     for one in planned:
         w = one.workload
-        sizes = tuple(a.size_bytes for a in w.allocations)
-        shape = (w.callee, w.grid, w.block, w.l2_regime, sizes, one.plan.applicable)
+        shape = (*w.shape, w.l2_regime, one.plan.applicable)
         shapes.setdefault(shape, []).append(one)
     return [each[0]._replace(share=sum(one.share for one in each)) for each in shapes.values()]
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from cudaops.domain.execution import Compiled, Misbehaved, Ran
+from cudaops.domain.execution import Compiled, Misbehaved
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
-from cudaops.errors import InputError
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
     contents_digest,
@@ -30,13 +29,12 @@ from cudaops.executors.compare import (
     Distance,
     distance,
     holds_fill,
-    holds_only,
     is_small_integers,
     is_zero,
     misplaced_specials,
     non_finite_share,
-    same_contents,
 )
+from cudaops.program.analysis.summary import touches_the_same
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
@@ -46,19 +44,12 @@ from cudaops.sandbox.inputs import (
     RELAUNCHED,
     CaseKind,
     Draw,
-    before_path,
     build_case,
     can_widen,
     has_floating_input,
     widen,
 )
 from cudaops.sandbox.precision import unfit_inputs
-
-REPRODUCTION_L2 = 1e-5
-"""Atomic float sums may differ between two runs by rounding; a missed buffer by far more."""
-
-ROLE_POISON = 0x5B
-"""Byte that shows whether a launch overwrites a buffer; as f32 it is 6.2e16, as i32 1.5e9."""
 
 MAX_OWN_ERROR = 0.1
 """A baseline that is farther than this (relative L2) from its widened run is not measured by it:
@@ -71,12 +62,12 @@ memory of the size of its inputs, and one more comparison a side."""
 LARGE_BYTES = 64 * 1024**2
 """A workload that writes more has one: a comparison of so much takes seconds."""
 
-ENOUGH_CASES = 5
-"""Cases of one workload, the captured one among them, that are made whatever they cost."""
-
-ENOUGH_FURTHER_CASES = 3
-"""The same of every further workload of an instance: its launches differ in sizes, not in what they
-compute, and the rewrite passes all of them."""
+Standing = Literal["first", "further", "alike"]
+"""Of a workload among those of its instance: `alike` is of an earlier one's shape."""
+ENOUGH_CASES: dict[Standing, int] = {"first": 5, "further": 3, "alike": 2}
+"""Cases of a workload, the captured one among them, that are made whatever they cost. Further
+launches differ in sizes, not in what they compute, and the rewrite passes all of them; those of one
+shape are sets of inputs by themselves."""
 
 EXTRA_CASES_S = 10.0
 """Further ones are made until the references of the workload have taken this long."""
@@ -154,6 +145,7 @@ class Oracle(NamedTuple):
     skipped: tuple[SkippedInputs, ...] = ()
     seed: int = 0
     """Secret: draws the order of launches."""
+    standing: Standing = "first"
 
     @property
     def references(self) -> tuple[Reference, ...]:
@@ -183,80 +175,6 @@ class Baseline(NamedTuple):
     widened: Compiled | None
     wide_problem: str | None
     """Why there is no widened build, or none that widens doubles; None where nothing is missing."""
-
-
-def refine_roles(
-    executor: Executor, baseline: Compiled, workload: Workload, folder: Path, timeout_s: float
-) -> Workload:
-    """Find which buffers the launch overwrites whatever stood there (`out`), by poisoning each.
-
-    A buffer that keeps the poison untouched, and that the captured launch did not change either, is
-    `in`; a buffer whose result depends on what stood there is `inout`.
-    """
-    plan = baseline_plan(workload)
-    refined: list[Allocation] = []
-    for allocation in workload.allocations:
-        if allocation.role == "in":
-            refined.append(allocation)
-            continue
-        contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
-        inputs = InputSet(contents=contents, poison={allocation.index: ROLE_POISON})
-        target = folder / f"role_{allocation.index}"
-        ran = executor.run(
-            baseline, workload, plan, inputs, target, wanted=(allocation.index,),
-            timeout_s=timeout_s,
-        )  # fmt: skip
-        refined.append(_role_from(ran, workload, allocation))
-    return workload.model_copy(update={"allocations": tuple(refined)})
-
-
-def _role_from(ran: Ran | Misbehaved, workload: Workload, allocation: Allocation) -> Allocation:
-    if isinstance(ran, Misbehaved):
-        return allocation.model_copy(update={"role": "inout"})
-    result = Path(ran.outputs[allocation.index])
-    after = Path(workload.folder) / allocation.after
-    if same_contents(result, after):
-        return allocation.model_copy(update={"role": "out"})
-    # A launch that adds little leaves a poison this large as it was: what it captured counts too.
-    untouched = holds_only(result, ROLE_POISON, allocation.size_bytes)
-    unchanged = same_contents(before_path(workload, allocation), after)
-    return allocation.model_copy(update={"role": "in" if untouched and unchanged else "inout"})
-
-
-def confirm_reproduces(
-    executor: Executor, baseline: Compiled, workload: Workload, folder: Path, timeout_s: float
-) -> None:
-    """Run the baseline on its captured inputs and hold the result against the captured one.
-
-    Raises InputError where they differ by more than rounding: the capture missed something the
-    kernel reads, and nothing about this workload could be judged.
-    """
-    contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
-    ran = executor.run(
-        baseline,
-        workload,
-        baseline_plan(workload),
-        InputSet(contents=contents),
-        folder,
-        timeout_s=timeout_s,
-    )
-    if isinstance(ran, Misbehaved):
-        raise InputError(
-            f"the captured launch of {workload.callee} does not run on its own ({ran.message}): "
-            "the kernel reads memory that could not be captured"
-        )
-    for allocation in workload.allocations:
-        captured = Path(workload.folder) / allocation.after
-        if same_contents(ran.outputs[allocation.index], captured):
-            continue
-        again = stored(ran.outputs[allocation.index], allocation.element)
-        gap = distance(again, stored(captured, allocation.element))
-        if gap.relative_l2 > REPRODUCTION_L2 or gap.non_finite_mismatches:
-            raise InputError(
-                f"the captured launch of {workload.callee} gives another result when run again "
-                f"(buffer {allocation.index}, relative difference {gap.relative_l2:.1e}): "
-                "the kernel depends on memory or an order that could not be captured"
-            )
 
 
 class OracleBuilder:
@@ -291,24 +209,24 @@ class OracleBuilder:
         self,
         seed: int,
         say: Callable[[str], None] = lambda line: None,
-        enough: int = ENOUGH_CASES,
+        standing: Standing = "first",
     ) -> Oracle:
         """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
         which inputs it runs on.
 
-        At least `enough` where it is on so many, and more as long as they are cheap.
+        At least `ENOUGH_CASES` where it is on so many, and more as long as they are cheap.
         """
         started = time.monotonic()
         say("the author's kernel on captured and exact inputs")
         captured = self._captured()
         exact = self._exact(seed, captured)
-        again = self._relaunched(seed, say)
+        again = [] if standing == "alike" else self._relaunched(seed, say)
         perturbed: list[Reference] = list(self._beside_exact)
         for draw in self._draws(seed, exact, perturbed):
             cases = sum(not one.is_zero for one in (captured, *perturbed, *again))
             cases += exact.kind != "captured"
             spent = time.monotonic() - started
-            if cases >= enough and spent > EXTRA_CASES_S:
+            if cases >= ENOUGH_CASES[standing] and spent > EXTRA_CASES_S:
                 why = f"{cases} sets are there, and their references took {spent:.0f} s"
                 self._skipped.append(SkippedInputs(draw.kind, why))
                 continue
@@ -320,10 +238,11 @@ class OracleBuilder:
         perturbed.sort(key=lambda one: one.non_finite)
         if not perturbed and all(one.why == SAME for one in self._skipped):
             perturbed.append(captured)  # it reads nothing that could hold something else
-        return Oracle(self._workload, captured, tuple(perturbed), exact, tuple(self._skipped), seed)
+        skipped = tuple(self._skipped)
+        return Oracle(self._workload, captured, tuple(perturbed), exact, skipped, seed, standing)
 
     def _relaunched(self, seed: int, say: Callable[[str], None]) -> list[Reference]:
-        """The launch on what it left, where that is not what it found: always made."""
+        """The launch on what it left, where that is not what it found."""
         if not any(a.role == "inout" and a.before != a.after for a in self._workload.allocations):
             return []
         say("the author's kernel on what it left")
@@ -460,14 +379,14 @@ class OracleBuilder:
     ) -> dict[int, str] | str:
         """Results by allocation; or why the baseline is not well-behaved on these inputs.
 
-        Integers may be indices: with others than the captured ones every access is looked at.
+        Integers may be indices: with others than the captured ones every access is looked at, where
+        the kernel's text does not say that it touches the same places.
         """
         integers = kind in INTEGER_KINDS and not self._floating
         if kind == RELAUNCHED:
-            integers = any(
-                a.role == "inout" and a.element not in FLOATING for a in self._workload.allocations
-            )
-        check: Check = "memory" if integers else "none"
+            inout = (a for a in self._workload.allocations if a.role == "inout")
+            integers = any(a.element not in FLOATING for a in inout)
+        check: Check = "memory" if integers and not self._touches_the_same else "none"
         ran = self._executor.run(
             self._baseline.plain,
             self._workload,
@@ -484,6 +403,11 @@ class OracleBuilder:
             return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
         self._longest_s = max(self._longest_s, ran.seconds)
         return ran.outputs
+
+    @cached_property
+    def _touches_the_same(self) -> bool:
+        unit = self._baseline.plain.unit
+        return touches_the_same(unit.program, unit.program.kernel(unit.kernel), self._workload)
 
     def _limit_s(self, kind: CaseKind) -> float:
         """A loop that goes on until something is small enough may never end on infinities."""

@@ -45,17 +45,15 @@ from cudaops.program.splice import is_dependent, splice
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import (
-    ENOUGH_CASES,
-    ENOUGH_FURTHER_CASES,
     Baseline,
     Oracle,
     OracleBuilder,
-    confirm_reproduces,
-    refine_roles,
+    Standing,
     timed_references,
 )
 from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns, is_slow
+from cudaops.sandbox.roles import confirm_reproduces, refine_roles
 from cudaops.sandbox.values import value_summaries
 
 TREE = f"state/{ARCHIVE}"
@@ -264,17 +262,17 @@ class Workbench:
             return self._baseline_times[workload.id]
 
     def compare(
-        self, rewrite: Rewrite, *, watched: Path | None = None
+        self, rewrite: Rewrite, *, ranked: bool = False, watched: Path | None = None
     ) -> tuple[Comparison, ...] | Misbehaved | CompileFailed:
         """Baseline and rewrite timed on every timed workload, side by side where time is measured.
 
-        `watched`: a folder for what the timed launches write, a folder a workload in it.
+        `ranked`: see `Executor.measure_pair`. `watched`: takes what the timed launches write.
         """
         comparisons = []
         for workload in self.workloads_of(rewrite):
             if not workload.is_timed:
                 continue
-            pair = self._pair(rewrite, workload, watched)
+            pair = self._pair(rewrite, workload, watched, ranked=ranked)
             if isinstance(pair, Misbehaved | CompileFailed):
                 return pair
             comparisons.append(
@@ -288,7 +286,7 @@ class Workbench:
         return tuple(comparisons)
 
     def _pair(
-        self, rewrite: Rewrite, workload: Workload, watched: Path | None
+        self, rewrite: Rewrite, workload: Workload, watched: Path | None, *, ranked: bool
     ) -> tuple[Measurement, Measurement] | Misbehaved | CompileFailed:
         """A modelled baseline is the same every time, a measured one must stand beside."""
         if self.models_time:
@@ -303,7 +301,7 @@ class Workbench:
         plan = self.plan(workload, rewrite)
         if watched is None:
             return self.executor.measure_pair(
-                baseline, compiled, workload, plan, timeout_s=self.timeout_s
+                baseline, compiled, workload, plan, ranked=ranked, timeout_s=self.timeout_s
             )
         return self.executor.measure_pair(
             baseline,
@@ -475,10 +473,12 @@ class Workbench:
         builder = OracleBuilder(
             self.executor, baseline, workload, self.policy, folder, self.timeout_s
         )
-        same = (one for one in self.judged if one.callee == workload.callee)
-        first = next(same, workload)
-        enough = ENOUGH_CASES if first.id == workload.id else ENOUGH_FURTHER_CASES
-        return builder.build(self.seed, say, enough)
+        same = [one for one in self.judged if one.callee == workload.callee]
+        earlier = same[: [one.id for one in same].index(workload.id)]
+        standing: Standing = "further" if earlier else "first"
+        if any(one.shape == workload.shape for one in earlier):
+            standing = "alike"
+        return builder.build(self.seed, say, standing)
 
     def baseline(self, workload: Workload) -> Baseline:
         """The author's kernel with the widest build that compiles: floats at least have one where

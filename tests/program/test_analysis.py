@@ -93,6 +93,48 @@ def test_accesses_and_their_indices(body: str) -> None:
     assert [described(a) for a in facts_of(body).accesses] == ACCESSES[body]
 
 
+FIXED = (
+    "a[threadIdx.x] = b[n];",
+    "for (int k = 0; k < n; k++) a[threadIdx.x] = __all_sync(0xffffffffu, at[threadIdx.x]);",
+    "if (threadIdx.x < n) { int v = at[threadIdx.x] * 3 + 1; a[threadIdx.x] = v > 4 ? v : n; }",
+    "__shared__ int t[64]; t[threadIdx.x] = at[threadIdx.x]; __syncthreads(); a[n] = t[w];",
+    "atomicAdd(&a[n], b[w]);",
+)
+MOVING = (
+    "a[at[n]] = 1;",
+    "int v = at[n]; v += 2; if (w > 3) v = n; a[v] = 1;",
+    "if (at[n] > 3) a[n] = 1;",
+    "if (at[n] > 3) return; a[n] = 1;",
+    "for (int k = 0; k < at[n]; k++) a[k] = 1;",
+    "for (int k = 0; k < n; k++) { if (at[k] == 3) break; a[k] = 1; }",
+    "int k = 0; while (at[w] > k) k += 2; a[k] = 1;",
+    "int k = 0; for (int j = 0; j < at[w]; j++) k++; a[k] = 1;",
+    "__shared__ int t[64]; t[threadIdx.x] = at[threadIdx.x]; __syncthreads(); a[t[w]] = 1;",
+    "int own[4]; own[w] = at[n]; a[own[n]] = 1;",
+    "int v = __shfl_sync(0xffffffffu, at[n], 3); a[v] = 1;",
+    "int v = __any_sync(0xffffffffu, at[n] > 2); a[v] = 1;",
+    "int v = (int)b[n]; a[v] = 1;",
+    "const int* p = at + at[n]; a[n] = p[0];",
+    "const int* p = at; for (int k = 0; k < n; k++) p += at[k]; a[n] = *p;",
+    "a[n] = at[n] > 3 ? b[w] : 0.0f;",
+    "if (at[n] > 3 && b[w] > 2.0f) { }",
+    "switch (at[n]) { case 1: a[n] = 1; break; default: a[w] = 1; }",
+    "int v = atomicAdd((int*)a, 1); a[v] = 1;",
+    "unknown(a, at[n]);",
+)
+
+
+@pytest.mark.parametrize("body", FIXED)
+def test_what_touches_the_same_places_whatever_it_reads(body: str) -> None:
+    assert facts_of(body).touches_the_same
+
+
+@pytest.mark.parametrize("body", MOVING)
+def test_what_touches_other_places_where_it_reads_something_else(body: str) -> None:
+    before = "__device__ void unknown(float*, int);"
+    assert not facts_of(body, before).touches_the_same
+
+
 def test_functions_are_followed_where_they_are_called() -> None:
     before = """
         struct View { float* data; int pitch; __device__ float& at(int r, int c) {

@@ -226,6 +226,7 @@ class CpuExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        ranked: bool = False,
         alternatives: Sequence[InputSet] = (),
         folder: Path | None = None,
         timeout_s: float = 120.0,

@@ -44,6 +44,7 @@ from cudaops.executors.cuda.protocol import (
     RunTask,
     SeriesTask,
     Side,
+    TimingPolicy,
 )
 from cudaops.executors.cuda.sass import instructions_of
 from cudaops.executors.cuda.session import RunnerSession, expected, settle_gpu_level
@@ -344,14 +345,19 @@ class CudaExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
+        ranked: bool = False,
         alternatives: Sequence[InputSet] = (),
         folder: Path | None = None,
         timeout_s: float = 120.0,
     ) -> tuple[Measurement, Measurement] | Misbehaved:
-        """See `Executor.measure_pair`. Interleaved, cold and warm."""
+        """See `Executor.measure_pair`. Interleaved; cold and warm, the program's own regime first,
+        or in that alone where they are only ranked."""
         scratch = self.host.scratch_folder
         inputs = timed_inputs(workload, alternatives)
+        own = workload.l2_regime
         task = MeasureTask(
+            regimes=(own,) if ranked else (own, "warm" if own == "cold" else "cold"),
+            policy=SEARCH if ranked else TimingPolicy(),
             sides=(
                 self._side(baseline, workload, baseline_plan(workload), scratch),
                 self._side(candidate, workload, plan, scratch),

@@ -6,6 +6,8 @@ import hashlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import NamedTuple
 
@@ -157,8 +159,8 @@ class Profiler:
     def _measured(
         self, launched: Launched, dominant: _Dominant, sections: Sections | None
     ) -> Profile | NcuProblem | Misbehaved:
-        """By ncu; beside a small set of metrics with operations as the model counts them. Where it
-        counts none, or of another launch, nothing would be known of the floor: then what
+        """By ncu; with a small set of metrics, operations as the model counts them meanwhile. Where
+        it counts none, or might of another launch, nothing would be known of the floor: then what
         decides is collected for as long as it may take."""
         if self._lasting is not None:
             return self._lasting
@@ -169,12 +171,17 @@ class Profiler:
             return problem("too_long", text)
         if sections in WITH_OPERATIONS:
             return self._by_ncu(launched, dominant.number, sections)
-        counts = self._operations(launched)
-        if not counts and profile_s("deciding", launch) <= launched.timeout_s:
-            return self._by_ncu(launched, dominant.number, "deciding")
+        in_time = profile_s("deciding", launch) <= launched.timeout_s
         if len(launched.plan.launches) > 1:
+            if in_time:
+                return self._by_ncu(launched, dominant.number, "deciding")
             return problem("too_long", f"{why}, one of several whose operations ncu would count")
-        found = self._by_ncu(launched, dominant.number, sections)
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(copy_context().run, self._operations, launched)
+            found = self._by_ncu(launched, dominant.number, sections)
+            counts = counting.result()
+        if isinstance(found, Profile) and not counts and in_time:
+            return self._by_ncu(launched, dominant.number, "deciding")
         if not isinstance(found, Profile):
             return found
         notes = [*found.notes, f"{why}, and more passes would not have ended within {MOST_S:g} s"]
@@ -188,10 +195,7 @@ class Profiler:
         )
 
     def _operations(self, launched: Launched) -> dict[str, Metric]:
-        """As the model counts them. Of several launches it may look at another than the longest on
-        the GPU, so that nothing is said of them."""
-        if len(launched.plan.launches) > 1:
-            return {}
+        """Of a plan of one launch, as the model counts them."""
         return {n: m for n, m in self._modelled(launched).metrics.items() if n in FLOPS}
 
     def _by_ncu(

@@ -181,6 +181,9 @@ class Expressions(Environment, ABC):
                 return after if before is None else before
             case s.Assign(target, operator, value):
                 return self._assign(target, operator, self._value(value))
+            case s.Binary("&&" | "||" as operator, left, right):
+                first = self._value(left)
+                return self._binary(operator, first, self._second(first, right), node.type)
             case s.Binary(operator, left, right):
                 return self._binary(operator, self._value(left), self._value(right), node.type)
             case s.Choice(condition, yes, no):
@@ -463,6 +466,14 @@ class Expressions(Environment, ABC):
             return None
         depends = self._depends(left) | self._depends(right)
         return self._fresh(f"..{operator}..", rough.meet(intervals.of_type(kind)), depends)
+
+    def _second(self, first: Value, second: s.Expression) -> Value:
+        """The second part of a condition, which is only looked at after some of the first."""
+        outer, depends = self._guards, self._depends(first)
+        self._guards = (*outer, Guard(depends)) if depends & MEMORY else outer
+        value = self._value(second)
+        self._guards = outer
+        return value
 
     def _choice(self, condition: s.Expression, yes: s.Expression, no: s.Expression) -> Value:
         guards_yes, guards_no, depends = self._condition(condition)

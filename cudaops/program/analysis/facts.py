@@ -153,6 +153,20 @@ class KernelFacts:
     unknowns: Mapping[str, Unknown] = field(default_factory=dict)
     """By the symbol's name."""
 
+    @property
+    def touches_the_same(self) -> bool:
+        """Whether the same places are touched whatever stands in memory: no address, and no loop or
+        condition, depends on what was read. False where something was not followed."""
+        if self.calls or self.unmodelled or any(loop.ends_early for loop in self.loops):
+            return False
+        if any(not a.array or a.offset_bytes is None for a in self.accesses):
+            return False
+        decides = [access.depends for access in self.accesses]
+        decides += [loop.depends for loop in self.loops]
+        decides += [guard.depends for access in self.accesses for guard in access.guards]
+        decides += [guard.depends for barrier in self.barriers for guard in barrier.guards]
+        return all("memory" not in depends for depends in decides)
+
     def touching(self, array: str) -> tuple[Access, ...]:
         """Accesses of one array."""
         return tuple(a for a in self.accesses if a.array == array)

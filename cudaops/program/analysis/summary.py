@@ -47,6 +47,16 @@ def summarise(
     return tuple(one for one in found if one in first)
 
 
+def touches_the_same(program: Program, kernel: Kernel, workload: Workload) -> bool:
+    """Whether the workload's launch touches the same places whatever stands in its buffers; False
+    for a kernel that clang cannot read, or that is too large to follow."""
+    try:
+        form = kernel_form(program, kernel, workload.callee)
+        return analyse(form, Launched.by((workload,))).touches_the_same
+    except NotUnderstood:
+        return False
+
+
 def _summary(access: Access, facts: KernelFacts, line: int | None) -> AccessSummary:
     return AccessSummary(
         kind=access.kind,

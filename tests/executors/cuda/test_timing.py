@@ -160,7 +160,8 @@ class TestMeasure:
         sly = side(tmp_path, planned("sly"), module="variable calls 05000000", variables=("calls",))
         task = measure_task(tmp_path, "scale", regimes=("cold",))
         timed(gpu, task.model_copy(update={"sides": (task.sides[0], sly)}))
-        assert len(seen) == 1 + 8 + 1  # warm-up, samples, and one to find the host's time
+        # To warm up, to see how long it takes, samples, and one to find the host's time.
+        assert len(seen) == 1 + 1 + 8 + 1
         assert set(seen) == {(float(INPUT.sum()), b"\x05\0\0\0")}
 
     def test_noisy_blocks_are_taken_again_and_shown(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
@@ -187,11 +188,36 @@ class TestMeasure:
     def test_time_that_runs_out_is_said_and_every_regime_has_a_block(
         self, gpu: ScriptedGpu, tmp_path: Path
     ) -> None:
-        gpu.durations = {"scale": lambda _: 500_000.0}
-        policy = QUICK.model_copy(update={"max_seconds": 4.0})
+        gpu.durations = {"scale": lambda _: 90_000.0}
+        policy = QUICK.model_copy(update={"max_seconds": 0.72})
         reply = timed(gpu, measure_task(tmp_path, "scale", policy=policy))
         assert [len(r.sides[0].samples_us) for r in reply.regimes] == [4, 4]
         assert sum("samples instead of 8" in n for n in reply.notices) == 2
+
+    def test_of_a_slow_launch_few_samples_do_and_the_wanted_regime_has_most(
+        self, gpu: ScriptedGpu, tmp_path: Path
+    ) -> None:
+        gpu.durations = {"scale": lambda _: 500_000.0, "other": lambda _: 5.0}
+        task = measure_task(
+            tmp_path,
+            "scale",
+            "other",
+            regimes=("warm", "cold"),
+            policy=TimingPolicy(spin_up_ms=0, cupti_launches=0),
+        )
+        reply = timed(gpu, task)
+        assert [len(r.sides[0].samples_us) for r in reply.regimes] == [12, 4]
+        assert [s.samples_us[0] for s in reply.regimes[0].sides] == [500_001.5, 6.5]
+        assert all(s.launches_a_sample == 1 for r in reply.regimes for s in r.sides)
+        assert not any("samples instead of" in n for n in reply.notices)
+        # Two to warm up, 16 samples, and five for the host's clock: 23, and what is queued ahead.
+        assert reply.seconds < 0.5 * 30
+
+    def test_a_slow_launch_is_ranked_by_one_sample(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
+        gpu.durations = {"scale": lambda _: 500_000.0}
+        policy = QUICK.model_copy(update={"settled_pct": 1.0})
+        reply = timed(gpu, measure_task(tmp_path, "scale", regimes=("warm",), policy=policy))
+        assert reply.regimes[0].sides[0].samples_us == (500_001.5,)
 
     def test_short_launches_are_repeated_as_often_on_both_sides(
         self, gpu: ScriptedGpu, tmp_path: Path

@@ -38,6 +38,8 @@ SETTLED_SHARE, SETTLED_US = 0.05, 0.25
 Chosen: a third of what the clocks gate lets host and events differ (`gates.clocks`)."""
 LONG_US = 1000.0
 """A launch longer than this is timed or calibrated once: its spread is small against it."""
+SLOW_US = 100_000.0
+"""Of one longer than this N is 1: what stands between launches is nothing beside it."""
 
 
 class HostTime(NamedTuple):
@@ -140,7 +142,7 @@ class HostTimes:
     def _of_side(self, side: int, launch_us: float, *, restored: bool) -> list[_Series]:
         """Its launches; and what is put back before them without them, if anything is."""
         wanted = math.ceil(self.policy.slope_ms * 1e3 / max(launch_us, 1e-3))
-        launches = min(MOST_N, max(LEAST_N, wanted))
+        launches = min(MOST_N, max(1 if launch_us >= SLOW_US else LEAST_N, wanted))
         ahead = LEAST_FILLS_BEFORE_MANY
         if launch_us < LONG_US:
             ahead = self.bench.slope_ahead(side, 2 * launches, restored=restored)

@@ -151,14 +151,17 @@ class Bench:
             self._enclosed(work)
             return self.driver.elapsed_us(self._start, self._end)
 
-    def gap_us(self, regime: Regime, launches: int, *, in_graph: bool) -> float | None:
+    def gap_us(
+        self, regime: Regime, launches: int, *, in_graph: bool, preceded: bool = True
+    ) -> float | None:
         """What a launch of a kernel that does nothing takes in such a sample; None: there is no
-        such kernel. It stands where the first side's launches stand in theirs."""
+        such kernel. It stands where the first side's launches stand in theirs; `preceded`: see
+        `sample`."""
         if self.ground.empty is None:
             return None
         with self._blamed(0):
             work = self._launching(None, launches, in_graph=in_graph)
-            self._before(0, regime, launches)
+            self._before(0, regime if preceded else "cold", launches)
             self._enclosed(work)
             return self.driver.elapsed_us(self._start, self._end) / launches
 

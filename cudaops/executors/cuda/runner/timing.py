@@ -22,7 +22,7 @@ from cudaops.executors.cuda.protocol import (
 )
 from cudaops.executors.cuda.runner.driver import Driver, Refusal
 from cudaops.executors.cuda.runner.ground import Kept
-from cudaops.executors.cuda.runner.host_time import LONG_US, HostTime, HostTimes
+from cudaops.executors.cuda.runner.host_time import LONG_US, SLOW_US, HostTime, HostTimes
 from cudaops.executors.cuda.runner.sampling import (
     PLANS_BEFORE,
     Bench,
@@ -57,6 +57,13 @@ LASTING_US = 10_000.0
 """Beside a launch as long it does not count what stands in the L2: to load all of it anew takes
 some 20 us on an H200 and 75 us on a GeForce RTX 4090, by their data sheets."""
 LASTING_SAMPLES = 2
+SLOW_SAMPLES, SLOW_OTHER_SAMPLES = 12, 4
+"""Of each side beside a launch of `SLOW_US`, in the regime that is wanted first, and in the other,
+which is no other beside a launch as long: its times differ by far less than those of short ones.
+Chosen: more than the ten that an interval is given for (`domain.judge`). Forty of both regimes took
+most of a minute for a launch of 0.3 s (two H100s, 2026-11-25), and others waited meanwhile. Where
+it is only to be ranked one sample will do."""
+SLOW_CUPTI_LAUNCHES = 2
 MEDIAN_ERROR = 1.253 * 1.483
 """Standard error of a median times the root of the number of samples, over half the spread between
 their quartiles: pi/2 under the root, and 1/0.6745. Normal distribution."""
@@ -122,8 +129,8 @@ class _Measurement:
         self.watcher = _watcher(ready, task.watch, len(self.sides))
         self.quick = task.is_hint
         """Only to be ranked: see `TimingPolicy.settled_pct`."""
-        self.about_us = 0.0
-        """What the first timed launch took where only a rank is wanted and it is long; else 0."""
+        self.first_us: list[float] = []
+        """What the first timed launch of each side took."""
         self.overwritten = all(b.fill is not None for b in task.buffers if not b.read_only)
         """Whether many launches leave what one leaves: what it reads, it does not write."""
 
@@ -131,7 +138,7 @@ class _Measurement:
         self._warm_up()
         self.overhead_us = self.bench.ground.pair_us
         repetition = Repetition(1, restored=False)
-        if "warm" in self.wanted and self.bench.driver.facts.real and not self.about_us:
+        if "warm" in self.wanted and self.bench.driver.facts.real and not self._is_single():
             repetition = self._repetition()
         if repetition.notice is not None:
             self.notices.append(repetition.notice)
@@ -160,16 +167,24 @@ class _Measurement:
         spun = self.policy.spin_up_ms * 1e-3
         until = self.clock() + spun
         for side in self.sides:
-            for _ in range(1 if self.quick else max(1, self.policy.warmups)):
+            self.bench.once(side)
+            self.first_us.append(self.bench.sample(side, "cold"))
+            more = 0 if self.quick or self.first_us[side] >= SLOW_US else self.policy.warmups - 1
+            for _ in range(more):
                 self.bench.once(side)
-        if self.quick:
-            first_us = self.bench.sample(0, "cold")
-            self.about_us = first_us if first_us >= LONG_US else 0.0
-        else:
-            until = self.clock() + spun
+        if not self.quick:
+            until = self.clock() + (0.0 if self._is_slow() else spun)
         while self.clock() < until:
             for side in self.sides:
                 self.bench.sample(side, "cold")
+
+    def _is_slow(self) -> bool:
+        """Whether a launch of either side takes so long that few samples must do."""
+        return max(self.first_us) >= SLOW_US
+
+    def _is_single(self) -> bool:
+        """Whether every sample is one launch, whatever else could be made of it."""
+        return self._is_slow() or (self.quick and self.first_us[0] >= LONG_US)
 
     def _repetition(self) -> Repetition:
         """How many launches make a warm sample: as many for one side as for the other."""
@@ -214,13 +229,16 @@ class _Measurement:
         launches = repetition.launches if regime == "warm" else 1
         in_graph = launches > 1 and self.bench.has_graphs
         gaps: list[float] = []
-        for number in () if self.about_us else {launches, 1} if self.watcher else {launches}:
+        for number in () if self._is_single() else {launches, 1} if self.watcher else {launches}:
             self.bench.plan_ahead(regime, number)
         apart: list[list[float]] = [[] for _ in self.sides]
         kept: list[list[float]] = [[] for _ in self.sides]
+        if self.quick and self._is_slow():
+            kept = [[us] for us in self.first_us]
         states: list[BlockState] = []
         redone = 0
-        while len(kept[0]) < self.policy.samples:
+        wanted = self._samples(regime)
+        while len(kept[0]) < wanted:
             late = self.clock() - self._looking() >= deadline
             if late and kept[0]:
                 break
@@ -228,7 +246,9 @@ class _Measurement:
             block, seen = self._block(regime, launches, first, apart, in_graph=in_graph)
             long = min(us for samples in block for us in samples) >= LONG_US
             for _ in range(0 if long or self.quick else GAPS_A_BLOCK):
-                gap = self.bench.gap_us(regime, launches, in_graph=in_graph)
+                gap = self.bench.gap_us(
+                    regime, launches, in_graph=in_graph, preceded=not self._is_slow()
+                )
                 gaps += [] if gap is None else [gap]
             noise = max(noise_pct(samples) for samples in block)
             again = noise > self.policy.noise_pct and redone < self.policy.redone_blocks
@@ -240,18 +260,22 @@ class _Measurement:
             for samples, new, results in zip(kept, block, seen, strict=True):
                 keep_positions(regime, len(samples), results)
                 samples.extend(new)
-            if self.quick and all(self._is_settled(self._calm(samples)) for samples in kept):
+            if self.quick and all(
+                self._is_settled(self._calm(samples, regime)) for samples in kept
+            ):
                 break
-        while self.watcher and len(apart[0]) < LEAST_APART:
+        # Both regimes are one beside a slow launch: what stands apart is shared out to them.
+        least = LEAST_APART // len(self.wanted) if self._is_slow() else LEAST_APART
+        while self.watcher and len(apart[0]) < least:
             self._apart(regime, self.sides, launches, apart)
-        if len(kept[0]) < self.policy.samples and not self.quick:
+        if len(kept[0]) < wanted and not self.quick:
             self.notices.append(
-                f"{regime}: {len(kept[0])} samples instead of {self.policy.samples} in the time "
+                f"{regime}: {len(kept[0])} samples instead of {wanted} in the time "
                 f"allowed ({self.policy.max_seconds:g} s for all)"
             )
         sides = tuple(
             SideTimes(
-                samples_us=tuple(self._calm(samples)),
+                samples_us=tuple(self._calm(samples, regime)),
                 launches_a_sample=launches,
                 launches_a_plan=len(self.bench.sides[side].loaded.prepared),
                 apart_us=tuple(others),
@@ -283,30 +307,39 @@ class _Measurement:
         found: list[list[float]] = [[] for _ in self.sides]
         seen: list[list[Result | None]] = [[] for _ in self.sides]
         order = [*self.sides][first:] + [*self.sides][:first]
-        pairs = self._samples_a_block()
+        pairs = self._samples_a_block(regime)
         looks = self.watcher.looks(pairs) if self.watcher else frozenset()
         for pair in range(pairs):
             if self.watcher and self.watcher.apart_is_due(self.policy.samples):
                 self._apart(regime, order, launches, apart)
             for side in order:
+                lasting = (self.quick or self._is_slow()) and self.first_us[side] >= LASTING_US
                 us = self.bench.sample(
-                    side, regime, launches, in_graph=in_graph,
-                    preceded=self.about_us < LASTING_US,
-                )  # fmt: skip
+                    side, regime, launches, in_graph=in_graph, preceded=not lasting
+                )
                 found[side].append(us / launches)
                 seen[side].append(self._result(side, launches, looking=pair in looks))
             order.reverse()
         return found, seen
 
-    def _samples_a_block(self) -> int:
-        """As the policy says; two of a lasting launch that is only to be ranked."""
-        return (
-            LASTING_SAMPLES if self.about_us >= LASTING_US else max(1, self.policy.samples_a_block)
-        )
+    def _samples(self, regime: Regime) -> int:
+        """Of each side in this regime: as the policy says; of a slow launch as few as will do."""
+        if not self._is_slow():
+            return self.policy.samples
+        few = SLOW_SAMPLES if regime == self.wanted[0] else SLOW_OTHER_SAMPLES
+        return min(self.policy.samples, 1 if self.quick else few)
 
-    def _calm(self, samples: Sequence[float]) -> Sequence[float]:
+    def _samples_a_block(self, regime: Regime) -> int:
+        """As the policy says; two of a lasting launch that is only to be ranked, and of a slow one
+        all at once."""
+        if self._is_slow():
+            return self._samples(regime)
+        lasting = self.quick and self.first_us[0] >= LASTING_US
+        return LASTING_SAMPLES if lasting else max(1, self.policy.samples_a_block)
+
+    def _calm(self, samples: Sequence[float], regime: Regime) -> Sequence[float]:
         """Where only a rank is wanted, those of blocks that nobody else on the GPU disturbed."""
-        return calm(samples, self._samples_a_block()) if self.quick else samples
+        return calm(samples, self._samples_a_block(regime)) if self.quick else samples
 
     def _is_settled(self, samples: Sequence[float]) -> bool:
         wanted = self.policy.settled_pct
@@ -388,8 +421,9 @@ class _Measurement:
     def _traced(self, times: RegimeTimes, activity: KernelTimes) -> RegimeTimes:
         """With the durations of every side's kernels, or why a side has none."""
         plans = 1 + PLANS_BEFORE[times.regime]
-        short = _is_short(times)
+        short = _is_short(times) and not self._is_slow()
         wanted = self.policy.samples if short else self.policy.cupti_launches
+        wanted = min(wanted, SLOW_CUPTI_LAUNCHES) if self._is_slow() else wanted
         records = self._records(times.regime, activity, wanted)
         seen = []
         for side, samples in zip(self.sides, records, strict=True):
