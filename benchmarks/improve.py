@@ -16,6 +16,8 @@ import json
 import math
 import os
 import queue
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -41,8 +43,8 @@ def improved(
     the only one it may see."""
     (source,) = folder.glob("*.cu")
     left = options.limit - (time.monotonic() - BEGAN)
-    own = (folder / "ARGS").read_text().strip()
-    lines = [own] if small in (None, own) else [f"judged: {small}", f"timed: {own}"]
+    argv = (folder / "ARGS").read_text().strip()
+    lines = [argv] if small in (None, argv) else [f"judged: {small}", f"timed: {argv}"]
     command = [
         sys.executable, "-m", "cudaops", "run", source.name, "--executor", options.executor,
         "--timeout", "100", "--out", str(out), *options.options.split(),
@@ -53,15 +55,18 @@ def improved(
     if gpu is not None:
         env["CUDA_VISIBLE_DEVICES"] = str(gpu)
     row: dict[str, Any] = {"program": folder.name, "args": lines}
-    try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, env=env,
-            timeout=min(options.each, left),
+    with tempfile.TemporaryDirectory() as own:
+        running = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=env | {"TMPDIR": own}, start_new_session=True,
         )  # fmt: skip
-        said = done.stderr.strip().splitlines()
-        row |= {"exit": done.returncode, "said": said[-1][:300] if said else ""}
-    except subprocess.TimeoutExpired:
-        row["exit"] = "timeout"
+        try:
+            said = running.communicate(timeout=min(options.each, left))[1].strip().splitlines()
+            row |= {"exit": running.returncode, "said": said[-1][:300] if said else ""}
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.communicate()
+            row["exit"] = "timeout"
     row["seconds"] = round(time.monotonic() - began, 1)
     if (out / "run.json").is_file():
         record = json.loads((out / "run.json").read_text())
@@ -71,7 +76,10 @@ def improved(
         row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
         row["tried"] = [a["title"] for a in record.get("attempts") or []]
     if options.executor == "cuda" and row.get("outcome") == "accepted":
-        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", own.split(), gpu or 0)
+        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", argv.split(), gpu or 0)
+    for path in out.iterdir() if out.is_dir() else ():
+        if path.is_dir() and path.name not in _KEPT:  # gigabytes of a program's buffers
+            shutil.rmtree(path, ignore_errors=True)
     return row
 
 
