@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from cudaops.program.launches import Launch, macro_parameters
-from cudaops.program.lexing import Lexed, closing, split_commas
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from cudaops.program.launches import Launch, find_launches, macro_parameters
+from cudaops.program.lexing import (
+    Edit,
+    Lexed,
+    Token,
+    apply_edits,
+    byte_text,
+    closing,
+    lex,
+    plain_text,
+    split_commas,
+)
 from cudaops.program.outline import Item, Outline
+
+_SPLICED = re.compile(r"[ \t]*\\\r?\n")
+"""A line of a macro that goes on."""
+_REST = "__VA_ARGS__"
 
 
 def resolve_launched(launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]) -> str:
@@ -22,15 +41,116 @@ def _macro_uses(launch: Launch, lexed: Lexed, kernels: set[str]) -> set[str]:
     """Kernels handed to the macro whose parameter is launched."""
     assert launch.directive is not None
     position = macro_parameters(lexed, launch.directive).index(launch.name)
-    macro = lexed.tokens[launch.directive.first + 2].text
     found: set[str] = set()
+    for use in _uses(lexed, lexed.tokens[launch.directive.first + 2].text):
+        if position < len(use.arguments):
+            found |= kernels & {t.text for t in use.arguments[position]}
+    return found
+
+
+class _Use(NamedTuple):
+    """`NAME(a, b)` in the text."""
+
+    start: int
+    end: int
+    arguments: list[list[Token]]
+
+
+def _uses(lexed: Lexed, macro: str) -> Iterator[_Use]:
+    """Uses of a function-like macro outside of other directives."""
     for index, token in enumerate(lexed.tokens[:-1]):
         if token.text != macro or lexed.tokens[index + 1].text != "(" or token.directive >= 0:
             continue
-        arguments = split_commas(lexed.tokens[index + 2 : closing(lexed.tokens, index + 1)])
-        if position < len(arguments):
-            found |= kernels & {t.text for t in arguments[position]}
-    return found
+        end = closing(lexed.tokens, index + 1)
+        arguments = split_commas(lexed.tokens[index + 2 : end])
+        yield _Use(token.start, lexed.tokens[end].end, arguments)
+
+
+class _Macro(NamedTuple):
+    """A macro that launches one of its parameters."""
+
+    lexed: Lexed
+    name: str
+    parameters: tuple[str, ...]
+    takes_more: bool
+    """It ends its parameters with `...`."""
+    launched: frozenset[int]
+    """Positions of the parameters that it launches."""
+    body: Sequence[Token]
+
+    def written_out(self, use: _Use, lexed: Lexed) -> str | None:
+        """Its text with the arguments of a use, each as it is written; None where they are not as
+        many as it takes."""
+        many = len(self.parameters)
+        own, more = use.arguments[:many], use.arguments[many:]
+        if len(own) < many or (more and not self.takes_more):
+            return None
+        given = {
+            name: lexed.text[a[0].start : a[-1].end] if a else ""
+            for name, a in zip(self.parameters, own, strict=True)
+        }
+        rest = [token for argument in more for token in argument]
+        given[_REST] = lexed.text[rest[0].start : rest[-1].end] if rest else ""
+        first = self.body[0].start
+        edits = [
+            Edit(t.start - first, t.end - first, given[t.text])
+            for t in self.body
+            if t.kind == "name" and t.text in given
+        ]
+        return _SPLICED.sub("\n", apply_edits(self.lexed.text[first : self.body[-1].end], edits))
+
+
+def launches_written_out(files: Mapping[str, str], kernel: str) -> dict[str, str]:
+    """Path to text with the uses of macros written out that launch this kernel by a parameter of
+    theirs: `TIME(k, n)` becomes the macro's own text with `k<<<n, 256>>>(a)` in it.
+
+    Macros that are defined twice or undone, and those that paste or quote, are left as they are.
+    (`TIME(k, n, ...)` takes more arguments, which are `__VA_ARGS__`.)
+    """
+    lexed = {path: lex(byte_text(text)) for path, text in files.items()}
+    macros = list(_launching(list(lexed.values())))
+    return {
+        path: plain_text(apply_edits(one.text, _written_out(one, macros, kernel)))
+        for path, one in lexed.items()
+    }
+
+
+def _launching(files: Sequence[Lexed]) -> Iterator[_Macro]:
+    named = Counter(
+        one.tokens[d.first + 2].text
+        for one in files
+        for d in one.directives
+        if d.keyword in ("define", "undef") and d.first + 2 < d.last
+    )
+    for lexed in files:
+        found: dict[int, set[str]] = {}
+        for launch in find_launches(lexed):
+            if launch.macro_parameter and launch.directive is not None:
+                found.setdefault(launch.directive.first, set()).add(launch.name)
+        for directive in lexed.directives:
+            if directive.first not in found:
+                continue
+            name = lexed.tokens[directive.first + 2].text
+            parameters = macro_parameters(lexed, directive)
+            after = closing(lexed.tokens, directive.first + 3) + 1
+            header = [t.text for t in lexed.tokens[directive.first + 4 : after - 1]]
+            body = lexed.tokens[after : directive.last]
+            takes_more = header[-3:] == ["."] * 3 and header[-4:-3] in ([], [","])
+            odd = named[name] > 1 or ("." in header and not takes_more)
+            if odd or any(t.text in ("#", "__VA_OPT__") for t in body):
+                continue
+            launched = frozenset(parameters.index(p) for p in found[directive.first])
+            yield _Macro(lexed, name, parameters, takes_more, launched, body)
+
+
+def _written_out(lexed: Lexed, macros: Sequence[_Macro], kernel: str) -> Iterator[Edit]:
+    for macro in macros:
+        for use in _uses(lexed, macro.name):
+            handed = (a for n, a in enumerate(use.arguments) if n in macro.launched)
+            if any(kernel in {t.text for t in argument} for argument in handed):
+                text = macro.written_out(use, lexed)
+                if text is not None:
+                    yield Edit(use.start, use.end, text)
 
 
 def _assigned(launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]) -> set[str]:

@@ -25,6 +25,7 @@ from cudaops.program.lexing import (
     lex,
     plain_text,
 )
+from cudaops.program.macros import launches_written_out
 from cudaops.program.outline import Outline, outline, space_aliases
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
@@ -45,14 +46,16 @@ _BYTE_ORDER_MARK = "\xef\xbb\xbf"
 def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Program:
     """The program with `rewrite` in place of a kernel's launches.
 
-    Only launch expressions of `kernel` change; the rewrite's device code and a wrapper that checks
-    `@requires` and falls back to the baseline are inserted. `callees` are the captured instances of
+    Only launch expressions of `kernel` change, and uses of macros that it is handed to and launched
+    by, which are written out; the rewrite's device code and a wrapper that checks `@requires` and
+    falls back to the baseline are inserted. `callees` are the captured instances of
     a template kernel that it serves (`reg_matmul<64, 64>`, `scale<float>`): others keep the
     baseline. Raises InputError where no launch can be replaced or the instance is ambiguous.
     """
     target = program.kernel(kernel)
     if program.application is not None:
         return _beside(program, target, rewrite)
+    program, target = _written_out(program, target)
     wanted = _instances(program, target, callees)
     place = _Place.of(program, target, wanted)
     facts = _facts(program, place.file)
@@ -74,6 +77,18 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     return parse_files(
         program.root_name, files, program.system_includes, program.build, program.problem
     )
+
+
+def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
+    """The program with the macros written out that launch this kernel by a parameter of theirs."""
+    texts = launches_written_out({f.path: f.text for f in program.files}, kernel.name)
+    if all(texts[f.path] == f.text for f in program.files):
+        return program, kernel
+    files = tuple(SourceFile(path=f.path, text=texts[f.path]) for f in program.files)
+    found = parse_files(
+        program.root_name, files, program.system_includes, program.build, program.problem
+    )
+    return found, found.kernel(kernel.name)
 
 
 def _beside(program: Program, kernel: Kernel, rewrite: Rewrite) -> Program:

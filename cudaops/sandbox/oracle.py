@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -219,7 +219,7 @@ class OracleBuilder:
         started = time.monotonic()
         say("the author's kernel on captured and exact inputs")
         captured = self._captured()
-        exact = self._exact(seed, captured)
+        exact = self._exact(seed, captured, EXACT_KINDS if standing != "alike" else ())
         again = [] if standing == "alike" else self._relaunched(seed, say)
         perturbed: list[Reference] = list(self._beside_exact)
         for draw in self._draws(seed, exact, perturbed):
@@ -272,9 +272,9 @@ class OracleBuilder:
         self._measurable = self._own_error(made) <= MAX_OWN_ERROR
         return made
 
-    def _exact(self, seed: int, captured: Reference) -> Reference:
+    def _exact(self, seed: int, captured: Reference, kinds: Sequence[CaseKind]) -> Reference:
         """Small integers in every floating buffer; the captured case where no such inputs suit."""
-        for kind in EXACT_KINDS if self._floating else ():
+        for kind in kinds if self._floating else ():
             inputs = build_case(self._workload, Draw(kind, seed), self._folder / kind, EXACT_POISON)
             outputs = self._run_baseline(kind, inputs)
             if isinstance(outputs, str):

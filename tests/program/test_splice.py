@@ -255,10 +255,75 @@ def test_an_ambiguous_instance_is_asked_for() -> None:
         splice(parse(TWO_INSTANCES), "k", rewrite_of(ONE))
 
 
-def test_an_indirect_launch_cannot_be_replaced() -> None:
-    program = load_program(DATA / "programs" / "helper_macros.cu")
+HANDED_OVER = """
+__global__ void k(int* p, int n) { p[0] = n; }
+__global__ void other(int* p, int n) { p[0] = n; }
+MACRO
+int main() {
+    int *p, n = 3, blocks = 1;
+    USES
+}
+"""
+WRITTEN_OUT = [
+    ("#define RUN(f, b) f<<<b, 32>>>(p, n)", "RUN(k, 2);", "(2, 32, 0, 0, p, n);"),
+    (
+        "#define RUN(b, f, ...) do { f<<<b, 32>>>(__VA_ARGS__); } while (0)",
+        "if (n) RUN(blocks, k, p, (n, n + 1)); else RUN(blocks, other, p, n);",
+        (
+            "if (n) do { cudaops_launch_k(blocks, 32, 0, 0, p, (n, n + 1)); } while (0); "
+            "else RUN(blocks, other, p, n);"
+        ),
+    ),
+    (
+        "#define RUN(f, g) f<<<1, 32>>>(p, n); \\\n    g<<<1, 32>>>(p, n)",
+        "RUN(other, k); RUN(other, other);",
+        ("other<<<1, 32>>>(p, n);\n    cudaops_launch_k(1, 32, 0, 0, p, n); RUN(other, other);"),
+    ),
+    (
+        "#define RUN(f) f<<<1, 32>>>(p, n)\n#define TWICE(x) x; x",
+        "TWICE(RUN(k)); RUN(other);",
+        "TWICE(cudaops_launch_k(1, 32, 0, 0, p, n)); RUN(other);",
+    ),
+]
+
+
+@pytest.mark.parametrize(("macro", "uses", "after"), WRITTEN_OUT)
+def test_a_macro_that_launches_what_it_is_handed_is_written_out(
+    macro: str, uses: str, after: str
+) -> None:
+    text = HANDED_OVER.replace("MACRO", macro).replace("USES", uses)
+    found = splice(parse(text), "k", rewrite_of(ONE)).main.text
+    assert after in found
+    assert macro in found
+
+
+def test_a_macro_of_a_header_is_written_out_where_it_is_used() -> None:
+    header = SourceFile(path="run.h", text="#define RUN(f, b) f<<<b, 32>>>(p, n)\n")
+    text = HANDED_OVER.replace("MACRO", '#include "run.h"').replace("USES", "RUN(k, 7);")
+    program = parse_files("main", (SourceFile(path="main.cu", text=text), header))
+    found = splice(program, "k", rewrite_of(ONE))
+    assert "cudaops_launch_k(7, 32, 0, 0, p, n);" in found.main.text
+    assert found.file("run.h").text == header.text
+
+
+@pytest.mark.parametrize(
+    "macro",
+    [
+        "#define RUN(f, b) f##f<<<b, 32>>>(p, n); f<<<b, 32>>>(p, n)",
+        "#define RUN(f, b) puts(#f); f<<<b, 32>>>(p, n)",
+        "#define RUN(f, b) f<<<b, 32>>>(p, n)\n#undef RUN\n#define RUN(f, b) f<<<b, 64>>>(p, n)",
+        "#define RUN(f, b, c) f<<<b, 32>>>(p, n)",
+        "#define RUN(f, more...) f<<<more, 32>>>(p, n)",
+        (
+            "static void run(void (*f)(int*, int), int b, int* p, int n) { f<<<b, 32>>>(p, n); }\n"
+            "#define RUN(f, b) run(f, b, p, n)"
+        ),
+    ],
+)
+def test_an_indirect_launch_cannot_be_replaced(macro: str) -> None:
+    text = HANDED_OVER.replace("MACRO", macro).replace("USES", "RUN(k, 1);")
     with pytest.raises(InputError, match="names it directly"):
-        splice(program, "fill", rewrite_of(ONE))
+        splice(parse(text), "k", rewrite_of(ONE))
 
 
 def test_kernel_after_its_launch_and_linkage_block(check_cpp: CheckCpp) -> None:

@@ -16,6 +16,7 @@ from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.correctness import input_set_summary
 from cudaops.gates.repeat import PAGE, POISONS, REPEATS, fresh_process_launch, schedule
+from cudaops.program.analysis.summary import touches_the_same
 from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,
@@ -25,9 +26,17 @@ from cudaops.sandbox.inputs import (
     build_case,
     drawn,
 )
-from cudaops.sandbox.oracle import Oracle, Reference, SkippedInputs
+from cudaops.sandbox.oracle import Oracle, Reference, SkippedInputs, timed_references
 from tests.executors.cases import array
-from tests.gates.verification_bench import EACH, SUM, opened, opened_program, oracle, verified
+from tests.gates.verification_bench import (
+    EACH,
+    PROGRAM,
+    SUM,
+    opened,
+    opened_program,
+    oracle,
+    verified,
+)
 
 DOUBLES = """
 #include <cstdio>
@@ -243,6 +252,35 @@ class TestBaselines:
             np.testing.assert_allclose(
                 array(one.outputs[1]), 0.1 * array(one.inputs.contents[0]), rtol=1e-6
             )
+
+    def test_a_launch_of_a_shape_that_is_known_has_its_own_inputs_and_others(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        text = PROGRAM.replace("BASELINE", EACH.replace("BODY", "a[i] * n")).replace(
+            "f<<<8, 128>>>(a, b, n);", "f<<<8, 128>>>(a, b, n); f<<<8, 128>>>(a, b, n - 1);"
+        )
+        source = tmp_path / "f.cu"
+        source.write_text(text.replace("ELEMENT", "float").replace("OUTPUTS", "1000"))
+        bench = opened_program(cpu_executor, source, tmp_path / "run")
+        first, second = map(bench.oracle, bench.workloads)
+        assert (first.standing, second.standing) == ("first", "alike")
+        assert (first.exact.kind, second.exact.kind) == ("exact", "captured")
+        assert second.perturbed
+        assert timed_references(second)[1:]
+        said = input_set_summary([first, second])
+        assert said.numbers["input_sets"] == len(first.references)
+
+    @pytest.mark.parametrize(("index", "looked_at"), [("i", False), ("a[i] % 8", True)])
+    def test_every_access_is_looked_at_where_integers_may_be_indices(
+        self, cpu_executor: CpuExecutor, tmp_path: Path, index: str, looked_at: bool
+    ) -> None:
+        body = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        body += f"    if (i < n) b[i] = a[{index}] * 2;"
+        bench = opened(cpu_executor, tmp_path, body, element="int")
+        workload = bench.workloads[0]
+        program = bench.program
+        assert touches_the_same(program, program.kernel("f"), workload) is not looked_at
+        assert {one.kind for one in oracle(bench).references} > {"captured", "permuted", "spread"}
 
     def test_exact_results_need_no_yardstick(
         self, cpu_executor: CpuExecutor, tmp_path: Path
