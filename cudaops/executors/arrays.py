@@ -103,11 +103,29 @@ def decoded(raw: npt.NDArray[np.uint8], element: Element) -> Array:
     return values
 
 
-def write_array(path: Path, values: Array, element: Element) -> None:
+def write_array(path: Path, values: Array | Values, element: Element) -> None:
     """Write float64 or integer values as a buffer of `element`, rounding to nearest."""
-    with path.open("wb") as file:
-        for part in over_chunks(lambda part: _encoded(part, element), in_memory(values)):
-            part.tofile(file)
+    source = values if isinstance(values, Values) else in_memory(values)
+    _write(path, source, lambda part: _encoded(part, element), ELEMENT_BYTES[element])
+
+
+def _write(
+    path: Path, source: Values, encoded: Callable[[Array], Array], element_bytes: int
+) -> None:
+    """Every chunk encoded and put in its place by one of the threads: memory of a new file is made
+    as it is written, which takes longer than most of what is computed."""
+    places = Values(source.size, lambda start, count: np.array(start))
+    with path.open("wb", buffering=0) as file:
+
+        def put(part: Array, place: Array) -> None:
+            data = np.ascontiguousarray(encoded(part)).view(np.uint8).data
+            done = 0
+            while done < len(data):
+                at = int(place) * element_bytes + done
+                done += os.pwrite(file.fileno(), data[done:], at)
+
+        for _ in over_chunks(put, source, places):
+            pass
 
 
 def _encoded(values: Array, element: Element) -> Array:
@@ -129,9 +147,7 @@ def write_widened(path: Path, narrow: Path, element: Element) -> None:
     """Write what equals the floating values stored in `narrow`: doubles, of doubles `long double`
     (as `Unit.wide_doubles` has them)."""
     wide = WIDE_DOUBLE if element == "f64" else np.dtype("<f8")
-    with path.open("wb") as file:
-        for part in over_chunks(lambda part: part.astype(wide), stored(narrow, element)):
-            part.tofile(file)
+    _write(path, stored(narrow, element), lambda part: part.astype(wide), wide.itemsize)
 
 
 def round_wide_doubles(path: Path) -> None:
@@ -147,9 +163,7 @@ def round_wide_doubles(path: Path) -> None:
             return values.astype("<f8")
 
     part = path.with_suffix(".part")
-    with part.open("wb") as narrow:
-        for values in over_chunks(nearest, wide):
-            values.tofile(narrow)
+    _write(part, wide, nearest, 8)
     part.replace(path)
 
 
@@ -250,6 +264,11 @@ def contents_digest(path: Path | str) -> bytes:
     for part in over_chunks(lambda part: hashlib.blake2b(part).digest(), stored(path, "u8")):
         whole.update(part)
     return whole.digest()
+
+
+def changed(values: Values, change: Callable[[Array], Array]) -> Values:
+    """The numbers that `change` makes of these, chunk by chunk."""
+    return Values(values.size, lambda start, count: change(values.read(start, count)))
 
 
 def filled(byte: int, size: int, element: Element) -> Values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.judgement import Control, Policy
 from cudaops.domain.workload import FLOATING, Allocation, Workload
-from cudaops.executors.arrays import read_array, write_array
+from cudaops.executors.arrays import Array, changed, stored, write_array
 from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import (
     BufferAccuracy,
@@ -153,12 +154,16 @@ def _rounded_inputs(case: Case, kind: str, folder: Path) -> InputSet:
     for allocation in _operands(case.oracle.workload):
         if NARROW_BITS[kind] >= ELEMENT_BITS[allocation.element]:
             continue
-        values = read_array(contents[allocation.index], allocation.element).astype(np.float64)
-        values = narrowed(values, "fp16") if kind == "fp16" else rounded(values, NARROW_BITS[kind])
+        values = stored(contents[allocation.index], allocation.element)
         path = folder / f"in_{allocation.index}.bin"
-        write_array(path, values, allocation.element)
+        write_array(path, changed(values, partial(_as, kind)), allocation.element)
         contents[allocation.index] = str(path)
     return case.reference.inputs.model_copy(update={"contents": contents})
+
+
+def _as(kind: str, values: Array) -> Array:
+    doubles = values.astype(np.float64)
+    return narrowed(doubles, "fp16") if kind == "fp16" else rounded(doubles, NARROW_BITS[kind])
 
 
 def _accuracies(case: Case, ran: Ran, policy: Policy) -> dict[str, BufferAccuracy]:
