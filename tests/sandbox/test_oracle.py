@@ -26,12 +26,18 @@ from cudaops.sandbox.inputs import (
     build_case,
     drawn,
 )
-from cudaops.sandbox.oracle import Oracle, Reference, SkippedInputs, timed_references
+from cudaops.sandbox.oracle import (
+    Oracle,
+    OracleBuilder,
+    Reference,
+    SkippedInputs,
+    timed_references,
+)
 from tests.executors.cases import array
 from tests.gates.verification_bench import (
     EACH,
-    PROGRAM,
     SUM,
+    TIMEOUT_S,
     opened,
     opened_program,
     oracle,
@@ -256,13 +262,13 @@ class TestBaselines:
     def test_a_launch_of_a_shape_that_is_known_has_its_own_inputs_and_others(
         self, cpu_executor: CpuExecutor, tmp_path: Path
     ) -> None:
-        text = PROGRAM.replace("BASELINE", EACH.replace("BODY", "a[i] * n")).replace(
-            "f<<<8, 128>>>(a, b, n);", "f<<<8, 128>>>(a, b, n); f<<<8, 128>>>(a, b, n - 1);"
+        bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", "a[i] * n"))
+        first = oracle(bench)
+        work, folder = first.workload, tmp_path / "alike"
+        builder = OracleBuilder(
+            cpu_executor, bench.baseline(work), work, bench.policy, folder, TIMEOUT_S
         )
-        source = tmp_path / "f.cu"
-        source.write_text(text.replace("ELEMENT", "float").replace("OUTPUTS", "1000"))
-        bench = opened_program(cpu_executor, source, tmp_path / "run")
-        first, second = map(bench.oracle, bench.workloads)
+        second = builder.build(7, standing="alike")
         assert (first.standing, second.standing) == ("first", "alike")
         assert (first.exact.kind, second.exact.kind) == ("exact", "captured")
         assert second.perturbed

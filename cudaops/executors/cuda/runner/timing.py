@@ -64,6 +64,7 @@ Chosen: more than the ten that an interval is given for (`domain.judge`). Forty 
 most of a minute for a launch of 0.3 s (two H100s, 2026-11-25), and others waited meanwhile. Where
 it is only to be ranked one sample will do."""
 SLOW_CUPTI_LAUNCHES = 2
+"""Of each side and regime whose durations CUPTI records then."""
 MEDIAN_ERROR = 1.253 * 1.483
 """Standard error of a median times the root of the number of samples, over half the spread between
 their quartiles: pi/2 under the root, and 1/0.6745. Normal distribution."""
