@@ -245,12 +245,7 @@ class _Measurement:
                 break
             first = len(states) % len(self.sides)
             block, seen = self._block(regime, launches, first, apart, in_graph=in_graph)
-            long = min(us for samples in block for us in samples) >= LONG_US
-            for _ in range(0 if long or self.quick else GAPS_A_BLOCK):
-                gap = self.bench.gap_us(
-                    regime, launches, in_graph=in_graph, preceded=not self._is_slow()
-                )
-                gaps += [] if gap is None else [gap]
+            gaps += self._gaps(block, regime, launches, in_graph=in_graph)
             noise = max(noise_pct(samples) for samples in block)
             again = noise > self.policy.noise_pct and redone < self.policy.redone_blocks
             again = again and not late
@@ -291,6 +286,19 @@ class _Measurement:
             in_graph=in_graph,
             gap_us=statistics.median(gaps) if gaps else None,
         )
+
+    def _gaps(
+        self, block: Sequence[Sequence[float]], regime: Regime, launches: int, *, in_graph: bool
+    ) -> list[float]:
+        """What a kernel that does nothing takes after a block of samples that are not long."""
+        if self.quick or min(us for samples in block for us in samples) >= LONG_US:
+            return []
+        near = not self._is_slow()
+        taken = [
+            self.bench.gap_us(regime, launches, in_graph=in_graph, preceded=near)
+            for _ in range(GAPS_A_BLOCK)
+        ]
+        return [us for us in taken if us is not None]
 
     def _block(
         self,
