@@ -79,6 +79,15 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     )
 
 
+def can_be_replaced(program: Program, kernel: str) -> bool:
+    """Whether a launch names this kernel, so that a rewrite can stand in its place; of another
+    program's launches (`Program.application`) every one is."""
+    if program.application is not None:
+        return True
+    written, target = _written_out(program, program.kernel(kernel))
+    return any(_is_replaced(written, site, target, ()) for site in written.launches)
+
+
 def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
     """The program with the macros written out that launch this kernel by a parameter of theirs."""
     texts = launches_written_out({f.path: f.text for f in program.files}, kernel.name)

@@ -23,6 +23,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
+from cudaops.executors.capture.program import launched_here
 from cudaops.executors.untrusted_files import remove
 
 LEAST_SIZE = 16
@@ -176,7 +177,7 @@ class ProgramCapture:
             if number != leader:
                 found[number] = self._captured(number, target, run)
         kept = [CapturedRun(run=run, captured=found[i]) for i, run in enumerate(runs)]
-        notices: list[str] = []
+        notices = [] if kernel else _passed_over(self.program, found[leader])
         if odd_sizes:
             kept += self._odd(target, runs, notices)
         captured = CapturedRuns(runs=tuple(kept), notices=tuple(notices))
@@ -255,6 +256,15 @@ class ProgramCapture:
         remove(target)  # of the program that was open here before
         Path(workload.folder).rename(target)
         return workload.model_copy(update={"id": name, "folder": str(target)})
+
+
+def _passed_over(program: Program, captured: Captured) -> list[str]:
+    """Why it is not the kernel with most time that is worked on, where it is not."""
+    dearest = launched_here(program, [count.kernel for count in captured.counts])[0]
+    if dearest == captured.kernel:
+        return []
+    why = "takes more time, and no launch names it, so that none could be replaced"
+    return [f"{dearest} {why}; {captured.kernel} is worked on"]
 
 
 def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -> Workload:

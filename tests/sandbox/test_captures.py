@@ -286,3 +286,10 @@ def test_a_folder_of_before_several_runs_is_read(tmp_path: Path, kernels: Path) 
     (state / "options.json").write_text('{"argv": ["50", "40", "2"]}')
     assert read_captured(state) == bench.captured
     assert isinstance(one.captured, Captured)
+
+
+def test_a_kernel_that_no_launch_names_is_passed_over(tmp_path: Path, kernels: Path) -> None:
+    bench = opened(tmp_path, kernels, "", program="by_pointer.cu")
+    assert bench.kernel.name == "light"
+    (notice,) = bench.captured.notices
+    assert notice.startswith("heavy takes more time, and no launch names it")

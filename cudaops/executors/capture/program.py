@@ -36,6 +36,7 @@ from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
 from cudaops.executors.isolation.view import hint_for
 from cudaops.executors.process import Finished
 from cudaops.executors.untrusted_files import UntrustedFileError, remove
+from cudaops.program.splice import can_be_replaced
 from cudaops.storage import raise_for_space
 
 CAPTURE_BYTES = 2 * 1024**3
@@ -209,11 +210,11 @@ class Recording:
                 "the program launched no kernel; give it arguments with which it does, after --"
             )
         if kernel is None:
-            ours = next((k for k in launched if any(k == p.name for p in self.program.kernels)), "")
+            ours = launched_here(self.program, launched)
             if not ours:
                 text = f"the program launches {launched[0]}, which its files do not define"
                 raise InputError(text)
-            return ours
+            return next((k for k in ours if can_be_replaced(self.program, k)), ours[0])
         if kernel not in launched:
             raise InputError(
                 f"the program did not launch {kernel!r}; it launched {', '.join(launched[:20])}"
@@ -230,6 +231,12 @@ class Recording:
                 text = f"{kernel}: parameter {name} is given an address that is no device memory"
                 return Misbehaved(what="out_of_bounds", message=text)
         return None
+
+
+def launched_here(program: Program, launched: Sequence[str]) -> list[str]:
+    """Those of these kernels that the program's files define."""
+    names = {kernel.name for kernel in program.kernels}
+    return [name for name in launched if name in names]
 
 
 def _require_seen(
