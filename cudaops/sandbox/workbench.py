@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -473,11 +474,10 @@ class Workbench:
         builder = OracleBuilder(
             self.executor, baseline, workload, self.policy, folder, self.timeout_s
         )
-        same = [one for one in self.judged if one.callee == workload.callee]
-        earlier = same[: [one.id for one in same].index(workload.id)]
-        standing: Standing = "further" if earlier else "first"
-        if any(one.shape == workload.shape for one in earlier):
-            standing = "alike"
+        same = (w for w in self.captured.workloads if w.is_judged and w.callee == workload.callee)
+        shapes = [w.shape for w in takewhile(lambda one: one.id != workload.id, same)]
+        standing: Standing = "further" if shapes else "first"
+        standing = "alike" if workload.shape in shapes else standing
         return builder.build(self.seed, say, standing)
 
     def baseline(self, workload: Workload) -> Baseline:
