@@ -15,6 +15,7 @@ from cudaops.program.lexing import (
     apply_edits,
     byte_text,
     closing,
+    disjoint,
     lex,
     plain_text,
     split_commas,
@@ -110,7 +111,7 @@ def launches_written_out(files: Mapping[str, str], kernel: str) -> dict[str, str
     lexed = {path: lex(byte_text(text)) for path, text in files.items()}
     macros = list(_launching(list(lexed.values())))
     return {
-        path: plain_text(apply_edits(one.text, _written_out(one, macros, kernel)))
+        path: plain_text(apply_edits(one.text, disjoint(_written_out(one, macros, kernel))))
         for path, one in lexed.items()
     }
 

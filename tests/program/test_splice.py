@@ -284,6 +284,19 @@ WRITTEN_OUT = [
         "TWICE(RUN(k)); RUN(other);",
         "TWICE(cudaops_launch_k(1, 32, 0, 0, p, n)); RUN(other);",
     ),
+    (
+        "#define RUN(f) f<<<1, 32>>>(p, n)\n#define ID(f) f",
+        "RUN(ID(k)); RUN(k);",
+        "ID(k)<<<1, 32>>>(p, n); cudaops_launch_k(1, 32, 0, 0, p, n);",
+    ),
+    (
+        "#define RUN(f) f<<<1, 32>>>(p, n)\n#define AND(g, x) g<<<2, 32>>>(p, n); x",
+        "AND(other, RUN(k)); AND(k, RUN(k));",
+        (
+            "AND(other, cudaops_launch_k(1, 32, 0, 0, p, n)); "
+            "cudaops_launch_k(2, 32, 0, 0, p, n); RUN(k);"
+        ),
+    ),
 ]
 
 
