@@ -114,17 +114,17 @@ def _write(
 ) -> None:
     """Every chunk encoded and put in its place by one of the threads: memory of a new file is made
     as it is written, which takes longer than most of what is computed."""
-    places = Values(source.size, lambda start, count: np.array(start))
     with path.open("wb", buffering=0) as file:
 
-        def put(part: Array, place: Array) -> None:
+        def put(start: int, count: int) -> Array:
+            part = source.read(start, count)
             data = np.ascontiguousarray(encoded(part)).view(np.uint8).data
             done = 0
             while done < len(data):
-                at = int(place) * element_bytes + done
-                done += os.pwrite(file.fileno(), data[done:], at)
+                done += os.pwrite(file.fileno(), data[done:], start * element_bytes + done)
+            return part
 
-        for _ in over_chunks(put, source, places):
+        for _ in over_chunks(len, Values(source.size, put)):
             pass
 
 

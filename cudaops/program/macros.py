@@ -102,8 +102,9 @@ class _Macro(NamedTuple):
 
 
 def launches_written_out(files: Mapping[str, str], kernel: str) -> dict[str, str]:
-    """Path to text with the uses of macros written out that launch this kernel by a parameter of
-    theirs: `TIME(k, n)` becomes the macro's own text with `k<<<n, 256>>>(a)` in it.
+    """Path to text, of files that change, with the uses of macros written out that launch this
+    kernel by a parameter of theirs: `TIME(k, n)` becomes the macro's own text with
+    `k<<<n, 256>>>(a)` in it.
 
     Macros that are defined twice or undone, and those that paste or quote, are left as they are.
     (`TIME(k, n, ...)` takes more arguments, which are `__VA_ARGS__`.)
@@ -111,8 +112,9 @@ def launches_written_out(files: Mapping[str, str], kernel: str) -> dict[str, str
     lexed = {path: lex(byte_text(text)) for path, text in files.items()}
     macros = list(_launching(list(lexed.values())))
     return {
-        path: plain_text(apply_edits(one.text, disjoint(_written_out(one, macros, kernel))))
+        path: plain_text(apply_edits(one.text, edits))
         for path, one in lexed.items()
+        if (edits := disjoint(_written_out(one, macros, kernel)))
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
@@ -69,13 +69,19 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     if not place.is_global:
         top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
         edits.append(Edit(top, top, includes))
-    text = plain_text(apply_edits(facts.lexed.text, edits))
-    files = tuple(
-        SourceFile(path=f.path, text=text if f.path == place.file else f.text)
-        for f in program.files
-    )
+    return _with_texts(program, {place.file: plain_text(apply_edits(facts.lexed.text, edits))})
+
+
+def _with_texts(program: Program, texts: Mapping[str, str]) -> Program:
+    """The program with these files' texts, by path."""
+    files = tuple(SourceFile(path=f.path, text=texts.get(f.path, f.text)) for f in program.files)
     return parse_files(
-        program.root_name, files, program.system_includes, program.build, program.problem
+        program.root_name,
+        files,
+        program.system_includes,
+        program.build,
+        program.problem,
+        program.application,
     )
 
 
@@ -91,12 +97,9 @@ def can_be_replaced(program: Program, kernel: str) -> bool:
 def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
     """The program with the macros written out that launch this kernel by a parameter of theirs."""
     texts = launches_written_out({f.path: f.text for f in program.files}, kernel.name)
-    if all(texts[f.path] == f.text for f in program.files):
+    if not texts:
         return program, kernel
-    files = tuple(SourceFile(path=f.path, text=texts[f.path]) for f in program.files)
-    found = parse_files(
-        program.root_name, files, program.system_includes, program.build, program.problem
-    )
+    found = _with_texts(program, texts)
     return found, found.kernel(kernel.name)
 
 
@@ -118,13 +121,7 @@ def _beside(program: Program, kernel: Kernel, rewrite: Rewrite) -> Program:
     edits = [_insertion(facts, place, _framed(place, kernel, rewrite, includes, ()))]
     if not place.is_global:
         edits.append(Edit(0, 0, includes))
-    text = plain_text(apply_edits(facts.lexed.text, edits))
-    files = tuple(
-        f if f.path != kernel.file else f.model_copy(update={"text": text}) for f in program.files
-    )
-    return parse_files(
-        program.root_name, files, program.system_includes, application=program.application
-    )
+    return _with_texts(program, {kernel.file: plain_text(apply_edits(facts.lexed.text, edits))})
 
 
 def spliced_rewrite(program: Program, again: Callable[[Rewrite], Program]) -> Rewrite | None:

@@ -180,10 +180,10 @@ class Profiler:
             counting = pool.submit(copy_context().run, self._operations, launched)
             found = self._by_ncu(launched, dominant.number, sections)
             counts = counting.result()
-        if isinstance(found, Profile) and not counts and in_time:
-            return self._by_ncu(launched, dominant.number, "deciding")
         if not isinstance(found, Profile):
             return found
+        if not counts and in_time:
+            return self._by_ncu(launched, dominant.number, "deciding")
         notes = [*found.notes, f"{why}, and more passes would not have ended within {MOST_S:g} s"]
         notes += ["operations are those that the model counts"] if counts else []
         return found.model_copy(
