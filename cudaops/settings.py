@@ -46,7 +46,8 @@ class Settings(BaseSettings):
 
     capture_gib: float | None = Field(default=None, gt=0, validation_alias="CUDAOPS_CAPTURE_GIB")
     """Contents of one kernel's launches, before and after, that a capture on a GPU may keep, in
-    GiB. Not set: twice what the GPU's memory holds. Never more than 60 % of the free disk."""
+    GiB. Not set: twice what the GPU's memory holds. Never more than 60 % of the free disk, or an
+    eighth of the free memory where the temporary folder is in memory."""
 
     runs: Path = Field(default=Path("runs"), validation_alias="CUDAOPS_RUNS")
     """Folder under which every run gets a folder of its own, relative to the working folder."""

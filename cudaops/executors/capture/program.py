@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from cudaops.domain.execution import (
     Captured,
     CaptureOutcome,
@@ -54,6 +56,9 @@ of the time may come yet. Chosen: three times as long."""
 DISK_SHARE = 0.6
 """Of the free disk, for contents: what is copied goes at once, and seldom is one of them more than
 half of all."""
+MEMORY_SHARE = 0.125
+"""Of the memory that is free, where the folder is kept in memory: there a judged workload is held
+some eight times, as it was captured, as drawn, as the author's kernel and the rewrite left it."""
 _KERNEL_MS = re.compile(r"^KERNEL_MS:\s*([0-9.eE+-]+)", re.MULTILINE)
 
 
@@ -72,8 +77,18 @@ long as they fit into so many bytes. A program that ended badly is no Child."""
 
 def room_for(most_bytes: int, folder: Path) -> int:
     """Bytes of contents that a capture may keep: as many as asked for, or so much of the free disk
-    that each can be copied in turn."""
-    return min(most_bytes, int(DISK_SHARE * shutil.disk_usage(folder).free))
+    that each can be copied in turn. A folder in memory takes what everything else runs in."""
+    most_bytes = min(most_bytes, int(DISK_SHARE * shutil.disk_usage(folder).free))
+    if file_system(folder) in ("tmpfs", "ramfs"):
+        most_bytes = min(most_bytes, int(MEMORY_SHARE * psutil.virtual_memory().available))
+    return most_bytes
+
+
+def file_system(folder: Path) -> str:
+    """The kind of file system that holds it, as the mount table calls it; empty where none does."""
+    mounts = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
+    folder = folder.resolve()
+    return next((mounts[one] for one in (folder, *folder.parents) if one in mounts), "")
 
 
 def author_names(program: Program) -> Names:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from cudaops.domain.base import Dim3
@@ -19,6 +20,7 @@ from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.executors.capture.program import MEMORY_SHARE, file_system, room_for
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.platform import Executable
 from cudaops.executors.ledger import LEDGER
@@ -504,3 +506,12 @@ def test_what_takes_most_time_has_the_larger_room(
         ["fill", "6"],
         ["work", "6"],
     ]
+
+
+@pytest.mark.skipif(file_system(Path("/dev/shm")) != "tmpfs", reason="/dev/shm is not in memory")
+def test_what_is_kept_in_memory_leaves_most_of_it(tmp_path: Path) -> None:
+    memory = psutil.virtual_memory().available
+    most = room_for(2**60, Path("/dev/shm"))
+    assert most <= 1.1 * MEMORY_SHARE * memory
+    assert room_for(most // 2, Path("/dev/shm")) == most // 2, "no more than is asked for"
+    assert file_system(tmp_path / "not" / "there") == file_system(tmp_path)
