@@ -19,10 +19,12 @@ def _mix(fp32: int = 0, alu: int = 0, sfu: int = 0, convert: int = 0, fp64: int 
 
 FLOAT_DIVIDE = _mix(fp32=5, alu=5, sfu=1)
 DOUBLE_DIVIDE = _mix(fp64=8, alu=6, sfu=1, fp32=1)
-INT_DIVIDE = _mix(alu=20, convert=2, sfu=1)
-INT_DIVIDE_CONSTANT = _mix(alu=4)
+INT_DIVIDE = _mix(fp32=8, alu=12, convert=2, sfu=1)
+INT_DIVIDE_CONSTANT = _mix(fp32=1, alu=3)
 INT_DIVIDE_POWER_OF_TWO = _mix(alu=3)
-LONG_DIVIDE = _mix(alu=26, convert=2, sfu=1)
+LONG_DIVIDE = _mix(fp32=10, alu=16, convert=2, sfu=1)
+"""Products, and moves that are written as such, go through the FMA pipe (IMAD). Of 64 bits: where
+both numbers fit into 32."""
 
 CALLS: dict[str, Mix] = {
     "sqrtf": _mix(fp32=4, alu=4, sfu=1), "rsqrtf": _mix(fp32=2, alu=1, sfu=1),
@@ -35,6 +37,15 @@ CALLS: dict[str, Mix] = {
     "tanhf": _mix(fp32=9, alu=6, sfu=2), "erff": _mix(fp32=9, alu=20, sfu=1),
     "atanf": _mix(fp32=11, alu=7, sfu=1), "atan2f": _mix(fp32=19, alu=23, sfu=1),
     "cbrtf": _mix(fp32=9, alu=5, sfu=2), "hypotf": _mix(fp32=11, alu=13, sfu=1),
+    "sinhf": _mix(fp32=14, alu=8, sfu=2, convert=1),
+    "coshf": _mix(fp32=8, alu=5, sfu=2, convert=1),
+    "asinf": _mix(fp32=14, alu=10, sfu=1), "acosf": _mix(fp32=15, alu=10, sfu=1),
+    "asinhf": _mix(fp32=19, alu=18, sfu=2, convert=1),
+    "acoshf": _mix(fp32=20, alu=18, sfu=1, convert=1),
+    "atanhf": _mix(fp32=17, alu=18, sfu=1, convert=1),
+    "erfcf": _mix(fp32=34, alu=10, sfu=3, convert=1), "rcbrtf": _mix(fp32=9, alu=6, sfu=2),
+    "sinpif": _mix(fp32=13, alu=9, convert=3), "cospif": _mix(fp32=13, alu=10, convert=2),
+    "normcdff": _mix(fp32=43, alu=18, sfu=3, convert=1),
     "powf": _mix(fp32=44, alu=38, sfu=1, convert=5),
     "fmodf": _mix(fp32=23, alu=33, sfu=2, convert=2),
     "floorf": _mix(convert=1), "ceilf": _mix(convert=1), "truncf": _mix(convert=1),
@@ -47,6 +58,11 @@ CALLS: dict[str, Mix] = {
     "log2": _mix(fp64=30, alu=29, sfu=1), "log10": _mix(fp64=30, alu=29, sfu=1),
     "sin": _mix(fp64=15, alu=16, convert=2), "cos": _mix(fp64=15, alu=16, convert=2),
     "tan": _mix(fp64=25, alu=20, convert=2), "tanh": _mix(fp64=33, alu=16, sfu=2, convert=4),
+    "sinh": _mix(fp64=39, alu=28, fp32=10, sfu=1), "cosh": _mix(fp64=21, alu=11, fp32=6, sfu=1),
+    "asin": _mix(fp64=42, alu=15, fp32=8, sfu=1), "acos": _mix(fp64=46, alu=18, fp32=8, sfu=1),
+    "atan": _mix(fp64=28, alu=9, fp32=6, sfu=1), "cbrt": _mix(fp64=13, alu=13, fp32=12, sfu=3),
+    "erfc": _mix(fp64=63, alu=22, fp32=15, sfu=2), "expm1": _mix(fp64=21, alu=21, fp32=11),
+    "exp10": _mix(fp64=20, alu=13, fp32=10), "log1p": _mix(fp64=35, alu=20, fp32=10, sfu=1),
     "erf": _mix(fp64=41, alu=8, sfu=1, convert=4), "pow": _mix(fp64=70, alu=60, sfu=2),
     "fma": _mix(fp64=1), "fabs": _mix(), "fmax": _mix(fp64=1), "fmin": _mix(fp64=1),
     "__byte_perm": _mix(alu=1), "__brev": _mix(alu=1), "__dp4a": _mix(alu=1),
@@ -55,7 +71,8 @@ CALLS: dict[str, Mix] = {
     "rint": _mix(convert=1), "fmod": _mix(fp64=20, alu=40),
 }  # fmt: skip
 """By the C library's name, and by CUDA's where that is one instruction. `tan` and `pow` in double,
-`sincosf` and `fmod` are estimates."""
+`sincosf` and `fmod` are estimates; `sinh`, `log1p` and the inverse hyperbolic ones have all of what
+stands before their end, of which small arguments need less."""
 
 FAST_CALLS: dict[str, Mix] = {
     "__expf": _mix(fp32=3, alu=1, sfu=1), "__exp10f": _mix(fp32=3, alu=1, sfu=1),
