@@ -1,5 +1,5 @@
-// cooperative_groups as far as blocks, tiles of a warp and coalesced threads go. A grid group is not
-// offered: blocks run one after another on the workers and cannot wait for each other.
+// cooperative_groups as far as clusters, blocks, tiles of a warp and coalesced threads go. A grid group
+// is not offered: blocks run one after another on the workers and cannot wait for each other.
 #pragma once
 #include "cudaops/cuda.h"
 
@@ -20,6 +20,28 @@ class thread_block {
 };
 using thread_group = thread_block;
 __attribute__((always_inline)) inline thread_block this_thread_block() { return thread_block(); }
+
+class cluster_group {
+ public:
+  struct arrival_token {};
+  CUDAOPS_INLINE static void sync() { cudaops::cluster_arrive(), cudaops::cluster_wait(); }
+  CUDAOPS_INLINE static arrival_token barrier_arrive() { return cudaops::cluster_arrive(), arrival_token(); }
+  CUDAOPS_INLINE static void barrier_wait() { cudaops::cluster_wait(); }
+  CUDAOPS_INLINE static void barrier_wait(arrival_token&&) { cudaops::cluster_wait(); }
+  static dim3 block_index() { return cudaops::cluster_place().block; }
+  static dim3 dim_blocks() { return cudaops::cluster_place().blocks; }
+  static unsigned block_rank() { return cudaops::cluster_place().rank; }
+  static unsigned num_blocks() { return cudaops::cluster_place().size; }
+  static unsigned thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
+  static unsigned num_threads() { return num_blocks() * thread_block::size(); }
+  static unsigned size() { return num_threads(); }
+  template <class T>
+  CUDAOPS_INLINE static T* map_shared_rank(T* shared, int rank) {
+    return static_cast<T*>(cudaops::cluster_map((const void*)shared, (unsigned)rank));
+  }
+  CUDAOPS_INLINE static unsigned query_shared_rank(const void* shared) { return cudaops::cluster_rank_of(shared); }
+};
+__attribute__((always_inline)) inline cluster_group this_cluster() { return cluster_group(); }
 
 // Lanes that act together: the mask names them, ranks count within it.
 class lane_group {

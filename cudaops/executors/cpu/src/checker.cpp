@@ -198,6 +198,10 @@ static void follow_global(Worker& w, const Allocation& in, uintptr_t a, unsigned
     if (one.memory->begin == in.begin) follow_order(w, one.shadow + (a - in.begin), size, Space::Global, write, atomic, pc);
 }
 
+static bool in_cluster(const Worker& w, uintptr_t a);
+static void check_remote(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, const void* pc);
+static void follow_cluster(Worker& w, Worker& of, size_t offset, unsigned size, bool write, bool atomic, const void* pc);
+
 static void check_shared(Worker& w, char* address, unsigned size, bool write, bool atomic, const void* pc) {
   bool dynamic = in_dynamic(w, address);
   char* end = dynamic ? w.dynamic_low + w.call->shared_bytes : w.shared_high;
@@ -208,6 +212,9 @@ static void check_shared(Worker& w, char* address, unsigned size, bool write, bo
          dynamic ? w.call->shared_bytes : (size_t)(w.shared_high - w.shared_low));
   }
   if (depth() == Depth::Full) check_races(w, address, size, write, atomic, pc);
+  if (depth() == Depth::Full && w.cluster)
+    follow_cluster(w, w, (size_t)(dynamic ? address - w.dynamic_low + (long)w.cluster->statics : address - w.shared_low),
+                   size, write, atomic, pc);
   if (depth() == Depth::Order)
     follow_order(w, shadow_of(w, address), size, Space::Shared, write, atomic, pc);
 }
@@ -240,6 +247,10 @@ static const Allocation* allocation_of(Worker& w, uintptr_t a) {
 static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
   if (in_shared(w, (const char*)a)) {
     if (depth() != Depth::None) check_shared(w, (char*)a, size, write, atomic, pc);
+    return Space::Shared;
+  }
+  if (in_cluster(w, a)) {
+    if (depth() != Depth::None) check_remote(w, a, size, write, atomic, pc);
     return Space::Shared;
   }
   if (const Allocation* found = allocation_of(w, a)) {

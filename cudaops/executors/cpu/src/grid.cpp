@@ -17,7 +17,6 @@
 
 namespace cudaops {
 
-void run_block(Worker& w, const Call& call, unsigned long long linear, bool poison);
 void set_error(cudaError_t error);
 size_t dynamic_limit_of(const void* function);
 
@@ -38,6 +37,8 @@ struct Pool {
   std::mutex lock;
   std::condition_variable wake, done;
   const Call* call = nullptr;
+  // Blocks, or clusters of them where the launch has some; `chosen` where not all of them run.
+  std::vector<unsigned long long> chosen;
   unsigned long long blocks = 0, serial = 0, run = 1;
   double deadline = 0;
   std::atomic<unsigned long long> next{0}, ran{0};
@@ -51,7 +52,7 @@ static Pool* pool = nullptr;
 static constexpr unsigned long long rows_each = 8;
 static std::mutex launch_lock;
 
-static Worker* make_worker(int index) {
+Worker* make_worker(int index) {
   auto* w = new Worker;
   w->index = index;
   w->stack_stride = fiber_bytes + page;
@@ -75,10 +76,11 @@ static void take_blocks(Worker& w) {
     if (i >= pool->blocks || (pool->deadline && now() > pool->deadline)) return;
     unsigned long long end = std::min(i + pool->run, pool->blocks);
     pool->ran.fetch_add(end - i, std::memory_order_relaxed);
-    for (; i < end; ++i)
-      run_block(w, *pool->call,
-                only_selected_blocks ? selected_blocks[i] : reversed_blocks ? pool->blocks - 1 - i : i,
-                poison_shared_memory);
+    for (; i < end; ++i) {
+      unsigned long long chosen = only_selected_blocks ? pool->chosen[i] : reversed_blocks ? pool->blocks - 1 - i : i;
+      if (blocks_of_cluster(*pool->call) > 1) run_cluster(w, *pool->call, chosen, poison_shared_memory);
+      else run_block(w, *pool->call, chosen, poison_shared_memory);
+    }
   }
 }
 
@@ -118,21 +120,32 @@ static void start_pool() {
   }
 }
 
+static unsigned long long cluster_around(const Call& call, unsigned long long block) {
+  const dim3 &g = call.grid, &c = call.cluster;
+  unsigned long long x = block % g.x / c.x, y = block / g.x % g.y / c.y, z = block / g.x / g.y / c.z;
+  return x + (g.x / c.x) * (y + (unsigned long long)(g.y / c.y) * z);
+}
+
 unsigned long long run_grid(const Call& call, double deadline) {
 #ifdef CUDAOPS_INSTRUMENTED
   note_launcher();
 #endif
   unsigned long long blocks = (unsigned long long)call.grid.x * call.grid.y * call.grid.z;
   pool->call = &call;
-  pool->blocks = blocks;
+  unsigned each = blocks_of_cluster(call);
+  pool->blocks = blocks / each;
   if (only_selected_blocks) {
-    pool->blocks = 0;
-    while (pool->blocks < selected_blocks.size() && selected_blocks[pool->blocks] < blocks) ++pool->blocks;
+    pool->chosen.clear();
+    for (auto b : selected_blocks)
+      if (b < blocks) pool->chosen.push_back(each > 1 ? cluster_around(call, b) : b);
+    auto last = each > 1 ? std::unique(pool->chosen.begin(), pool->chosen.end()) : pool->chosen.end();
+    pool->chosen.erase(last, pool->chosen.end());
+    pool->blocks = pool->chosen.size();
   }
   pool->next = 0;
   pool->ran = 0;
   pool->deadline = deadline;
-  bool by_rows = !deadline && !only_selected_blocks && blocks / call.grid.x >= pool->size * rows_each;
+  bool by_rows = !deadline && !only_selected_blocks && each == 1 && blocks / call.grid.x >= pool->size * rows_each;
   pool->run = by_rows ? call.grid.x : 1;
   unsigned helpers = pool->blocks > 1 ? pool->size - 1 : 0;
   if (helpers) {
@@ -146,7 +159,7 @@ unsigned long long run_grid(const Call& call, double deadline) {
     std::unique_lock<std::mutex> hold(pool->lock);
     pool->done.wait(hold, [] { return pool->busy == 0; });
   }
-  return pool->ran;
+  return pool->ran * each;
 }
 
 // What a driver refuses (CUDA C++ Programming Guide, table of technical specifications).
@@ -159,6 +172,11 @@ static cudaError_t refusal(const Call& call, const char** why) {
     return *why = "a block has at most 1024 threads (z at most 64)", cudaErrorInvalidConfiguration;
   if (g.x > 2147483647u || g.y > 65535 || g.z > 65535)
     return *why = "a grid has at most 2147483647 x 65535 x 65535 blocks", cudaErrorInvalidConfiguration;
+  const dim3& c = call.cluster;
+  if (!c.x || !c.y || !c.z || blocks_of_cluster(call) > most_cluster)
+    return *why = "a cluster has 1 to 8 blocks", cudaErrorInvalidConfiguration;
+  if (g.x % c.x || g.y % c.y || g.z % c.z)
+    return *why = "the grid is no multiple of the cluster", cudaErrorInvalidConfiguration;
   if (call.shared_bytes > dynamic_limit_of(call.function))
     return *why = "dynamic shared memory exceeds the limit (48 KiB, or what cudaFuncSetAttribute allows up to 99 KiB)",
            cudaErrorInvalidValue;

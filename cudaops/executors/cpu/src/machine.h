@@ -16,6 +16,7 @@ extern __thread char cudaops_shared_begin[], cudaops_shared_end[];
 namespace cudaops {
 
 constexpr unsigned max_threads = 1024;         // of a block, every compute capability since 2.0
+constexpr unsigned most_cluster = 8;           // blocks of a cluster, on every device that has them
 constexpr size_t static_shared_limit = 48 << 10;
 constexpr size_t dynamic_shared_limit = 99 << 10;  // sm_86, after cudaFuncSetAttribute
 // Reserved a worker: four times the limit (half widened to double), and room for larger devices.
@@ -70,6 +71,17 @@ struct Allocation {
   int number;           // in order of creation; in a unit the workload's index, scratch below 0
 };
 
+// Blocks that wait for each other and see each other's shared memory. One runs at a time, on one
+// thread of the machine, with its own shared memory in place; the others' lies in `area`.
+struct Cluster {
+  struct Worker* blocks[most_cluster] = {};
+  dim3 dims;
+  unsigned size = 0, live = 0, arrived = 0, phase = 0;  // threads; barriers that are behind them
+  char* area = nullptr;
+  size_t stride = 0, statics = 0;  // bytes of a block there: static arrays, then dynamic ones
+  uint64_t serial = 0;             // of the cluster, among those that ran here
+};
+
 struct Worker {
   int index = 0;
   bool in_kernel = false;
@@ -92,6 +104,17 @@ struct Worker {
   Warp warps[max_threads / 32];
 
   char *shared_low = nullptr, *shared_high = nullptr;  // this worker's static shared arrays
+
+  Cluster* cluster = nullptr;  // while it runs a block of one
+  Cluster* own = nullptr;      // whose first block it runs, once it has run one
+  unsigned rank = 0;
+  uint3 block_index = {};
+  uint64_t at_cluster[max_threads / 64];
+  unsigned arrivals[max_threads], waits[max_threads];  // at the cluster's barrier
+  struct ClusterShadow* cluster_shadow = nullptr;
+  const void* seen_pc = nullptr;                       // who of another block was in its shared memory last,
+  unsigned seen_by = 0, seen_at = 0;                   // how often that thread had arrived by then
+  void* recorder = nullptr;                            // of its accesses, where they are traced
 #ifdef CUDAOPS_LOCKSTEP
   Place place[max_threads];
 #endif
@@ -140,6 +163,10 @@ bool known_to_host(uintptr_t address);  // loaded, a stack, thread-local or from
 // "of parameter 2" where an argument of the running launch points into it.
 void describe_place(char* text, size_t size, uintptr_t address, size_t bytes);
 
+Worker* make_worker(int index);
+void run_block(Worker& w, const Call& call, unsigned long long linear, bool poison);
+void run_cluster(Worker& w, const Call& call, unsigned long long number, bool poison);
+inline unsigned blocks_of_cluster(const Call& call) { return call.cluster.x * call.cluster.y * call.cluster.z; }
 // All blocks over all workers; how many of them where no further one is begun after `deadline`.
 unsigned long long run_grid(const Call& call, double deadline = 0);
 [[noreturn]] void end_between_launches();          // what was recorded is told, the process ends
@@ -164,6 +191,9 @@ void checker_block_begin(Worker& w);
 void checker_block_end(Worker& w);
 void checker_barrier(Worker& w, unsigned exited);
 void checker_warp(Worker& w, Warp& warp, unsigned members);
+void checker_cluster_barrier(Cluster& c);
+void checker_cluster_block_over(Worker& w);
+void checker_turn(Worker& from, Worker& to);       // another block of the cluster goes on
 #ifdef CUDAOPS_LOCKSTEP
 void wait_for_warp(const void* site);  // until the lanes that will make this access are all there
 #endif

@@ -46,7 +46,7 @@ static void bad(const std::string& what) { stop("infrastructure", nullptr, "%s",
 
 struct Step {
   int entry;
-  dim3 grid, block;
+  dim3 grid, block, cluster;
   size_t shared_bytes;
   std::vector<RawValue> values;
 };
@@ -65,6 +65,7 @@ class Runner {
       else if (verb == "scratch") scratch(words);
       else if (verb == "global") global(words);
       else if (verb == "launch") launch_line(words);
+      else if (verb == "cluster") cluster(words);
       else if (verb == "value") value(words);
       else if (verb == "shared") { size_t n; words >> n; allow_unit_shared(n); }
       else if (verb == "blocks") blocks(words);
@@ -106,6 +107,7 @@ class Runner {
       call.kernel = entry->kernel;
       call.grid = step.grid;
       call.block = step.block;
+      call.cluster = step.cluster;
       call.shared_bytes = step.shared_bytes;
       entry->run(*entry, call, step.values.data());
     }
@@ -243,6 +245,11 @@ class Runner {
     Step s{};
     words >> s.entry >> s.grid.x >> s.grid.y >> s.grid.z >> s.block.x >> s.block.y >> s.block.z >> s.shared_bytes;
     steps_.push_back(s);
+  }
+  // "cluster X Y Z": of the last launch.
+  void cluster(std::istringstream& words) {
+    dim3& c = steps_.back().cluster;
+    words >> c.x >> c.y >> c.z;
   }
   // "buffer INDEX OFFSET" or "scratch NAME OFFSET", behind the first word.
   uintptr_t address(const std::string& kind, std::istringstream& words) {

@@ -1,6 +1,7 @@
 // The runtime object, one translation unit: compiled once for each kind of build.
 #include "fiber.cpp"
 #include "scheduler.cpp"
+#include "cluster.cpp"
 #include "memory.cpp"
 #include "report.cpp"
 #include "grid.cpp"
@@ -9,5 +10,6 @@
 #ifdef CUDAOPS_INSTRUMENTED
 #include "host_memory.cpp"
 #include "checker.cpp"
+#include "cluster_checker.cpp"
 #include "alignment.cpp"
 #endif

@@ -21,6 +21,9 @@ namespace cudaops {
 __thread Worker* worker = nullptr;
 
 static void deadlock(Worker& w);
+static Worker* next_block(Worker& w);              // of its cluster, in which a thread can go on
+static void* enter_block(Worker& from, Worker& to);
+static void cluster_thread_ended(Worker& w, unsigned t);
 
 static inline void make_ready(Worker& w, unsigned t) { w.ready[t >> 6] |= 1ull << (t & 63); }
 static inline void make_waiting(Worker& w, unsigned t) { w.ready[t >> 6] &= ~(1ull << (t & 63)); }
@@ -206,9 +209,10 @@ static void suspend(Worker& w) {
   unsigned self = w.current;
   settle_warp(w, self >> 5);
   int next = next_ready(w, self);
-  if (next < 0) deadlock(w);
-  if ((unsigned)next == self) return;
-  void* to = target(w, (unsigned)next);
+  Worker* other = next < 0 ? next_block(w) : nullptr;
+  if (next < 0 && !other) deadlock(w);
+  if (!other && (unsigned)next == self) return;
+  void* to = other ? enter_block(w, *other) : target(w, (unsigned)next);
   cudaops_switch(&w.context[self], to);
 }
 
@@ -223,6 +227,7 @@ static void thread_ended(Worker& w) {
     complete_groups(w, t >> 5);
     settle_warp(w, t >> 5);
   }
+  if (w.cluster) cluster_thread_ended(w, t);
 }
 
 }  // namespace cudaops
@@ -238,9 +243,11 @@ extern "C" void cudaops_thread_main() {
     int next = next_ready(w, self);
     void* nowhere;
     if (next < 0) {
-      if (w.live) deadlock(w);
+      Worker* other = next_block(w);
+      if (!other && (w.cluster ? w.cluster->live : w.live)) deadlock(w);
       w.idle_stacks.push_back(w.stack_of[self]);
-      cudaops_switch(&nowhere, w.home);
+      Worker& first = w.cluster ? *w.cluster->blocks[0] : w;
+      cudaops_switch(&nowhere, other ? enter_block(w, *other) : first.home);
     }
     if (!w.context[next]) {
       w.stack_of[next] = w.stack_of[self];
@@ -270,17 +277,17 @@ static void poison_shared(Worker& w) {
   std::memset(cudaops_dynamic_shared, 0xff, w.call->shared_bytes);
 }
 
-void run_block(Worker& w, const Call& call, unsigned long long linear, bool poison) {
+static void prepare_block(Worker& w, const Call& call, unsigned long long linear) {
   w.call = &call;
   w.block_linear = (unsigned)linear;
+  w.block_index = uint3{(unsigned)(linear % call.grid.x), (unsigned)(linear / call.grid.x % call.grid.y),
+                        (unsigned)(linear / call.grid.x / call.grid.y)};
   blockDim = call.block;
   gridDim = call.grid;
-  blockIdx = uint3{(unsigned)(linear % call.grid.x), (unsigned)(linear / call.grid.x % call.grid.y),
-                   (unsigned)(linear / call.grid.x / call.grid.y)};
+  blockIdx = w.block_index;
   w.threads = w.live = call.block.x * call.block.y * call.block.z;
   w.words = (w.threads + 63) / 64;
   index_threads(w, call.block);
-  if (poison) poison_shared(w);
   for (unsigned i = 0; i < w.words; ++i) {
     w.at_barrier[i] = 0;
     w.ready[i] = i + 1 < w.words || w.threads % 64 == 0 ? ~0ull : (1ull << w.threads % 64) - 1;
@@ -294,11 +301,16 @@ void run_block(Worker& w, const Call& call, unsigned long long linear, bool pois
   w.arrived = w.spins = w.interval = 0;
   w.count_now = w.any_now = 0;
   w.all_now = 1;
-  w.in_kernel = true;
 #ifdef CUDAOPS_LOCKSTEP
   for (unsigned t = 0; t < w.threads; ++t) w.place[t].depth = 0;
   for (unsigned i = 0; i * 32 < w.threads; ++i) w.warps[i].spinning = 0;
 #endif
+}
+
+void run_block(Worker& w, const Call& call, unsigned long long linear, bool poison) {
+  prepare_block(w, call, linear);
+  if (poison) poison_shared(w);
+  w.in_kernel = true;
 #ifdef CUDAOPS_INSTRUMENTED
   checker_block_begin(w);
 #endif
@@ -311,18 +323,24 @@ void run_block(Worker& w, const Call& call, unsigned long long linear, bool pois
 
 static void deadlock(Worker& w) {
   const void *barrier_site = nullptr, *warp_site = nullptr;
-  unsigned in_warp = 0;
-  for (unsigned t = 0; t < w.threads; ++t)
-    if (w.at_barrier[t >> 6] >> (t & 63) & 1) barrier_site = w.site[t];
+  unsigned in_warp = 0, in_cluster = 0;
+  for (unsigned t = 0; t < w.threads; ++t) {
+    bool of_cluster = w.cluster && w.at_cluster[t >> 6] >> (t & 63) & 1;
+    in_cluster += of_cluster;
+    if (of_cluster || w.at_barrier[t >> 6] >> (t & 63) & 1) barrier_site = w.site[t];
+  }
   for (unsigned i = 0; i * 32 < w.threads; ++i)
     for (int g = 0; g < w.warps[i].groups; ++g) {
       in_warp += __builtin_popcount(w.warps[i].group[g].waiting);
       warp_site = w.warps[i].group[g].site;
     }
+  char at_cluster[64] = "";
+  if (w.cluster) snprintf(at_cluster, sizeof at_cluster, " %u at the cluster's barrier,", in_cluster);
   stop("deadlock", warp_site ? warp_site : barrier_site,
-       "no thread of block (%u,%u,%u) can go on: %u of %u wait at __syncthreads, %u in a warp "
-       "operation for lanes that do not come, %u have ended",
-       blockIdx.x, blockIdx.y, blockIdx.z, w.arrived, w.threads, in_warp, w.threads - w.live);
+       "no thread of block (%u,%u,%u)%s can go on: %u of %u wait at __syncthreads, %u in a warp "
+       "operation for lanes that do not come,%s %u have ended",
+       blockIdx.x, blockIdx.y, blockIdx.z, w.cluster ? " and of its cluster" : "", w.arrived, w.threads, in_warp,
+       at_cluster, w.threads - w.live);
 }
 
 static void outside_kernel(const char* name, const void* pc) {
@@ -412,6 +430,15 @@ void wait_for_warp(const void* site) {
 }
 #endif
 
+// To the other threads of the block, and by and by to the cluster's other blocks.
+static void turn_to_others(Worker& w) {
+  static thread_local unsigned turns = 0;
+  Worker* other = w.cluster && ++turns % 64 == 0 ? next_block(w) : nullptr;
+  if (!other) return suspend(w);
+  unsigned self = w.current;
+  cudaops_switch(&w.context[self], enter_block(w, *other));
+}
+
 // A thread that spins on a lock lets the thread that holds it go on.
 void spin() {
 #ifdef CUDAOPS_LOCKSTEP
@@ -419,7 +446,7 @@ void spin() {
 #endif
   if (!worker || !worker->in_kernel || ++worker->spins < 32) return;
   worker->spins = 0;
-  suspend(*worker);
+  turn_to_others(*worker);
 }
 
 }  // namespace cudaops
@@ -446,7 +473,7 @@ unsigned __activemask() {
   return members;
 }
 void __nanosleep(unsigned) {
-  if (cudaops::worker && cudaops::worker->in_kernel) cudaops::suspend(*cudaops::worker);
+  if (cudaops::worker && cudaops::worker->in_kernel) cudaops::turn_to_others(*cudaops::worker);
 }
 long long clock64() {
 #if defined(__x86_64__)

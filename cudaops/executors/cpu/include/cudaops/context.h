@@ -38,6 +38,17 @@ unsigned warp_match(unsigned mask, unsigned long long value);
 // Every lane's value, in lane order; returns the lanes that took part.
 unsigned warp_gather(unsigned mask, unsigned long long value, unsigned long long* all);
 
+// Blocks that run together and see each other's shared memory: one block where there is no cluster.
+struct ClusterPlace {
+  dim3 blocks, block;  // how many in each axis, and which of them this one is
+  unsigned size, rank;
+};
+ClusterPlace cluster_place();
+void cluster_arrive();
+void cluster_wait();
+void* cluster_map(const void* shared, unsigned rank);
+unsigned cluster_rank_of(const void* shared);
+
 unsigned lane();
 void spin();  // called when an atomic operation found the value it did not want
 size_t dynamic_shared_bytes();

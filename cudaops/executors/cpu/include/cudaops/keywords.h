@@ -19,6 +19,7 @@
 #define __shared__ thread_local  // static where it stands in a function; authors may write static as well
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
+#define __cluster_dims__(...)  // intake says it where the kernel is launched
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))

@@ -17,7 +17,7 @@ namespace cudaops {
 struct Call {
   int site;
   const char* kernel;
-  dim3 grid, block;
+  dim3 grid, block, cluster;  // blocks of a cluster, 1 in every axis where there is none
   size_t shared_bytes;
   void (*invoke)(void* closure);
   void* closure;
@@ -76,6 +76,11 @@ struct Deduced {
 
 struct Launch {
   Call call;
+  // What `__cluster_dims__` says of the kernel.
+  Launch& clusters(unsigned x, unsigned y = 1, unsigned z = 1) {
+    call.cluster = dim3(x, y, z);
+    return *this;
+  }
   template <class... P>
   Bound<P...> of(void (*function)(P...)) const {
     Bound<P...> bound{call, function};

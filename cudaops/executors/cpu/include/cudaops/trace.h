@@ -333,8 +333,14 @@ inline Registry& registry() {
     return *r;
 }
 
-inline Recorder& recorder() {
+// Of the block that runs now: blocks of a cluster have one each, and take turns.
+inline Recorder*& current_recorder() {
     thread_local Recorder* mine = nullptr;
+    return mine;
+}
+
+inline Recorder& recorder() {
+    Recorder*& mine = current_recorder();
     if (!mine) {
         std::lock_guard<std::mutex> hold(registry().lock);
         registry().recorders.push_back(std::make_unique<Recorder>());
