@@ -30,6 +30,7 @@ from cudaops.transformations.scalar_replace import ScalarReplace
 from cudaops.transformations.share_serial import ShareSerial
 from cudaops.transformations.share_uniform import ShareUniform
 from cudaops.transformations.shuffle_tree import ShuffleTree
+from cudaops.transformations.slp import Slp
 from cudaops.transformations.specialise import Specialise
 from cudaops.transformations.speculate import Speculate
 from cudaops.transformations.split_work import SplitWork
@@ -55,6 +56,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Coarsen(),
     Strip(),
     Vectorise(),
+    Slp(),
     Geometry(),
     Strides(),
     Fold(),

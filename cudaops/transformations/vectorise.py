@@ -15,27 +15,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
-from cudaops.domain.workload import PointerArgument
 from cudaops.program import syntax as s
-from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
+from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import pure_functions
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import counted
 from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.trees import is_pure, names_in, swapped
 from cudaops.transformations.variables import Variables
-
-_VECTORS = {
-    "float": ("float", 4), "int": ("int", 4), "unsigned": ("uint", 4), "double": ("double", 8),
-    "char": ("char", 1), "signed char": ("char", 1), "unsigned char": ("uchar", 1),
-    "short": ("short", 2), "unsigned short": ("ushort", 2), "long long": ("longlong", 8),
-    "unsigned long long": ("ulonglong", 8),
-}  # fmt: skip
-"""Type to the stem of its vector types, and its bytes."""
-_MOST_BYTES = 16
+from cudaops.transformations.vectors import MOST_BYTES, VECTORS, Alignment, reinterpreted
 
 
 @dataclass(frozen=True)
@@ -119,6 +109,7 @@ class _Told:
         self._draft = draft
         self._allocations = Allocations(draft)
         self._variables = Variables(draft)
+        self._alignment = Alignment(draft, self._variables)
         self._arrays = {p.name: p for p in draft.form.kernel.parameters if p.is_pointer}
         self._taken: set[str] = set()
         self._pure = pure_functions(draft)
@@ -231,13 +222,13 @@ class _Told:
         is_load: bool,
     ) -> _Access:  # fmt: skip
         kind = self._arrays[array].type
-        if kind not in _VECTORS:
+        if kind not in VECTORS:
             raise NotUnderstood(f"no vectors of {kind}")
-        size = _VECTORS[kind][1]
-        width = min(loop.count, _MOST_BYTES // size, 4)
+        size = VECTORS[kind][1]
+        width = min(loop.count, MOST_BYTES // size, 4)
         if width < 2 or self._variables.is_changed(array):
             raise NotUnderstood(f"{array} is moved, or its elements are as wide as a vector")
-        self.requires += self._whole_vectors(array, width * size)
+        self.requires += self._alignment.whole_vectors(array, width * size)
         position = self._variables.polynomial(index, loop.item)
         parts = None if position is None else position.linear_in(Symbol(loop.item))
         if position is None or parts is None or parts[0] != number(1):
@@ -246,62 +237,9 @@ class _Told:
         used = {a.name for a in position.atoms() if isinstance(a, Symbol)}
         if used & inside or modified(self._draft, loop.node.body, used):
             raise NotUnderstood(f"{array}'s elements depend on what the loop computes")
-        self.requires += self._aligned(parts[1], width)
+        self.requires += self._alignment.of(parts[1], width)
         first = self._variables.inlined(index, {loop.item: s.Number("0", type="int")})
         return _Access(statement, array, kind, width, index, first, local, is_load)
-
-    def _whole_vectors(self, array: str, unit: int) -> Iterator[str]:
-        """The condition under which an array begins at a whole vector; scratch memory does."""
-        for workload in self._draft.workloads:
-            argument = next((a for a in workload.arguments if a.name == array), None)
-            if not isinstance(argument, PointerArgument) or argument.offset_bytes % unit:
-                raise NotUnderstood(f"{array} does not begin at a whole vector")
-        said = self._draft.says(array)
-        if said not in {name for name, _ in self._draft.scratch}:
-            yield f"aligned({said}, {unit})"
-
-    def _aligned(self, rest: Polynomial, width: int) -> Iterator[str]:
-        """Conditions under which an index is a multiple of the vector's width."""
-        for monomial, coefficient in rest.terms:
-            if coefficient % width == 0:
-                continue
-            for atom in monomial:
-                if isinstance(atom, Symbol) and (said := self._even(atom.name, width)):
-                    if not said.isdigit():
-                        yield f"{said} % {width} == 0"
-                    break
-                start = self._start(atom, width)
-                if start is not None:
-                    yield from self._aligned(start, width)
-                    break
-            else:
-                raise NotUnderstood("an index that need not be a multiple of the vector")
-
-    def _start(self, atom: Any, width: int) -> Polynomial | None:
-        """Where a loop begins that steps its own variable by whole vectors."""
-        for node in s.below(self._draft.form.kernel.body) if isinstance(atom, Symbol) else ():
-            if isinstance(node, s.For) and any(
-                isinstance(x, s.Declare) and x.name == atom.name for x in node.first
-            ):
-                try:
-                    loop = counted(node, self._draft.form)
-                except NotUnderstood:
-                    return None
-                by = loop.stride
-                return None if not by or by % width else self._variables.polynomial(loop.start)
-        return None
-
-    def _even(self, name: str, width: int) -> str:
-        """A parameter or extent that every captured launch gives as a multiple."""
-        root = name.partition(".")[0]
-        is_parameter = any(p.name == name for p in self._draft.form.kernel.parameters)
-        if root not in ("blockDim", "gridDim") and not is_parameter:
-            return ""
-        if self._variables.is_changed(name):
-            return ""
-        said = self._draft.says(name)
-        kept = self._draft.requiring(f"{said} % {width} == 0").resolved
-        return said if all(x is not None for x in kept) else ""
 
     def _name(self, wanted: str) -> str:
         name, at = self._draft.free(wanted), 2
@@ -317,27 +255,23 @@ class _Told:
             yield at, first if at == 0 else s.Binary("+", first, s.Number(str(at)))
 
     def _loads(self, access: _Access, count: int) -> Iterator[Any]:
-        vector = f"{_VECTORS[access.kind][0]}{access.width}"
+        vector = f"{VECTORS[access.kind][0]}{access.width}"
         for at, index in self._places(access, count):
             name = self._name(f"{access.array}_vector")
             place = s.Index(s.Name(access.array), index)
-            yield s.Declare(vector, name, value=_reinterpreted(f"const {vector}*", place))
+            yield s.Declare(vector, name, value=reinterpreted(f"const {vector}*", place))
             for lane, member in zip(range(access.width), "xyzw", strict=False):
                 target = s.Index(access.local, s.Number(str(at + lane)))
                 yield s.Evaluate(s.Assign(target, "", s.Member(s.Name(name), member)))
 
     def _stores(self, access: _Access, name: str, count: int) -> Iterator[Any]:
-        vector = f"{_VECTORS[access.kind][0]}{access.width}"
+        vector = f"{VECTORS[access.kind][0]}{access.width}"
         for at, index in self._places(access, count):
             items = tuple(
                 s.Index(s.Name(name), s.Number(str(at + lane))) for lane in range(access.width)
             )
-            target = _reinterpreted(f"{vector}*", s.Index(s.Name(access.array), index))
+            target = reinterpreted(f"{vector}*", s.Index(s.Name(access.array), index))
             yield s.Evaluate(s.Assign(target, "", s.Call(f"make_{vector}", items)))
-
-
-def _reinterpreted(kind: str, place: s.Expression) -> Any:
-    return s.Unary("*", s.Call(f"reinterpret_cast<{kind}>", (s.Unary("&", place),)))
 
 
 def _plain(node: Any) -> str:

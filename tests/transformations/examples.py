@@ -336,6 +336,16 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
 }""",
         {"x": _floats(1024), "y": _floats(1024), "by": 0.5},
     ),
+    "slp": Example(
+        """__global__ void total(const float* x, float* sums, int n) {
+    float sum = 0.f;
+    int first = 8 * (blockIdx.x * blockDim.x + threadIdx.x);
+    for (int i = first; i < n; i += 8 * blockDim.x * gridDim.x)
+        sum += x[i] + x[i + 1] + x[i + 2] + x[i + 3] + x[i + 4] + x[i + 5] + x[i + 6] + x[i + 7];
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}""",
+        {"x": _floats(2048), "sums": _floats(64), "n": 2048},
+    ),
     "distribute": Example(
         """__global__ void outer(const float* a, const float* b, float* y, int n, int m) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
