@@ -344,7 +344,7 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
         sum += x[i] + x[i + 1] + x[i + 2] + x[i + 3] + x[i + 4] + x[i + 5] + x[i + 6] + x[i + 7];
     sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }""",
-        {"x": _floats(2048), "sums": _floats(64), "n": 2048},
+        {"x": _floats(8192), "sums": _floats(256), "n": 8192},
     ),
     "distribute": Example(
         """__global__ void outer(const float* a, const float* b, float* y, int n, int m) {
