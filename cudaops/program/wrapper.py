@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
+from cudaops.program.clusters import kernel_clusters
 from cudaops.program.constants import integer_constants
 from cudaops.program.cpp import Speller, constant_value, cpp, scratch_in
 from cudaops.program.device_text import kernel_signatures
@@ -14,7 +15,7 @@ from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_d
 from cudaops.program.expressions import Expression
 from cudaops.program.instances import is_type_parameter, template_parameter_names
 from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
-from cudaops.program.plans import instance, pointee
+from cudaops.program.plans import instance, kernel_name, pointee
 from cudaops.program.signature import read_parameters
 
 SMEM_WITHOUT_OPT_IN = 48 * 1024
@@ -140,6 +141,7 @@ class _Wrapper:
             **integer_constants(rewrite.source, rewrite.values()),
             **rewrite.values(),
         }
+        self.clusters = kernel_clusters(rewrite.source, rewrite.values())
         self.signatures = kernel_signatures(rewrite.source)
         self.scratch = frozenset(s.name.text for s in self.plan.scratch)
         self.spell = Speller(kernel, self.scratch, self.constants)
@@ -211,6 +213,10 @@ class _Wrapper:
             f"const long long {smem} = (long long)({cpp(launch.smem, self.spell)});",
             f"if (!{self.space}::cudaops_fits({grid}, {block}, {smem})) cudaops_ok = false;",
         ]
+        if cluster := self.clusters.get(kernel_name(launch)):
+            sizes = zip("012", (cluster.x, cluster.y, cluster.z), strict=True)
+            rest = " || ".join(f"{grid}[{axis}] % {n}" for axis, n in sizes if n > 1)
+            lines += [f"if ({rest}) cudaops_ok = false;"] if rest else []
         most = constant_value(launch.smem, self.constants)
         if most is not None and most <= SMEM_WITHOUT_OPT_IN:
             return lines
