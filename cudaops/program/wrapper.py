@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
-from cudaops.program.clusters import kernel_clusters
+from cudaops.program.clusters import LEAST_CAPABILITY, kernel_clusters
 from cudaops.program.constants import integer_constants
 from cudaops.program.cpp import Speller, constant_value, cpp, scratch_in
 from cudaops.program.device_text import kernel_signatures
@@ -93,6 +93,37 @@ template <class A_> struct cudaops_same<A_, A_> { static constexpr bool value_ =
 """
 
 
+_LEAST = "CUDAOPS_LEAST_ARCH"
+_CLUSTERED = (
+    "#if !defined(__CUDA_ARCH_LIST__) || "
+    f"{_LEAST}(__CUDA_ARCH_LIST__, 0) >= {10 * LEAST_CAPABILITY[0] + LEAST_CAPABILITY[1]}0"
+)
+"""Where clusters compile: nvcc's list of what it compiles for begins with the least. Source: NVCC
+manual, `__CUDA_ARCH_LIST__`."""
+
+
+class Fence(NamedTuple):
+    """What keeps a rewrite with clusters from a device that has none: the author's kernel alone is
+    compiled there."""
+
+    define: tuple[str, ...] = ()
+    begin: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+    undefine: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(rewrite: Rewrite) -> Fence:
+        """Empty lines where the rewrite has no clusters."""
+        if not kernel_clusters(rewrite.source, rewrite.values()):
+            return Fence()
+        define = (
+            f"#define {_LEAST}_OF(least, ...) least",
+            f"#define {_LEAST}(...) {_LEAST}_OF(__VA_ARGS__)",  # its arguments are the list's
+        )
+        undefine = (f"#undef {_LEAST}", f"#undef {_LEAST}_OF")
+        return Fence(define, (_CLUSTERED,), ("#endif",), undefine)
+
+
 def helpers_text(wrapper: str, guard: Guard) -> str:
     """What the wrapper of this text needs beside the rewrite, inside of the rewrite's namespace."""
     converts = "::cudaops_pointer{" in wrapper
@@ -154,7 +185,8 @@ class _Wrapper:
         lines.append("    dim3 cudaops_grid, dim3 cudaops_block, size_t cudaops_smem,")
         lines.append("    cudaStream_t cudaops_stream" + (f", {listed})" if listed else ")"))
         lines.append("{")
-        lines += self._guarded(body)
+        fence = Fence.of(self.rewrite)
+        lines += [*fence.begin, *self._guarded(body), *fence.end]
         lines.append(
             f"    {self._baseline()}<<<cudaops_grid, cudaops_block, cudaops_smem, cudaops_stream>>>"
             f"({', '.join(names)});"
