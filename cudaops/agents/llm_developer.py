@@ -173,6 +173,7 @@ class ModelDeveloper:
             kernel=view.kernel,
             allow_libraries=briefing.allow_libraries,
             allow_ptx=briefing.allow_ptx,
+            device=briefing.device,
         )
         if isinstance(found, CoderAnswer):
             draft = found

@@ -134,6 +134,9 @@ class ResolvedLaunch(Record):
     block: Dim3
     dynamic_smem_bytes: int
     values: tuple[Value, ...]
+    cluster: Dim3 | None = None
+    """Blocks of a cluster, as a rewrite's kernel has it compiled in; None: it has none. That of the
+    baseline's kernel stands in the program (`program.clusters`)."""
 
 
 class ResolvedPlan(Record):

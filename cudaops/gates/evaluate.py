@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
+from cudaops.cuda.devices import device
 from cudaops.domain.base import Record
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
@@ -116,7 +117,8 @@ class Evaluating:
 
     def build(self) -> tuple[Compiled, ...] | None:
         """The candidate for every workload; None where its text or what became of it is refused."""
-        hygiene = hygiene_gate(self.rewrite, self.bench.policy)
+        target = device(self.bench.executor.device)
+        hygiene = hygiene_gate(self.rewrite, self.bench.policy, target)
         return self._compiled() if self._add(hygiene) else None
 
     def _add(self, gate: Gate) -> bool:

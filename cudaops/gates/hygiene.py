@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 
+from cudaops.cuda.devices import Device
 from cudaops.domain.judgement import Gate, Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.hygiene import check_source
 
 
-def hygiene_gate(rewrite: Rewrite, policy: Policy) -> Gate:
-    """Refuse host functions, constructors, assembly and foreign includes in a rewrite's text."""
+def hygiene_gate(rewrite: Rewrite, policy: Policy, device: Device | None = None) -> Gate:
+    """Refuse host functions, constructors, assembly and foreign includes in a rewrite's text, and
+    what `device` does not have."""
     started = time.monotonic()
     problems = check_source(
-        rewrite.source, allow_libraries=policy.allow_libraries, allow_ptx=policy.allow_ptx
+        rewrite.source,
+        allow_libraries=policy.allow_libraries,
+        allow_ptx=policy.allow_ptx,
+        device=device,
     )
     assembly = "of PTX what is allowed" if policy.allow_ptx else "no assembly"
     clean = f"device code only: no host function, no constructor, {assembly}"

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.cuda.nvcc_line import folders_outside, nvcc_words, preprocessor_words
+from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Unit
 from cudaops.domain.judgement import Gate
 from cudaops.domain.rewrite import Rewrite
-from cudaops.errors import EnvironmentFailure, PrerequisiteError
+from cudaops.errors import EnvironmentFailure, PlanError, PrerequisiteError
 from cudaops.executors.base import Executor
 from cudaops.executors.cpu import build as cpu_build
 from cudaops.executors.cpu.toolchain import (
@@ -36,6 +37,7 @@ from cudaops.executors.cpu.toolchain import (
 from cudaops.executors.cuda import source as gpu_source
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
 from cudaops.executors.process import run_bounded
+from cudaops.program.clusters import kernel_clusters
 from cudaops.program.hygiene import check_preprocessed
 from cudaops.program.hygiene_directives import library_headers
 from cudaops.program.hygiene_preprocessed import (
@@ -217,6 +219,16 @@ def _run(asked: _Preprocessing, folder: Path) -> str:
     return done.stdout
 
 
+def _clusters(unit: Unit) -> dict[str, Dim3]:
+    """What the rewrite says of its kernels; empty where no compiler's text can be that either."""
+    if unit.rewrite is None:
+        return {}
+    try:
+        return kernel_clusters(unit.rewrite.source, unit.rewrite.values())
+    except PlanError:
+        return {}
+
+
 def _libraries(rewrite: Rewrite) -> tuple[str, ...]:
     return library_headers(lex(byte_text(rewrite.source)))
 
@@ -238,8 +250,13 @@ def _judged(
     unit: Unit, views: Sequence[TextView], libraries: Sequence[str], allow_ptx: bool
 ) -> Gate:
     author = _author_words(unit)
+    clusters = _clusters(unit)
     reports = [
-        (v.compiler, check_preprocessed(v.candidate, author, allow_ptx=allow_ptx)) for v in views
+        (
+            v.compiler,
+            check_preprocessed(v.candidate, author, allow_ptx=allow_ptx, clusters=clusters),
+        )
+        for v in views
     ]
     refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
     if difference := _difference(views):

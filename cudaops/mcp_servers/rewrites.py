@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from cudaops.cuda.devices import device
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
 from cudaops.program.hygiene import check_source
@@ -32,7 +33,10 @@ def problem_of(rewrite: Rewrite, bench: Workbench) -> str | None:
     compiler read files of this machine."""
     policy = bench.policy
     problems = check_source(
-        rewrite.source, allow_libraries=policy.allow_libraries, allow_ptx=policy.allow_ptx
+        rewrite.source,
+        allow_libraries=policy.allow_libraries,
+        allow_ptx=policy.allow_ptx,
+        device=device(bench.executor.device),
     )
     return problems[0] if problems else None
 

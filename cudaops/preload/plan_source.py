@@ -21,12 +21,13 @@ from cudaops.domain.workload import (
 from cudaops.errors import InputError
 from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.symbols import PlacedParameter
+from cudaops.program.clusters import kernel_clusters
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.directives import Launch, read_directives
 from cudaops.program.expressions import Expression, ExpressionValue, PointerValue
 from cudaops.program.grammar import Name
 from cudaops.program.instances import SPELLED
-from cudaops.program.plans import environment, pointee_bytes
+from cudaops.program.plans import environment, kernel_name, pointee_bytes
 
 POINTER_BYTES = 8
 _READ: dict[Element, str] = {
@@ -139,6 +140,7 @@ class _Plan:
         taken: Sequence[Taken],
     ) -> None:
         self.directives = read_directives(rewrite.source)
+        self.clusters = kernel_clusters(rewrite.source, rewrite.values())
         self.kernel, self.taken = kernel, taken
         self.arguments = authors_arguments(workloads)
         self.places = {a.name: place for place, a in enumerate(self.arguments)}
@@ -166,6 +168,9 @@ class _Plan:
             yield f"const Whole block{step}[3] = {{{self._three(launch.block)}}};"
             smem = self._cpp(launch.smem)
             yield f"if (!run.shaped({step}, grid{step}, block{step}, {smem})) return false;"
+            if cluster := self.clusters.get(kernel_name(launch)):
+                sizes = f"{cluster.x}, {cluster.y}, {cluster.z}"
+                yield f"if (!run.clustered({step}, {sizes})) return false;"
         yield "if (!run.begin()) return false;"
         for index, buffer in enumerate(self.directives.scratch):
             yield f"const Pointer scratch_{buffer.name.text} = run.scratch({index});"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cudaops.errors import PlanError
 from cudaops.program.expressions import parse
-from cudaops.program.lexing import Token, byte_text
+from cudaops.program.lexing import Lexed, Token, byte_text
 from cudaops.program.outline import outline
 
 _SUFFIXES = "uUlL"
@@ -23,18 +23,33 @@ def integer_constants(source: str, known: Mapping[str, int] | None = None) -> di
     return {n: v for n, v in values.items() if n not in (known or {})}
 
 
+def integer_macros(source: str) -> dict[str, int]:
+    """Macros of a text that are integers, as its last definition of each has them."""
+    values: dict[str, int] = {}
+    for name, tokens in _macros(outline(byte_text(source)).lexed):
+        value = _evaluated(tokens, values)
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
+    return values
+
+
 def _definitions(source: str) -> Iterator[tuple[str, tuple[Token, ...]]]:
     facts = outline(byte_text(source))
-    lexed = facts.lexed
+    yield from _macros(facts.lexed)
+    for item in facts.items:
+        if item.kind == "variable" and item.specifiers & {"constexpr", "const"}:
+            yield from _declarators(facts.tokens[item.first : item.last - 1])
+
+
+def _macros(lexed: Lexed) -> Iterator[tuple[str, tuple[Token, ...]]]:
     for directive in lexed.directives:
         tokens = lexed.tokens[directive.first : directive.last]
         if directive.keyword == "define" and len(tokens) > 3 and not lexed.dead(directive.start):
             function_like = tokens[3].text == "(" and tokens[3].start == tokens[2].end
             if not function_like:
                 yield tokens[2].text, tokens[3:]
-    for item in facts.items:
-        if item.kind == "variable" and item.specifiers & {"constexpr", "const"}:
-            yield from _declarators(facts.tokens[item.first : item.last - 1])
 
 
 def _declarators(words: Sequence[Token]) -> Iterator[tuple[str, tuple[Token, ...]]]:

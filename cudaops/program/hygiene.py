@@ -9,15 +9,25 @@ no condition is left to hide behind.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from cudaops.cuda.devices import Device
+from cudaops.domain.base import Dim3
+from cudaops.program.clusters import (
+    WORD,
+    cluster_problems,
+    device_problem,
+    kernel_clusters,
+    tune_values,
+)
 from cudaops.program.hygiene_directives import (
     ALLOWED_INCLUDES,
     NOT_ON_CPU,
     directives,
     pragmas,
 )
-from cudaops.program.hygiene_items import Problem, items, structure
+from cudaops.program.hygiene_items import Problem, items, live_tokens, structure
 from cudaops.program.hygiene_preprocessed import CandidateText
 from cudaops.program.hygiene_ptx import NONE, assembly
 from cudaops.program.hygiene_words import (
@@ -27,8 +37,8 @@ from cudaops.program.hygiene_words import (
     suspicious_words,
     tuned_names,
 )
-from cudaops.program.lexing import byte_text, line_of
-from cudaops.program.outline import outline
+from cudaops.program.lexing import byte_text, line_of, plain_text
+from cudaops.program.outline import Outline, outline
 
 __all__ = ["ALLOWED_INCLUDES", "NOT_ON_CPU", "Hygiene", "check_preprocessed", "check_source"]
 
@@ -43,7 +53,11 @@ class Hygiene(NamedTuple):
 
 
 def check_source(
-    rewrite_source: str, *, allow_libraries: bool = False, allow_ptx: bool = False
+    rewrite_source: str,
+    *,
+    allow_libraries: bool = False,
+    allow_ptx: bool = False,
+    device: Device | None = None,
 ) -> tuple[str, ...]:
     """Problems of a device-only text, one line each with its line number. Empty: clean.
 
@@ -51,6 +65,7 @@ def check_source(
     (`hygiene_directives.is_library_header`); what they define is not looked at here, and what they
     put into the candidate's own lines is as strictly as anything else in `check_preprocessed`.
     `allow_ptx`: whether it may hold inline PTX, of the instructions in `ptx_instructions`.
+    `device`: what it is for; None asks nothing of it.
     """
     facts = outline(byte_text(rewrite_source), frozenset())
     asm = assembly(facts) if allow_ptx else NONE
@@ -62,7 +77,10 @@ def check_source(
         *directives(facts.lexed, allow_libraries),
         *structure(facts.lexed),
         *items(facts),
+        *cluster_problems(facts, _cluster_words(facts), tune_values(rewrite_source)),
     ]
+    if device is not None and (unfit := device_problem(facts.lexed, device)):
+        found.append(unfit)
     lines = {(line_of(facts.lexed.text, at), message) for at, message in found}
     return tuple(f"line {line}: {message}" for line, message in sorted(lines))
 
@@ -72,12 +90,14 @@ def check_preprocessed(
     author_words: frozenset[str] = frozenset(),
     *,
     allow_ptx: bool = False,
+    clusters: Mapping[str, Dim3] | None = None,
 ) -> Hygiene:
     """The same rules for a text without macros; inline PTX stands there as written or, for a C++
     compiler, as what it means.
 
     `author_words` are the names in the author's own device code: what the baseline asks too (a
-    clock, say) is nothing to be suspicious of.
+    clock, say) is nothing to be suspicious of. `clusters`: what the text as written says of its
+    kernels, which every compiler must read of it too; None asks for none.
     """
     facts = outline(byte_text(candidate.text), frozenset())
     asm = assembly(facts) if allow_ptx else NONE
@@ -88,9 +108,26 @@ def check_preprocessed(
         *pragmas(facts.lexed),
         *structure(facts.lexed),
         *items(facts),
+        *cluster_problems(facts, _cluster_words(facts), {}),
     ]
+    if not refused:
+        refused += _other_clusters(facts, clusters or {})
     suspicious = suspicious_words(facts.lexed, author_words)
     return Hygiene(_placed(candidate, refused), _placed(candidate, list(suspicious)))
+
+
+def _cluster_words(facts: Outline) -> list[int]:
+    return [t.start for t in live_tokens(facts.lexed) if t.text == WORD]
+
+
+def _other_clusters(facts: Outline, written: Mapping[str, Dim3]) -> Iterator[Problem]:
+    """Kernels whose cluster is another once the text is preprocessed."""
+    found = kernel_clusters(plain_text(facts.lexed.text), {})
+    for name in sorted({*found, *written}):
+        if found.get(name) != written.get(name):
+            says, has = (str(one.get(name, "none")) for one in (written, found))
+            at = next((i.start for i in facts.items if i.is_kernel and i.name == name), 0)
+            yield at, f"the cluster of `{name}` is {has} to this compiler and {says} as written"
 
 
 def _placed(candidate: CandidateText, found: list[Problem]) -> tuple[str, ...]:

@@ -52,9 +52,6 @@ _ATTRIBUTES = frozenset({
 })  # fmt: skip
 """Attributes that place nothing, name nothing and run nothing: no section, alias, weak, optimize,
 cleanup. The second half is what CUDA's own keywords stand for."""
-_CLUSTERS = frozenset({"__cluster_dims__", "__block_size__"})
-"""Launch attributes that a kernel carries itself. A plan states every launch, and has no clusters:
-the `cpu` executor runs none, and neither checkers nor the model of time know them."""
 _ROW_TYPE = re.compile(r"cudaops_row_\w+")
 """A row's type in dynamic shared memory, which `program.dialect` inserts for a C++ compiler."""
 
@@ -101,8 +98,8 @@ def refused_words(
             continue
         elif token.kind == "name" and token.text in _REFUSED_WORDS:
             yield token.start, f"`{token.text}`: {_REFUSED_WORDS[token.text]} is not device code"
-        elif token.text in _CLUSTERS:
-            yield token.start, f"`{token.text}`: a launch plan has no thread block clusters"
+        elif token.text == "__block_size__":
+            yield token.start, "`__block_size__`: say the block in `@launch`, not in the kernel"
         elif token.kind == "name" and _is_ours(token.text) and token.text not in tuned:
             yield token.start, f"`{token.text}`: names of cudaops itself are reserved"
         elif token.text in _HOST_CALLS and after == "(" and before not in (".", "->"):

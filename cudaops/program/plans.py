@@ -32,6 +32,7 @@ from cudaops.domain.workload import (
     Workload,
 )
 from cudaops.errors import PlanError
+from cudaops.program.clusters import kernel_clusters, unfit
 from cudaops.program.constants import integer_constants
 from cudaops.program.device_text import KernelSignature, kernel_signatures
 from cudaops.program.directives import Directives, Launch, read_directives, unknown_name
@@ -94,25 +95,31 @@ def resolve(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> ResolvedPla
         if not _integer(condition, env):
             baseline = baseline_plan(workload)
             return baseline.model_copy(update={"applicable": False, "unmet": condition.text})
-    return _resolved_plan(found, env)
+    return _resolved_plan(found, env, kernel_clusters(rewrite.source, rewrite.values()))
 
 
 def resolve_in(source: str, env: Mapping[str, ExpressionValue]) -> ResolvedPlan:
     """The launches of a text on their own, with these names and the integers that it defines.
     Raises PlanError as `parse_plan` and `resolve` do."""
-    parse_plan(source)
+    plan = parse_plan(source)
     found = read_directives(source)
     known = {**integer_constants(source, {}), **env, "nullptr": NullPointer()}
     known |= {s.name.text: PointerValue(scratch=s.name.text) for s in found.scratch}
     _check_names(found, known)
-    return _resolved_plan(found, known)
+    tuned = {t.name: t.values[0] for t in plan.tune}
+    return _resolved_plan(found, known, kernel_clusters(source, tuned))
 
 
-def _resolved_plan(found: Directives, env: Environment) -> ResolvedPlan:
+def _resolved_plan(
+    found: Directives, env: Environment, clusters: Mapping[str, Dim3]
+) -> ResolvedPlan:
     scratch = {s.name.text: _scratch_bytes(s.size, env) for s in found.scratch}
     if sum(scratch.values()) > MAX_SCRATCH_BYTES:
         found.scratch[0].name.fail("scratch buffers exceed 8 GiB together")
-    launches = tuple(_resolved(i, launch, env) for i, launch in enumerate(found.launches))
+    launches = tuple(
+        _resolved(i, launch, env, clusters.get(kernel_name(launch)))
+        for i, launch in enumerate(found.launches)
+    )
     return ResolvedPlan(launches=launches, scratch_bytes=scratch)
 
 
@@ -171,8 +178,13 @@ def _step(launch: Launch) -> LaunchStep:
     )
 
 
+def kernel_name(launch: Launch) -> str:
+    """The launched kernel without namespaces and template arguments."""
+    return launch.callee.text.partition("<")[0].strip().rpartition("::")[2]
+
+
 def _check_launch(launch: Launch, signatures: Mapping[str, KernelSignature]) -> None:
-    name = launch.callee.text.partition("<")[0].strip().split("::")[-1]
+    name = kernel_name(launch)
     signature = signatures.get(name)
     if signature is None:
         if signatures:
@@ -243,19 +255,22 @@ def _scratch_bytes(size: Expression, env: Environment) -> int:
     return _in_range(size, env, 1, MAX_SCRATCH_BYTES, "scratch size")
 
 
-def _resolved(step: int, launch: Launch, env: Environment) -> ResolvedLaunch:
+def _resolved(step: int, launch: Launch, env: Environment, cluster: Dim3 | None) -> ResolvedLaunch:
     grid = _dim3(launch.grid, env, GRID_MOST, "grid")
     block = _dim3(launch.block, env, BLOCK_MOST, "block")
     if block.volume > MAX_THREADS:
         launch.callee.fail(
             f"block {block} has {block.volume} threads; a device takes {MAX_THREADS}"
         )
+    if cluster is not None and (why := unfit(grid, cluster)):
+        launch.callee.fail(f"{why} that `{kernel_name(launch)}` has")
     return ResolvedLaunch(
         step=step,
         grid=grid,
         block=block,
         dynamic_smem_bytes=_in_range(launch.smem, env, 0, MAX_SMEM_BYTES, "smem"),
         values=tuple(_value(e.evaluate(env)) for e in launch.args),
+        cluster=cluster,
     )
 
 

@@ -9,7 +9,9 @@ import re
 from collections import Counter
 
 from cudaops.domain.program import Kernel, LaunchSite, Program
+from cudaops.errors import InputError
 from cudaops.program.candidate import Dialect, candidate_text
+from cudaops.program.clusters import authors_cluster
 from cudaops.program.dialect import (
     SharedGlobal,
     dialect_edits,
@@ -49,7 +51,8 @@ def rerouted_files(
     `k<<<g, b, s, st>>>(a)` becomes `::cudaops::launch(SITE, "k", g, b, s, st).of(k)(a)`; where the
     compiler must choose the instance, `.deduced([&](auto&&... x){ k(x...); })(a)`, in the `cuda`
     dialect `.deduced([&](const auto& g, auto&&... x){ k<<<g.grid, ...>>>(x...); })(a)`.
-    `shim` is the namespace of `launch`.
+    `shim` is the namespace of `launch`. Where the kernel has clusters, `.clusters(X, Y, Z)` stands
+    before that for a processor.
     """
     return _Rewriter(program, dialect, shim).files(host=True)
 
@@ -120,6 +123,7 @@ class _Rewriter:
         known = site.kernel in self.overloads
         name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
         call = f"{self.shim}::launch({site.index}, {name}, {', '.join(parts)})"
+        call += self._clusters(site)
         if self._must_deduce(site, launch):
             instance = self._instance(site, launch)
             deduced = _DEDUCED[self.dialect].replace("CALLEE", callee)
@@ -128,6 +132,22 @@ class _Rewriter:
             call += f".of({callee})"
         lines = lexed.text.count("\n", launch.start, launch.open_paren)
         return call + ("\n" if launch.directive is None else "\\\n") * lines
+
+    def _clusters(self, site: LaunchSite) -> str:
+        """What a processor is told of a kernel that has clusters; a GPU has it compiled in."""
+        if self.dialect != "gcc":
+            return ""
+        written = "".join(site.callee.partition("<")[0].split()).removeprefix("::")
+        named = [k for k in self.program.kernels if k.name == site.kernel]
+        exact = [k for k in named if f"::{k.qualified_name}".endswith(f"::{written}")]
+        found = {authors_cluster(self.program, kernel) for kernel in exact or named}
+        if len(found) > 1:
+            raise InputError(
+                f"the launch of `{site.callee}` names kernels with and without clusters, or with "
+                "several; call them otherwise"
+            )
+        cluster = found.pop() if found else None
+        return "" if cluster is None else f".clusters({cluster.x}, {cluster.y}, {cluster.z})"
 
     def _instance(self, site: LaunchSite, launch: Launch) -> str | None:
         """The one instance that a launch means, where clang can tell."""

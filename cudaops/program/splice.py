@@ -32,6 +32,7 @@ from cudaops.program.plans import make_rewrite
 from cudaops.program.wrapper import (
     HELPERS_BEGIN,
     NAMESPACE_PREFIX,
+    Fence,
     Guard,
     helpers_text,
     namespace_name,
@@ -311,16 +312,21 @@ def _framed(
     helpers, wrapper = ([one] for one in host) if host else ([], [])
     lexed = lex(byte_text(rewrite.source))
     body = plain_text(apply_edits(lexed.text, body_edits(lexed, frozenset(rewrite.values()))))
+    fence = Fence.of(rewrite)
     lines = [
         f"{_BEGIN} {_one_line(f'{rewrite.title} ({rewrite.proposer}, {rewrite.id})')}",
         *(includes.splitlines() if place.is_global else []),
+        *fence.define,
+        *fence.begin,
         *macro_prologue(rewrite),
         f"namespace {namespace_name(kernel)} {{",
         body.strip("\n"),
         *helpers,
         f"}}  // namespace {namespace_name(kernel)}",
         *macro_epilogue(rewrite),
+        *fence.end,
         *wrapper,
+        *fence.undefine,
         _END,
     ]
     if place.in_linkage_block:

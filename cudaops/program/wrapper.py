@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
+from cudaops.program.clusters import LEAST_CAPABILITY, kernel_clusters
 from cudaops.program.constants import integer_constants
 from cudaops.program.cpp import Speller, constant_value, cpp, scratch_in
 from cudaops.program.device_text import kernel_signatures
@@ -14,7 +15,7 @@ from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_d
 from cudaops.program.expressions import Expression
 from cudaops.program.instances import is_type_parameter, template_parameter_names
 from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
-from cudaops.program.plans import instance, pointee
+from cudaops.program.plans import instance, kernel_name, pointee
 from cudaops.program.signature import read_parameters
 
 SMEM_WITHOUT_OPT_IN = 48 * 1024
@@ -92,6 +93,37 @@ template <class A_> struct cudaops_same<A_, A_> { static constexpr bool value_ =
 """
 
 
+_LEAST = "CUDAOPS_LEAST_ARCH"
+_CLUSTERED = (
+    "#if !defined(__CUDA_ARCH_LIST__) || "
+    f"{_LEAST}(__CUDA_ARCH_LIST__, 0) >= {10 * LEAST_CAPABILITY[0] + LEAST_CAPABILITY[1]}0"
+)
+"""Where clusters compile: nvcc's list of what it compiles for begins with the least. Source: NVCC
+manual, `__CUDA_ARCH_LIST__`."""
+
+
+class Fence(NamedTuple):
+    """What keeps a rewrite with clusters from a device that has none: the author's kernel alone is
+    compiled there."""
+
+    define: tuple[str, ...] = ()
+    begin: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+    undefine: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(rewrite: Rewrite) -> Fence:
+        """Empty lines where the rewrite has no clusters."""
+        if not kernel_clusters(rewrite.source, rewrite.values()):
+            return Fence()
+        define = (
+            f"#define {_LEAST}_OF(least, ...) least",
+            f"#define {_LEAST}(...) {_LEAST}_OF(__VA_ARGS__)",  # its arguments are the list's
+        )
+        undefine = (f"#undef {_LEAST}", f"#undef {_LEAST}_OF")
+        return Fence(define, (_CLUSTERED,), ("#endif",), undefine)
+
+
 def helpers_text(wrapper: str, guard: Guard) -> str:
     """What the wrapper of this text needs beside the rewrite, inside of the rewrite's namespace."""
     converts = "::cudaops_pointer{" in wrapper
@@ -140,6 +172,7 @@ class _Wrapper:
             **integer_constants(rewrite.source, rewrite.values()),
             **rewrite.values(),
         }
+        self.clusters = kernel_clusters(rewrite.source, rewrite.values())
         self.signatures = kernel_signatures(rewrite.source)
         self.scratch = frozenset(s.name.text for s in self.plan.scratch)
         self.spell = Speller(kernel, self.scratch, self.constants)
@@ -152,7 +185,8 @@ class _Wrapper:
         lines.append("    dim3 cudaops_grid, dim3 cudaops_block, size_t cudaops_smem,")
         lines.append("    cudaStream_t cudaops_stream" + (f", {listed})" if listed else ")"))
         lines.append("{")
-        lines += self._guarded(body)
+        fence = Fence.of(self.rewrite)
+        lines += [*fence.begin, *self._guarded(body), *fence.end]
         lines.append(
             f"    {self._baseline()}<<<cudaops_grid, cudaops_block, cudaops_smem, cudaops_stream>>>"
             f"({', '.join(names)});"
@@ -211,6 +245,10 @@ class _Wrapper:
             f"const long long {smem} = (long long)({cpp(launch.smem, self.spell)});",
             f"if (!{self.space}::cudaops_fits({grid}, {block}, {smem})) cudaops_ok = false;",
         ]
+        if cluster := self.clusters.get(kernel_name(launch)):
+            sizes = zip("012", (cluster.x, cluster.y, cluster.z), strict=True)
+            rest = " || ".join(f"{grid}[{axis}] % {n}" for axis, n in sizes if n > 1)
+            lines += [f"if ({rest}) cudaops_ok = false;"] if rest else []
         most = constant_value(launch.smem, self.constants)
         if most is not None and most <= SMEM_WITHOUT_OPT_IN:
             return lines

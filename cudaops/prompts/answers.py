@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from cudaops.cuda.devices import Device
 from cudaops.domain.program import Kernel
 from cudaops.errors import PlanError
 from cudaops.program.constants import integer_constants
@@ -141,7 +142,12 @@ def unusable(kind: UnusableKind, detail: str, program: str = "") -> Unusable:
 
 
 def read_rewrite(
-    text: str, *, kernel: Kernel, allow_libraries: bool = False, allow_ptx: bool = False
+    text: str,
+    *,
+    kernel: Kernel,
+    allow_libraries: bool = False,
+    allow_ptx: bool = False,
+    device: Device | None = None,
 ) -> CoderAnswer | Unusable:
     """The rewrite of `kernel` that an answer holds, or why there is none that can be used.
 
@@ -155,7 +161,9 @@ def read_rewrite(
     block = _chosen_block(answer)
     if isinstance(block, Unusable):
         return block
-    problem = _unreadable(block) or _not_allowed(block.text, kernel, allow_libraries, allow_ptx)
+    problem = _unreadable(block) or _not_allowed(
+        block.text, kernel, allow_libraries, allow_ptx, device
+    )
     return problem or CoderAnswer(block.text, *_title_and_why(answer))
 
 
@@ -205,7 +213,7 @@ def _unreadable(block: Block) -> Unusable | None:
 
 
 def _not_allowed(
-    source: str, kernel: Kernel, allow_libraries: bool, allow_ptx: bool
+    source: str, kernel: Kernel, allow_libraries: bool, allow_ptx: bool, device: Device | None
 ) -> Unusable | None:
     """What a rewrite of this kernel may not hold, or must and does not."""
     facts = outline(byte_text(source))
@@ -229,7 +237,9 @@ def _not_allowed(
         lines = ["", *source.split("\n"), ""]
         written = lines[error.line].strip()[:300] if error.line < len(lines) else ""
         return unusable("bad_plan", f"{error.message}, in the line `{written}`")
-    problems = check_source(source, allow_libraries=allow_libraries, allow_ptx=allow_ptx)
+    problems = check_source(
+        source, allow_libraries=allow_libraries, allow_ptx=allow_ptx, device=device
+    )
     return unusable("host_code", problems[0]) if problems else None
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from cudaops.cuda.devices import Device
 from cudaops.domain.base import Dim3, SourceLocation
+from cudaops.program.clusters import around
 from cudaops.timemodel.instructions import FindSite, SiteKey
 from cudaops.timemodel.work import Site, Traffic
 
@@ -136,9 +137,15 @@ class SampledBlocks(NamedTuple):
     blocks share. Were they counted, that one place of the grid would weigh three times."""
 
 
-def sampled_blocks(grid: Dim3, seed: int, strata: int = STRATA) -> SampledBlocks:
+def sampled_blocks(
+    grid: Dim3, seed: int, strata: int = STRATA, cluster: Dim3 | None = None
+) -> SampledBlocks:
     """One block at random out of each of so many parts of the grid; the first block of a small
-    grid."""
+    grid. Where a launch has clusters, whole ones, and about as many blocks: those of one wait for
+    each other."""
+    if cluster is not None and cluster.volume > 1:
+        many, parts = _clusters_of(grid, cluster), max(round(strata / cluster.volume), 1)
+        return _whole(grid, cluster, sampled_blocks(many, seed, parts))
     choose = random.Random(seed)
     parts = min(strata, grid.volume)
     bounds = [n * grid.volume // parts for n in range(parts + 1)]
@@ -147,6 +154,45 @@ def sampled_blocks(grid: Dim3, seed: int, strata: int = STRATA) -> SampledBlocks
     if grid.volume <= SMALL_GRID:
         chosen.insert(0, 0)
     return among(grid, tuple(dict.fromkeys(chosen)), middle)
+
+
+def working_blocks(
+    grid: Dim3, working: Sequence[int], cluster: Dim3 | None = None
+) -> SampledBlocks:
+    """The first of these blocks, as many as are sampled otherwise; whole clusters of a launch that
+    has some."""
+    if cluster is None or cluster.volume == 1:
+        return among(grid, tuple(working[:STRATA]))
+    many = _clusters_of(grid, cluster)
+    numbers = tuple(dict.fromkeys(_cluster_number(block, grid, cluster) for block in working))
+    kept = numbers[: max(round(STRATA / cluster.volume), 1)]
+    return _whole(grid, cluster, among(many, kept))
+
+
+def _clusters_of(grid: Dim3, cluster: Dim3) -> Dim3:
+    return Dim3(x=grid.x // cluster.x, y=grid.y // cluster.y, z=grid.z // cluster.z)
+
+
+def _cluster_number(block: int, grid: Dim3, cluster: Dim3) -> int:
+    many = _clusters_of(grid, cluster)
+    x, y, z = block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y)
+    return x // cluster.x + many.x * (y // cluster.y + many.y * (z // cluster.z))
+
+
+def _whole(grid: Dim3, cluster: Dim3, found: SampledBlocks) -> SampledBlocks:
+    """Clusters, by their numbers among the clusters of the grid, as their blocks."""
+    many = _clusters_of(grid, cluster)
+
+    def blocks(numbers: Sequence[int]) -> tuple[int, ...]:
+        firsts = (
+            n % many.x * cluster.x
+            + grid.x * (n // many.x % many.y * cluster.y)
+            + grid.x * grid.y * (n // (many.x * many.y) * cluster.z)
+            for n in numbers
+        )
+        return tuple(block for first in firsts for block in around(first, grid, cluster))
+
+    return SampledBlocks(blocks(found.counted), blocks(found.neighbours))
 
 
 def among(grid: Dim3, counted: tuple[int, ...], middle: int | None = None) -> SampledBlocks:

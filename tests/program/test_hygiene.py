@@ -63,13 +63,9 @@ REFUSED = {
     "constructor in a macro": ("#define A E() { }\nstruct E { A };\n__device__ E e;\n", "`e`"),
     "constructor": ("__attribute__((constructor)) __device__ void f() { }\n", "runs by itself"),
     "gnu constructor": ("[[gnu::constructor]] __device__ void f() { }\n", "runs by itself"),
-    "clusters": (
-        "__global__ void __cluster_dims__(2, 1, 1) k(float* p) { }\n",
-        "line 1: `__cluster_dims__`: a launch plan has no thread block clusters",
-    ),
     "clusters of a block size": (
         "__global__ void __block_size__((64, 1, 1), (2, 1, 1)) k(float* p) { }\n",
-        "a launch plan has no thread block clusters",
+        "line 1: `__block_size__`: say the block in `@launch`",
     ),
     "clusters as the compiler's attribute": (
         "__global__ void __attribute__((cluster_dims(2, 1, 1))) k(float* p) { }\n",

@@ -30,6 +30,7 @@ from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.executors.arrays import stored
 from cudaops.executors.compare import distance, is_zero, same_contents
 from cudaops.executors.untrusted_files import remove
+from cudaops.program.clusters import authors_cluster, closed
 
 if TYPE_CHECKING:
     from cudaops.executors.cpu.executor import CpuExecutor
@@ -75,7 +76,7 @@ def order_of(
         subject.workload,
         subject.folder,
         timeout_s,
-        _sampled(subject.workload),
+        _sampled(subject),
         [a.index for a in subject.workload.allocations if a.before != a.after],
     )
     remove(subject.folder)
@@ -185,11 +186,13 @@ def _is_zero(workload: Workload) -> bool:
     return all(is_zero(stored(folder / a.after, a.element)) for a in changed)
 
 
-def _sampled(workload: Workload) -> tuple[int, ...] | None:
+def _sampled(subject: _Subject) -> tuple[int, ...] | None:
     """Blocks that the checker looks at; None: all. Neighbours first, others spread behind them."""
+    workload, unit = subject.workload, subject.unit
     blocks = workload.grid.volume
     most = max(2, SAMPLED_THREADS // workload.block.volume)
     if blocks <= most:
         return None
     spread = np.linspace(0, blocks - 1, most // 2).astype(int).tolist()
-    return tuple(sorted({*range(most - most // 2), *spread}))
+    cluster = authors_cluster(unit.program, unit.program.kernel(unit.kernel))
+    return closed(sorted({*range(most - most // 2), *spread}), workload.grid, cluster)

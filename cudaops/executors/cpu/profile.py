@@ -32,6 +32,7 @@ from cudaops.executors.cpu.toolchain import (
     compiling,
     precompiled_header,
 )
+from cudaops.executors.cpu.unit import launched_cluster
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
@@ -46,14 +47,13 @@ from cudaops.timemodel.timing import modelled_metrics
 from cudaops.timemodel.trace import (
     MANY_STRATA,
     MOST_TRACE_BYTES,
-    STRATA,
     UNEVEN_STRATA,
     BadTrace,
     SampledBlocks,
     Trace,
-    among,
     read_trace,
     sampled_blocks,
+    working_blocks,
 )
 
 if TYPE_CHECKING:
@@ -233,13 +233,15 @@ def _sample(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
 ) -> Sample | Misbehaved:
     grid = plan.launches[-1].grid
-    taken = _taken(executor, unit, workload, plan, sampled_blocks(grid, SEED), timeout_s)
+    cluster = launched_cluster(unit, plan, plan.launches[-1])
+    few = sampled_blocks(grid, SEED, cluster=cluster)
+    taken = _taken(executor, unit, workload, plan, few, timeout_s)
     if isinstance(taken, Misbehaved) or not (taken.trace.is_idle or taken.trace.is_uneven):
         return taken
     if not taken.trace.is_idle:
-        more = sampled_blocks(grid, SEED, UNEVEN_STRATA)
+        more = sampled_blocks(grid, SEED, UNEVEN_STRATA, cluster)
         return _taken(executor, unit, workload, plan, more, timeout_s)
-    many = sampled_blocks(grid, SEED, MANY_STRATA)
+    many = sampled_blocks(grid, SEED, MANY_STRATA, cluster)
     with temporary_folder("sample.", executor.cache) as folder:
         looked = _traced(executor, unit, workload, plan, many, folder / "t", timeout_s)
     if isinstance(looked, Misbehaved):
@@ -247,7 +249,7 @@ def _sample(
     if not looked.working:
         return taken
     share = len(looked.working) / len(looked.counted)
-    working = among(grid, looked.working[:STRATA])
+    working = working_blocks(grid, looked.working, cluster)
     found = _taken(executor, unit, workload, plan, working, timeout_s)
     return found if isinstance(found, Misbehaved) else found._replace(working_share=share)
 

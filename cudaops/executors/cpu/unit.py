@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved, Ran, Unit
-from cudaops.domain.rewrite import BufferValue, ResolvedPlan, Value
+from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Value
 from cudaops.domain.workload import Allocation, Element, GlobalState, Workload
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.build import BASELINE_ENTRY, shared_guards
@@ -33,6 +34,7 @@ from cudaops.executors.untrusted_files import (
     untrusted_size,
     write_fresh,
 )
+from cudaops.program.clusters import authors_cluster
 from cudaops.storage import raise_for_space
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
@@ -334,8 +336,18 @@ def _launches(task: Task, factors: dict[int, int]) -> list[str]:
         g, b = launch.grid, launch.block
         smem = launch.dynamic_smem_bytes * (2 if task.unit.widened else 1)
         lines.append(f"launch {entry} {g.x} {g.y} {g.z} {b.x} {b.y} {b.z} {smem}")
+        if (c := launched_cluster(task.unit, task.plan, launch)) is not None:
+            lines.append(f"cluster {c.x} {c.y} {c.z}")
         lines += [f"value {_value(v, factors, task.unit.widened)}" for v in launch.values]
     return lines
+
+
+def launched_cluster(unit: Unit, plan: ResolvedPlan, launch: ResolvedLaunch) -> Dim3 | None:
+    """The cluster of the kernel that a launch of a plan is of; None: it has none. Raises InputError
+    where the author's is no number."""
+    if unit.rewrite is not None and plan.applicable:
+        return launch.cluster
+    return authors_cluster(unit.program, unit.program.kernel(unit.kernel))
 
 
 def _value(value: Value, factors: dict[int, int], wide: bool) -> str:

@@ -36,6 +36,7 @@ from cudaops.executors.base import InputSet
 from cudaops.executors.compare import same_contents
 from cudaops.executors.cpu.build import as_compiled, build_unit
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cpu.unit import launched_cluster
 from cudaops.executors.cuda.protocol import Buffer, Reply, RunReply, RunTask
 from cudaops.executors.cuda.sanitizer import (
     INSTALL,
@@ -49,6 +50,7 @@ from cudaops.executors.cuda.sanitizer import (
 )
 from cudaops.executors.cuda.session import expected
 from cudaops.executors.cuda.tasks import outputs_of
+from cudaops.program.clusters import closed
 
 UNPLACED: frozenset[MisbehaviourKind] = frozenset(("crash", "out_of_bounds", "guard_overwritten"))
 """Faults that an access can explain."""
@@ -495,7 +497,7 @@ def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checke
             return whole.joined(Checked(single))
         left = max(wanted.seconds - (time.monotonic() - started), 0.1)
         folder = subject.folder / f"cpu-{wanted.level}{single.number}"
-        only = _blocks(single, wanted)
+        only = _blocks(subject.unit, single, wanted)
         try:
             ran = cpu.run(
                 compiled, single.workload, single.plan, single.inputs, folder,
@@ -512,15 +514,19 @@ def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checke
     return whole._replace(summary=f"cpu checker ({wanted.level}): {looked}, {took:.1f} s")
 
 
-def _blocks(single: Single, wanted: CpuCheck) -> tuple[int, ...] | None:
+def _blocks(unit: Unit, single: Single, wanted: CpuCheck) -> tuple[int, ...] | None:
     (launch,) = single.plan.launches
     if not wanted.sample:
         return None
     chosen = sampled_blocks(launch.grid, launch.block.volume, wanted.seed)
-    if chosen is None or wanted.blamed is None or not _within(wanted.blamed, launch.grid):
-        return chosen
-    x, y, z = wanted.blamed
-    return tuple(sorted({*chosen, (z * launch.grid.y + y) * launch.grid.x + x}))
+    if chosen is None:
+        return None
+    blamed: tuple[int, ...] = ()
+    if wanted.blamed is not None and _within(wanted.blamed, launch.grid):
+        x, y, z = wanted.blamed
+        blamed = ((z * launch.grid.y + y) * launch.grid.x + x,)
+    cluster = launched_cluster(unit, single.plan, launch)
+    return tuple(sorted(closed((*chosen, *blamed), launch.grid, cluster)))
 
 
 def _within(block: Index, grid: Dim3) -> bool:

@@ -112,6 +112,13 @@ public:
         return threads <= MOST_THREADS || refused("the rewrite's block has too many threads");
     }
 
+    // Whether whole clusters fill the grid, which the kernel has compiled in.
+    bool clustered(unsigned step, unsigned x, unsigned y, unsigned z) {
+        const unsigned (&grid)[3] = shapes_[step].grid;
+        const bool whole = grid[0] % x == 0 && grid[1] % y == 0 && grid[2] % z == 0;
+        return whole || refused("the rewrite's grid is no multiple of its clusters");
+    }
+
     // Everything but the launches: kernels in this context, their limits, scratch memory, the
     // author's constants.
     bool begin() {
