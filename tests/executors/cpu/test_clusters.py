@@ -1,4 +1,4 @@
-"""Clusters on `cpu`: blocks that read each other's shared memory, and what the checker says of it."""
+"""Clusters on `cpu`: blocks that read each other's shared memory, and what the checker says."""
 
 from __future__ import annotations
 
@@ -66,8 +66,7 @@ RACES = {
         "with no barrier of the cluster between them",
     ),
     "only one side waits": (
-        f"{FILL} {SYNC} {READ} if (t >= 64) {{ {SYNC} return; }} "
-        f"tile[127 - t] = 0; {SYNC}",
+        f"{FILL} {SYNC} {READ} if (t >= 64) {{ {SYNC} return; }} tile[127 - t] = 0; {SYNC}",
         "with no barrier of the cluster between them",
     ),
 }  # fmt: skip
