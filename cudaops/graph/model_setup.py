@@ -184,6 +184,9 @@ def brief_with(
             kernel=view.kernel,
             workloads=view.workloads,
             instances=tuple(dict.fromkeys(w.callee for w in bench.captured.workloads)),
+            elsewhere=tuple(
+                w for w in bench.captured.workloads if w.is_timed and w.callee != bench.callee
+            ),
             device=device(bench.executor.device),
             accesses=bench.accesses,
             notes_catalogue=catalogue(),

@@ -73,6 +73,8 @@ class Briefing(NamedTuple):
     device: Device
     instances: tuple[str, ...] = ()
     """Of a template kernel: those that were captured, first the one that takes most time."""
+    elsewhere: tuple[Workload, ...] = ()
+    """Timed launches of its other instances: a rewrite that serves them is timed on them too."""
     accesses: tuple[AccessSummary, ...] = ()
     """What the author's kernel does with memory."""
     notes_catalogue: str = ""
@@ -368,7 +370,8 @@ def _bar(b: Briefing) -> tuple[Draft, ...]:
     author_us = b.judging.author_us if b.judging is not None else None
     if author_us is None:
         return ()
-    return (Draft("bar", "bar.j2", {"bar": wording.bar_line(author_us, b.bar)}),)
+    line = wording.bar_line(author_us, b.bar, elsewhere=bool(b.elsewhere))
+    return (Draft("bar", "bar.j2", {"bar": line}),)
 
 
 def _incumbent(b: Briefing, verb: str) -> tuple[Draft, ...]:
@@ -417,6 +420,7 @@ def _workloads(b: Briefing) -> Draft:
     lines = [
         each for workload in b.workloads for each in wording.workload_lines(workload, b.values)
     ]
+    lines += [wording.elsewhere_line(workload) for workload in b.elsewhere[:_MOST_PLACES]]
     return Draft("workloads", "workloads.j2", {"launches": fenced("\n".join(lines))}, True)
 
 

@@ -126,12 +126,24 @@ def judging_lines(
     )
 
 
-def bar_line(author_us: float, bar: float) -> str:
-    """The bar as a speedup and as a time of the clock that decides."""
-    return (
-        f"{bar:.2f}x the author's speed or more: at most {number(author_us / bar)} us where the "
-        f"author's kernel takes {number(author_us)} us, over all timed workloads by their weights."
+def bar_line(author_us: float, bar: float, *, elsewhere: bool = False) -> str:
+    """The bar as a speedup and as a time of the clock that decides. `elsewhere`: other instances
+    are timed too."""
+    line = (
+        f"{bar:.2f}x the author's speed or more: at most {_fine(author_us / bar)} us where the "
+        f"author's kernel takes {_fine(author_us)} us, over all timed workloads by their weights."
     )
+    if elsewhere:
+        line += (
+            " These times are of this instance; the speedup of a rewrite that serves others too is "
+            "over theirs as well, and it is the speedup that counts."
+        )
+    return line
+
+
+def _fine(us: float) -> str:
+    """Four digits: a bar may be two per cent away."""
+    return f"{us:,.0f}" if us >= 1000 else f"{us:.4g}"
 
 
 def workload_lines(workload: Workload, values: Sequence[ValueSummary] = ()) -> tuple[str, ...]:
@@ -141,12 +153,23 @@ def workload_lines(workload: Workload, values: Sequence[ValueSummary] = ()) -> t
         if v.workload == workload.id:
             told = f"afterwards {value_line(v)}" if v.is_result else value_line(v)
             seen[v.allocation] = "; ".join(filter(None, (seen.get(v.allocation), told)))
-    head = (
+    return (
+        _head(workload),
+        *(f"  {_argument(workload, each, seen)}" for each in workload.arguments),
+    )
+
+
+def elsewhere_line(workload: Workload) -> str:
+    """One timed launch of another instance."""
+    return f"{_head(workload)}; only a rewrite that serves this instance is timed on it"
+
+
+def _head(workload: Workload) -> str:
+    return (
         f"{workload.id}: {workload.callee}, grid {workload.grid}, block {workload.block}, "
         f"{workload.dynamic_smem_bytes} bytes of dynamic shared memory, launched "
         f"{workload.launches}x, {_part(workload)}, L2 {workload.l2_regime}"
     )
-    return (head, *(f"  {_argument(workload, each, seen)}" for each in workload.arguments))
 
 
 def value_line(seen: ValueSummary) -> str:
