@@ -190,19 +190,31 @@ def authors_cluster(program: Program, kernel: Kernel) -> Dim3 | None:
     return Dim3(**{axis: int(str(n)) for axis, n in zip("xyz", axes, strict=False)})
 
 
+def cluster_grid(grid: Dim3, cluster: Dim3) -> Dim3:
+    """The clusters of a grid along each axis."""
+    return Dim3(x=grid.x // cluster.x, y=grid.y // cluster.y, z=grid.z // cluster.z)
+
+
+def cluster_number(block: int, grid: Dim3, cluster: Dim3) -> int:
+    """The linear number, among the clusters of the grid, of the one that holds this block."""
+    many = cluster_grid(grid, cluster)
+    x, y, z = block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y)
+    return x // cluster.x + many.x * (y // cluster.y + many.y * (z // cluster.z))
+
+
+def blocks_of(number: int, grid: Dim3, cluster: Dim3) -> tuple[int, ...]:
+    """The blocks of the cluster of this number, in order of rank."""
+    many = cluster_grid(grid, cluster)
+    x, y, z = number % many.x, number // many.x % many.y, number // (many.x * many.y)
+    pairs = ((x, cluster.x), (y, cluster.y), (z, cluster.z))
+    xs, ys, zs = (range(at * size, at * size + size) for at, size in pairs)
+    return tuple(i + grid.x * (j + grid.y * k) for k in zs for j in ys for i in xs)
+
+
 def closed(blocks: Sequence[int], grid: Dim3, cluster: Dim3 | None) -> tuple[int, ...]:
     """The blocks, by their linear numbers, with all others of their clusters; each once, clusters
     in the order of their first block."""
     if cluster is None:
         return tuple(dict.fromkeys(blocks))
-    found = (block for one in blocks for block in around(one, grid, cluster))
-    return tuple(dict.fromkeys(found))
-
-
-def around(block: int, grid: Dim3, cluster: Dim3) -> tuple[int, ...]:
-    """The blocks of the cluster that holds this one, in order of rank."""
-    x, y, z = block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y)
-    first = (x - x % cluster.x, y - y % cluster.y, z - z % cluster.z)
-    sizes = (cluster.x, cluster.y, cluster.z)
-    xs, ys, zs = (range(at, at + n) for at, n in zip(first, sizes, strict=True))
-    return tuple(i + grid.x * (j + grid.y * k) for k in zs for j in ys for i in xs)
+    numbers = dict.fromkeys(cluster_number(block, grid, cluster) for block in blocks)
+    return tuple(block for number in numbers for block in blocks_of(number, grid, cluster))

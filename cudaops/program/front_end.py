@@ -18,6 +18,7 @@ from typing import IO, Any
 from cudaops.cuda.nvcc_line import preprocessor_words
 from cudaops.domain.program import Kernel, Program
 from cudaops.errors import PrerequisiteError
+from cudaops.program.clusters import WORD as CLUSTERS
 from cudaops.program.syntax import KernelForm, LaunchedInstance, NotUnderstood, decoded
 
 TIMEOUT_S = 60.0
@@ -140,6 +141,8 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
     is_template = bool(kernel.template_parameters)
     if is_template and "<" not in (callee or ""):
         raise NotUnderstood("template arguments that are not known")
+    if CLUSTERS in kernel.text:
+        raise NotUnderstood("thread block clusters")
     files = tuple((f.path, f.text) for f in program.files)
     instance = callee if is_template else None
     flags = tuple(preprocessor_words(program.code_options))

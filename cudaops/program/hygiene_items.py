@@ -13,6 +13,8 @@ from cudaops.program.outline import Item, Outline
 Problem = tuple[int, str]
 """Byte offset and message."""
 
+_ALIAS = re.compile(r"namespace \w+ = (?:::)? ?cooperative_groups ;")
+"""As every text about cooperative groups begins."""
 _VALUE = re.compile(r"__builtin_(?:inf|nan|huge_val)[fl]?|__int_as_float|__longlong_as_double")
 """What INFINITY, NAN and CUDART_INF stand for: written like a call, constant to any compiler."""
 
@@ -142,6 +144,8 @@ def _variable(
 ) -> Iterator[Problem]:
     device = item.spaces & {"__device__", "__constant__", "__shared__", "__managed__"}
     tokens = facts.tokens[item.first : item.last]
+    if _ALIAS.fullmatch(" ".join(t.text for t in tokens)):
+        return
     at = next((i for i, t in enumerate(tokens) if t.text in ("=", "{")), len(tokens))
     calls = _has_call(tokens[at:]) or macros.calling & {t.text for t in tokens[at:]}
     if not device and not item.specifiers & {"const", "constexpr"}:

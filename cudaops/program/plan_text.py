@@ -149,7 +149,7 @@ def entry_name(kernel: str) -> str:
 
 
 def entry_source(
-    kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel, launch_bounds: str
+    kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel, attributes: str
 ) -> str:
     """That kernel. A structure comes as its words, so that its values stay unknown to the compiler
     as they are in the author's program, with pointers as pointers; the author's structures, of
@@ -177,7 +177,7 @@ def entry_source(
     types = {p.name: p.type_text for p in author.parameters}
     listed += [f"{types[name]} of_{name}" for name in _structures(made.values())]
     return (
-        f"__global__ void {launch_bounds}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
+        f"__global__ void {attributes}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
         f"{''.join(body)}    {kernel.name}({', '.join(given)});\n}}\n"
     )
 

@@ -139,8 +139,11 @@ class _Rewriter:
             return ""
         written = "".join(site.callee.partition("<")[0].split()).removeprefix("::")
         named = [k for k in self.program.kernels if k.name == site.kernel]
-        exact = [k for k in named if f"::{k.qualified_name}".endswith(f"::{written}")]
-        found = {authors_cluster(self.program, kernel) for kernel in exact or named}
+        meant = [k for k in named if f"::{k.qualified_name}".endswith(f"::{written}")] or named
+        # A name is looked up outwards: of `twice` and `cudaops_twice::twice` it is the first one's.
+        outermost = min((k.qualified_name.count("::") for k in meant), default=0)
+        meant = [k for k in meant if k.qualified_name.count("::") == outermost]
+        found = {authors_cluster(self.program, kernel) for kernel in meant}
         if len(found) > 1:
             raise InputError(
                 f"the launch of `{site.callee}` names kernels with and without clusters, or with "

@@ -15,6 +15,7 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
+from cudaops.program.clusters import WORD as CLUSTERS
 from cudaops.program.derived_plan import Side, derived_plan
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, is_library_header
 from cudaops.program.lexing import (
@@ -130,14 +131,14 @@ def _with_entry(
             "namespaces can it be put together"
         )
     edits = [Edit(mark.start, mark.end, "__device__")]
-    bounds = next((i for i, t in enumerate(tokens) if t.text == "__launch_bounds__"), None)
-    limit = ""
-    if bounds is not None:
-        end = tokens[closing(tokens, bounds + 1)].end
-        limit = plain_text(facts.slice(tokens[bounds].start, end)) + " "
-        edits.append(Edit(tokens[bounds].start, end, " "))
+    attributes = ""
+    for at, token in enumerate(tokens):
+        if token.text in ("__launch_bounds__", CLUSTERS):
+            end = tokens[closing(tokens, at + 1)].end
+            attributes += plain_text(facts.slice(token.start, end)) + " "
+            edits.append(Edit(token.start, end, " "))
     text = plain_text(apply_edits(facts.lexed.text, edits))
-    return f"{text}\n{entry_source(kernel, made, author, limit)}"
+    return f"{text}\n{entry_source(kernel, made, author, attributes)}"
 
 
 def device_source(

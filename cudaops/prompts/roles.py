@@ -17,6 +17,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import AccessSummary, ResearchFindings, ValueSummary
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import Workload
+from cudaops.program.clusters import LEAST_CAPABILITY
 from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.prompts import wording
 from cudaops.prompts.hypotheses import MAX_LESSON
@@ -307,6 +308,7 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
         "allow_libraries": b.allow_libraries,
         "allow_ptx": b.allow_ptx,
         "allow_precision": b.allow_precision,
+        "clusters": b.device.compute_capability >= LEAST_CAPABILITY,
     }
     drafts = [
         Draft("rules", "rules.j2", rules, True),

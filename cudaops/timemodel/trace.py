@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cudaops.cuda.devices import Device
 from cudaops.domain.base import Dim3, SourceLocation
-from cudaops.program.clusters import around
+from cudaops.program.clusters import blocks_of, cluster_grid, cluster_number
 from cudaops.timemodel.instructions import FindSite, SiteKey
 from cudaops.timemodel.work import Site, Traffic
 
@@ -144,7 +144,7 @@ def sampled_blocks(
     grid. Where a launch has clusters, whole ones, and about as many blocks: those of one wait for
     each other."""
     if cluster is not None and cluster.volume > 1:
-        many, parts = _clusters_of(grid, cluster), max(round(strata / cluster.volume), 1)
+        many, parts = cluster_grid(grid, cluster), max(round(strata / cluster.volume), 1)
         return _whole(grid, cluster, sampled_blocks(many, seed, parts))
     choose = random.Random(seed)
     parts = min(strata, grid.volume)
@@ -163,36 +163,19 @@ def working_blocks(
     has some."""
     if cluster is None or cluster.volume == 1:
         return among(grid, tuple(working[:STRATA]))
-    many = _clusters_of(grid, cluster)
-    numbers = tuple(dict.fromkeys(_cluster_number(block, grid, cluster) for block in working))
+    many = cluster_grid(grid, cluster)
+    numbers = tuple(dict.fromkeys(cluster_number(block, grid, cluster) for block in working))
     kept = numbers[: max(round(STRATA / cluster.volume), 1)]
     return _whole(grid, cluster, among(many, kept))
 
 
-def _clusters_of(grid: Dim3, cluster: Dim3) -> Dim3:
-    return Dim3(x=grid.x // cluster.x, y=grid.y // cluster.y, z=grid.z // cluster.z)
-
-
-def _cluster_number(block: int, grid: Dim3, cluster: Dim3) -> int:
-    many = _clusters_of(grid, cluster)
-    x, y, z = block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y)
-    return x // cluster.x + many.x * (y // cluster.y + many.y * (z // cluster.z))
-
-
 def _whole(grid: Dim3, cluster: Dim3, found: SampledBlocks) -> SampledBlocks:
     """Clusters, by their numbers among the clusters of the grid, as their blocks."""
-    many = _clusters_of(grid, cluster)
-
-    def blocks(numbers: Sequence[int]) -> tuple[int, ...]:
-        firsts = (
-            n % many.x * cluster.x
-            + grid.x * (n // many.x % many.y * cluster.y)
-            + grid.x * grid.y * (n // (many.x * many.y) * cluster.z)
-            for n in numbers
-        )
-        return tuple(block for first in firsts for block in around(first, grid, cluster))
-
-    return SampledBlocks(blocks(found.counted), blocks(found.neighbours))
+    counted, neighbours = (
+        tuple(block for number in numbers for block in blocks_of(number, grid, cluster))
+        for numbers in found
+    )
+    return SampledBlocks(counted, neighbours)
 
 
 def among(grid: Dim3, counted: tuple[int, ...], middle: int | None = None) -> SampledBlocks:

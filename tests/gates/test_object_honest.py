@@ -19,11 +19,12 @@ from cudaops.gates.object import object_gate
 from cudaops.gates.preprocessed import preprocessed_gate
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
-from tests.exploits.cases import Case, load_case
+from tests.exploits.cases import DEVICE, Case, load_case
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, compiled, product, rewrite_of
 from tests.standin.platform import STANDIN
 
-HONEST = [load_case(p) for p in sorted(EXPLOITS.rglob("honest/*.cu"))]
+CASES = [load_case(p) for p in sorted(EXPLOITS.rglob("honest/*.cu"))]
+HONEST = [case for case in CASES if case.device == DEVICE]
 RECIPE_PROGRAMS = [MM, EXPLOITS / "transpose" / "transpose.cu", EXPLOITS / "saxpy" / "saxpy.cu"]
 
 BenchFor = Callable[[Path], Workbench]

@@ -251,3 +251,17 @@ def test_an_argument_is_handed_on_or_converted(
 def test_a_half_that_would_have_to_be_rounded_is_refused() -> None:
     with pytest.raises(InputError, match=r"`v \* 2` becomes a `__half`, which the library cannot"):
         plan_of("v * 2", "__half", "__half", 2, "f16")
+
+
+def test_a_grid_must_hold_whole_clusters() -> None:
+    rewrite = make_rewrite(
+        "// @tune PAIR = 2, 4\n// @launch s grid=(8) block=(1) args=(v)\n"
+        "__global__ void __cluster_dims__(PAIR) s(int v) { }\n", "user", "t", "w",
+    )  # fmt: skip
+    program = program_of("__global__ void k(float* y, int v) { }")
+    captured = workload("k", y="f32", v=("i32", 1))
+    given = (program.kernel("k"), [captured], [taken("int", 4)])
+    text = plan_source("plan", rewrite.tuned_with({"PAIR": 4}), *given)
+    shaped, clustered = (text.index(f"run.{word}(0, ") for word in ("shaped", "clustered"))
+    assert shaped < clustered < text.index("run.begin()")
+    assert "if (!run.clustered(0, 4, 1, 1)) return false;" in text

@@ -13,13 +13,22 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.program import Kernel, Program, SourceFile
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError, PlanError
-from cudaops.program.clusters import around, authors_cluster, closed, kernel_clusters
+from cudaops.program.clusters import (
+    authors_cluster,
+    blocks_of,
+    closed,
+    cluster_grid,
+    cluster_number,
+    kernel_clusters,
+)
+from cudaops.program.front_end import kernel_form
 from cudaops.program.hygiene import check_preprocessed, check_source
 from cudaops.program.hygiene_preprocessed import CandidateText
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
 from cudaops.program.reroute import rerouted_files
 from cudaops.program.splice import splice, spliced_rewrite
+from cudaops.program.syntax import NotUnderstood
 
 CheckCpp = Callable[[dict[str, str], str], str]
 
@@ -62,7 +71,10 @@ REFUSED = {
     "of a device function": ("__cluster_dims__(2) __device__ void f() { }\n__global__ void", PLACE),
     "of a declaration": ("__global__ void __cluster_dims__(2) j(int);\n__global__ void", PLACE),
     "of a type": ("struct __cluster_dims__(2) S { };\n__global__ void", PLACE),
-    "in a branch": ("__global__ void\n#ifdef X\n#else\n__cluster_dims__(2)\n#endif\n", PLACE),
+    "in two branches": (
+        "__global__ void\n#ifdef X\n__cluster_dims__(2)\n#else\n__cluster_dims__(4)\n#endif\n",
+        "every kernel `fast` has one and the same",
+    ),
     "twice": ("__global__ void __cluster_dims__(2) __cluster_dims__(2)", "every kernel `fast`"),
     "overloads": (
         "__global__ void fast(int) { }\n__global__ void __cluster_dims__(2)",
@@ -138,10 +150,12 @@ def test_a_grid_holds_whole_clusters(naive_kernel: Kernel, workload: Workload) -
 
 def test_blocks_with_the_rest_of_their_clusters() -> None:
     grid, square = Dim3(x=4, y=4, z=2), Dim3(x=2, y=2)
-    assert around(5, grid, square) == (0, 1, 4, 5)
     assert closed((5, 31, 0), grid, square) == (0, 1, 4, 5, 26, 27, 30, 31)
     assert closed((5, 5), grid, None) == (5,)
-    assert around(7, grid, Dim3(z=2)) == (7, 23)
+    assert closed((7,), grid, Dim3(z=2)) == (7, 23)
+    assert cluster_grid(grid, square) == Dim3(x=2, y=2, z=2)
+    assert cluster_number(13, grid, square) == 2
+    assert blocks_of(7, grid, square) == (26, 27, 30, 31)
 
 
 def parse(text: str, header: str = "") -> Program:
@@ -170,6 +184,13 @@ def test_a_cluster_that_is_no_number_is_not_run_as_if_it_were_none() -> None:
     program = parse(head + "int main() { k<2><<<4, 32>>>(0); }\n")
     with pytest.raises(InputError, match="clusters of `T` blocks, which is no number"):
         rerouted_files(program)
+
+
+def test_no_transformation_takes_such_a_kernel_for_another_one() -> None:
+    head = "__global__ void __cluster_dims__(2)"
+    program = parse(f"{head} k(float* p) {{ p[0] = 1; }}\nint main() {{ k<<<2, 1>>>(0); }}\n")
+    with pytest.raises(NotUnderstood, match="thread block clusters"):
+        kernel_form(program, program.kernel("k"))
 
 
 REWRITE = """// @tune PAIR = 2, 4
@@ -204,7 +225,8 @@ def test_the_wrapper_asks_for_whole_clusters() -> None:
     after = spliced(program)
     assert "if (cudaops_grid0[0] % 4) cudaops_ok = false;" in after.main.text
     launched = rerouted_files(after)["main.cu"]
-    assert ".clusters(4, 1, 1).of(cudaops_twice::twice<float>)" in launched
+    (line,) = [x for x in launched.splitlines() if "cudaops_dim3(cudaops_grid0)" in x]
+    assert "cudaops_stream).clusters(4, 1, 1).deduced(" in line
     assert launched.count(".clusters") == 1, "the author's kernel of the same name has none"
 
     again = spliced_rewrite(after, lambda rewrite: splice(program, "twice", rewrite))

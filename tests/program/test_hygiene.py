@@ -87,6 +87,7 @@ REFUSED = {
     "shim macro": ("__device__ void f() { CUDAOPS_DYNAMIC_SHARED(int, x); }\n", "reserved"),
     "namespace escape": ("}\nint x;\nnamespace y {\n", "line 1: `}` closes nothing"),
     "open brace": ("namespace y {\n", "never closed"),
+    "other namespace": ("namespace cg = cooperative_groups::detail;\n", "a host variable at file"),
     "std": ("namespace std { struct x; }\n", "must not be extended"),
     "block linkage": ('extern "C" { __device__ void f() {} }\n', 'extern "C"'),
     "system": ('__device__ void f() { system("true"); }\n', "`system` is a host function"),
@@ -128,6 +129,7 @@ NEAR_MISSES = {
     "maths of std": "__device__ float f(float x) { return std::sqrt(x); }\n",
     "builtin without a stack": "__device__ int f(int x) { return __builtin_expect(x, 1); }\n",
     "constants like calls": "__device__ const float x = __int_as_float(0x7f800000);\n",
+    "short for groups": "namespace cg = cooperative_groups;\n",
     "hidden for ever": "#if 0\nasm(1) __has_include\n#endif\n",
 }
 

@@ -21,7 +21,7 @@ def test_example(example: str) -> None:
 
 
 def test_the_page_has_examples() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
     assert len(ERRORS) == 7
 
 

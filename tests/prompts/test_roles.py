@@ -11,6 +11,7 @@ from itertools import chain
 import pytest
 from jinja2 import Environment, UndefinedError, meta
 
+from cudaops.cuda.devices import device
 from cudaops.domain.program import SourceFile
 from cudaops.domain.search import Branch, Order
 from cudaops.program.directives import read_directives
@@ -158,6 +159,13 @@ def test_ptx_is_offered_where_the_user_allows_it() -> None:
     hints = {"ld", "st", "global", "nc", "ca", "cg", "cs", "approx", "ftz", "volatile", "reg"}
     named = set(re.findall(r"`([a-z0-9]+)`", told[0].split("No others")[0]))
     assert named <= stems | hints
+
+
+def test_clusters_are_offered_where_the_device_has_them() -> None:
+    for name, offered in (("H200", True), ("A10", False)):
+        told = prompts_of(samples.first()._replace(device=device(name)))["coder"].system
+        assert ("`__global__ void __cluster_dims__(X, Y, Z) k(..)`" in told) == offered
+        assert ("`cluster.sync()` must stand before the first" in told) == offered
 
 
 def test_families_that_need_a_header_are_offered_where_it_is() -> None:

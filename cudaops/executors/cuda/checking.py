@@ -50,7 +50,7 @@ from cudaops.executors.cuda.sanitizer import (
 )
 from cudaops.executors.cuda.session import expected
 from cudaops.executors.cuda.tasks import outputs_of
-from cudaops.program.clusters import closed
+from cudaops.program.clusters import blocks_of, cluster_grid, cluster_number
 
 UNPLACED: frozenset[MisbehaviourKind] = frozenset(("crash", "out_of_bounds", "guard_overwritten"))
 """Faults that an access can explain."""
@@ -518,15 +518,17 @@ def _blocks(unit: Unit, single: Single, wanted: CpuCheck) -> tuple[int, ...] | N
     (launch,) = single.plan.launches
     if not wanted.sample:
         return None
-    chosen = sampled_blocks(launch.grid, launch.block.volume, wanted.seed)
+    cluster = launched_cluster(unit, single.plan, launch) or Dim3()
+    threads = launch.block.volume * cluster.volume
+    chosen = sampled_blocks(cluster_grid(launch.grid, cluster), threads, wanted.seed)
     if chosen is None:
         return None
-    blamed: tuple[int, ...] = ()
     if wanted.blamed is not None and _within(wanted.blamed, launch.grid):
         x, y, z = wanted.blamed
-        blamed = ((z * launch.grid.y + y) * launch.grid.x + x,)
-    cluster = launched_cluster(unit, single.plan, launch)
-    return tuple(sorted(closed((*chosen, *blamed), launch.grid, cluster)))
+        block = (z * launch.grid.y + y) * launch.grid.x + x
+        chosen = (*chosen, cluster_number(block, launch.grid, cluster))
+    whole = (block for number in chosen for block in blocks_of(number, launch.grid, cluster))
+    return tuple(sorted(set(whole)))
 
 
 def _within(block: Index, grid: Dim3) -> bool:

@@ -28,7 +28,7 @@ from tests.executors.cuda.gpu_builds import (
     refused,
     unit_of,
 )
-from tests.exploits.cases import load_case
+from tests.exploits.cases import DEVICE, load_case
 
 pytestmark = pytest.mark.nvcc
 
@@ -173,7 +173,11 @@ REFUSED = [
     TESTS / "exploits" / f"{name}.cu"
     for name in ("asks_for_too_much_shared_memory", "does_not_compile")
 ]
-HONEST = sorted((TESTS / "exploits" / "honest").glob("*.cu"))
+HONEST = [
+    path
+    for path in sorted((TESTS / "exploits" / "honest").glob("*.cu"))
+    if load_case(path).device == DEVICE
+]
 """Of mm.cu. What becomes of every other file there, `make exploits` says (nvcc_compile, object)."""
 
 

@@ -16,13 +16,18 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.checking import (
     SAMPLE_THREADS,
     Checked,
+    CpuCheck,
     GpuChecker,
+    Single,
     Subject,
+    _blocks,
     filled_shared,
     sampled_blocks,
+    single_launches,
 )
 from cudaops.executors.cuda.runner.server import perform
 from cudaops.executors.cuda.sanitizer import Sanitizer
+from cudaops.program.clusters import closed
 from tests.executors.cuda.gpu_checks import (
     EXPLOITS,
     Product,
@@ -102,6 +107,19 @@ class TestSample:
         assert chosen is not None
         assert len(chosen) == 27
         assert {b % 100 for b in chosen} == {b // 10000 for b in chosen} == {0, 50, 99}
+
+    def test_of_clusters_whole_ones(
+        self, cpu_executor: CpuExecutor, small: Product, tmp_path: Path
+    ) -> None:
+        source = body("race").replace("void fast", "void __cluster_dims__(4, 2) fast")
+        one = subject(cpu_executor, small, source, tmp_path)
+        (single,) = single_launches(one)
+        assert isinstance(single, Single)
+        chosen = _blocks(one.unit, single, CpuCheck("full", True, 1.0, 0, (5, 2, 0)))
+        assert chosen is not None
+        assert sorted(closed(chosen, Dim3(x=16, y=16), Dim3(x=4, y=2))) == list(chosen)
+        assert {36, 37, 38, 39, 52, 53, 54, 55} <= set(chosen)
+        assert len(chosen) * 256 < 5 * SAMPLE_THREADS
 
 
 class TestOnTheProcessor:
