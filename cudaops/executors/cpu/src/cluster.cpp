@@ -38,7 +38,7 @@ static void* enter_block(Worker& from, Worker& to) {
   worker = &to;
   blockIdx = to.block_index;
 #ifdef CUDAOPS_INSTRUMENTED
-  checker_turn(from, to);
+  checker_turn(*to.cluster, to);
 #endif
   return target(to, (unsigned)next_ready(to, to.current));
 }
@@ -79,7 +79,7 @@ static Cluster& cluster_of(Worker& w) {
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (area == MAP_FAILED) stop("infrastructure", nullptr, "no address space for the shared memory of a cluster");
   c->area = static_cast<char*>(area);
-  c->blocks[0] = &w;
+  c->blocks[0] = c->traced = &w;
   return *(w.own = c);
 }
 
@@ -118,29 +118,22 @@ void run_cluster(Worker& w, const Call& call, unsigned long long number, bool po
     c.blocks[rank]->in_kernel = true;
 #ifdef CUDAOPS_INSTRUMENTED
     blockIdx = c.blocks[rank]->block_index;
-    checker_turn(*c.blocks[rank ? rank - 1 : 0], *c.blocks[rank]);
+    checker_turn(c, *c.blocks[rank]);
     checker_block_begin(*c.blocks[rank]);
 #endif
   }
-  Worker& last = *c.blocks[c.size - 1];
-  Worker& first = reversed_blocks ? last : w;
-#ifdef CUDAOPS_INSTRUMENTED
-  if (&first != &last) checker_turn(last, first);
-#endif
+  Worker& first = reversed_blocks ? *c.blocks[c.size - 1] : w;
   cudaops_switch(&w.home, enter_block(first, first));
   worker = &w;
-  for (unsigned rank = 0; rank < c.size; ++rank) {
+  for (unsigned rank = c.size; rank-- > 0;) {  // the worker's own comes last
     Worker& over = *c.blocks[rank];
 #ifdef CUDAOPS_INSTRUMENTED
-    checker_turn(*c.blocks[rank ? rank - 1 : 0], over);
+    checker_turn(c, over);
     checker_block_end(over);
 #endif
     over.in_kernel = false;
     over.cluster = nullptr;
   }
-#ifdef CUDAOPS_INSTRUMENTED
-  checker_turn(last, w);
-#endif
 }
 
 void cluster_arrive() {

@@ -120,14 +120,12 @@ void checker_cluster_barrier(Cluster& c) {
   for (unsigned i = 0; i < c.size; ++i) ++c.blocks[i]->stamp;
 }
 
-void checker_turn(Worker& from, Worker& to) {
+void checker_turn(Cluster& c, Worker& to) {
 #ifdef CUDAOPS_TRACE
-  if (&from == &to) return;
-  from.recorder = trace::current_recorder();
+  c.traced->recorder = trace::current_recorder();
   trace::current_recorder() = static_cast<trace::Recorder*>(to.recorder);
-#else
-  (void)from, (void)to;
 #endif
+  c.traced = &to;
 }
 
 }  // namespace cudaops

@@ -74,7 +74,7 @@ struct Allocation {
 // Blocks that wait for each other and see each other's shared memory. One runs at a time, on one
 // thread of the machine, with its own shared memory in place; the others' lies in `area`.
 struct Cluster {
-  struct Worker* blocks[most_cluster] = {};
+  struct Worker *blocks[most_cluster] = {}, *traced = nullptr;  // whose accesses are noted down now
   dim3 dims;
   unsigned size = 0, live = 0, arrived = 0, phase = 0;  // threads; barriers that are behind them
   char* area = nullptr;
@@ -193,7 +193,7 @@ void checker_barrier(Worker& w, unsigned exited);
 void checker_warp(Worker& w, Warp& warp, unsigned members);
 void checker_cluster_barrier(Cluster& c);
 void checker_cluster_block_over(Worker& w);
-void checker_turn(Worker& from, Worker& to);       // another block of the cluster goes on
+void checker_turn(Cluster& c, Worker& to);         // what follows is done by this block of it
 #ifdef CUDAOPS_LOCKSTEP
 void wait_for_warp(const void* site);  // until the lanes that will make this access are all there
 #endif
