@@ -65,7 +65,7 @@ CALLS: dict[str, Mix] = {
     "exp10": _mix(fp64=20, alu=13, fp32=10), "log1p": _mix(fp64=35, alu=20, fp32=10, sfu=1),
     "erf": _mix(fp64=41, alu=8, sfu=1, convert=4), "pow": _mix(fp64=70, alu=60, sfu=2),
     "fma": _mix(fp64=1), "fabs": _mix(), "fmax": _mix(fp64=1), "fmin": _mix(fp64=1),
-    "__byte_perm": _mix(alu=1), "__brev": _mix(alu=1), "__dp4a": _mix(alu=1),
+    "__byte_perm": _mix(alu=1), "__brev": _mix(sfu=1), "__dp4a": _mix(alu=1),
     "__funnelshift_l": _mix(alu=1), "__funnelshift_r": _mix(alu=1),
     "floor": _mix(convert=1), "ceil": _mix(convert=1), "trunc": _mix(convert=1),
     "rint": _mix(convert=1), "fmod": _mix(fp64=20, alu=40),
@@ -81,6 +81,13 @@ FAST_CALLS: dict[str, Mix] = {
     "__fdividef": _mix(fp32=3, alu=2, sfu=1), "__frcp_rn": _mix(fp32=3, alu=2, sfu=1),
     "__powf": _mix(fp32=3, alu=1, sfu=2), "__tanf": _mix(fp32=2, sfu=3),
 }  # fmt: skip
+
+BIT_COUNTS = {
+    "popcount": _mix(sfu=1), "clz": _mix(sfu=1), "ctz": _mix(sfu=2), "ffs": _mix(sfu=2),
+}  # fmt: skip
+"""By the beginning of g++'s name: POPC, FLO and, for the last bit, BREV before it, each a quarter as
+often as an addition. Source: CUDA C++ Programming Guide, table "Throughput of Native Arithmetic
+Instructions", 8.6 and 9.0."""
 
 SFU_LATENCY = 5.0
 """Instructions that one of the special function unit lasts longer than another. With it, chains of

@@ -246,7 +246,9 @@ class Translator:
             return self._callees[bare].mix
         if bare.rstrip("f") in MULTIPLY_ADDS:
             return cost.ONE_FP32 if kind == "float" else cost.ONE_FP64
-        if bare.startswith(("popcount", "clz", "ctz", "ffs", "bswap", "expect")):
+        if counted := next((m for n, m in cost.BIT_COUNTS.items() if bare.startswith(n)), None):
+            return counted + counted if bare.endswith("ll") else counted
+        if bare.startswith(("bswap", "expect")):
             return cost.ONE_ALU
         if bare.startswith(("unreachable", "memcpy", "assume", "assoc_barrier")) or "lane" in bare:
             return cost.FREE
@@ -267,7 +269,8 @@ class Translator:
             return cost.ONE_FP64 if kind == "double" and " ? " not in value else cost.ONE_ALU
         binary = BINARY.match(value)
         if binary is None:
-            return cost.ONE_ALU if value.startswith("~") and not address else cost.FREE
+            inverts = value.startswith("~") and not address
+            return cost.ONE_ALU if inverts and s.target_name not in self._absorbed() else cost.FREE
         left, operator, right = binary.groups()
         if operator in COMPARES or operator.startswith(("un", "lt", "ord")):
             return cost.ONE_FP64 if self._function.type_of(left) == "double" else cost.ONE_ALU
@@ -315,6 +318,35 @@ class Translator:
         binary = BINARY.match(made.value) if made else None
         return binary is not None and binary.group(2) == "*" and self._users.get(name, 0) == 1
 
+    def _absorbed(self) -> set[str]:
+        """Results of `&`, `|`, `^` and `~` that are one of three inputs of the only operation that
+        uses them: LOP3 takes three, inverted or not."""
+        if not hasattr(self, "_absorbed_names"):
+            names: set[str] = set()
+            full: set[str] = set()  # has three inputs already
+            for s in self._defined.values():
+                binary = BINARY.match(s.value)
+                if binary is None or binary.group(2) not in ("&", "|", "^") or not s.target_name:
+                    continue
+                operands = [n for n in s.uses if self._users.get(n, 0) == 1]
+                names.update(n for n in operands if self._is_logic(n, inverts=True))
+                taken = next((n for n in operands if n not in full and self._is_logic(n)), None)
+                if taken:
+                    names.add(taken)
+                    full.add(s.target_name)
+            self._absorbed_names = names
+        return self._absorbed_names
+
+    def _is_logic(self, name: str, *, inverts: bool = False) -> bool:
+        """Whether it is `~x`, or of two operands."""
+        made = self._defined.get(name)
+        if made is None:
+            return False
+        if inverts:
+            return made.value.startswith("~")
+        binary = BINARY.match(made.value)
+        return binary is not None and binary.group(2) in ("&", "|", "^")
+
     def adds_product(self, s: Statement) -> bool:
         """Whether this addition takes a product in and so is a multiply-add."""
         binary = BINARY.match(s.value)
@@ -340,6 +372,8 @@ class Translator:
             return cost.FREE if self.fused(s) else cost.TWO_IMAD if wide else cost.ONE_IMAD
         if operator == "+" and self.adds_product(s):
             return cost.TWO_IMAD if wide else cost.ONE_IMAD
+        if s.target_name in self._absorbed():
+            return cost.FREE
         return cost.TWO_ALU if wide else cost.ONE_ALU
 
     def thread_counts(self, op: Op) -> ThreadCounts:
