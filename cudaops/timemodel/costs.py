@@ -85,8 +85,8 @@ FAST_CALLS: dict[str, Mix] = {
 BIT_COUNTS = {
     "popcount": _mix(sfu=1), "clz": _mix(sfu=1), "ctz": _mix(sfu=2), "ffs": _mix(sfu=2),
 }  # fmt: skip
-"""By the beginning of g++'s name: POPC, FLO and, for the last bit, BREV before it, each a quarter as
-often as an addition. Source: CUDA C++ Programming Guide, table "Throughput of Native Arithmetic
+"""By the beginning of g++'s name: POPC, FLO and, for the last bit, BREV before it, each a quarter
+as often as an addition. Source: CUDA C++ Programming Guide, table "Throughput of Native Arithmetic
 Instructions", 8.6 and 9.0."""
 
 SFU_LATENCY = 5.0
