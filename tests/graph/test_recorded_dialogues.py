@@ -74,6 +74,11 @@ def table_row(name: str) -> str:
     )
 
 
+MODELLED_SINCE: dict[str, tuple[float, ...]] = {"column_sums": (41.6, 42.4, 64.1)}
+"""Speedups of attempts that the model of time sees otherwise than on the day of the recording. Of
+`column_sums`: the author's atomics wait for their line of L2 since e5e2c9e, by what an H200 took."""
+
+
 def held_again(name: str, folder: Path, **changes: Any) -> tuple[RunRecord, str]:
     """The run once more, its recorded answers given by a ScriptedModel; and all it was asked."""
     before, said = record_of(name), script_of(name)
@@ -165,13 +170,14 @@ def test_the_same_answers_come_to_the_same_end(name: str, tmp_path: Path) -> Non
         for record in (record_of(name), again)
     )
     assert len(now) >= len(before) - 1
-    for then, held in zip(before, now, strict=False):
+    speedups = MODELLED_SINCE.get(name, tuple(a.judgement.speedup for a in before))
+    for then, held, speedup in zip(before, now, speedups, strict=False):
         assert held.title == then.title
         assert held.judgement.outcome == then.judgement.outcome, held.judgement.reason
-        if then.judgement.speedup is None:
+        if speedup is None:
             assert held.judgement.speedup is None
         else:
-            assert held.judgement.speedup == pytest.approx(then.judgement.speedup, rel=0.1)
+            assert held.judgement.speedup == pytest.approx(speedup, rel=0.1)
     assert again.outcome == "provisional"
 
 
