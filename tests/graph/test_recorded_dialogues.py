@@ -76,7 +76,7 @@ def table_row(name: str) -> str:
 
 MODELLED_SINCE: dict[str, tuple[float, ...]] = {"column_sums": (41.6, 42.4, 64.1)}
 """Speedups of attempts that the model of time sees otherwise than on the day of the recording. Of
-`column_sums`: the author's atomics wait for their line of L2 since e5e2c9e, by what an H200 took."""
+`column_sums`: the author's atomics wait for their line of L2 since e5e2c9e, as on an H200."""
 
 
 def held_again(name: str, folder: Path, **changes: Any) -> tuple[RunRecord, str]:
