@@ -107,6 +107,11 @@ class Judgement(Record):
         return next((g for g in self.gates if g.name == name), None)
 
 
+TIE = 0.01
+"""Relative difference below which two times of a search count as the same. Chosen: a GPU's medians
+of one kernel differ by so much."""
+
+
 class TunedSetting(Record):
     """Values of a rewrite's tune names that were tried, with what came of it."""
 

@@ -18,7 +18,7 @@ MAX_LESSON = 200
 NO_REASON = "no reason given"
 _MAX_WHY = 500
 _MAX_STEPS = 12
-_MAX_STEP = 300
+_MAX_STEP = 600
 _MAX_SPEEDUP = 1000.0
 """A larger guess is none."""
 

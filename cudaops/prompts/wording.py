@@ -9,7 +9,7 @@ from cudaops.cuda import metrics as ncu
 from cudaops.cuda.derived import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, Fact, facts
 from cudaops.cuda.devices import Device
 from cudaops.domain.execution import UNMEASURED_WORDS, TimeSource
-from cudaops.domain.judgement import Attempt, Policy, TunedSetting
+from cudaops.domain.judgement import TIE, Attempt, Policy, TunedSetting
 from cudaops.domain.options import ProgramRun
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -406,7 +406,8 @@ def _full(attempt: Attempt) -> str:
         shown += "; its outputs on the captured inputs are right"
     if attempt.settings:
         settings = [_setting(t, attempt.baseline_us) for t in attempt.settings[:_SETTINGS]]
-        shown += f"; tried: {', '.join(settings)}"
+        same = f" (within {TIE:.0%} the smaller values win)" if len(settings) > 1 else ""
+        shown += f"; tried: {', '.join(settings)}{same}"
     if attempt.limited_by and attempt.judgement.outcome == "rejected":
         shown += f"; its own profile: {line(attempt.limited_by, 200)}"
     # The lesson that stands where no model wrote one only repeats the reason.

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from cudaops.domain.judgement import TIE
 from cudaops.domain.rewrite import Rewrite
-
-TIE = 0.01
-"""Relative difference below which two times count as the same; the smaller tile wins then."""
 
 ENOUGH_TRIALS = 4
 FAR_BEHIND = 2.0

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from cudaops.domain.judgement import TIE
 from cudaops.domain.search import Branch, SearchOptions
 
 RETIRE_FACTOR = 2.0
@@ -63,10 +64,6 @@ def has_room(counts: Mapping[str, int], family: str, width: int, living: frozens
     return counts.get(family, 0) < share(width) or not living - {family}
 
 
-SAME = 0.01
-"""Relative difference below which two times count as the same. Source: as the tuner's TIE."""
-
-
 def ranking(branches: Sequence[Branch], seed: int = 0) -> tuple[Branch, ...]:
     """Those with a time, fastest first; `seed` decides between equals."""
     timed = [(b.time_us, tie(seed, b.id), b) for b in branches if b.time_us is not None]
@@ -109,11 +106,11 @@ def reference_us(
 
 
 def is_winner(branch: Branch, branches: Sequence[Branch], incumbent_us: float | None) -> bool:
-    """Whether it is faster, by more than `SAME`, than what it came from."""
+    """Whether it is faster, by more than `TIE`, than what it came from."""
     if branch.time_us is None:
         return False
     reference = reference_us(branch, branches, incumbent_us)
-    return reference is None or branch.time_us < reference * (1 - SAME)
+    return reference is None or branch.time_us < reference * (1 - TIE)
 
 
 def children_of(branch: Branch, branches: Sequence[Branch]) -> int:

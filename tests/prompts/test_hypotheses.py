@@ -85,7 +85,7 @@ def test_what_is_missing_stays_empty_and_what_is_long_is_cut() -> None:
     assert len(long.title) <= 80
     assert len(long.why) <= 500
     assert len(long.steps) == 12
-    assert max(map(len, long.steps)) <= 300
+    assert max(map(len, long.steps)) <= 600
     (lines,) = read(text_of(steps="1. load\n- wait\n"))
     assert lines.steps == ("1. load", "wait")
 

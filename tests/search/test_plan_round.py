@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudaops.domain.judgement import TIE
 from cudaops.domain.rewrite import LaunchPlan, Rewrite
 from cudaops.domain.search import Branch, Order, SearchOptions
 from cudaops.search.beam import Round, Seed, Supply, plan_round
-from cudaops.search.selection import SAME, champion, kept, ranking, reference_us, retired
+from cudaops.search.selection import champion, kept, ranking, reference_us, retired
 from tests.lanes import examples
 
 NAMES = ("tiling", "coalescing", "unrolling", "fusion", "other")
@@ -58,7 +59,7 @@ def check(
             parent_us = by_id[order.parents[0]].time_us
             bar = reference_us(by_id[order.parents[0]], branches, incumbent_us)
             assert parent_us is not None
-            assert bar is None or parent_us < bar * (1 - SAME)
+            assert bar is None or parent_us < bar * (1 - TIE)
         if order.kind in ("seed", "recipe"):
             assert order.family not in out
     asked = [b.order for b in branches] + list(planned.orders)

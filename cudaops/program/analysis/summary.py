@@ -15,9 +15,9 @@ from cudaops.program.analysis.values import Launched
 from cudaops.program.front_end import kernel_form
 from cudaops.program.syntax import NotUnderstood, plain_name
 
+_ANY_TRIPS = 2**27
+"""A bound that an `int` has anyway says nothing of a loop, in steps of up to sixteen either."""
 _LONGEST_COUNT = 30
-_ANY_TRIPS = 2**31 - 1
-"""A bound that an `int` has anyway says nothing of a loop."""
 """Characters of a loop's trips as a formula; a longer one is shown as an interval."""
 
 
