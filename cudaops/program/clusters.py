@@ -67,7 +67,6 @@ def cluster_problems(
     found = list(stated_clusters(facts))
     placed = {one.start for one in found}
     head = f"`{WORD}` stands in the head of a `__global__` function that has its body there, "
-    head = f"`{WORD}` stands in the head of a `__global__` function that has its body there, "
     for start in words:
         if start not in placed:
             yield start, f"{head}before the name, and in no macro"
