@@ -115,7 +115,7 @@ class TestSample:
         one = subject(cpu_executor, small, source, tmp_path)
         (single,) = single_launches(one)
         assert isinstance(single, Single)
-        chosen = _blocks(one.unit, single, CpuCheck("full", True, 1.0, 0, (5, 2, 0)))
+        chosen = _blocks(one.unit, single, CpuCheck("full", 1.0, True, 0, (5, 2, 0)))
         assert chosen is not None
         assert sorted(closed(chosen, Dim3(x=16, y=16), Dim3(x=4, y=2))) == list(chosen)
         assert {36, 37, 38, 39, 52, 53, 54, 55} <= set(chosen)
