@@ -37,7 +37,7 @@ WORDS = re.findall(
     r"\w+",
     "asm "
     "auto bool break case char const constexpr continue default do double else enum extern false "
-    "float for if inline int long return short signed sizeof static static_cast struct switch "
+    "float for if inline int long namespace return short signed sizeof static static_cast struct switch "
     "template this true typename unsigned using void volatile while half half2 dim3 threadIdx "
     "blockIdx blockDim gridDim warpSize pragma unroll include define endif ifdef undef INFINITY",
 )
