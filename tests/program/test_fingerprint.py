@@ -35,9 +35,9 @@ def sources() -> dict[str, str]:
 SOURCES = sources()
 WORDS = re.findall(
     r"\w+",
-    "asm "
+    "asm namespace "
     "auto bool break case char const constexpr continue default do double else enum extern false "
-    "float for if inline int long namespace return short signed sizeof static static_cast struct switch "
+    "float for if inline int long return short signed sizeof static static_cast struct switch "
     "template this true typename unsigned using void volatile while half half2 dim3 threadIdx "
     "blockIdx blockDim gridDim warpSize pragma unroll include define endif ifdef undef INFINITY",
 )
