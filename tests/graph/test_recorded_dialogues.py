@@ -74,9 +74,16 @@ def table_row(name: str) -> str:
     )
 
 
-MODELLED_SINCE: dict[str, tuple[float, ...]] = {"column_sums": (41.6, 42.4, 64.1)}
-"""Speedups of attempts that the model of time sees otherwise than on the day of the recording. Of
-`column_sums`: the author's atomics wait for their line of L2 since e5e2c9e, as on an H200."""
+KEPT, NOT = "provisional", "rejected"
+MODELLED_SINCE: dict[str, tuple[tuple[str, float], ...]] = {
+    "column_sums": ((KEPT, 41.6), (NOT, 42.4), (KEPT, 64.1)),
+    "histogram256": ((KEPT, 370.0), (KEPT, 408.0), (NOT, 246.0)),
+    "conv3x3": ((KEPT, 3.4), (KEPT, 4.9), (KEPT, 6.07)),
+    "spmv_csr": ((KEPT, 2.21), (NOT, 2.17), (NOT, 2.21)),
+}
+"""Outcome and speedup of attempts that the model of time sees otherwise than when they were
+recorded, since later on that day (e5e2c9e and what followed): atomics wait for their line of L2 and
+loads pass stores as on an H200, which took 66x for the first and 451x for the second."""
 
 
 def held_again(name: str, folder: Path, **changes: Any) -> tuple[RunRecord, str]:
@@ -170,10 +177,11 @@ def test_the_same_answers_come_to_the_same_end(name: str, tmp_path: Path) -> Non
         for record in (record_of(name), again)
     )
     assert len(now) >= len(before) - 1
-    speedups = MODELLED_SINCE.get(name, tuple(a.judgement.speedup for a in before))
-    for then, held, speedup in zip(before, now, speedups, strict=False):
+    recorded = tuple((a.judgement.outcome, a.judgement.speedup) for a in before)
+    wanted = MODELLED_SINCE.get(name, recorded)
+    for then, held, (outcome, speedup) in zip(before, now, wanted, strict=False):
         assert held.title == then.title
-        assert held.judgement.outcome == then.judgement.outcome, held.judgement.reason
+        assert held.judgement.outcome == outcome, held.judgement.reason
         if speedup is None:
             assert held.judgement.speedup is None
         else:
