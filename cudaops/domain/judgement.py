@@ -112,6 +112,11 @@ TIE = 0.01
 of one kernel differ by so much."""
 
 
+def fine_us(value: float) -> str:
+    """Microseconds in four digits, with their unit: a bar may be two per cent away."""
+    return f"{value:,.0f} us" if value >= 1000 else f"{value:.4g} us"
+
+
 class TunedSetting(Record):
     """Values of a rewrite's tune names that were tried, with what came of it."""
 

@@ -19,6 +19,7 @@ from cudaops.domain.execution import (
     KernelResources,
     Measurement,
 )
+from cudaops.domain.judgement import fine_us
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
@@ -161,30 +162,31 @@ def _values(condition: str, workload: Workload) -> str:
 
 def _time(bench: Workbench, rewrite: Rewrite, dearest: Workload) -> str:
     """First times on what is timed and dear, of every instance that the rewrite serves."""
-    timed = [dearest] + [
+    first = bench.measure(rewrite, dearest)
+    if not isinstance(first, Measurement):
+        return f"not timed: {first.placed}"
+    told = [_beside_authors(bench, first, dearest, first.provenance)]
+    others = [
         w for w in bench.workloads_of(rewrite)
         if w.id != dearest.id and w.is_timed and w.time_share >= _WORTH_A_TIME
         and bench.plan(w, rewrite).applicable
     ]  # fmt: skip
-    told: list[str] = []
-    for workload in timed[:_MOST_TIMES]:
+    for workload in others[: _MOST_TIMES - 1]:
         measured = bench.measure(rewrite, workload)
         if not isinstance(measured, Measurement):
             return f"not timed: {measured.placed}"
-        baseline = bench.baseline_time(workload).median_us
-        by = measured.provenance if workload is dearest else ""
-        told.append(
-            f"{_us(measured.median_us)} on {workload.id}{by}, the author's kernel {_us(baseline)}"
-        )
-        if workload is dearest:
-            profile = measured.profile if bench.models_time else bench.profile(rewrite)
-    values = ", ".join(f"{name}={value}" for name, value in rewrite.values().items())
-    limit = ""
-    if isinstance(profile, Profile):
-        limit = f". {diagnose(profile, device(profile.device)).summary}"
-    return f"{'; '.join(told)}{f'; with {values}' if values else ''}{limit}"
+        told.append(_beside_authors(bench, measured, workload))
+    if values := ", ".join(f"{name}={value}" for name, value in rewrite.values().items()):
+        told.append(f"with {values}")
+    profile = first.profile if bench.models_time else bench.profile(rewrite)
+    if not isinstance(profile, Profile):
+        return "; ".join(told)
+    return f"{'; '.join(told)}. {diagnose(profile, device(profile.device)).summary}"
 
 
-def _us(value: float) -> str:
-    """Four digits: a bar may be two per cent away."""
-    return f"{value:,.0f} us" if value >= 1000 else f"{value:.4g} us"
+def _beside_authors(
+    bench: Workbench, measured: Measurement, workload: Workload, provenance: str = ""
+) -> str:
+    author = fine_us(bench.baseline_time(workload).median_us)
+    time = fine_us(measured.median_us)
+    return f"{time} on {workload.id}{provenance}, the author's kernel {author}"

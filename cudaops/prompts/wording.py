@@ -9,7 +9,7 @@ from cudaops.cuda import metrics as ncu
 from cudaops.cuda.derived import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, Fact, facts
 from cudaops.cuda.devices import Device
 from cudaops.domain.execution import UNMEASURED_WORDS, TimeSource
-from cudaops.domain.judgement import TIE, Attempt, Policy, TunedSetting
+from cudaops.domain.judgement import TIE, Attempt, Policy, TunedSetting, fine_us
 from cudaops.domain.options import ProgramRun
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
@@ -130,8 +130,8 @@ def bar_line(author_us: float, bar: float, *, elsewhere: bool = False) -> str:
     """The bar as a speedup and as a time of the clock that decides. `elsewhere`: other instances
     are timed too."""
     line = (
-        f"{bar:.2f}x the author's speed or more: at most {_fine(author_us / bar)} us where the "
-        f"author's kernel takes {_fine(author_us)} us, over all timed workloads by their weights."
+        f"{bar:.2f}x the author's speed or more: at most {fine_us(author_us / bar)} where the "
+        f"author's kernel takes {fine_us(author_us)}, over all timed workloads by their weights."
     )
     if elsewhere:
         line += (
@@ -139,11 +139,6 @@ def bar_line(author_us: float, bar: float, *, elsewhere: bool = False) -> str:
             "over theirs as well, and it is the speedup that counts."
         )
     return line
-
-
-def _fine(us: float) -> str:
-    """Four digits: a bar may be two per cent away."""
-    return f"{us:,.0f}" if us >= 1000 else f"{us:.4g}"
 
 
 def workload_lines(workload: Workload, values: Sequence[ValueSummary] = ()) -> tuple[str, ...]:

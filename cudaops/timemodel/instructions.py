@@ -57,6 +57,7 @@ class SiteKey(NamedTuple):
 
 
 MULTIPLY_ADDS = ("fma", "fms", "fnma", "fnms")
+LOGIC = frozenset({"&", "|", "^"})
 """A call that is one instruction: GIMPLE's internal functions, and C's in single and double."""
 
 SQUARED = "powmult_"
@@ -312,11 +313,9 @@ class Translator:
         return self._fusable_names
 
     def _is_product(self, name: str) -> bool:
-        made = self._defined.get(name)
         if name.startswith(SQUARED):
             return False
-        binary = BINARY.match(made.value) if made else None
-        return binary is not None and binary.group(2) == "*" and self._users.get(name, 0) == 1
+        return self._operator_of(name) == "*" and self._users.get(name, 0) == 1
 
     def _absorbed(self) -> set[str]:
         """Results of `&`, `|`, `^` and `~` that are one of three inputs of the only operation that
@@ -324,28 +323,28 @@ class Translator:
         if not hasattr(self, "_absorbed_names"):
             names: set[str] = set()
             full: set[str] = set()  # has three inputs already
-            for s in self._defined.values():
-                binary = BINARY.match(s.value)
-                if binary is None or binary.group(2) not in ("&", "|", "^") or not s.target_name:
+            for name, s in self._defined.items():
+                if self._operator_of(name) not in LOGIC:
                     continue
                 operands = [n for n in s.uses if self._users.get(n, 0) == 1]
-                names.update(n for n in operands if self._is_logic(n, inverts=True))
-                taken = next((n for n in operands if n not in full and self._is_logic(n)), None)
+                names.update(n for n in operands if self._is_inverse(n))
+                paired = (n for n in operands if n not in full)
+                taken = next((n for n in paired if self._operator_of(n) in LOGIC), None)
                 if taken:
                     names.add(taken)
-                    full.add(s.target_name)
+                    full.add(name)
             self._absorbed_names = names
         return self._absorbed_names
 
-    def _is_logic(self, name: str, *, inverts: bool = False) -> bool:
-        """Whether it is `~x`, or of two operands."""
+    def _is_inverse(self, name: str) -> bool:
         made = self._defined.get(name)
-        if made is None:
-            return False
-        if inverts:
-            return made.value.startswith("~")
-        binary = BINARY.match(made.value)
-        return binary is not None and binary.group(2) in ("&", "|", "^")
+        return made is not None and made.value.startswith("~")
+
+    def _operator_of(self, name: str) -> str | None:
+        """What makes it out of two operands, if something does."""
+        made = self._defined.get(name)
+        binary = BINARY.match(made.value) if made else None
+        return binary.group(2) if binary else None
 
     def adds_product(self, s: Statement) -> bool:
         """Whether this addition takes a product in and so is a multiply-add."""

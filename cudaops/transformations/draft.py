@@ -348,6 +348,15 @@ class Draft:
         """A name that neither the author nor the draft uses."""
         return _free(wanted, self.taken | _names([self.text]) | {name for name, _ in self.scratch})
 
+    def free_beside(self, wanted: str, taken: set[str]) -> str:
+        """Such a name that is none of `taken` either, and one of them from then on: for edits that
+        are not in the draft yet."""
+        name, at = self.free(wanted), 2
+        while name in taken:
+            name, at = self.free(f"{wanted}{at}"), at + 1
+        taken.add(name)
+        return name
+
     # Other drafts
 
     def owned(self, name: str) -> Draft:

@@ -107,11 +107,7 @@ class InlinedBody:
         return {name: self._free(name) if name in kernel else name for name in sorted(own)}
 
     def _free(self, wanted: str) -> str:
-        name, at = self._draft.free(wanted), 2
-        while name in self._taken:
-            name, at = self._draft.free(f"{wanted}{at}"), at + 1
-        self._taken.add(name)
-        return name
+        return self._draft.free_beside(wanted, self._taken)
 
     def _check_meaning(self, own: set[str]) -> None:
         """What the function does not declare itself must mean the same in the kernel."""

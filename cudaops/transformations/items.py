@@ -549,12 +549,7 @@ class Spread:
 
     def fresh(self, wanted: str) -> str:
         """A name that nothing uses."""
-        name = self._draft.free(wanted)
-        at = 2
-        while name in self._taken:
-            name, at = self._draft.free(f"{wanted}{at}"), at + 1
-        self._taken.add(name)
-        return name
+        return self._draft.free_beside(wanted, self._taken)
 
     def declare(self, node: s.Declare) -> None:
         """A variable of each item's that the author did not have."""

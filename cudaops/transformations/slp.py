@@ -22,6 +22,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import pure_functions
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.trees import (
+    bodies_of,
     changed,
     is_pure,
     may_write,
@@ -104,7 +105,8 @@ class _Packed:
         and elements of arrays that none of them reads."""
         lists = [tuple(body)]
         for statement in statements(body):
-            lists += _lists_of(statement)
+            if not isinstance(statement, s.Switch):  # no label may jump over a declaration
+                lists += bodies_of(statement)
         for one in lists:
             run: list[Any] = []
             for statement in one:
@@ -140,7 +142,7 @@ class _Packed:
                 continue
             for first, width in self._vectors(array, base, sorted(places)):
                 reads = [read for at in range(first, first + width) for read in places[at]]
-                name = self._name(f"{array}_vector")
+                name = self._draft.free_beside(f"{array}_vector", self._taken)
                 where = min(read.statement for read in reads)
                 index = min(places[first], key=lambda read: read.statement).node.index
                 before.setdefault(where, []).append(self._load(array, width, name, index))
@@ -215,22 +217,6 @@ class _Packed:
         vector = f"{VECTORS[self._kinds[array]][0]}{width}"
         place = s.Index(s.Name(array), index)
         return s.Declare(vector, name, value=reinterpreted(f"const {vector}*", place))
-
-    def _name(self, wanted: str) -> str:
-        name, at = self._draft.free(wanted), 2
-        while name in self._taken:
-            name, at = self._draft.free(f"{wanted}{at}"), at + 1
-        self._taken.add(name)
-        return name
-
-
-def _lists_of(statement: Any) -> tuple[tuple[Any, ...], ...]:
-    match statement:
-        case s.If(_, yes, no):
-            return tuple(yes), tuple(no)
-        case s.For() | s.Do() | s.Block():
-            return (tuple(statement.body),)
-    return ()
 
 
 def _always(node: Any) -> Iterator[s.Index]:

@@ -140,7 +140,7 @@ class _Told:
                 before += self._loads(access, loop.count)
                 del body[where]
             else:
-                name = self._name(f"{access.array}_items")
+                name = self._draft.free_beside(f"{access.array}_items", self._taken)
                 size = s.Number(str(loop.count))
                 before.append(s.Declare(access.kind, name, extents=(size,)))
                 place = s.Index(s.Name(name), s.Name(loop.item))
@@ -241,13 +241,6 @@ class _Told:
         first = self._variables.inlined(index, {loop.item: s.Number("0", type="int")})
         return _Access(statement, array, kind, width, index, first, local, is_load)
 
-    def _name(self, wanted: str) -> str:
-        name, at = self._draft.free(wanted), 2
-        while name in self._taken:
-            name, at = self._draft.free(f"{wanted}{at}"), at + 1
-        self._taken.add(name)
-        return name
-
     def _places(self, access: _Access, count: int) -> Iterator[tuple[int, Any]]:
         """(first item, its index) of every vector."""
         for at in range(0, count, access.width):
@@ -257,7 +250,7 @@ class _Told:
     def _loads(self, access: _Access, count: int) -> Iterator[Any]:
         vector = f"{VECTORS[access.kind][0]}{access.width}"
         for at, index in self._places(access, count):
-            name = self._name(f"{access.array}_vector")
+            name = self._draft.free_beside(f"{access.array}_vector", self._taken)
             place = s.Index(s.Name(access.array), index)
             yield s.Declare(vector, name, value=reinterpreted(f"const {vector}*", place))
             for lane, member in zip(range(access.width), "xyzw", strict=False):

@@ -50,6 +50,9 @@ REFUSED = {
     "a step of three": "y[i] = x[3 * i] + x[3 * i + 1];",
     "rows of odd width": "int at = (i % 8) * w; y[i] = x[at] + x[at + 1];",
     "one way of a choice": "y[i] = i > 5 ? x[2 * i] : x[2 * i + 1];",
+    "a case of a switch": (
+        "switch (w) { case 15: y[i] = x[2 * i] + x[2 * i + 1]; break; default: y[i] = 0; }"
+    ),
     "behind a test": "y[i] = x[2 * i] > 1 && x[2 * i + 1] > 1 ? 1 : 0;",
     "written between": "auto a = y[2 * i]; y[2 * i + 1] = 7; auto b = y[2 * i + 1]; y[i] = a + b;",
     "the array itself": "y[2 * i] = y[2 * i] + y[2 * i + 1];",

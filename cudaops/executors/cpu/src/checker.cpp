@@ -130,11 +130,13 @@ static void check_races(Worker& w, char* address, unsigned size, bool write, boo
   }
 }
 
-static Shadow* make_shadow(size_t bytes) {
-  void* memory = mmap(nullptr, (bytes + 1) * sizeof(Shadow), PROT_READ | PROT_WRITE,
+// Notes on so many bytes of memory, all zero; they take room as they are made.
+template <class Note>
+static Note* make_shadow(size_t bytes) {
+  void* memory = mmap(nullptr, (bytes + 1) * sizeof(Note), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) stop("infrastructure", nullptr, "no memory to check accesses");
-  return static_cast<Shadow*>(memory);
+  return static_cast<Note*>(memory);
 }
 
 // Under CUDAOPS_CHECK=order: who reads what another thread writes, or wrote, with nothing between the
@@ -191,7 +193,7 @@ static void follow_global(Worker& w, const Allocation& in, uintptr_t a, unsigned
       long number = strtol(text, &end, 10);
       if (end == text) break;
       for (auto& one : allocations)
-        if (one.number == number && one.size <= most_followed) followed.push_back({&one, make_shadow(one.size)});
+        if (one.number == number && one.size <= most_followed) followed.push_back({&one, make_shadow<Shadow>(one.size)});
     }
   }
   for (auto& one : followed)
@@ -314,8 +316,8 @@ void note_atomic(const volatile void* address, unsigned size, const void* pc) {
 void checker_block_begin(Worker& w) {
   note_worker();
   if (!w.shadow && follows_order()) {
-    w.shadow = make_shadow((size_t)(w.shared_high - w.shared_low));
-    w.dynamic_shadow = make_shadow(dynamic_shared_room);
+    w.shadow = make_shadow<Shadow>((size_t)(w.shared_high - w.shared_low));
+    w.dynamic_shadow = make_shadow<Shadow>(dynamic_shared_room);
   }
   w.block_stamp = ++w.stamp;
   if (follows_order())

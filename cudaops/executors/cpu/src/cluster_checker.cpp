@@ -33,12 +33,7 @@ static void cluster_race(const Worker& w, unsigned then, const void* then_pc, bo
 // An access to shared memory of `of`, a block of the running one's cluster and maybe itself.
 static void follow_cluster(Worker& w, Worker& of, size_t offset, unsigned size, bool write, bool atomic, const void* pc) {
   Cluster& c = *w.cluster;
-  if (!of.cluster_shadow) {
-    void* memory = mmap(nullptr, (c.stride + 16) * sizeof(ClusterShadow), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) stop("infrastructure", nullptr, "no memory to check the accesses of a cluster");
-    of.cluster_shadow = static_cast<ClusterShadow*>(memory);
-  }
+  if (!of.cluster_shadow) of.cluster_shadow = make_shadow<ClusterShadow>(c.stride);
   uint32_t arrivals = w.arrivals[w.current], waits = w.waits[w.current];
   for (unsigned i = 0; i < size; ++i) {
     ClusterShadow& s = of.cluster_shadow[offset + i];

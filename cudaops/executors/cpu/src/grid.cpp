@@ -138,9 +138,10 @@ unsigned long long run_grid(const Call& call, double deadline) {
     pool->chosen.clear();
     for (auto b : selected_blocks)
       if (b < blocks) pool->chosen.push_back(each > 1 ? cluster_around(call, b) : b);
-    if (each > 1) std::sort(pool->chosen.begin(), pool->chosen.end());
-    auto last = each > 1 ? std::unique(pool->chosen.begin(), pool->chosen.end()) : pool->chosen.end();
-    pool->chosen.erase(last, pool->chosen.end());
+    if (each > 1) {  // each cluster once, whichever of its blocks are asked for
+      std::sort(pool->chosen.begin(), pool->chosen.end());
+      pool->chosen.erase(std::unique(pool->chosen.begin(), pool->chosen.end()), pool->chosen.end());
+    }
     pool->blocks = pool->chosen.size();
   }
   pool->next = 0;
