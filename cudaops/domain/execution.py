@@ -252,8 +252,8 @@ class Captured(Record):
     kernel: str
     """Unqualified name of the target: the one asked for, else the one with most time."""
     workloads: tuple[Workload, ...]
-    """Most expensive first, covering 90 % of the kernel's time, at most 5; then one of each further
-    template instance."""
+    """Most expensive first, covering 90 % of the kernel's time, at most 5, and 2 of large launches
+    that are alike; then one of each further template instance."""
     counts: tuple[LaunchCount, ...]
     stdout: str
     stderr: str
@@ -265,6 +265,8 @@ class Captured(Record):
     """Configurations of every kernel that was recorded, in the order of their first launches."""
     cut: tuple[str, ...] = ()
     """Kernels of which not every block was executed, where only times were wanted."""
+    alike: int = 0
+    """Configurations of large launches that are no workloads, since two like them are."""
     stopped: bool = False
     """It took longer than it may and was ended: launches and times are those until then."""
     paused: bool = False

@@ -178,6 +178,7 @@ class ProgramCapture:
                 found[number] = self._captured(number, target, run)
         kept = [CapturedRun(run=run, captured=found[i]) for i, run in enumerate(runs)]
         notices = [] if kernel else _passed_over(self.program, found[leader])
+        notices += [_alike(found[i]) for i in found if found[i].alike]
         if odd_sizes:
             kept += self._odd(target, runs, notices)
         captured = CapturedRuns(runs=tuple(kept), notices=tuple(notices))
@@ -265,6 +266,15 @@ def _passed_over(program: Program, captured: Captured) -> list[str]:
         return []
     why = "takes more time, and no launch names it, so that none could be replaced"
     return [f"{dearest} {why}; {captured.kernel} is worked on"]
+
+
+def _alike(captured: Captured) -> str:
+    """What it means that not every large launch became a workload."""
+    each = captured.workloads[0].size_bytes / 1e9
+    launches = f"{captured.alike} further launches of {captured.kernel}"
+    return (
+        f"{launches} are left out: they differ in contents and offsets alone ({each:.1f} GB each)"
+    )
 
 
 def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -> Workload:

@@ -165,9 +165,10 @@ class Recording:
         known, source = self.program.kernel(target), Source(executable, blobs, 2 * room)
         reader = WorkloadReader(self.program, known, ran.report, source, folder)
         seconds = next((c.counted_seconds for c in counts if c.kernel == target), 0.0)
+        workloads = reader.read(found, seconds)
         return Captured(
             kernel=target,
-            workloads=reader.read(found, seconds),
+            workloads=workloads,
             counts=counts,
             stdout=ran.done.stdout,
             stderr=ran.done.stderr,
@@ -176,6 +177,7 @@ class Recording:
             kernel_ms=kernel_ms(ran.done.stderr),
             recorded=self._recorded_launches(ran.report, source, folder),
             cut=tuple(names_of(ran.report, "cut")),
+            alike=len(reader.alike),
             stopped=bool(ran.report.all("stopped")),
             paused=bool(ran.report.all("paused")),
         )

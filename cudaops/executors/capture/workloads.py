@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,9 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import RecordedLaunch, RecordedMemory
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
+    FLOATING,
     Allocation,
+    Argument,
     Element,
     GlobalState,
     OpaqueArgument,
@@ -42,6 +45,11 @@ MAX_WORKLOADS = 5
 """Design D2: the most expensive configurations covering 90 % of the kernel's time, at most 5."""
 MOST_WORKLOADS = 12
 """With those of further template instances."""
+LARGE_BYTES = 1 << 30
+"""Of one launch's buffers. Each is copied, read and compared some hundred times before a rewrite is
+accepted: five launches of 2.1 GB each took over eight minutes (an H200, 2026-11-26)."""
+MOST_LARGE = 2
+"""Of launches that large and alike in everything but contents, offsets and floating arguments."""
 
 
 class Source(NamedTuple):
@@ -69,6 +77,8 @@ class WorkloadReader:
         self._report = report
         self._launches = Launches(program, kernel, report)
         self._sites = {site.index: (site.file, site.start_byte) for site in program.launches}
+        self.alike: list[Configuration] = []
+        """Those that were left out: see `MOST_LARGE`."""
         self._copies: dict[str, Path] = {}
         """By the recorder's name; files of ours, which the program never could open."""
         self._copied = 0
@@ -86,6 +96,7 @@ class WorkloadReader:
         total = max(total_seconds, 1e-12)
         covered = 0.0
         workloads: list[Workload] = []
+        large: Counter[tuple[object, ...]] = Counter()
         reasons: list[str] = []
         for c in configurations:
             if limits := self._launches.limits(c.number):
@@ -108,8 +119,15 @@ class WorkloadReader:
             except NotFollowed as problem:
                 reasons.append(str(problem))
                 continue
-            workloads.append(self._workload(f"w{len(workloads)}", c, callee, passed, total))
             covered += c.seconds
+            sizes = tuple(one.size_bytes for one in self._launches.allocations(c.number))
+            if sum(sizes) >= LARGE_BYTES:
+                kind = (callee, c.geometry, c.smem, sizes, *_fixed(passed))
+                large[kind] += 1
+                if large[kind] > MOST_LARGE:
+                    self.alike.append(c)
+                    continue
+            workloads.append(self._workload(f"w{len(workloads)}", c, callee, passed, total))
             if len(workloads) == MOST_WORKLOADS:
                 break
         if not workloads:
@@ -324,3 +342,14 @@ class WorkloadReader:
         if name != self.kernel.name or not callee.isprintable():
             raise Malformed(f"a config line with a function that is not {self.kernel.name}")
         return callee
+
+
+def _fixed(passed: tuple[Passed, ...]) -> tuple[object, ...]:
+    """What decides which code runs on how much: arguments without addresses and floating values."""
+
+    def of(a: Argument) -> object:
+        if isinstance(a, ScalarArgument):
+            return a.element if a.element in FLOATING else a.value
+        return a.raw_hex if isinstance(a, OpaqueArgument) else a.kind
+
+    return tuple(of(p.argument) for p in passed)

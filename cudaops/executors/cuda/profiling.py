@@ -55,6 +55,9 @@ FLOPS: frozenset[str] = frozenset((
 """Of these what the hardware counts only by patched code, which is too slow for a long launch."""
 
 WITH_OPERATIONS: frozenset[Sections] = frozenset(("deciding", "full"))
+MOST_DISTURBED = 4.0
+"""A launch beside others' takes so many times as long at most. Chosen: as many runs as share a GPU
+well (benchmarks/gpu_transformations.sh) take its time in slices."""
 MOST_LOADED_AGAIN_BYTES = 1 << 30
 """Buffers that are loaded once more for a second look at a launch's time. Chosen: half a second."""
 
@@ -144,7 +147,9 @@ class Profiler:
         is too long for it all: others may have used the GPU."""
         launch = self._launch(launched, dominant)
         chosen = affordable(wanted, launch)
-        if chosen == wanted or launch.size_bytes > MOST_LOADED_AGAIN_BYTES:
+        undisturbed = launch._replace(seconds=launch.seconds / MOST_DISTURBED)
+        may_fit = chosen != wanted and affordable(wanted, undisturbed) != chosen
+        if not may_fit or launch.size_bytes > MOST_LOADED_AGAIN_BYTES:
             return dominant, chosen
         again = _dominant(launched)
         if isinstance(again, Misbehaved):

@@ -83,6 +83,25 @@ def test_configurations_are_distinct_and_most_expensive_first(
     assert first.time_share > 0.9
 
 
+def test_of_large_launches_that_are_alike_two_are_workloads(
+    executor: CpuExecutor, tmp_path: Path
+) -> None:
+    main = """
+      const int n = 1 << 12; float *x, *y; cudaMalloc(&x, LARGE); cudaMalloc(&y, 8 * n * 4);
+      for (int i = 0; i < 4; ++i) work<<<16, 256>>>(x + 64 * i, y + n * i, n, 100);
+      work<<<16, 256>>>(x, y, n, 120);
+    """
+    large = program(tmp_path, FILL, main.replace("LARGE", "1 << 30"))
+    got = capture(executor, large, tmp_path, kernel="work")
+    rounds = [w.argument("rounds").value for w in got.workloads]  # type: ignore[union-attr]
+    assert sorted(rounds) == [100, 100, 120]
+    assert got.alike in (1, 2)  # as far as 90 % of the time goes
+    small = capture(
+        executor, program(tmp_path, FILL, main.replace("LARGE", "1 << 20")), tmp_path, kernel="work"
+    )
+    assert (len(small.workloads) >= 4, small.alike) == (True, 0)
+
+
 def test_swapped_buffers_are_one_configuration(executor: CpuExecutor, tmp_path: Path) -> None:
     main = (
         BUFFERS

@@ -169,6 +169,10 @@ class FakeCupti:
         self.records = records
         self.enabled = False
         self.breaks = ""
+        self.now_ns = 0
+
+    def get_timestamp(self) -> int:
+        return self.now_ns
 
     def activity_register_callbacks(self, _requested: Any, completed: Any) -> None:
         self.completed = completed
@@ -202,6 +206,12 @@ def test_a_kernel_whose_end_is_not_known_has_no_duration(monkeypatch: pytest.Mon
     seen = listening(monkeypatch, fake).record(lambda: None)
     assert seen == (("first", 1.0), ("second", 2.5))
     assert not fake.enabled
+
+
+def test_a_record_that_comes_late_is_of_no_later_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCupti(of_another=(1_000, 2_000), own=(4_000, 6_500))
+    fake.now_ns = 3_000
+    assert listening(monkeypatch, fake).record(lambda: None) == (("own", 2.5),)
 
 
 @pytest.mark.parametrize("breaks", ["enable", "flush"])

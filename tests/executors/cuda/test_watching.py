@@ -17,6 +17,7 @@ from cudaops.executors.cuda.protocol import (
     Refused,
     SideOutputs,
     TimedResult,
+    TimingPolicy,
 )
 from cudaops.executors.cuda.runner.memory import Memory, Region
 from cudaops.executors.cuda.runner.server import perform
@@ -289,3 +290,17 @@ def test_inputs_that_fit_no_buffer_and_folders_that_cannot_be_are_refused(
     reply = perform(ScriptedGpu(), task.model_copy(update={"watch": nowhere}))
     assert isinstance(reply, Refused)
     assert "cannot write the outputs" in reply.problem
+
+
+def test_a_launch_of_seconds_is_taken_as_seldom_as_an_interval_needs(
+    gpu: ScriptedGpu, tmp_path: Path
+) -> None:
+    gpu.durations = {"scale": lambda _: 8e6, "other": lambda _: 5.0}
+    policy = TimingPolicy(spin_up_ms=0, cupti_launches=0, max_seconds=1e3)
+    task = watched(tmp_path, "scale", "other", regimes=("warm", "cold"), policy=policy)
+    reply = timed(gpu, task)
+    assert [len(r.sides[0].samples_us) for r in reply.regimes] == [10, 2]
+    apart = [len(r.sides[0].apart_us) for r in reply.regimes]
+    assert min(apart) >= 1
+    # One to warm up, 12 samples, three for the host's clock; apart two at most, with one before.
+    assert reply.seconds < 8 * (16 + 2 * sum(apart) + 1)

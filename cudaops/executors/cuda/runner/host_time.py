@@ -149,7 +149,12 @@ class HostTimes:
 
         def take(count: int, *, launching: bool) -> float:
             return self.bench.host_us(
-                side, count, ahead=ahead, restored=restored, launching=launching
+                side,
+                count,
+                ahead=ahead,
+                restored=restored,
+                launching=launching,
+                preceded=launch_us < SLOW_US,
             )
 
         kinds = (True, False) if restored else (True,)

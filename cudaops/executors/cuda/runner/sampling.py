@@ -103,16 +103,19 @@ class Bench:
         driver.synchronize()
         self.fill_us = ground.fill_us
 
-    def once(self, side: int) -> None:
-        """Restore and launch the plan untimed; wait; look at the guards.
+    def once(self, side: int) -> float:
+        """Restore and launch the plan; wait; look at the guards. Microseconds between the events:
+        the first launches have what others have not, which counts for nothing beside a slow one.
 
         Raises KernelFault with what the side did wrong.
         """
         with self._blamed(side):
             self._restore(side)
-            self.sides[side].loaded.launch_all()
+            self._enclosed(self.sides[side].loaded.launch_all)
             self.driver.synchronize()
+            us = self.driver.elapsed_us(self._start, self._end)
         self.check_guards(side)
+        return us
 
     @property
     def shown(self) -> str:
@@ -239,16 +242,25 @@ class Bench:
         self._graphs.clear()
 
     def host_us(
-        self, side: int, launches: int, *, ahead: int, restored: bool, launching: bool = True
+        self,
+        side: int,
+        launches: int,
+        *,
+        ahead: int,
+        restored: bool,
+        launching: bool = True,
+        preceded: bool = True,
     ) -> float:
         """Host clock from an idle GPU over many launches to an idle GPU.
 
         `ahead`: fills before them; `restored`: with everything put back before each launch;
-        `launching` False: without the launches themselves.
+        `launching` False: without the launches themselves; `preceded` False: without the launch
+        before them, which warms up.
         """
         with self._blamed(side):
             self._restore(side)
-            self.sides[side].loaded.launch_all()
+            if preceded:
+                self.sides[side].loaded.launch_all()
             self.driver.synchronize()
             started = self.clock()
             self.ground.fill(ahead)

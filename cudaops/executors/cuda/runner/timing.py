@@ -36,7 +36,13 @@ from cudaops.executors.cuda.runner.tracing import (
     SeenKernels,
     seen_kernels,
 )
-from cudaops.executors.cuda.runner.watching import LEAST_APART, Result, Watcher, keep_positions
+from cudaops.executors.cuda.runner.watching import (
+    LEAST_APART,
+    MANY_BEFORE,
+    Result,
+    Watcher,
+    keep_positions,
+)
 
 CALIBRATIONS = 5
 CHAINED = 3
@@ -65,6 +71,17 @@ most of a minute for a launch of 0.3 s (two H100s, 2026-11-25), and others waite
 it is only to be ranked one sample will do."""
 SLOW_CUPTI_LAUNCHES = 2
 """Of each side and regime whose durations CUPTI records then."""
+SECONDS_US = 1_000_000.0
+"""Of a launch that takes seconds every one counts: of one of 8 s (fk of a Monte Carlo program, an
+H200, 2026-11-26) what is taken of a slow launch would have taken six minutes."""
+SECONDS_SAMPLES, SECONDS_OTHER_SAMPLES = 10, 2
+"""Of each side then: no fewer than an interval is given for (`domain.judge`), and what a spread in
+the other regime needs."""
+SECONDS_APART = 2
+"""Pairs apart then, both regimes together: every other set of inputs must be seen."""
+SECONDS_BEFORE = 1
+"""Most launches before one apart then."""
+SECONDS_CUPTI_LAUNCHES = 1
 MEDIAN_ERROR = 1.253 * 1.483
 """Standard error of a median times the root of the number of samples, over half the spread between
 their quartiles: pi/2 under the root, and 1/0.6745. Normal distribution."""
@@ -168,10 +185,10 @@ class _Measurement:
         spun = self.policy.spin_up_ms * 1e-3
         until = self.clock() + spun
         for side in self.sides:
-            self.bench.once(side)
-            self.first_us.append(self.bench.sample(side, "cold"))
-            more = 0 if self.quick or self.first_us[side] >= SLOW_US else self.policy.warmups - 1
-            for _ in range(more):
+            us = self.bench.once(side)
+            slow = us >= SLOW_US
+            self.first_us.append(us if slow else self.bench.sample(side, "cold"))
+            for _ in range(0 if self.quick or slow else self.policy.warmups - 1):
                 self.bench.once(side)
         if not self.quick:
             until = self.clock() + (0.0 if self._is_slow() else spun)
@@ -182,6 +199,9 @@ class _Measurement:
     def _is_slow(self) -> bool:
         """Whether a launch of either side takes so long that few samples must do."""
         return max(self.first_us) >= SLOW_US
+
+    def _takes_seconds(self) -> bool:
+        return max(self.first_us) >= SECONDS_US
 
     def _is_single(self) -> bool:
         """Whether every sample is one launch, whatever else could be made of it."""
@@ -261,7 +281,8 @@ class _Measurement:
             ):
                 break
         # Both regimes are one beside a slow launch: what stands apart is shared out to them.
-        least = LEAST_APART // len(self.wanted) if self._is_slow() else LEAST_APART
+        least = SECONDS_APART if self._takes_seconds() else LEAST_APART
+        least = least // len(self.wanted) if self._is_slow() else least
         while self.watcher and len(apart[0]) < least:
             self._apart(regime, self.sides, launches, apart)
         if len(kept[0]) < wanted and not self.quick:
@@ -319,7 +340,8 @@ class _Measurement:
         pairs = self._samples_a_block(regime)
         looks = self.watcher.looks(pairs) if self.watcher else frozenset()
         for pair in range(pairs):
-            if self.watcher and self.watcher.apart_is_due(self.policy.samples):
+            rare = self._takes_seconds()
+            if self.watcher and self.watcher.apart_is_due(self.policy.samples, rare=rare):
                 self._apart(regime, order, launches, apart)
             for side in order:
                 lasting = (self.quick or self._is_slow()) and self.first_us[side] >= LASTING_US
@@ -335,8 +357,11 @@ class _Measurement:
         """Of each side in this regime: as the policy says; of a slow launch as few as will do."""
         if not self._is_slow():
             return self.policy.samples
-        few = SLOW_SAMPLES if regime == self.wanted[0] else SLOW_OTHER_SAMPLES
-        return min(self.policy.samples, 1 if self.quick else few)
+        if self.quick:
+            return 1
+        few = (SLOW_SAMPLES, SLOW_OTHER_SAMPLES)
+        few = (SECONDS_SAMPLES, SECONDS_OTHER_SAMPLES) if self._takes_seconds() else few
+        return min(self.policy.samples, few[regime != self.wanted[0]])
 
     def _samples_a_block(self, regime: Regime) -> int:
         """As the policy says; two of a lasting launch that is only to be ranked, and of a slow one
@@ -375,7 +400,8 @@ class _Measurement:
         assert self.watcher is not None
         comparable = launches == 1 or self.overwritten
         inputs = self.watcher.inputs_apart(captured_too=not comparable)
-        before = self.watcher.launches_before()
+        most = SECONDS_BEFORE if self._takes_seconds() else MANY_BEFORE.stop
+        before = min(most, self.watcher.launches_before())
         for side in order:
             times[side].append(self.bench.apart(side, regime, inputs, before))
             self.watcher.count(side)
@@ -429,10 +455,12 @@ class _Measurement:
 
     def _traced(self, times: RegimeTimes, activity: KernelTimes) -> RegimeTimes:
         """With the durations of every side's kernels, or why a side has none."""
-        plans = 1 + PLANS_BEFORE[times.regime]
+        plans = 1 if self._is_slow() else 1 + PLANS_BEFORE[times.regime]
         short = _is_short(times) and not self._is_slow()
         wanted = self.policy.samples if short else self.policy.cupti_launches
-        wanted = min(wanted, SLOW_CUPTI_LAUNCHES) if self._is_slow() else wanted
+        if self._is_slow():
+            few = SECONDS_CUPTI_LAUNCHES if self._takes_seconds() else SLOW_CUPTI_LAUNCHES
+            wanted = min(wanted, few)
         records = self._records(times.regime, activity, wanted)
         seen = []
         for side, samples in zip(self.sides, records, strict=True):
@@ -466,7 +494,8 @@ class _Measurement:
             if len(found[0]) >= self.policy.cupti_launches and self.clock() >= until:
                 break
             for side in order:
-                work = partial(_discard_sample, self.bench, side, regime)
+                preceded = not self._is_slow()
+                work = partial(_discard_sample, self.bench, side, regime, preceded=preceded)
                 found[side].append(activity.record(work))
             order.reverse()
         return found
@@ -523,6 +552,6 @@ def _watcher(ready: Bench, watch: OutputWatch | None, sides: int) -> Watcher | N
     return Watcher(ready.driver, ready.memory, watch, ready.written, sides, ready.clock)
 
 
-def _discard_sample(ready: Bench, side: int, regime: Regime) -> None:
+def _discard_sample(ready: Bench, side: int, regime: Regime, *, preceded: bool) -> None:
     """A sample that is taken for what a tracer sees of it."""
-    ready.sample(side, regime)
+    ready.sample(side, regime, preceded=preceded)

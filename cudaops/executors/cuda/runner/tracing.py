@@ -104,12 +104,16 @@ class CuptiTimes:
         self._cupti: Any = None
         self._registered = False
         self._seen: list[tuple[int, KernelTime]] = []
+        self._since_ns = 0
+        """What began earlier is of work before this one, whose record a flush did not give yet: of
+        a rewrite with several instances it may be another kernel's."""
 
     def record(self, work: Callable[[], None]) -> tuple[KernelTime, ...]:
         """See `KernelTimes`."""
         cupti = self._loaded()
         kind = cupti.ActivityKind.CONCURRENT_KERNEL
         self._seen.clear()
+        self._since_ns = int(self._ask(cupti.get_timestamp))
         self._ask(lambda: cupti.activity_enable(kind))
         try:
             work()
@@ -121,11 +125,11 @@ class CuptiTimes:
         self._ask(lambda: cupti.activity_disable(kind))
         return tuple(kernel for _, kernel in sorted(self._seen))
 
-    def _ask(self, call: Callable[[], Any]) -> None:
+    def _ask(self, call: Callable[[], Any]) -> Any:
         """CUPTI says what is wrong with its own error, its loader with several: none of them may
         cost a measurement whose other times were taken."""
         try:
-            call()
+            return call()
         except Exception as problem:
             said = " ".join(f"{type(problem).__name__}: {problem}".split())
             raise ActivityMissing(said) from problem
@@ -148,7 +152,8 @@ class CuptiTimes:
     def _buffer_completed(self, activities: list[Any]) -> None:
         for one in activities:
             ended = one.kind == self._cupti.ActivityKind.CONCURRENT_KERNEL and one.end > one.start
-            if ended:  # a forced flush also gives kernels whose end is not known yet
+            # A forced flush also gives kernels whose end is not known yet.
+            if ended and one.start >= self._since_ns:
                 duration = KernelTime(str(one.name), (one.end - one.start) * 1e-3)
                 self._seen.append((int(one.start), duration))
 

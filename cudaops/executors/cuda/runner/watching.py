@@ -107,10 +107,11 @@ class Watcher:
             return frozenset(range(pairs))
         return frozenset(self.draw.sample(range(pairs), min(pairs, LARGE_LOOKS)))
 
-    def apart_is_due(self, samples: int) -> bool:
-        """Whether a pair apart stands before the next pair, one of about so many."""
-        large = self._bytes > LARGE_BYTES
-        share = LEAST_APART / max(1, samples) if large else APART_SHARE
+    def apart_is_due(self, samples: int, *, rare: bool = False) -> bool:
+        """Whether a pair apart stands before the next pair, one of about so many. `rare`: as where
+        much is written."""
+        rare = rare or self._bytes > LARGE_BYTES
+        share = LEAST_APART / max(1, samples) if rare else APART_SHARE
         return self.draw.random() < share
 
     def inputs_apart(self, *, captured_too: bool) -> int:
