@@ -75,19 +75,19 @@ def improved(
         row |= {name: record.get(name) for name in kept}
         row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
         row["tried"] = [a["title"] for a in record.get("attempts") or []]
-    if options.executor == "cuda" and row.get("outcome") == "accepted":
-        row["plain_nvcc"] = beside(folder, source.name, out / "best.cu", argv.split(), gpu or 0)
     for path in out.iterdir() if out.is_dir() else ():
         if path.is_dir() and path.name not in _KEPT:  # gigabytes of a program's buffers
             shutil.rmtree(path, ignore_errors=True)
     return row
 
 
-def beside(folder: Path, source: str, best: Path, argv: list[str], gpu: int) -> str:
+def beside(folder: Path, best: Path, gpu: int) -> str:
     """What the rewritten program says, built by nvcc alone, beside the author's."""
+    (source,) = folder.glob("*.cu")
+    argv = (folder / "ARGS").read_text().split()
     found = []
     with tempfile.TemporaryDirectory() as scratch:
-        for name, text in (("author", folder / source), ("best", best)):
+        for name, text in (("author", source), ("best", best)):
             exe = Path(scratch) / name
             if problem := built(folder, text, exe):
                 return f"{name} does not compile: {problem}"
@@ -128,6 +128,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         runs = Path(scratch)
 
+        def keep(row: dict[str, Any], said: str) -> None:
+            with writing:
+                (options.out / "improve.json").write_text(json.dumps(rows, indent=1) + "\n")
+            why = (row.get("reason") or row.get("said") or "")[:100]
+            at = f"{time.monotonic() - BEGAN:5.0f} s  {row['program']:20s}"
+            sys.stdout.write(f"{at} {said} {row.get('speedup')} {why}\n")
+            sys.stdout.flush()
+
         def work(gpu: int | None) -> None:
             while options.limit - (time.monotonic() - BEGAN) > LEAST_S:
                 try:
@@ -138,14 +146,11 @@ def main() -> int:
                 row = improved(folder, small, options, out, gpu)
                 with writing:
                     rows.append(row)
-                    (options.out / "improve.json").write_text(json.dumps(rows, indent=1) + "\n")
-                why = (row.get("reason") or row.get("said") or "")[:100]
-                sys.stdout.write(
-                    f"{time.monotonic() - BEGAN:5.0f} s  {folder.name:20s} exit {row['exit']}, "
-                    f"{row['seconds']} s: {row.get('outcome')} {row.get('speedup')} "
-                    f"{row.get('plain_nvcc', '')} {why}\n"
-                )
-                sys.stdout.flush()
+                keep(row, f"exit {row['exit']}, {row['seconds']} s: {row.get('outcome')}")
+                if options.executor == "cuda" and row.get("outcome") == "accepted":
+                    # After its row is kept: programs that check on the processor take minutes.
+                    row["plain_nvcc"] = beside(folder, out / "best.cu", gpu or 0)
+                    keep(row, f"by plain nvcc: {row['plain_nvcc']}")
 
         with ThreadPoolExecutor(max_workers=options.jobs) as pool:
             gpus = [n % options.gpus if options.gpus else None for n in range(options.jobs)]

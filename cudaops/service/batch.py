@@ -146,7 +146,8 @@ class BatchFolder:
                 self._end(at, BatchRow(program=wanted.program, **_wrong(wanted.wrong)), say)
 
     async def work(self, service: ServiceClient, say: Say) -> None:
-        """Hand over what is not yet, and follow all to their ends; after `end_wrong`.
+        """Hand over all that have not ended, by the same keys, and follow them to their ends; after
+        `end_wrong`.
 
         Raises PrerequisiteError (token) and ServiceUnavailable (it is away); called again, it goes
         on.
@@ -172,9 +173,8 @@ class BatchFolder:
         write_whole(self.folder / PAGE, html.batch_document(batch))
 
     async def _submit(self, at: int, service: ServiceClient, say: Say) -> None:
+        # Those that were handed over too: a service of our own may be gone with all its jobs.
         wanted, item = self._wanted[at], self._items[at]
-        if item.job is not None:
-            return
         assert wanted.request is not None, "the wrong ones have ended"
         try:
             key = f"batch-{self._state.id}-{at}"

@@ -197,9 +197,11 @@ def test_a_folder_killed_in_the_middle_ends_every_program_once(
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("queue", ["kept", "lost"])
 def test_nothing_is_lost_where_service_and_workers_are_killed_too(
-    conninfo: str, programs: Path, tmp_path: Path
+    conninfo: str, programs: Path, tmp_path: Path, queue: str
 ) -> None:
+    """`lost`: as where the batch goes on from its folder on another machine."""
     where = {"DATABASE_URL": conninfo}
     command = ("programs", *QUICK, "--max-trials", "3", "--out", "out", "--jobs", "2")
     first = begun(tmp_path, *command, **where)
@@ -217,10 +219,18 @@ def test_nothing_is_lost_where_service_and_workers_are_killed_too(
     for process in (psutil.Process(first.pid), *below):
         process.kill()
     first.communicate()
+    had_ended = sum(bool(item.row and item.job) for item in items_in(tmp_path / "out"))
+    if queue == "lost":
+        options = "-c search_path=cudaops_service,cudaops_queue"
+        with psycopg.connect(conninfo, options=options, autocommit=True) as connection:
+            connection.execute("TRUNCATE jobs CASCADE")
     code, _, said = done(tmp_path, *command, **where)
     assert code == EXIT_FOUND, said
-    raise_unless_each_ended_once(conninfo, jobs=4)
     assert record_in(tmp_path / "out").ended
+    if queue == "kept":
+        raise_unless_each_ended_once(conninfo, jobs=4)
+    else:
+        assert len(asked(conninfo, "SELECT id FROM jobs")) == 4 - had_ended
 
 
 def test_a_list_at_a_running_service(
