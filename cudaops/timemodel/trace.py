@@ -381,7 +381,7 @@ class Spread(NamedTuple):
     most: float
     """Sectors the allocation has."""
 
-    def union(self, x: int, y: int, z: int = 1) -> float:
+    def union(self, x: int, y: int, z: float = 1) -> float:
         """Distinct sectors of x by y by z adjacent blocks; planes in z are taken to share
         nothing."""
         grown = self.a_block * (1 + (x - 1) * self.growth_x) * (1 + (y - 1) * self.growth_y) * z
@@ -407,7 +407,8 @@ def traffic(
     room = L2_SHARE * device.l2_bytes
     wave = max(min(blocks_per_sm * device.sm_count, grid.volume), 1)
     x, y = min(wave, grid.x), min(math.ceil(wave / grid.x), grid.y)
-    in_wave = [s.union(x, y) for s in (*reads, *writes)]
+    z = max(min(wave / (x * y), grid.z), 1)
+    in_wave = [s.union(x, y, z) for s in (*reads, *writes)]
     read = SECTOR * sum(whole_read)
     if footprint > room and SECTOR * sum(in_wave) > room:
         again = SECTOR * sum(in_wave[: len(reads)]) * grid.volume / wave

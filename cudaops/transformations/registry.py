@@ -7,6 +7,7 @@ from cudaops.transformations.atomics_private import AtomicsPrivate
 from cudaops.transformations.atomics_warp import AtomicsWarp
 from cudaops.transformations.barriers import Barriers
 from cudaops.transformations.base import Transformation
+from cudaops.transformations.block_order import BlockOrder
 from cudaops.transformations.coarsen import Coarsen
 from cudaops.transformations.cooperate import Cooperate
 from cudaops.transformations.distribute import Distribute
@@ -59,6 +60,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Slp(),
     Geometry(),
     Strides(),
+    BlockOrder(),
     Fold(),
     GridStride(),
     StrengthReduce(),

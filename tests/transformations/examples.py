@@ -112,6 +112,15 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
         block=(256,),
     ),
     "strides": Example(_FILLED, {"x": _floats(2000), "y": _floats(2000), "m": 500}, block=(32,)),
+    "block_order": Example(
+        """__global__ void up(const float* x, float* y, int rows, int columns) {
+    int row = blockIdx.x, column = blockIdx.y * blockDim.x + threadIdx.x;
+    if (row < rows && column >= 1 && column < columns)
+        y[row * columns + column] = x[row * columns + column - 1];
+}""",
+        {"x": _floats(90 * 150), "y": _floats(90 * 150), "rows": 90, "columns": 150},
+        (90, 5), (32,),
+    ),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),
