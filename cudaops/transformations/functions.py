@@ -8,10 +8,13 @@ from typing import Any
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import FILE, Draft
-from cudaops.transformations.trees import calls_in
+from cudaops.transformations.trees import PURE, calls_in
 
 Rewritten = Callable[[Draft, s.Function], tuple[Any, ...] | None]
 """Another body of a function of a draft; None where it stays as it is."""
+
+FLOATING = frozenset({"float", "double"})
+"""Numbers whose division always has a result."""
 
 
 def reached(draft: Draft) -> Iterator[s.Function]:
@@ -93,3 +96,43 @@ def taking_values(draft: Draft) -> frozenset[str]:
         if b"&" not in text[function.where.start : function.body_where.start]:
             found.add(function.name)
     return frozenset(found)
+
+
+def computing(draft: Draft) -> frozenset[str]:
+    """Functions of the program whose result depends on their arguments alone, and that can be given
+    any: they read no memory, hold no loop and divide no integers."""
+    values, pure = taking_values(draft), set[str]()
+    left = [f for f in draft.form.functions if f.name in values]
+    while found := [f for f in left if _computes(f, pure)]:
+        pure |= {f.name for f in found}
+        left = [f for f in left if f not in found]
+    return frozenset(pure)
+
+
+def _computes(function: s.Function, pure: set[str]) -> bool:
+    if any(p.is_pointer for p in function.parameters):
+        return False
+    declared = [x for x in s.below(function.body) if isinstance(x, s.Declare)]
+    if any(x.pointer or x.shared or x.extents for x in declared):
+        return False
+    own = {p.name for p in function.parameters} | {x.name for x in declared} | {"true", "false"}
+    return all(_is_harmless(x, own, pure) for x in s.below(function.body))
+
+
+def _is_harmless(x: Any, own: set[str], pure: set[str]) -> bool:
+    match x:
+        case s.Assign(s.Name(), "/" | "%", type=kind) if kind not in FLOATING:
+            return False
+        case s.Name(text) | s.Assign(s.Name(text)) | s.Step(s.Name(text)):
+            return text in own
+        case s.Call(function):
+            return function in PURE or function in pure
+        case s.Binary("/" | "%", type=kind):
+            return kind in FLOATING
+        case s.Unary(operator):
+            return operator in ("-", "+", "!", "~")
+        case s.Number() | s.Cast() | s.Binary() | s.Choice():
+            return True
+        case tuple() | s.Declare() | s.Evaluate() | s.If() | s.Give() | s.Block():
+            return True
+    return False

@@ -30,6 +30,7 @@ from cudaops.transformations.conduct import (
     written_by,
 )
 from cudaops.transformations.draft import Draft
+from cudaops.transformations.idle import Idle
 from cudaops.transformations.loads import Loads
 from cudaops.transformations.predication import leaves
 from cudaops.transformations.serial import item_loop
@@ -37,7 +38,6 @@ from cudaops.transformations.serial_blocks import by_reference
 from cudaops.transformations.trees import (
     BARRIERS,
     COLLECTIVES,
-    PURE,
     calls_in,
     changed,
     declarations_in,
@@ -100,7 +100,7 @@ class Spread:
         if by_reference(draft, body):
             raise NotUnderstood("a variable that a function changes through a reference")
         self._whole, self._by_guards, self._growing = whole, by_guards, growing
-        self._zeroed = False
+        self._idle: set[str] = set()
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
         self._pure = pure
         self._local = set(local_variables(body))
@@ -306,7 +306,8 @@ class Spread:
             return parts
         if not self._first_decides(node.condition):
             raise NotUnderstood("work that items share under a guard of each")
-        self._relax(parts)
+        own = {x.name for x in declarations_in(node.yes)}
+        self._relax(parts, Idle(self._draft, own, self._declares, self._depends))
         return [self._for_first(node, parts)]
 
     def _for_first(self, node: s.If, parts: list[_Part]) -> _Shared:
@@ -371,29 +372,20 @@ class Spread:
                 return a + b if operator == "+" else a * b
         return None
 
-    def _relax(self, parts: Sequence[_Part]) -> None:
-        """Groups that only compute with the item's own variables need no guard: what they make
-        of an item that is not there is not used."""
+    def _relax(self, parts: Sequence[_Part], idle: Idle, loops: tuple[s.For, ...] = ()) -> None:
+        """Groups that an item which is not there may run need no guard."""
         for part in parts:
             match part:
-                case _Shared(_, inner):
+                case _Shared(node, inner):
+                    within = (*loops, node) if isinstance(node, s.For) else loops
                     for some in inner:
-                        self._relax(some)
-                case _Group() if not any(self._needs_guard(x) for x in s.below(tuple(part.body))):
-                    part.guard = None
-                    self._zeroed = True
-
-    def _needs_guard(self, node: Any) -> bool:
-        match node:
-            case s.Index() | s.For() | s.Do() | s.Unmodelled() | s.Refer() | s.Unary("*"):
-                return True
-            case s.Binary("/" | "%") | s.Assign(_, "/" | "%"):
-                return node.type not in ("float", "double")
-            case s.Call(function):
-                return function not in PURE
-            case s.Assign(target) | s.Step(target):
-                return root_of(target) not in self._local
-        return False
+                        self._relax(some, idle, within)
+                case _Group(body):
+                    needed = self._needed(tuple(body))
+                    again = [self._declares[n].value for n in needed if self._is_recomputed(n)]
+                    if idle.may_run((*body, *again), loops):
+                        part.guard = None
+                        self._idle |= needed
 
     def _may_repeat(self, condition: Any) -> bool:
         """Whether a guard may be asked again at each group: it reads what never changes."""
@@ -525,7 +517,7 @@ class Spread:
         if node.extents and (node.value is not None or node.unsized):
             raise NotUnderstood(f"{node.name}, an array with values")
         size = s.Number(str(self._factor))
-        zeroed = node.zeroed or (self._zeroed and not node.extents)
+        zeroed = node.zeroed or node.name in self._idle
         return replace(node, extents=(size, *node.extents), value=None, zeroed=zeroed, where=None)
 
     def _assigned(self, node: Any, crossing: set[str]) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.functions import taking_values
+from cudaops.transformations.functions import computing
 from cudaops.transformations.tabulate import FLOATS, is_dear, with_maker, with_tables
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import PURE, changed, is_pure
@@ -72,7 +72,7 @@ class _Entry:
 
 def _entries(draft: Draft) -> Iterator[_Entry]:
     """Largest expressions first, in the text's order."""
-    pure = _pure_functions(draft)
+    pure = computing(draft)
 
     def below(node: Any) -> Iterator[_Entry]:
         key = _key(node, pure) if getattr(node, "type", "") in FLOATS else None
@@ -112,43 +112,6 @@ def _depends(node: Any, pure: frozenset[str], keys: list[s.Expression]) -> bool:
     return kind in FLOATS and all(_depends(x, pure, keys) for x in parts)
 
 
-def _pure_functions(draft: Draft) -> frozenset[str]:
-    """Functions of the program whose result depends on their arguments alone."""
-    values, pure = taking_values(draft), set[str]()
-    left = [f for f in draft.form.functions if f.name in values]
-    while found := [f for f in left if _is_pure_function(f, pure)]:
-        pure |= {f.name for f in found}
-        left = [f for f in left if f not in found]
-    return frozenset(pure)
-
-
-def _is_pure_function(function: s.Function, pure: set[str]) -> bool:
-    if any(p.is_pointer for p in function.parameters) or function.result not in FLOATS:
-        return False
-    declared = [x for x in s.below(function.body) if isinstance(x, s.Declare)]
-    if any(x.pointer or x.shared or x.extents for x in declared):
-        return False
-    own = {p.name for p in function.parameters} | {x.name for x in declared} | {"true", "false"}
-    return all(_is_harmless(x, own, pure) for x in s.below(function.body))
-
-
-def _is_harmless(x: Any, own: set[str], pure: set[str]) -> bool:
-    match x:
-        case s.Name(text) | s.Assign(s.Name(text)) | s.Step(s.Name(text)):
-            return text in own
-        case s.Call(function):
-            return function in PURE or function in pure
-        case s.Binary("/" | "%", type=kind):
-            return kind in FLOATS
-        case s.Unary(operator):
-            return operator in ("-", "+", "!", "~")
-        case s.Number() | s.Cast() | s.Binary() | s.Choice():
-            return True
-        case tuple() | s.Declare() | s.Evaluate() | s.If() | s.Give() | s.Block():
-            return True
-    return False
-
-
 def _key_type(draft: Draft, value: Any, key: Any) -> str:
     """In which type the integer is looked up: that of the parameter that it is given to, else its
     own."""
@@ -178,7 +141,7 @@ def _with_table(draft: Draft, entry: _Entry, entries: int) -> Draft:
         f"    const {of} {at} = blockIdx.x * blockDim.x + threadIdx.x;\n"
         f"    if ({at} < {entries}) {table}[{at}] = {value};\n}}"
     )
-    pure = _pure_functions(draft)
+    pure = computing(draft)
 
     def look_up(x: Any) -> Any:
         key = _key(x, pure) if getattr(x, "type", "") == kind else None
