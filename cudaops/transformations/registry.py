@@ -40,6 +40,7 @@ from cudaops.transformations.strength_reduce import StrengthReduce
 from cudaops.transformations.strides import Strides
 from cudaops.transformations.strip import Strip
 from cudaops.transformations.tabulate import Tabulate
+from cudaops.transformations.tiles import Tiles
 from cudaops.transformations.unroll import Unroll
 from cudaops.transformations.vectorise import Vectorise
 from cudaops.transformations.window import RegisterWindow
@@ -61,6 +62,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Geometry(),
     Strides(),
     BlockOrder(),
+    Tiles(),
     Fold(),
     GridStride(),
     StrengthReduce(),

@@ -121,6 +121,16 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
         {"x": _floats(90 * 150), "y": _floats(90 * 150), "rows": 90, "columns": 150},
         (90, 5), (32,),
     ),
+    "tiles": Example(
+        """__global__ void smooth(const float* x, float* y, int width, int height) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = i / width;
+    if (row >= height) return;
+    float above = row > 0 ? x[i - width] : 0.0f, below = row < height - 1 ? x[i + width] : 0.0f;
+    y[i] = 0.5f * x[i] + 0.25f * (above + below);
+}""",
+        {"x": _floats(64 * 30), "y": _floats(64 * 30), "width": 64, "height": 30}, (8,), (256,),
+    ),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),

@@ -1,0 +1,138 @@
+"""Blocks that are tiles of an image, for threads that take pixels by one flat index.
+
+    int i = blockIdx.x * blockDim.x + threadIdx.x;  int x = i % width, y = i / width;
+
+A block of such a kernel is a piece of one row: what it reads of the rows above and below no thread
+of it shares, and L1 gives each row once for every row that looks at it. With 32 by 8 threads as a
+tile of the same image most neighbours are the block's own.
+
+Every whole band of as many rows as a tile has is gone through tile by tile, what is left behind
+the last one as before. That puts the indices of the grid in another order, each once: whatever the
+width of a row says, every thread's work is done as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cudaops.domain.hypothesis import Family
+from cudaops.program import syntax as s
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.conduct import conduct, functions_say
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.places import Places, builtins_in, through_casts
+from cudaops.transformations.ranges import holds
+from cudaops.transformations.text import Raw
+
+_WARP = 32
+_ROWS = (8, 4, 16)
+_INTEGERS = ("int", "unsigned", "long long", "unsigned long long")
+_MOST = 2**31 - 1
+
+
+class Tiles:
+    """A block's threads stand in several rows of the image that a flat index goes through."""
+
+    name = "tiles"
+    title = "tiles of an image as blocks"
+    family: Family = "launch_geometry"
+    relieves = frozenset({
+        "l2_bandwidth", "dram_bandwidth", "l1_load_throughput", "stall_long_scoreboard",
+        "stall_lg_throttle", "uncoalesced_access",
+    })  # fmt: skip
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        """Rows of a tile, for each parameter by which the index is divided."""
+        if any(x.name == self.name and x.kernel in ("", draft.launch.kernel) for x in draft.steps):
+            return ()
+        threads = draft.value("blockDim.x")
+        if not isinstance(threads, int) or not conduct(draft).is_alone:
+            return ()
+        found: list[Setting] = []
+        for width in dict.fromkeys(_divisors(draft)):
+            for rows in _ROWS:
+                whole = threads % (rows * _WARP) == 0
+                if whole and holds(draft, _conditions(draft, width, threads // rows)):
+                    found.append({"rows": rows, "width": width})
+        return tuple(found[:4])
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        """Raises NotUnderstood where a thread can tell how it was grouped."""
+        found = conduct(draft)
+        found.refuse_unknown()
+        body = draft.form.kernel.body
+        if not found.is_alone or functions_say(draft):
+            raise NotUnderstood("threads that talk to their block")
+        if any(b in builtins_in(body) for b in ("threadIdx.y", "threadIdx.z")):
+            raise NotUnderstood("blocks of several rows")
+        rows, width = int(setting["rows"]), str(setting["width"])
+        threads = draft.value("blockDim.x")
+        if not isinstance(threads, int) or threads % (rows * _WARP):
+            raise NotUnderstood("blocks of which no tile of whole warps can be made")
+        across = threads // rows
+        place = draft.free("place")
+        new = s.Name(place, type="unsigned")
+        edited = Places.of(draft, body, "x").replaced(
+            body, lambda x: new if x.type == "unsigned" else s.Cast(x.type, new), totals=True
+        )
+        if edited is body:
+            raise NotUnderstood("no thread's place in the grid")
+        lines = Raw("\n".join(_lines(draft, place, width, rows, across)))
+        done = draft.with_body((lines, *edited)).requiring(*_conditions(draft, width, across))
+        if not holds(draft, done.requires):
+            raise NotUnderstood("rows that are not made of whole tiles")
+        says = f"Blocks are tiles of {across} by {rows} in rows of {width}."
+        done = done.stepped(Step(self.name, setting, says))
+        _ = done.form
+        return done
+
+
+def _divisors(draft: Draft) -> Iterator[str]:
+    """Parameters of the kernel by which it, or a function that it gives them to, takes the rest."""
+    form = draft.form
+    whole = {p.name for p in form.kernel.parameters if p.type in _INTEGERS and not p.is_pointer}
+    for x in s.below(form.kernel.body):
+        for divisor in _divisors_of(x, form):
+            if isinstance(divisor, s.Name) and divisor.text in whole:
+                yield divisor.text
+
+
+def _divisors_of(x: Any, form: s.KernelForm) -> Iterator[Any]:
+    match x:
+        case s.Binary("%" | "/", _, right):
+            yield through_casts(right)
+        case s.Call(name, arguments) if (function := form.function(name)) is not None:
+            inside = set[str]()
+            for y in s.below(function.body):
+                match y:
+                    case s.Binary("%" | "/", _, s.Name(text)):
+                        inside.add(text)
+            for p, argument in zip(function.parameters, arguments, strict=False):
+                if p.name in inside:
+                    yield through_casts(argument)
+
+
+def _lines(draft: Draft, place: str, width: str, rows: int, across: int) -> Iterator[str]:
+    tiles, band = draft.free("tiles"), draft.free("band")
+    yield f"const unsigned {tiles} = (unsigned){width} / {across};  // of one band of {rows} rows"
+    yield f"const unsigned {band} = blockIdx.x / {tiles};"
+    yield f"unsigned {place} = blockIdx.x * blockDim.x + threadIdx.x;"
+    yield f"if (({band} + 1) * {tiles} <= gridDim.x)"
+    yield (
+        f"    {place} = ({band} * {rows} + threadIdx.x / {across}) * (unsigned){width}"
+        f" + blockIdx.x % {tiles} * {across} + threadIdx.x % {across};"
+    )
+
+
+def _conditions(draft: Draft, width: str, across: int) -> tuple[str, ...]:
+    row, block = draft.says(width), draft.says("blockDim.x")
+    value = draft.value("blockDim.x")
+    return (
+        f"{block} == {value}",
+        f"{row} >= {across}",
+        f"{row} <= {_MOST}",
+        f"{row} % {across} == 0",
+        f"{draft.says('gridDim.x')} * {value} <= {_MOST}",
+    )
