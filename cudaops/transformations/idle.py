@@ -98,6 +98,6 @@ class Idle:
             if loop.variable != index.text or loop.operator != "<" or start is None or start < 0:
                 continue
             # An extent is a constant: another expression like it has its value.
-            if loop.bound == extent or (None not in (bound, most) and bound <= most):
+            if loop.bound == extent or (bound is not None and most is not None and bound <= most):
                 return True
         return False
