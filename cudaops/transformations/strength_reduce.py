@@ -7,7 +7,7 @@ intermediate power lies between the base and the result. `(x + 1) % n` and `(n +
 `d` is a number or counts from -1 to 1, become compares and selects where `0 <= x < n` is seen in
 the text or is made true by a guard (`ranges`): integers, the same to the bit. Quotients and
 remainders of what is never negative are taken without a sign, which costs fewer instructions, also
-where the divisor is a constant.
+where the divisor is a constant. `c = !c` of what is zero or one is `c ^= 1` (`toggles`).
 
 `reciprocals`: besides, divisions by one denominator become products with its reciprocal, computed
 once; `a / sqrt(b)` becomes `a * rsqrt(b)`. Each costs one rounding more, so the gates decide; where
@@ -32,6 +32,7 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import owning, reached, rewritten, taking_values
 from cudaops.transformations.loops import counted, literal
 from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
+from cudaops.transformations.toggles import with_toggles
 from cudaops.transformations.trees import (
     bodies_of,
     changed,
@@ -71,7 +72,7 @@ class StrengthReduce:
         """With the reciprocals first, where there are any: they bring more."""
         known = taking_values(draft)
         exact = any(_has_power(f.body) or _has_wrap(f, draft.form) for f in reached(draft))
-        exact = exact or bool(_never_negative(draft))
+        exact = exact or bool(_never_negative(draft)) or _with_toggles(draft) is not draft
         divides = any(_shared_divisions(f, known) for f in reached(draft))
         found: tuple[Setting, ...] = ({"what": "reciprocals"},) if divides else ()
         return (*found, {"what": "exact"}) if exact else found
@@ -91,13 +92,17 @@ class StrengthReduce:
         draft = _without_signs(draft)
         if draft is not before:
             told.append("divisions of what is never negative take no sign")
+        before = draft
+        draft = _with_toggles(draft)
+        if draft is not before:
+            told.append("what is zero or one is turned over by one bit")
         if setting["what"] == "reciprocals":
             before = draft
             draft = _with_reciprocals(draft)
             if draft is not before:
                 told.append("divisions by one number are products with its reciprocal")
         if draft is began:
-            raise NotUnderstood("no power, remainder, or shared denominator")
+            raise NotUnderstood("no power, remainder, shared denominator, or toggle")
         says = "; ".join(told)
         return draft.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}."))
 
@@ -185,6 +190,11 @@ def _power_function(name: str, exponent: int, kind: str) -> str:
     lines = [f"    const {kind} x2 = {step};" for step in steps]
     head = f"__device__ __forceinline__ {kind} {name}({kind} x)\n{{\n"
     return head + "\n".join([*lines, f"    return {result};"]) + "\n}"
+
+
+def _with_toggles(draft: Draft) -> Draft:
+    body = with_toggles(draft.form.kernel.body)
+    return draft if body is draft.form.kernel.body else draft.with_body(body)
 
 
 def _if_changed(function: s.Function, body: tuple[Any, ...]) -> tuple[Any, ...] | None:

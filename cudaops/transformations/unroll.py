@@ -8,6 +8,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
+from cudaops.transformations.bit_loops import computes_constants, most_turns, unrolled_by_bits
 from cudaops.transformations.draft import FILE, Draft, Step
 from cudaops.transformations.loops import Placed, dearest, loop_of, size_of
 from cudaops.transformations.trees import calls_in
@@ -27,7 +28,8 @@ class Unroll:
 
     Legal: a pragma changes no meaning. The compiler keeps the order of everything, so that what it
     gains is loads sent together, fewer branches, and indices of private arrays that are constant;
-    chains of additions stay chains (see `accumulators`).
+    chains of additions stay chains (see `accumulators`). `bits`: a loop over the bits of an integer
+    with the bound that it has (`bit_loops`).
     """
 
     name = "unroll"
@@ -55,8 +57,10 @@ class Unroll:
         """The pragma, in place of one that stands there."""
         name, factor = str(setting.get("function", "")), setting["factor"]
         draft, function = _function(draft, name)
-        edited = draft.edited(function, _with_pragma(draft, function, setting["loop"], factor))
-        how = {"full": "fully", 1: "not at all"}.get(factor, f"by {factor}")
+        edited = draft.edited(function, _unrolled(draft, function, setting["loop"], factor))
+        how = {"full": "fully", "bits": "fully, a turn for each bit", 1: "not at all"}.get(
+            factor, f"by {factor}"
+        )
         place = f"in {function.name} " if name else ""
         says = f"Loop {int(setting['loop']) + 1} {place}is unrolled {how}."
         return edited.stepped(Step(self.name, setting, says))
@@ -64,7 +68,7 @@ class Unroll:
 
 def _is_new(draft: Draft, placed: Placed, factor: int | str) -> bool:
     try:
-        _with_pragma(draft, draft.form.kernel, placed.number, factor)
+        _unrolled(draft, draft.form.kernel, placed.number, factor)
     except NotUnderstood:
         return False
     return True
@@ -79,11 +83,35 @@ def _factors(draft: Draft, placed: Placed) -> tuple[int | str, ...]:
     size = max(size_of(placed.node.body, draft.form), 1)
     trips = counts.pop() if len(counts) == 1 else None
     if trips is None:
-        return (8, 2, 1) if size < _LARGEST // 8 else (1,)
+        bits: tuple[int | str, ...] = ("bits",) if _is_over_bits(draft, placed, size) else ()
+        return (*bits, 8, 2, 1) if size < _LARGEST // 8 else (1,)
     if trips * size <= _ROLLED and trips <= 16:
         return ()  # as nvcc does
     full: tuple[int | str, ...] = ("full",) if trips <= _MOST_TRIPS else (8,)
     return (*full, 4, 1) if trips * size <= _LARGEST else (4, 1)
+
+
+def _is_over_bits(draft: Draft, placed: Placed, size: int) -> bool:
+    """Whether it is unrolled with a gain that a factor does not bring."""
+    function = draft.form.function(placed.function) if placed.function else draft.form.kernel
+    try:
+        turns = 0 if function is None else most_turns(draft, placed.node, function)
+    except NotUnderstood:
+        return False
+    assert function is not None
+    return turns * size <= _LARGEST and computes_constants(placed.node, function)
+
+
+def _unrolled(draft: Draft, function: s.Function, number: int | str, factor: int | str) -> str:
+    if factor != "bits":
+        return _with_pragma(draft, function, number, factor)
+    node = loop_of(function, number)
+    text = draft.program.main.text.encode()
+    if node.where is None or node.where.file != FILE:
+        raise NotUnderstood("a loop that does not stand in the draft")
+    if _pragma_above(text, text.rfind(b"\n", 0, node.where.start) + 1) is not None:
+        raise NotUnderstood("a loop that its author unrolls")
+    return unrolled_by_bits(draft, function, node)
 
 
 def _function(draft: Draft, name: str) -> tuple[Draft, s.Function]:
