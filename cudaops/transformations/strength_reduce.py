@@ -29,7 +29,7 @@ from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.functions import owning, reached, rewritten, taking_values
+from cudaops.transformations.functions import FLOATING, owning, reached, rewritten, taking_values
 from cudaops.transformations.loops import counted, literal
 from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
 from cudaops.transformations.toggles import with_toggles
@@ -43,7 +43,6 @@ from cudaops.transformations.trees import (
     reads_memory,
 )
 
-FLOATS = ("float", "double")
 HIGHEST_POWER = {"float": 8, "double": 5}
 """Whose product stays within the rounding that CUDA documents for `powf` and `pow`.
 Source: CUDA C++ Programming Guide, mathematical functions: 4 and 2 ulp."""
@@ -119,7 +118,7 @@ class _Power:
 
 def _power(node: Any) -> _Power | None:
     match node:
-        case s.Call("pow" | "powf" as name, (base, exponent), type=kind) if kind in FLOATS:
+        case s.Call("pow" | "powf" as name, (base, exponent), type=kind) if kind in FLOATING:
             value = _whole_number(exponent)
             if name == "powf" and kind != "float":
                 return None
@@ -129,7 +128,7 @@ def _power(node: Any) -> _Power | None:
 
 
 def _whole_number(node: s.Expression) -> int | None:
-    if isinstance(node, s.Cast) and node.type in (*FLOATS, *INTEGERS):
+    if isinstance(node, s.Cast) and node.type in (*FLOATING, *INTEGERS):
         return _whole_number(node.operand)
     if not isinstance(node, s.Number):
         return None
@@ -390,9 +389,9 @@ class _Division:
 def _division(node: Any) -> _Division | None:
     """Of floating numbers, by something that may be computed at another moment."""
     match node:
-        case s.Binary("/", _, by, type=kind) if kind in FLOATS:
+        case s.Binary("/", _, by, type=kind) if kind in FLOATING:
             pass
-        case s.Assign(target, "/", by, type=kind) if kind in FLOATS and target.type == kind:
+        case s.Assign(target, "/", by, type=kind) if kind in FLOATING and target.type == kind:
             if _type_of(by) == "double" and kind == "float":
                 return None
         case _:
@@ -425,7 +424,7 @@ def _root(node: Any) -> s.Call | None:
     """The root of `1 / sqrt(x)`."""
     match node:
         case s.Binary("/", _, s.Call("sqrt" | "sqrtf", (x,)) as root, type=kind):
-            return root if kind == root.type and kind in FLOATS and _type_of(x) == kind else None
+            return root if kind == root.type and kind in FLOATING and _type_of(x) == kind else None
     return None
 
 
@@ -590,7 +589,7 @@ def _reciprocal_guards(draft: Draft) -> list[str]:
     guards = []
     for group in _groups(draft.form.kernel, taking_values(draft)):
         text = launch_text(draft, group.division.by)
-        if text is not None and _type_of(group.division.by) in FLOATS:
+        if text is not None and _type_of(group.division.by) in FLOATING:
             size = f"max({text}, 0 - ({text}))"
             guards += [f"{size} <= {_WIDEST}", f"{size} * {_WIDEST} >= 1"]
     return guards

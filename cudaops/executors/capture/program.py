@@ -177,7 +177,7 @@ class Recording:
             kernel_ms=kernel_ms(ran.done.stderr),
             recorded=self._recorded_launches(ran.report, source, folder),
             cut=tuple(names_of(ran.report, "cut")),
-            alike=len(reader.alike),
+            alike=reader.alike,
             stopped=bool(ran.report.all("stopped")),
             paused=bool(ran.report.all("paused")),
         )

@@ -77,8 +77,8 @@ class WorkloadReader:
         self._report = report
         self._launches = Launches(program, kernel, report)
         self._sites = {site.index: (site.file, site.start_byte) for site in program.launches}
-        self.alike: list[Configuration] = []
-        """Those that were left out: see `MOST_LARGE`."""
+        self.alike = 0
+        """Configurations that were left out: see `MOST_LARGE`."""
         self._copies: dict[str, Path] = {}
         """By the recorder's name; files of ours, which the program never could open."""
         self._copied = 0
@@ -125,7 +125,7 @@ class WorkloadReader:
                 kind = (callee, c.geometry, c.smem, sizes, *_fixed(passed))
                 large[kind] += 1
                 if large[kind] > MOST_LARGE:
-                    self.alike.append(c)
+                    self.alike += 1
                     continue
             workloads.append(self._workload(f"w{len(workloads)}", c, callee, passed, total))
             if len(workloads) == MOST_WORKLOADS:

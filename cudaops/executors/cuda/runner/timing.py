@@ -63,25 +63,9 @@ LASTING_US = 10_000.0
 """Beside a launch as long it does not count what stands in the L2: to load all of it anew takes
 some 20 us on an H200 and 75 us on a GeForce RTX 4090, by their data sheets."""
 LASTING_SAMPLES = 2
-SLOW_SAMPLES, SLOW_OTHER_SAMPLES = 12, 4
-"""Of each side beside a launch of `SLOW_US`, in the regime that is wanted first, and in the other,
-which is no other beside a launch as long: its times differ by far less than those of short ones.
-Chosen: more than the ten that an interval is given for (`domain.judge`). Forty of both regimes took
-most of a minute for a launch of 0.3 s (two H100s, 2026-11-25), and others waited meanwhile. Where
-it is only to be ranked one sample will do."""
-SLOW_CUPTI_LAUNCHES = 2
-"""Of each side and regime whose durations CUPTI records then."""
 SECONDS_US = 1_000_000.0
 """Of a launch that takes seconds every one counts: of one of 8 s (fk of a Monte Carlo program, an
 H200, 2026-11-26) what is taken of a slow launch would have taken six minutes."""
-SECONDS_SAMPLES, SECONDS_OTHER_SAMPLES = 10, 2
-"""Of each side then: no fewer than an interval is given for (`domain.judge`), and what a spread in
-the other regime needs."""
-SECONDS_APART = 2
-"""Pairs apart then, both regimes together: every other set of inputs must be seen."""
-SECONDS_BEFORE = 1
-"""Most launches before one apart then."""
-SECONDS_CUPTI_LAUNCHES = 1
 MEDIAN_ERROR = 1.253 * 1.483
 """Standard error of a median times the root of the number of samples, over half the spread between
 their quartiles: pi/2 under the root, and 1/0.6745. Normal distribution."""
@@ -95,6 +79,30 @@ of a block's: who else works on the GPU adds time and takes none away. Chosen: o
 blocks differ by."""
 TRACED_SHARE = 0.25
 """Of the seconds allowed for samples, what those durations may take as well."""
+
+
+class Pace(NamedTuple):
+    """How much is taken of each side where a launch of one of them is slow."""
+
+    samples: int
+    """In the regime that is wanted first."""
+    other_samples: int
+    """In the other, which is no other beside a launch as long: its times differ by far less than
+    those of short ones."""
+    apart: int
+    """Least pairs apart, both regimes together: every other set of inputs must be seen."""
+    before: int
+    """Most launches before one apart."""
+    cupti_launches: int
+    """In each regime, whose durations CUPTI records."""
+
+
+SLOW = Pace(12, 4, LEAST_APART, MANY_BEFORE[-1], 2)
+"""From `SLOW_US` on. Chosen: more than the ten that an interval is given for (`domain.judge`).
+Forty of both regimes took most of a minute for a launch of 0.3 s (two H100s, 2026-11-25), and
+others waited meanwhile. Where it is only to be ranked one sample will do."""
+SECONDS = Pace(10, 2, 2, 1, 1)
+"""From `SECONDS_US` on: no fewer than those ten, and what a spread in the other regime needs."""
 
 
 class Repetition(NamedTuple):
@@ -200,8 +208,11 @@ class _Measurement:
         """Whether a launch of either side takes so long that few samples must do."""
         return max(self.first_us) >= SLOW_US
 
-    def _takes_seconds(self) -> bool:
-        return max(self.first_us) >= SECONDS_US
+    def _pace(self) -> Pace | None:
+        """What is taken of a slow launch; None of any other."""
+        if not self._is_slow():
+            return None
+        return SECONDS if max(self.first_us) >= SECONDS_US else SLOW
 
     def _is_single(self) -> bool:
         """Whether every sample is one launch, whatever else could be made of it."""
@@ -281,8 +292,8 @@ class _Measurement:
             ):
                 break
         # Both regimes are one beside a slow launch: what stands apart is shared out to them.
-        least = SECONDS_APART if self._takes_seconds() else LEAST_APART
-        least = least // len(self.wanted) if self._is_slow() else least
+        pace = self._pace()
+        least = pace.apart // len(self.wanted) if pace else LEAST_APART
         while self.watcher and len(apart[0]) < least:
             self._apart(regime, self.sides, launches, apart)
         if len(kept[0]) < wanted and not self.quick:
@@ -340,7 +351,7 @@ class _Measurement:
         pairs = self._samples_a_block(regime)
         looks = self.watcher.looks(pairs) if self.watcher else frozenset()
         for pair in range(pairs):
-            rare = self._takes_seconds()
+            rare = self._pace() is SECONDS
             if self.watcher and self.watcher.apart_is_due(self.policy.samples, rare=rare):
                 self._apart(regime, order, launches, apart)
             for side in order:
@@ -355,13 +366,12 @@ class _Measurement:
 
     def _samples(self, regime: Regime) -> int:
         """Of each side in this regime: as the policy says; of a slow launch as few as will do."""
-        if not self._is_slow():
+        if (pace := self._pace()) is None:
             return self.policy.samples
         if self.quick:
             return 1
-        few = (SLOW_SAMPLES, SLOW_OTHER_SAMPLES)
-        few = (SECONDS_SAMPLES, SECONDS_OTHER_SAMPLES) if self._takes_seconds() else few
-        return min(self.policy.samples, few[regime != self.wanted[0]])
+        few = pace.samples if regime == self.wanted[0] else pace.other_samples
+        return min(self.policy.samples, few)
 
     def _samples_a_block(self, regime: Regime) -> int:
         """As the policy says; two of a lasting launch that is only to be ranked, and of a slow one
@@ -400,8 +410,7 @@ class _Measurement:
         assert self.watcher is not None
         comparable = launches == 1 or self.overwritten
         inputs = self.watcher.inputs_apart(captured_too=not comparable)
-        most = SECONDS_BEFORE if self._takes_seconds() else MANY_BEFORE.stop
-        before = min(most, self.watcher.launches_before())
+        before = min((self._pace() or SLOW).before, self.watcher.launches_before())
         for side in order:
             times[side].append(self.bench.apart(side, regime, inputs, before))
             self.watcher.count(side)
@@ -455,12 +464,11 @@ class _Measurement:
 
     def _traced(self, times: RegimeTimes, activity: KernelTimes) -> RegimeTimes:
         """With the durations of every side's kernels, or why a side has none."""
-        plans = 1 if self._is_slow() else 1 + PLANS_BEFORE[times.regime]
-        short = _is_short(times) and not self._is_slow()
+        pace = self._pace()
+        plans = 1 if pace else 1 + PLANS_BEFORE[times.regime]
+        short = _is_short(times) and not pace
         wanted = self.policy.samples if short else self.policy.cupti_launches
-        if self._is_slow():
-            few = SECONDS_CUPTI_LAUNCHES if self._takes_seconds() else SLOW_CUPTI_LAUNCHES
-            wanted = min(wanted, few)
+        wanted = min(wanted, pace.cupti_launches) if pace else wanted
         records = self._records(times.regime, activity, wanted)
         seen = []
         for side, samples in zip(self.sides, records, strict=True):
