@@ -127,6 +127,15 @@ def functions_say(draft: Draft) -> set[str]:
     }
 
 
+def functions_wait(draft: Draft) -> bool:
+    """Whether a function below the kernel waits for the block, or has shared memory."""
+    return any(
+        any(isinstance(x, s.Declare) and x.shared for x in s.below(f.body))
+        or calls_in(f.body) & (BARRIERS - {"__syncwarp"})
+        for f in draft.form.functions
+    )
+
+
 def refuse_exchange(draft: Draft) -> None:
     """Raise NotUnderstood where threads may exchange values through global memory: an array that
     is written is read elsewhere than where the thread itself writes.

@@ -27,6 +27,7 @@ from cudaops.transformations.conduct import (
     Conduct,
     conduct,
     functions_say,
+    functions_wait,
     is_vote,
     local_variables,
     pure_functions,
@@ -36,7 +37,7 @@ from cudaops.transformations.items import Spread
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import own_parameters
-from cudaops.transformations.trees import BARRIERS, calls_in, changed, names_in
+from cudaops.transformations.trees import changed, names_in
 
 _WARP = 32
 _SIZES = (64, 32, 128, 256)
@@ -123,18 +124,13 @@ def _refuse(draft: Draft, found: Conduct, axis: str) -> None:
     found.refuse_unknown()
     if functions_say(draft) & {"threadIdx", "blockDim"}:
         raise NotUnderstood("a function that asks for its thread")
-    if any(_waits(f) for f in draft.form.functions):
+    if functions_wait(draft):
         raise NotUnderstood("a function that waits for the block, or has shared memory")
     if any(b.is_divergent for b in draft.facts.barriers if b.function != "__syncwarp"):
         raise NotUnderstood("a barrier that not all threads reach")
     said = builtins_in(body)
     if said & s.BUILTINS or f"threadIdx.{axis}" not in said:
         raise NotUnderstood(f"threadIdx.{axis} is not used by itself")
-
-
-def _waits(function: s.Function) -> bool:
-    shared = any(isinstance(x, s.Declare) and x.shared for x in s.below(function.body))
-    return shared or bool(calls_in(function.body) & (BARRIERS - {"__syncwarp"}))
 
 
 def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[str]:

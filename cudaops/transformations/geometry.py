@@ -3,7 +3,9 @@
 Such a thread knows its place only as `blockIdx.x * blockDim.x + threadIdx.x`, waits for no other
 and exchanges nothing: the same places in other blocks do the same work. Those beyond the author's
 do nothing where the kernel itself bounds what it does; else there must be none. Blocks that are
-used by their number are kept whole, and several of them make one block (`rows`).
+used by their number are kept whole, and several of them make one block (`rows`): where threads wait
+for their block it must be one warp, which then waits for itself alone, and every row has its own
+part of shared memory.
 """
 
 from __future__ import annotations
@@ -11,17 +13,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.analysis.facts import ELEMENT_BYTES, KernelFacts
 from cudaops.program.plans import GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import Conduct, conduct, functions_say
+from cudaops.transformations.conduct import Conduct, conduct, functions_say, functions_wait
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.lanes import FULL
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
+from cudaops.transformations.shared_memory import STATIC_BYTES, extent, is_only_indexed, room_for
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
 
@@ -203,9 +208,11 @@ def bounded_header(draft: Draft, threads: int) -> str:
 def _may_stack(draft: Draft, found: Conduct) -> bool:
     blocks = [w.block for w in draft.workloads]
     flat = all(b.y == b.z == 1 for b in blocks) and any(w.grid.x > 1 for w in draft.workloads)
-    warps = all(b.x % _WARP == 0 for b in blocks)
-    lonely = not (found.barriers or found.shared or found.calls_other)
-    return flat and lonely and (warps or not found.collectives) and max(b.x for b in blocks) <= 256
+    if not flat or found.calls_other or max(b.x for b in blocks) > 256:
+        return False
+    if found.barriers or found.shared:
+        return all(b.x == _WARP for b in blocks)
+    return all(b.x % _WARP == 0 for b in blocks) or not found.collectives
 
 
 def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
@@ -213,32 +220,23 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
     found = conduct(draft)
     body = draft.form.kernel.body
     used = builtins_in(body)
-    if not _may_stack(draft, found) or functions_say(draft) & {"blockIdx", "gridDim", "threadIdx"}:
-        raise NotUnderstood("threads that talk to their block")
-    if found.collectives and found.returns:
-        raise NotUnderstood("lanes that leave before their warp's exchange")
-    if "blockIdx.x" not in used or used & s.BUILTINS or any(
-        f"{root}.{a}" in used for root in ("threadIdx", "blockDim") for a in "yz"
-    ):  # fmt: skip
-        raise NotUnderstood("blocks of several axes")
-    rows_text = s.Number(str(rows))
+    _refuse_stack(draft, found, used)
     row = s.Member(s.Name("threadIdx"), "y", type="unsigned")
     block = s.Member(s.Name("blockIdx"), "x", type="unsigned")
-    mine = s.Binary("+", s.Binary("*", block, rows_text), row, type="unsigned")
+    mine = s.Binary("+", s.Binary("*", block, s.Number(str(rows))), row, type="unsigned")
     name = s.Name(draft.free("block"), type="unsigned")
     uses = sum(1 for x in s.below(body) if builtin(x) == "blockIdx.x")
     new: Any = mine if uses == 1 else name
-    blocks, header, arguments = s.Name(draft.free("blocks"), type="unsigned"), None, []
+    blocks, parameters = s.Name(draft.free("blocks"), type="unsigned"), {}
     covered, guard = _rows_end(draft, rows)
     if guard or "gridDim.x" in used:
-        header = with_parameters(
-            bounded_header(draft, rows * _threads(draft)), [f"const unsigned {blocks.text}"]
-        )
-        arguments.append(draft.says("gridDim.x"))
-    elif draft.form.kernel.launch_bounds:
-        header = bounded_header(draft, rows * _threads(draft))
+        parameters[f"const unsigned {blocks.text}"] = draft.says("gridDim.x")
     says = {"blockIdx.x": new, "gridDim.x": blocks}
     lines: tuple[Any, ...] = changed(body, lambda x: says.get(builtin(x), x))
+    shares = _Shares(draft, rows, row) if found.barriers or found.shared else None
+    if shares is not None:
+        lines = changed(shares.divided(lines), _of_a_warp)
+        parameters |= shares.parameters
     if guard:
         leave = s.If(s.Binary(">=", new, blocks), (s.Leave("return"),))
         lines = (leave, *lines)
@@ -246,14 +244,123 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
         lines = (s.Declare("const unsigned", name.text, value=mine), *lines)
     threads = f"{draft.says('blockDim.x')} * {rows} <= {MAX_THREADS}"
     requires = [*covered, threads, *_flat(draft)]
-    if found.collectives:
+    if shares is not None:
+        requires += [f"{draft.says('blockDim.x')} == {_WARP}", *shares.requires]
+    elif found.collectives:
         requires.append(f"{draft.says('blockDim.x')} % {_WARP} == 0")
+    header = None
+    if parameters or draft.form.kernel.launch_bounds:
+        header = bounded_header(draft, rows * _threads(draft))
+        header = with_parameters(header, list(parameters)) if parameters else header
     grid = (f"ceil_div({draft.launch.grid[0]}, {rows})", *draft.launch.grid[1:])
     edited = draft.with_body(lines, header).launched(
         grid=grid, block=(draft.launch.block[0], str(rows), "1"),
-        args=(*draft.launch.args, *arguments),
+        args=(*draft.launch.args, *parameters.values()),
+        smem=draft.launch.smem if shares is None else shares.smem,
     )  # fmt: skip
     return edited.requiring(*requires), f"{rows} of the author's blocks are the rows of one."
+
+
+def _refuse_stack(draft: Draft, found: Conduct, used: set[str]) -> None:
+    functions = functions_say(draft) & {"blockIdx", "gridDim", "threadIdx"}
+    if not _may_stack(draft, found) or functions or functions_wait(draft):
+        raise NotUnderstood("threads that talk to their block")
+    if found.collectives and found.returns:
+        raise NotUnderstood("lanes that leave before their warp's exchange")
+    if any(b.is_divergent for b in draft.facts.barriers):
+        raise NotUnderstood("a barrier that not all threads reach")
+    if "blockIdx.x" not in used or used & s.BUILTINS or any(
+        f"{root}.{a}" in used for root in ("threadIdx", "blockDim") for a in "yz"
+    ):  # fmt: skip
+        raise NotUnderstood("blocks of several axes")
+
+
+def _of_a_warp(node: Any) -> Any:
+    """A block's barrier or vote as that of the one warp that the block was."""
+    full: Any = s.Number(FULL)
+    match node:
+        case s.Call("__syncthreads"):
+            return s.Call("__syncwarp", ())
+        case s.Call("__syncthreads_count", arguments):
+            ballot = s.Call("__ballot_sync", (full, *arguments), type="unsigned")
+            return s.Call("__popc", (ballot,), type="int")
+        case s.Call("__syncthreads_or", arguments):
+            return s.Call("__any_sync", (full, *arguments), type="int")
+        case s.Call("__syncthreads_and", arguments):
+            return s.Call("__all_sync", (full, *arguments), type="int")
+    return node
+
+
+@dataclass
+class _Shares:
+    """Shared memory of which every row has its own part."""
+
+    draft: Draft
+    rows: int
+    row: Any
+
+    def __post_init__(self) -> None:
+        self.parameters: dict[str, str] = {}
+        """Further ones of the kernel, with their arguments."""
+        self.requires: list[str] = []
+        self.smem = self.draft.launch.smem
+        self._dynamic: dict[str, Any] = {}
+        """Where a row begins in an array whose size the launch gives, in elements."""
+
+    def divided(self, body: Any) -> Any:
+        """The body, with a part of every array for each row. Raises NotUnderstood."""
+        found = {x.name: x for x in s.below(body) if isinstance(x, s.Declare) and x.shared}
+        if self.rows * (STATIC_BYTES - room_for(self.draft)) > STATIC_BYTES:
+            raise NotUnderstood("no room in shared memory")
+        for node in found.values():
+            self._refuse(node)
+            if node.unsized:
+                self._dynamic[node.name] = self._row_of(node)
+        if len(self._dynamic) > 1:
+            raise NotUnderstood("shared memory that the launch gives, under several names")
+
+        def change(x: Any) -> Any:
+            if isinstance(x, s.Declare) and x.name in found and x.shared and not x.unsized:
+                return replace(x, extents=(s.Number(str(self.rows)), *x.extents))
+            if isinstance(x, s.Name) and x.text in self._dynamic:
+                return s.Binary("+", x, self._dynamic[x.text], type=x.type)
+            if isinstance(x, s.Name) and x.text in found:
+                return s.Index(x, self.row, type=x.type)
+            match x:
+                case s.Index(s.Binary("+", s.Name(text) as name, begins), at) if (
+                    begins is self._dynamic.get(text)
+                ):
+                    return replace(x, base=name, index=s.Binary("+", begins, at, type="unsigned"))
+            return x
+
+        return changed(body, change)
+
+    def _refuse(self, node: s.Declare) -> None:
+        """Raise NotUnderstood where a part would not be aligned as the whole, or where the program
+        asks for the size of the whole."""
+        draft, size = self.draft, ELEMENT_BYTES.get(node.type)
+        extents = [extent(e) for e in node.extents]
+        if size is None or node.pointer or None in extents or "#" in node.name:
+            raise NotUnderstood(f"how large {node.name} is")
+        word, text = re.escape(s.plain_name(node.name)), draft.program.main.text
+        if re.search(rf"\b(sizeof|decltype|align\w*|__align__)\b[^;]*\b{word}\b", text):
+            raise NotUnderstood(f"what is asked of {node.name}")
+        if is_only_indexed(draft, node.name, len(node.extents) or node.unsized):
+            return
+        if node.unsized:
+            self.requires.append(f"({draft.launch.smem}) % 16 == 0")
+        elif math.prod(e for e in extents if e is not None) * size % 16:
+            raise NotUnderstood(f"{node.name}, whose parts would not be aligned")
+
+    def _row_of(self, node: s.Declare) -> Any:
+        size, smem = ELEMENT_BYTES[node.type], self.draft.launch.smem
+        name = self.draft.free(f"{node.name}_row")
+        plain = smem if re.fullmatch(r"\w+", smem) else f"({smem})"
+        self.parameters[f"const unsigned {name}"] = plain if size == 1 else f"{plain} / {size}"
+        if size > 1:
+            self.requires.append(f"{plain} % {size} == 0")
+        self.smem = f"{self.rows} * {plain}"
+        return s.Binary("*", self.row, s.Name(name, type="unsigned"), type="unsigned")
 
 
 def _threads(draft: Draft) -> int:

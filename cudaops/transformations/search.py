@@ -49,6 +49,9 @@ REPEATS = 2
 PATIENCE = 60
 """A round but the first ends after so many trials that did not better the best. Chosen: what gained
 before is tried first, on the best draft first; a draft takes some 40 steps."""
+BEHIND = 2.0
+"""A draft that takes so many times as long as the best one now is not gone on from. Chosen: by then
+most steps have been tried on both it and the best, and few bring as much on the one alone."""
 LATE = 3.0
 """How many times as long as the last gain took to come one more is waited for, beside
 `Limits.idle_s`. Of 34 searches on H100s that up to seven other jobs used (2026-11-25) three would
@@ -231,7 +234,10 @@ class Search:
     def _expand(self, beam: Sequence[Node], depth: int) -> None:
         """Try every step that may gain from these. While some are timed the next are written, and
         built as soon as each of them is."""
-        children = (child for node in beam for child in self._children(node, depth))
+        children = (
+            child for node in beam if not self._is_behind(node)
+            for child in self._children(node, depth)
+        )  # fmt: skip
         begun: _Begun | None = None
         while not self._stopped and not self._is_idle(depth):
             waiting = self._written(children)
@@ -251,6 +257,9 @@ class Search:
                 self.ahead(child.rewrite)
                 waiting.append(child)
         return waiting
+
+    def _is_behind(self, node: Node) -> bool:
+        return node.time_us > BEHIND * min(n.time_us for n in self._nodes)
 
     def _is_idle(self, depth: int) -> bool:
         return depth > 0 and self._idle >= PATIENCE

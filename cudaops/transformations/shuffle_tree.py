@@ -35,6 +35,10 @@ class _Tree:
     """A barrier begins each round, rather than ends it."""
     counts: bool = False
     """It adds up zeros and ones, one of each thread, and nothing fills the array again."""
+    alone: bool = False
+    """Of what it counts a thread sees its own element alone: a variable does."""
+    before: Any = None
+    """The barrier that a vote stands right behind; it is one itself."""
 
 
 class ShuffleTree:
@@ -68,6 +72,7 @@ class ShuffleTree:
         }
         bodies = {id(tree.statements[0]): _lines(draft, tree) for tree in found}
         dropped = {i for i, x in new.items() if isinstance(x, Raw)}
+        dropped |= {id(tree.before) for tree in found if tree.before is not None}
 
         counted = {root_of(tree.sums[0].place): tree for tree in found if tree.counts}
         own = {id(y) for tree in found for y in s.below(tuple(tree.statements))}
@@ -75,11 +80,20 @@ class ShuffleTree:
         def change(x: Any) -> Any:
             if id(x) in bodies:
                 return bodies[id(x)]
-            if isinstance(x, s.Index) and root_of(x) in counted and x.index == s.Number("0"):
-                return x if id(x) in own else s.Name(_count_name(draft, counted[root_of(x)]))
+            match x:
+                case s.Index(s.Name(array), at) if array in counted and id(x) not in own:
+                    tree = counted[array]
+                    if at == s.Number("0"):
+                        return s.Name(_count_name(draft, tree))
+                    return s.Name(_bit_name(draft, tree)) if tree.alone else x
+                case s.Declare(type, name, shared=True) if name in counted and counted[name].alone:
+                    return s.Declare(type, _bit_name(draft, counted[name]), value=s.Number("0"))
             return () if id(x) in dropped else x
 
         made = draft.with_body(changed(draft.form.kernel.body, change))
+        unsized = (isinstance(x, s.Declare) and x.unsized for x in s.below(made.form.kernel.body))
+        if any(tree.alone for tree in found) and not any(unsized):
+            made = made.launched(smem="0")
         says = "Replaced a reduction tree in shared memory by shuffles of the first warp."
         guards = sorted(finder.guards)
         return made.requiring(*guards).stepped(Step(self.name, setting, says))
@@ -89,7 +103,8 @@ def _lines(draft: Draft, tree: _Tree) -> tuple[Any, ...]:
     printer = draft.printer()
     if tree.counts:
         array = printer.expression(tree.sums[0].place)
-        count = f"__syncthreads_count({array}[{printer.expression(tree.thread)}])"
+        own = f"{array}[{printer.expression(tree.thread)}]"
+        count = f"__syncthreads_count({_bit_name(draft, tree) if tree.alone else own})"
         return (Raw(f"const int {_count_name(draft, tree)} = {count};"),)
     thread, lines, inner = printer.expression(tree.thread), [], []
     lane, apart = draft.free("at"), draft.free("apart")
@@ -119,6 +134,10 @@ def _count_name(draft: Draft, tree: _Tree) -> str:
     return draft.free(f"{root_of(tree.sums[0].place)}_count")
 
 
+def _bit_name(draft: Draft, tree: _Tree) -> str:
+    return draft.free(f"{root_of(tree.sums[0].place)}_own")
+
+
 @dataclass
 class _Finder:
     """Looks for trees in a kernel."""
@@ -142,6 +161,9 @@ class _Finder:
                     tree = self._tree(x, body[nth + 1 :], threads)
                     self._refuse_reads(tree, body, nth, around)
                     tree.counts = self._counts(tree, body, threads)
+                    tree.alone = tree.counts and self._alone(tree)
+                    if tree.counts and nth and is_barrier(body[nth - 1]):
+                        tree.before = body[nth - 1]
                     yield tree
                     continue
                 except NotUnderstood:
@@ -345,6 +367,15 @@ class _Finder:
             if atomic and root_of(a.place) in names_in(x):
                 return False
         return True
+
+    def _alone(self, tree: _Tree) -> bool:
+        """Whether all else that is said of an array is a thread's own element and the sum."""
+        array, own = tree.sums[0].place, {id(y) for y in s.below(tuple(tree.statements))}
+        elements = (s.Index(array, tree.thread), s.Index(array, s.Number("0")))
+        body = self.draft.form.kernel.body
+        named = [x for x in s.below(body) if x == array and id(x) not in own]
+        seen = [x for x in s.below(body) if x in elements and id(x) not in own]
+        return len(named) == len(seen)
 
     # What is read afterwards
 

@@ -35,9 +35,10 @@ class Case:
         grid: tuple[int, ...],
         block: tuple[int, ...],
         callee: str = "",
+        smem: int = 0,
     ) -> None:
         """`arguments`: by the kernel's parameters; arrays are buffers, in order. The kernel is the
-        first of the source, or the one that `callee` names."""
+        first of the source, or the one that `callee` names. `smem`: dynamic, in bytes."""
         self._executor, self._folder, self._arguments = executor, folder, arguments
         text = source + "\nint main() { return 0; }\n"
         self.program: Program = parse_files("main", (SourceFile(path="main.cu", text=text),))
@@ -45,7 +46,7 @@ class Case:
         self.kernel = self.program.kernel(name)
         self.workload: Workload = workload_of(
             folder / "workload", callee or name, grid, block, arguments
-        )
+        ).model_copy(update={"dynamic_smem_bytes": smem})
         self.subject = Subject(self.program, self.kernel, (self.workload,))
         self.draft = Draft.of(self.subject)
 

@@ -43,6 +43,45 @@ __global__ void row_max(const int* x, int* most) {
     if (threadIdx.x == 0) most[blockIdx.x] = mine + gridDim.x;
 }"""
 
+TREE = """
+__global__ void row_sums(const int* x, int* sums, int* last) {
+    __shared__ int part[32];
+    __shared__ int whole;
+    if (blockIdx.x + 1 == gridDim.x) *last = blockIdx.x;
+    part[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+    __syncthreads();
+    for (int k = 16; k > 0; k /= 2) {
+        if (threadIdx.x < k) part[threadIdx.x] += part[threadIdx.x + k];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) whole = part[0];
+    __syncthreads();
+    if (threadIdx.x == 5) sums[blockIdx.x] = whole;
+}"""
+BY_LAUNCH = """
+__global__ void backwards(const float* x, float* y, int rows) {
+    extern __shared__ float row[];
+    float* second = row + 32;
+    if (blockIdx.x >= rows) return;
+    row[threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
+    second[threadIdx.x] = 2 * row[threadIdx.x];
+    __syncthreads();
+    y[blockIdx.x * 32 + threadIdx.x] = second[31 - threadIdx.x] + row[threadIdx.x ^ 1];
+}"""
+VOTES = """
+__global__ void odd(const int* x, int* count, int* any) {
+    __shared__ int tile[4][8];
+    const int mine = x[blockIdx.x * blockDim.x + threadIdx.x];
+    tile[threadIdx.x % 4][threadIdx.x / 4] = mine;
+    int number = __syncthreads_count(mine & 1);
+    const int all = __syncthreads_and(mine > 3);
+    if (threadIdx.x == 1) {
+        count[blockIdx.x] = number + tile[3][7];
+        any[blockIdx.x] = 2 * !all;
+    }
+    if (__syncthreads_or(mine % 7 == 0) && threadIdx.x == 2) any[blockIdx.x] += 1;
+}"""
+
 _FLOATS = np.random.default_rng(5).random(1003, dtype=np.float32)
 _INTS = np.arange(1001, dtype=np.int32)[::-1].copy()
 
@@ -53,6 +92,14 @@ TAKEN = {
         TURNED, {"x": _FLOATS, "y": _FLOATS * 0, "rows": 31, "columns": 32}, (8, 2), (4, 16),
     ),
     "tiny": (TINY, {"x": _INTS, "sums": np.zeros(13, np.int32), "width": 77}, (13,), (8,)),
+    "tree": (
+        TREE, {"x": _INTS[:416], "sums": np.zeros(13, np.int32), "last": np.zeros(1, np.int32)},
+        (13,), (32,),
+    ),
+    "votes": (
+        VOTES, {"x": _INTS[:416], "count": np.zeros(13, np.int32), "any": np.zeros(13, np.int32)},
+        (13,), (32,),
+    ),
     "warps": (WARPS, {"x": _INTS[:448], "most": np.zeros(14, np.int32)}, (14,), (32,)),
 }  # fmt: skip
 
@@ -69,6 +116,24 @@ def test_results_stay(name: str, case: Callable[..., Case]) -> None:
     for draft in drafts:
         assert draft.launch.block != made.draft.launch.block
         made.same(draft)
+
+
+def test_a_warp_waits_for_itself(case: Callable[..., Case]) -> None:
+    source, arguments, grid, block = TAKEN["tree"]
+    draft = Geometry().apply(case(source, arguments, grid=grid, block=block).draft, {"rows": 4})
+    assert "__syncthreads" not in draft.text
+    assert "__shared__ int part[4][32];" in draft.text
+    assert "part[threadIdx.y][threadIdx.x] += part[threadIdx.y][threadIdx.x + k]" in draft.text
+
+
+def test_rows_of_what_the_launch_gives(case: Callable[..., Case]) -> None:
+    arguments = {"x": _FLOATS[:416], "y": _FLOATS[:416] * 0, "rows": 12}
+    made = case(BY_LAUNCH, arguments, grid=(13,), block=(32,), smem=256)
+    draft = Geometry().apply(made.draft, {"rows": 8})
+    assert draft.launch.smem == "8 * smem"
+    assert "row[threadIdx.y * row_row + threadIdx.x]" in draft.text
+    assert "(smem) % 16 == 0" in draft.requires
+    made.same(draft)
 
 
 def test_axes_are_exchanged_where_memory_is_turned(case: Callable[..., Case]) -> None:
@@ -140,3 +205,29 @@ def test_blocks_that_stay_apart(
     )  # fmt: skip
     with pytest.raises(NotUnderstood):
         Geometry().apply(made.draft, {"rows": 4})
+
+
+@pytest.mark.parametrize(
+    ("body", "block"),
+    [
+        ("__shared__ int s[64]; s[threadIdx.x] = x[threadIdx.x]; __syncthreads(); ROW = s[3];", 64),
+        ("__shared__ int s[32]; s[threadIdx.x] = sizeof(s); __syncthreads(); ROW = s[3];", 32),
+        ("if (threadIdx.x < 16) __syncthreads(); ROW = x[threadIdx.x];", 32),
+        ("if (x[threadIdx.x] > 9) return; __syncthreads(); ROW = x[threadIdx.x];", 32),
+        ("__shared__ char s[36]; int* p = (int*)s; *p = 1; __syncthreads(); ROW = *p;", 32),
+        ("__shared__ int s[8][48]; s[7][threadIdx.x] = 1; __syncthreads(); ROW = s[7][31];", 16),
+        ("__shared__ int s[1600]; s[threadIdx.x] = 1; __syncthreads(); ROW = s[3];", 32),
+        ("__shared__ int* p; p = y; __syncthreads(); p[blockIdx.x * 32 + threadIdx.x] = 1;", 32),
+    ],
+)
+def test_shared_memory_that_stays_one_block_s(
+    body: str, block: int, case: Callable[..., Case]
+) -> None:
+    x = np.zeros(1024, np.int32)
+    body = body.replace("ROW", "y[blockIdx.x * blockDim.x + threadIdx.x]")
+    made = case(
+        f"__global__ void k(const int* x, int* y) {{ {body} }}",
+        {"x": x, "y": x}, grid=(6,), block=(block,),
+    )  # fmt: skip
+    with pytest.raises(NotUnderstood):
+        Geometry().apply(made.draft, {"rows": 8})

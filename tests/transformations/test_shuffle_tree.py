@@ -134,8 +134,8 @@ def test_halves(case: Callable[..., Case]) -> None:
 
 def test_two_trees_and_a_row_between(case: Callable[..., Case]) -> None:
     x = _floats(5 * 100)
-    made = case(SOFTMAX, {"x": x, "y": x * 0, "n": 100}, grid=(5,), block=(64,))
-    after = _with_shared(made, 256).applied(ShuffleTree())
+    made = case(SOFTMAX, {"x": x, "y": x * 0, "n": 100}, grid=(5,), block=(64,), smem=256)
+    after = made.applied(ShuffleTree())
     assert after.text.count("__shfl_xor_sync") == 2
     made.same(after, tolerance=1e-5)
 
@@ -206,29 +206,28 @@ def test_a_tree_of_three_halves_is_left(case: Callable[..., Case]) -> None:
     assert ShuffleTree().settings(made.draft) == ()
 
 
-def _with_shared(made: Case, smem: int) -> Case:
-    """As if launched with dynamic shared memory."""
-    made.workload = made.workload.model_copy(update={"dynamic_smem_bytes": smem})
-    made.subject = type(made.subject)(made.program, made.kernel, (made.workload,))
-    made.draft = type(made.draft).of(made.subject)
-    return made
-
-
 def test_zeros_and_ones_are_a_vote(case: Callable[..., Case]) -> None:
     x = np.random.default_rng(4).integers(-1, 1, 300).astype(np.int32)
     arguments = {"x": x, "count": x[:5] * 0, "part": np.zeros(5), "n": 290}
-    made = _with_shared(case(VOTE, arguments, grid=(5,), block=(64,)), 256)
+    made = case(VOTE, arguments, grid=(5,), block=(64,), smem=256)
     draft = made.applied(ShuffleTree())
     made.same(draft)
-    assert "const int cache_count = __syncthreads_count(cache[t]);" in draft.text
+    assert "const int cache_count = __syncthreads_count(cache_own);" in draft.text
+    assert "__shared__" not in draft.text
+    assert "__syncthreads()" not in draft.text
+    assert draft.launch.smem == "0"
     assert "int found = cache_count;" in draft.text
+    shows = VOTE.replace("    for (i =", "    if (cache[t ^ 1] > 2) count[9] = 1;\n    for (i =")
+    draft = case(shows, arguments, grid=(5,), block=(64,), smem=256).applied(ShuffleTree())
+    assert "__syncthreads_count(cache[t])" in draft.text
+    assert draft.launch.smem == "smem"
     more = VOTE.replace("? 1 : 0", "? 2 : 0")
-    made = _with_shared(case(more, arguments, grid=(5,), block=(64,)), 256)
+    made = case(more, arguments, grid=(5,), block=(64,), smem=256)
     draft = made.applied(ShuffleTree())
     made.same(draft)
     assert "__syncthreads_count" not in draft.text
     looks = VOTE.replace("    for (i =", "    size > 99 ? count[9] = cache[0] : 0;\n    for (i =")
-    made = _with_shared(case(looks, arguments, grid=(5,), block=(64,)), 256)
+    made = case(looks, arguments, grid=(5,), block=(64,), smem=256)
     draft = made.applied(ShuffleTree())
     made.same(draft)
     assert "__syncthreads_count" not in draft.text
