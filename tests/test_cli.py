@@ -299,7 +299,8 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
     assert "Not ready" in crippled.stdout
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_says_how_to_go_on(number: int, tmp_path: Path) -> None:
     program = tmp_path / "naive_matmul.cu"
     text = (EXAMPLES / "naive_matmul.cu").read_text("utf-8")
     program.write_text(text.replace("const int N = 1024", "const int N = 256"))
@@ -312,19 +313,23 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         # Whoever starts the tests in the background has it ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL if number == signal.SIGINT else signal.SIG_IGN
+        ),
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "  profiler  " in line:
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         said = process.stderr.read()
         process.wait(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
     hint = re.search(r"go on with: python -m cudaops resume (\S+)$", said, flags=re.MULTILINE)
     assert hint, said
+    if number != signal.SIGINT:
+        return
     resumed = cudaops("resume", hint.group(1), "--json", cwd=tmp_path, timeout=280)
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads(resumed.stdout)["outcome"] == "provisional"

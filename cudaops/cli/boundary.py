@@ -28,7 +28,7 @@ EXIT_ENVIRONMENT = 3
 EXIT_WAITING = 4
 """Stopped for a person's yes or no (`--review`)."""
 EXIT_INTERRUPTED = 130
-"""Ctrl-C. Source: the shells' convention, 128 + SIGINT."""
+"""Ctrl-C, and a run that SIGTERM or SIGHUP ends. Source: the shells' convention, 128 + SIGINT."""
 
 EXIT_BY_OUTCOME: dict[Outcome, int] = {
     "accepted": EXIT_FOUND,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -279,18 +282,42 @@ def _resolved(
 
 @contextmanager
 def _live(folder: Path | None) -> Iterator[Progress]:
-    """Progress on stderr; Ctrl-C and a review say how to go on with the run in `folder`."""
+    """Progress on stderr; Ctrl-C, a signal that ends us, and a review say how to go on with the run
+    in `folder`."""
     try:
-        with Progress(console_on(stderr=True)) as progress:
+        with _ended_as_interrupted(), Progress(console_on(stderr=True)) as progress:
             yield progress
     except KeyboardInterrupt:
-        if folder is None or not folder.is_dir():
-            raise
-        typer.echo(f"cudaops: interrupted; go on with: python -m cudaops resume {folder}", err=True)
+        begun = folder is not None and folder.is_dir()
+        how = f"; go on with: python -m cudaops resume {folder}" if begun else ""
+        typer.echo(f"cudaops: interrupted{how}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except AwaitsReview as waiting:
         typer.echo(how_to_answer(waiting.request, folder or Path()), err=True)
         raise typer.Exit(EXIT_WAITING) from None
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """SIGTERM and SIGHUP as Ctrl-C: nothing of ours is left running, a database least of all."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {
+        n: signal.signal(n, interrupt) for n in numbers if signal.getsignal(n) is signal.SIG_DFL
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _finish(record: RunRecord, as_json: bool) -> None:
