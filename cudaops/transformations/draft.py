@@ -46,6 +46,8 @@ PROPOSER = "engine"
 _LINKAGE = re.compile(r'\bextern\s*"C"\s*(?!\{)')
 _DIRECTIVE = re.compile(r"^[ \t]*//[ \t]*@(launch|tune|requires|scratch)\b.*\n?", re.MULTILINE)
 _USING = re.compile(r"^using ::[\w:]+;\n+", re.MULTILINE)
+_NO_CODE = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
+"""Comments and strings, as a regular expression."""
 
 
 @dataclass(frozen=True)
@@ -386,7 +388,8 @@ class Draft:
         here.pop(f"using ::{function.qualified_name};", None)
         whole = "\n".join([*here, *([""] if here else []), copy, "", _USING.sub("", self.text)])
         path = r"(?<![\w.>:])(?:(?:::)?(?:\w+::)+)?" if namespaces else r"(?<![\w.>:])"
-        draft = self._with(text=re.sub(rf"{path}{re.escape(name)}\b", own, whole))
+        said = re.compile(rf"{_NO_CODE}|({path}{re.escape(name)}\b)", re.DOTALL)
+        draft = self._with(text=said.sub(lambda m: own if m[1] else m[0], whole))
         if namespaces and meaning(draft.form, FILE, {own: function}) != meaning(self.form, FILE):
             raise NotUnderstood(f"what names of {function.qualified_name} mean outside of it")
         return draft

@@ -340,4 +340,5 @@ def _without_unused(before: Draft, draft: Draft) -> Draft:
 
 
 def _uses(name: str, text: str) -> int:
-    return len(re.findall(rf"\b{re.escape(name)}\b", text))
+    """How often the code says a name; comments do not count."""
+    return sum(token.text == name for token in lex(byte_text(text)).tokens)

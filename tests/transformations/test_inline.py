@@ -268,6 +268,18 @@ def test_the_kernel_computes_the_same(name: str, case: Callable[..., Case]) -> N
     one.same(draft)
 
 
+def test_no_copy_is_left_of_what_the_comments_name(case: Callable[..., Case]) -> None:
+    text = "SUM\n=> /* sum_of a row */ y[row] = sum_of(a + row * columns, columns);  // by sum_of"
+    one = made(case, text)
+    own = one.draft.owned("sum_of")
+    assert own.text.count("sum_of_fast(") == 2
+    assert "/* sum_of a row */" in own.text
+    draft = Inline().apply(own, {})
+    assert "float sum_of" not in draft.text
+    assert "sum_of_fast" not in draft.text
+    one.same(draft)
+
+
 @pytest.mark.parametrize("name", LEFT)
 def test_what_stays_a_call(name: str, case: Callable[..., Case]) -> None:
     one = made(case, LEFT[name])
