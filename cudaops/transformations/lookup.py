@@ -1,19 +1,23 @@
 """What a dear function makes of small integers, computed once into a table.
 
-`logf(count)`, `(n + 0.5f) * logf(n) - n`, `score(length)`: thousands of threads take the same
-logarithm, root, power or function of the program of integers that are mostly small. A kernel before
-the author's computes it for the first thousand, by the same operations; the author's reads that
-table, and computes as before where the integer lies outside.
+`logf(count)`, `(n + 0.5f) * logf(n) - n`, `score(length)`, `sqrtf(dx * dx + dy * dy) / steps`:
+thousands of threads take the same logarithm, root, power or function of the program of one or two
+integers that are mostly small. A kernel before the author's computes it for the first thousand, or
+for the first of both, by the same operations; the author's reads that table, and computes as before
+where an integer lies outside.
 
-Legal for every integer: the value depends on one integer and on constants, and neither it nor a
-function of the program that it calls reads memory, writes anything but variables of its own, holds
-a loop, or divides integers. It may be computed for integers that no thread has.
+Legal for all integers: the value depends on them and on constants, and neither it nor a function of
+the program that it calls reads memory, writes anything but variables of its own, holds a loop, or
+divides integers. It may be computed for integers that no thread has. A variable that holds a value
+of integers stands for it where nothing that it is made of has changed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
@@ -25,18 +29,29 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import computing
 from cudaops.transformations.tabulate import FLOATS, is_dear, with_maker, with_tables
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import PURE, changed, is_pure
+from cudaops.transformations.trees import (
+    PURE,
+    changed,
+    is_pure,
+    names_in,
+    plain_variables,
+    renamed,
+    root_of,
+    targets_in,
+)
 
 ENTRIES = (1024, 256, 8192)
 """Of a table: 4 KiB of floats stay in L1 beside other data, 32 KiB hold what counts of a block or a
-row may reach."""
+row may reach. For two integers as many of each as makes no more."""
 _MOST_TABLES = 2
-_WIDE = INTEGERS - {"bool", "char", "signed char", "unsigned char", "short", "unsigned short"}
-"""Types that an integer keeps when it is computed with."""
+_NARROW = frozenset({"char", "signed char", "unsigned char", "short", "unsigned short"})
+_WIDE = INTEGERS - _NARROW - {"bool"}
+"""Types that an integer keeps when it is computed with; narrow ones become `int`."""
+_MOST_KEYS = 2
 
 
 class Lookup:
-    """Tables of functions of one integer."""
+    """Tables of functions of one or two integers."""
 
     name = "lookup"
     title = "a table of what a function makes of small integers"
@@ -45,19 +60,83 @@ class Lookup:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Entries of each table, where there is something to look up."""
-        found = next(_entries(draft), None) is not None
+        found = next(_entries(_forwarded(draft)), None) is not None
         return tuple({"entries": entries} for entries in ENTRIES) if found else ()
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Each function in a table of its own, the first two of them."""
         entries = int(setting["entries"])
+        begun = _forwarded(draft)
         made = with_tables(
-            draft, _entries, lambda x, entry: _with_table(x, entry, entries), _MOST_TABLES
+            begun, _entries, lambda x, entry: _with_table(x, entry, entries), _MOST_TABLES
         )
-        if made is draft:
-            raise NotUnderstood("no dear function of one integer")
-        says = f"What depends on one integer alone is looked up where it is below {entries}."
+        if made is begun:
+            raise NotUnderstood("no dear function of one or two integers")
+        says = f"What depends on small integers alone is looked up in tables of {entries} at most."
         return made.stepped(Step(self.name, setting, says))
+
+
+# Variables of such values
+
+
+def _forwarded(draft: Draft) -> Draft:
+    """With the values of integers in place of the variables that hold them; the draft itself where
+    that makes nothing to look up."""
+    pure, kernel = computing(draft), draft.form.kernel.body
+    own = plain_variables(draft.form.kernel)
+    fixed = own - {root_of(x) for x in targets_in(kernel)}
+
+    def forward(statements: tuple[Any, ...]) -> tuple[Any, ...]:
+        for at, x in enumerate(statements):
+            if isinstance(x, s.Declare) and x.name in fixed and _is_held(x, pure):
+                rest = statements[at + 1 :]
+                if _is_as_it_was(x, rest, own):
+                    return (*statements[:at], *forward(renamed(rest, {x.name: x.value})))
+        return statements
+
+    def change(x: Any) -> Any:
+        updates = {}
+        for name in ("body", "yes", "no"):
+            inner = getattr(x, name, None)
+            if isinstance(inner, tuple) and (new := forward(inner)) is not inner:
+                updates[name] = new
+        return replace(x, **updates) if updates else x
+
+    body = forward(changed(kernel, change))
+    return draft if body is kernel else draft.with_body(body)
+
+
+def _is_held(x: s.Declare, pure: frozenset[str]) -> bool:
+    """Whether a variable is declared with a dear function of integers."""
+    plain = not (x.pointer or x.shared or x.extents) and x.type in FLOATS
+    return plain and x.value is not None and bool(_keys(x.value, pure)) and (
+        getattr(x.value, "type", "") == x.type and any(is_dear(y) for y in s.below(x.value))
+    )  # fmt: skip
+
+
+def _is_as_it_was(x: s.Declare, rest: tuple[Any, ...], own: frozenset[str]) -> bool:
+    """Whether until a variable's last use nothing is written that its value is made of."""
+    parts, uses = names_in(x.value), [n for n, y in enumerate(rest) if x.name in names_in(y)]
+    for n, y in enumerate(rest[: uses[-1] + 1] if uses else ()):
+        match y:
+            case s.Evaluate(s.Assign(target, _, value)) if n == uses[-1] and is_pure(
+                (target, value)
+            ):
+                pass  # written after all was read
+            case s.Declare(name=name, value=value, shared=False) if name not in parts and (
+                value is None or is_pure(value)
+            ):
+                pass
+            case s.Evaluate(s.Assign(s.Name(target), _, value)) if (
+                target in own - parts and is_pure(value)
+            ):
+                pass
+            case _:
+                return False
+    return bool(uses)
+
+
+# Which values
 
 
 @dataclass(frozen=True)
@@ -66,90 +145,137 @@ class _Entry:
 
     value: s.Expression
     """One of the places that are looked up."""
-    key: s.Expression
-    """The integer in it."""
+    keys: tuple[s.Expression, ...]
+    """The integers in it, in the order in which they stand there."""
+    is_turned: bool
+    """The first of two changes more often than the second: neighbours in the table differ in it."""
 
 
 def _entries(draft: Draft) -> Iterator[_Entry]:
-    """Largest expressions first, in the text's order."""
+    """Largest expressions first, in the text's order; one of two integers only where something
+    dear in it is made of both."""
     pure = computing(draft)
 
-    def below(node: Any) -> Iterator[_Entry]:
-        key = _key(node, pure) if getattr(node, "type", "") in FLOATS else None
-        if key is not None and any(is_dear(x) for x in s.below(node)):
-            yield _Entry(node, key)
+    def below(node: Any, changing: frozenset[str]) -> Iterator[_Entry]:
+        keys = _keys(node, pure) if getattr(node, "type", "") in FLOATS else ()
+        if keys and any(is_dear(x) and len(_keys(x, pure)) == len(keys) for x in s.below(node)):
+            often = [bool(names_in(key) & changing) for key in keys]
+            yield _Entry(node, keys, often == [True, False])
             return
+        if isinstance(node, s.For):
+            declared = {x.name for x in s.below(node) if isinstance(x, s.Declare)}
+            written = {root_of(x) or "" for x in targets_in(node)}
+            changing = frozenset(declared | written)
         for child in s.children(node):
-            yield from below(child)
+            yield from below(child, changing)
 
-    yield from below(draft.form.kernel.body)
+    yield from below(draft.form.kernel.body, frozenset())
 
 
-def _key(node: Any, pure: frozenset[str]) -> s.Expression | None:
-    """The one integer that an expression depends on; None where there is none or more."""
+def _keys(node: Any, pure: frozenset[str]) -> tuple[s.Expression, ...]:
+    """The one or two integers that an expression depends on; none where it is more, or others."""
     keys: list[s.Expression] = []
-    return keys[0] if _depends(node, pure, keys) and len(keys) == 1 else None
+    found = _depends(node, pure, keys, narrow=True) and len(keys) <= _MOST_KEYS
+    return tuple(keys) if found else ()
 
 
-def _depends(node: Any, pure: frozenset[str], keys: list[s.Expression]) -> bool:
-    """Whether it depends on constants and on integers alone, which are put into `keys`."""
+def _depends(node: Any, pure: frozenset[str], keys: list[s.Expression], *, narrow: bool) -> bool:
+    """Whether it depends on constants and on integers alone, which are put into `keys`. `narrow`:
+    whether those may be of a type that they lose when they are computed with."""
     if isinstance(node, s.Number):
         return True
     kind = getattr(node, "type", "")
     if kind in INTEGERS:
-        if kind in _WIDE and is_pure(node) and node not in keys:
+        taken = (kind in _WIDE or (narrow and kind in _NARROW)) and is_pure(node)
+        if taken and node not in keys:
             keys.append(node)
-        return kind in _WIDE and is_pure(node)
+        return taken
     match node:
         case s.Call(function, arguments) if function in PURE or function in pure:
             parts: tuple[Any, ...] = arguments
+            narrow = function not in pure
         case s.Binary("+" | "-" | "*" | "/", left, right):
-            parts = (left, right)
+            parts, narrow = (left, right), True
         case s.Unary("-" | "+", operand) | s.Cast(operand=operand):
-            parts = (operand,)
+            parts, narrow = (operand,), True
         case _:
             return False
-    return kind in FLOATS and all(_depends(x, pure, keys) for x in parts)
+    return kind in FLOATS and all(_depends(x, pure, keys, narrow=narrow) for x in parts)
 
 
-def _key_type(draft: Draft, value: Any, key: Any) -> str:
-    """In which type the integer is looked up: that of the parameter that it is given to, else its
-    own."""
-    if isinstance(value, s.Call) and value.arguments == (key,):
+def _key_types(draft: Draft, value: Any, keys: tuple[Any, ...]) -> tuple[str, ...]:
+    """In which types the integers are looked up: that of the parameter that one is given to, else
+    their own."""
+    if isinstance(value, s.Call) and value.arguments == keys:
         function = draft.form.function(value.function)
-        if function is not None and function.parameters[0].type in _WIDE:
-            return function.parameters[0].type
-    return str(getattr(key, "type", ""))
+        types = tuple(p.type for p in function.parameters) if function is not None else ()
+        if types and all(x in _WIDE for x in types):
+            return types
+    kinds = (str(getattr(key, "type", "")) for key in keys)
+    return tuple("int" if x in _NARROW else x for x in kinds)
+
+
+# The table
 
 
 def _with_table(draft: Draft, entry: _Entry, entries: int) -> Draft:
     kind, kernel, printer = getattr(entry.value, "type", ""), draft.form.kernel, draft.printer()
-    of = _key_type(draft, entry.value, entry.key)
+    types = _key_types(draft, entry.value, entry.keys)
     base = draft.subject.kernel.name
     looked, maker = draft.free(f"{base}_looked_up"), draft.free(f"{base}_values")
-    table, lent, at = draft.free("values"), draft.free("values_bytes"), draft.free("at")
+    table, lent = draft.free("values"), draft.free("values_bytes")
+    names = [draft.free(x) for x in ("at", "and_at")[: len(types)]]
 
-    def at_key(value: Any, key: Any) -> Any:
-        return changed(value, lambda x: s.Name(at, type=of) if x == key else x)
+    def at_keys(value: Any, keys: tuple[Any, ...]) -> Any:
+        known = [(k, s.Name(n, type=of)) for k, n, of in zip(keys, names, types, strict=True)]
+        for key, name in sorted(known, key=lambda of: -sum(1 for _ in s.below(of[0]))):
+            value = changed(value, partial(_swap, key, name))
+        return value
 
-    pattern = at_key(entry.value, entry.key)
+    pattern = at_keys(entry.value, entry.keys)
     value = printer.expression(pattern)
+    side = entries if len(names) == 1 else math.isqrt(entries)
+    given = [f"{of} {name}" for of, name in zip(types, names, strict=True)]
+    small = " && ".join(f"(unsigned long long){name} < {side}" for name in names)
+    index, made, count = _order(given, names, side, is_turned=entry.is_turned)
     text = (
-        f"__device__ __forceinline__ {kind} {looked}({of} {at}, const {kind}* __restrict__ {table})"
-        f"\n{{\n    return (unsigned long long){at} < {entries} ? {table}[{at}] : {value};\n}}\n\n"
-        f"__global__ void {maker}({kind}* {table})\n{{\n"
-        f"    const {of} {at} = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        f"    if ({at} < {entries}) {table}[{at}] = {value};\n}}"
+        f"__device__ __forceinline__ {kind} {looked}({', '.join(given)}, "
+        f"const {kind}* __restrict__ {table})\n{{\n"
+        f"    return {small} ? {table}[{index}] : {value};\n}}\n\n"
+        f"__global__ void {maker}({kind}* {table})\n{{\n{made[0]}"
+        f"    if ({made[1]} < {count}) {table}[{made[1]}] = {value};\n}}"
     )
     pure = computing(draft)
 
     def look_up(x: Any) -> Any:
-        key = _key(x, pure) if getattr(x, "type", "") == kind else None
-        if key is None or _key_type(draft, x, key) != of or at_key(x, key) != pattern:
+        keys = _keys(x, pure) if getattr(x, "type", "") == kind else ()
+        if len(keys) != len(types) or _key_types(draft, x, keys) != types:
             return x
-        return s.Call(looked, (key, s.Name(table)), type=kind)
+        return s.Call(looked, (*keys, s.Name(table)), type=kind) if (
+            at_keys(x, keys) == pattern
+        ) else x  # fmt: skip
 
     header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(changed(kernel.body, look_up), header).adding(text)
-    size = f"{entries} * {FLOATS[kind]}"
-    return with_maker(edited, maker, (), str(entries), lent, size)
+    size = f"{count} * {FLOATS[kind]}"
+    return with_maker(edited, maker, (), str(count), lent, size)
+
+
+def _swap(key: Any, name: Any, x: Any) -> Any:
+    return name if x == key else x
+
+
+def _order(
+    given: list[str], names: list[str], side: int, *, is_turned: bool
+) -> tuple[str, tuple[str, str], int]:
+    """Where in its table a value stands; how the thread that makes it knows its integers, with its
+    own number; and how many there are."""
+    thread = "blockIdx.x * blockDim.x + threadIdx.x"
+    if len(names) == 1:
+        return names[0], (f"    const {given[0]} = {thread};\n", names[0]), side
+    slow, fast = (1, 0) if is_turned else (0, 1)
+    lines = (
+        f"    const int thread = {thread};\n    const {given[slow]} = thread / {side};\n"
+        f"    const {given[fast]} = thread % {side};\n"
+    )
+    return f"{names[slow]} * {side} + {names[fast]}", (lines, "thread"), side * side

@@ -67,6 +67,53 @@ def test_tables(
     made.same(draft, tolerance=1e-6)
 
 
+HELD = "int k = c[i]; float p = (float)k / (float)m; "
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("y[i] = atan2f(c[i], i);", "k_looked_up(c[i], i, values)"),
+        ("char at = (char)c[i]; y[i] = logf(at + 300.f);", "k_looked_up(at, values)"),
+        (HELD + "y[i] = p * log2f(p + 1.f);", "y[i] = k_looked_up(k, m, values);"),
+        (HELD + "float t = by; t -= p * sqrtf(p); y[i] = t;", "t -= k_looked_up(k, m, values);"),
+        (
+            f"float s = 0; {TURNS} {{ float p = sqrtf(j / (c[i] + 1.f)); s += p * p; }} y[i] = s;",
+            "s += k_looked_up(j, c[i], values);",
+        ),
+    ],
+    ids=["two integers", "narrow", "held by a variable", "held for later", "turned in a loop"],
+)
+@pytest.mark.parametrize("entries", [256, 8192])
+def test_tables_of_two(case: Callable[..., Case], body: str, shown: str, entries: int) -> None:
+    made = launched(case, kernel_of(body))
+    draft = made.applied(Lookup(), {"entries": entries})
+    assert shown in draft.text
+    assert "float p" not in draft.text
+    made.same(draft, tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        HELD + "k += 1; y[i] = p * log2f(p + 1.f) + k;",
+        HELD + "y[i] = 0; y[i] = p * log2f(p + 1.f);",
+        HELD + "if (k > 3) { k = 1; } y[i] = p * log2f(p + 1.f) + k;",
+        HELD + "p += by; y[i] = p * log2f(p + 1.f);",
+        HELD + "float* q = &p; y[i] = *q * log2f(p + 1.f);",
+        HELD + "float& q = y[i]; q = by; y[i] = p * log2f(p + 1.f) + q;",
+    ],
+    ids=["changed", "memory is written", "in a branch", "added to", "pointed at", "reference"],
+)
+def test_variables_that_stay(case: Callable[..., Case], body: str) -> None:
+    """What they are made of, or they themselves, may change before they are used."""
+    made = launched(case, kernel_of(body))
+    if settings := Lookup().settings(made.draft):
+        draft = made.applied(Lookup(), settings[0])
+        assert "float p = k_looked_up(k, m, values)" in draft.text
+        made.same(draft, tolerance=1e-6)
+
+
 def test_two_functions_have_a_table_each(case: Callable[..., Case]) -> None:
     made = launched(case, kernel_of("y[i] = logf(c[i] + 1) * cosf(c[i] * 0.5f) + logf(i + 1);"))
     draft = made.applied(Lookup(), {"entries": 256})
@@ -85,7 +132,7 @@ READS = "__device__ float f(int n, const int* c) { return logf(c[n & 3]); }"
     [
         ("y[i] = logf(w[i]);", ""),
         ("y[i] = powf(by, c[i]);", ""),
-        ("y[i] = atan2f(c[i], i);", ""),
+        ("y[i] = norm3df(c[i], i, m);", ""),
         ("y[i] = c[i] + 2.0f;", ""),
         ("y[i] = f(c[i]);", "__device__ float f(int n) { return logf(100 / n); }"),
         ("y[i] = f(c[i]);", OF_MEMORY),
@@ -97,13 +144,14 @@ READS = "__device__ float f(int n, const int* c) { return logf(c[n & 3]); }"
         ),
         ("int at = c[i]; y[i] = f(at) + at;", "__device__ float f(int& n) { return logf(++n); }"),
         ("int at = c[i]; y[i] = logf(at++) + at;", ""),
-        ("char at = (char)c[i]; y[i] = logf(at);", ""),
+        ("char at = (char)c[i]; y[i] = f(at);", "__device__ float f(char n) { return logf(n); }"),
+        ("bool at = c[i] > 3; y[i] = logf(at);", ""),
         ("y[i] = f(c[i], c);", READS),
     ],
     ids=[
-        "of a float", "of a float too", "of two integers", "cheap", "integer division",
+        "of a float", "of a float too", "of three integers", "cheap", "integer division",
         "memory of the device", "writes memory", "thread's own", "a loop", "by reference",
-        "changes it", "narrow", "reads memory",
+        "changes it", "narrow to a function", "a truth value", "reads memory",
     ],
 )  # fmt: skip
 def test_left_alone(case: Callable[..., Case], body: str, functions: str) -> None:
