@@ -259,7 +259,9 @@ class Search:
         return waiting
 
     def _is_behind(self, node: Node) -> bool:
-        return node.time_us > BEHIND * min(n.time_us for n in self._nodes)
+        """Behind one that is right: a wrong draft may be as fast as it likes."""
+        ahead = [n for n in self._nodes if n.time_us * BEHIND < node.time_us]
+        return any(self._checked(n) for n in sorted(ahead, key=lambda n: (n.time_us, n.number)))
 
     def _is_idle(self, depth: int) -> bool:
         return depth > 0 and self._idle >= PATIENCE

@@ -23,7 +23,7 @@ __global__ void k(float* y, int n) {
     int i = threadIdx.x;
     if (i < n) y[i] = 1.0f;
 }"""
-TIMES = {"half": 0.5, "tenth": 0.9, "nothing": 1.0, "worse": 1.5, "wrong": 0.1}
+TIMES = {"quarter": 0.25, "half": 0.5, "tenth": 0.9, "nothing": 1.0, "worse": 1.5, "wrong": 0.1}
 """What each kind of step multiplies the time by."""
 
 
@@ -109,6 +109,20 @@ def test_what_is_wrong_is_not_built_on(root: Draft) -> None:
     assert found.best[0].time_us == pytest.approx(90.0)
     assert [x.failure for x in found.tried if x.failure] == ["y differs"]
     assert not [x for x in found.tried if x.title.startswith("wrong (times 1) > ")]
+
+
+def test_a_draft_far_behind_is_not_gone_on_from(root: Draft) -> None:
+    """Behind one that is right, and however fast a wrong one is."""
+    offered = [Marked(name) for name in ("quarter", "tenth", "nothing")]
+    after_tenth = [x for x in titles(searched(root, *offered)) if x.startswith("tenth (times 1) >")]
+    assert after_tenth == []
+    offered = [Marked(name) for name in ("wrong", "tenth", "half")]
+    after_tenth = [x for x in titles(searched(root, *offered)) if x.startswith("tenth (times 1) >")]
+    assert after_tenth
+
+
+def titles(found: Found) -> list[str]:
+    return [x.title for x in found.tried]
 
 
 def test_a_step_that_another_makes_possible(root: Draft) -> None:
