@@ -109,7 +109,7 @@ def test_others_apply_then(case: Callable[..., Case]) -> None:
         "double s = cg::reduce(warp, x[threadIdx.x], cg::plus<float>()); y[threadIdx.x] = s;",
         "float s = cg::reduce(warp, x[threadIdx.x], cg::plus<double>{}); y[threadIdx.x] = s;",
         "float s = cg::reduce(warp, x[threadIdx.x], mine<float>{}); y[threadIdx.x] = s;",
-        "auto h = cg::tiled_partition<16>(block); float s = cg::reduce(h, x[0], cg::plus<float>{});",
+        "auto h = cg::tiled_partition<8>(block); float s = cg::reduce(h, x[0], cg::plus<float>{});",
         "y[threadIdx.x] = cg::reduce(warp, x[threadIdx.x], cg::plus<float>());",
         "y[threadIdx.x] = threadIdx.x;",
     ],
