@@ -442,7 +442,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
             Condition(ncu.L2_ATOMIC_UNIT, ">=", 50.0, _ATOMICS),
         ),
         text="{0} % of the SMs have no block",
-        also=((ncu.GRID_SIZE, ": there are {} for the whole device"),),
+        also=((ncu.GRID_SIZE, ", with {} in the whole grid"),),
     ),
     Rule(
         id="occupancy_grid",

@@ -236,7 +236,7 @@ FEW = {
 def test_what_is_busy_on_a_few_sms_is_not_the_limit() -> None:
     verdict = diagnose(made(FEW), A10)
     assert verdict.subtype == "occupancy_grid"
-    assert "89 % of the SMs have no block: there are 8 for the whole device" in verdict.summary
+    assert "89 % of the SMs have no block, with 8 in the whole grid" in verdict.summary
     assert {"fma_pipe", "issue_slots", "l1_load_throughput"} <= subtypes(verdict)
 
 
