@@ -128,6 +128,12 @@ IDLE_WAVE_SLOTS = _derived(
     (ncu.WAVES,),
     lambda waves: 100.0 * (1.0 - waves / math.ceil(waves)) if waves > 0 else None,
 )  # fmt: skip
+IDLE_SMS = _derived(
+    "idle_sms_pct", "SMs without a block", "%",
+    "Share of the SMs that no block of the grid is left for.",
+    (ncu.GRID_SIZE, ncu.SM_COUNT),
+    lambda blocks, sms: 100.0 * max(0.0, 1.0 - blocks / sms) if sms > 0 else None,
+)  # fmt: skip
 US_PER_WAVE = _derived(
     "us_per_wave", "Time a wave of blocks", "us",
     "Duration over waves: about how long one block lives.",

@@ -118,8 +118,12 @@ def shown(value: float) -> str:
 
 
 def _said(rule: Rule, values: list[Fact], facts: Mapping[str, Fact]) -> str:
-    text = rule.text.format(*(shown(fact.value) for fact in values))
-    phrases = [
-        phrase.format(shown(facts[name].value)) for name, phrase in rule.also if name in facts
-    ]
+    text = rule.text.format(*(_amount(fact) for fact in values))
+    phrases = [phrase.format(_amount(facts[name])) for name, phrase in rule.also if name in facts]
     return text + "".join(phrases)
+
+
+def _amount(fact: Fact) -> str:
+    """A fact in a sentence: what is counted is whole."""
+    is_whole = fact.unit == "" and fact.value == round(fact.value)
+    return f"{fact.value:,.0f}" if is_whole else shown(fact.value)

@@ -14,6 +14,7 @@ from cudaops.cuda.derived import Fact
 from cudaops.cuda.rule import Condition, Fired, Rule, fire
 from cudaops.cuda.subtypes import Subtype
 
+_FEW_SMS_PRIORITY = 15
 _PIPE_PRIORITY = 20
 _CAUSE_PRIORITY = 30
 _PATH_PRIORITY = 40
@@ -422,6 +423,27 @@ def _stall(subtype: Subtype, fact: str, what: str, threshold: float, source: str
 
 
 STRUCTURE_RULES: tuple[Rule, ...] = (
+    Rule(
+        id="idle_sms",
+        subtype="occupancy_grid",
+        priority=_FEW_SMS_PRIORITY,
+        severity="critical",
+        conditions=(
+            Condition(
+                derived.IDLE_SMS, ">=", 50.0,
+                "judgement: half of the device does nothing, and what is busy in the other half "
+                "(pipes, issue slots and L1 are counted while an SM is active) would be less so "
+                "on more SMs",
+            ),
+        ),
+        unless=(
+            Condition(ncu.DRAM_THROUGHPUT, ">=", STRAINED_PCT, STRAINED_SOURCE),
+            Condition(ncu.L2_THROUGHPUT, ">=", STRAINED_PCT, STRAINED_SOURCE),
+            Condition(ncu.L2_ATOMIC_UNIT, ">=", 50.0, _ATOMICS),
+        ),
+        text="{0} % of the SMs have no block",
+        also=((ncu.GRID_SIZE, ", with {} in the whole grid"),),
+    ),
     Rule(
         id="occupancy_grid",
         subtype="occupancy_grid",

@@ -159,8 +159,9 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
     "occupancy_grid": SubtypeInfo(
         "a grid too small for the device", "latency_bound",
         "Fewer blocks are launched than the SMs could hold, so that SMs or warp slots stay empty.",
-        "Smaller tiles or smaller blocks, split the reduction dimension over blocks (split-K); "
-        "outside of a rewrite, the user can batch independent launches into one.",
+        "Smaller tiles or smaller blocks, a warp or a block for what one thread's loop does, the "
+        "reduction dimension split over blocks (split-K); outside of a rewrite, the user can batch "
+        "independent launches into one.",
     ),
     "low_parallelism": SubtypeInfo(
         "latency with too little parallelism", "latency_bound",

@@ -2,7 +2,8 @@
 
 Order in which a verdict is chosen (`Rule.priority`):
 
-1. the kernel is as short as its launch, or at the arithmetic peak (0, 10);
+1. the kernel is as short as its launch, or at the arithmetic peak (0, 10), or most SMs have no
+   block and nothing that all SMs share is busy (15);
 2. a pipe or the issue slots at 80 % of peak: the work itself (20);
 3. a cause behind a busy memory path: spills, uncoalesced accesses, bank conflicts, contended
    atomics, divergence (30); without one, that the bytes moved already fill DRAM (39);

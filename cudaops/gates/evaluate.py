@@ -185,6 +185,13 @@ class Evaluating:
             wanted = tuple(first.values())
         return self._verified(self._subjects(compiled, wanted), gates=2)
 
+    def _say_of(self, workload: Workload, line: str) -> None:
+        """Which launch it is about, where there are several."""
+        judged = [w.id for w in self.bench.judged]
+        if workload.id in judged and len(judged) > 1:
+            line += f", launch {judged.index(workload.id) + 1} of {len(judged)}"
+        self.say(line)
+
     def _subjects(self, compiled: Sequence[Compiled], wanted: Sequence[Workload]) -> list[Subject]:
         bench, served = self.bench, self.bench.workloads_of(self.rewrite)
         if not bench.has_oracles:
@@ -193,7 +200,7 @@ class Evaluating:
             Subject(
                 one,
                 bench.plan(workload, self.rewrite),
-                bench.oracle(workload, self.say),
+                bench.oracle(workload, partial(self._say_of, workload)),
                 None if bench.models_time else partial(bench.run_author, workload),
             )
             for workload, one in zip(served, compiled, strict=True)

@@ -125,6 +125,19 @@ class Body:
         """Those of a block."""
         return tuple(x for c in compound.get_children() for x in self._statement(c))
 
+    def _if(self, cursor: Cursor, parts: list[Cursor]) -> s.Statement:
+        """Of `if constexpr` what is compiled."""
+        value = evaluated(self._lib, parts[0]) if _is_constexpr(cursor, parts[0]) else None
+        if value is not None:
+            taken = parts[1:2] if value else parts[2:]
+            body = tuple(x for part in taken for x in self._nested(part))
+            match body:
+                case (s.Block(inner),):
+                    return s.Block(inner)
+            return s.Block(body)
+        no = self._nested(parts[2]) if len(parts) == 3 else ()
+        return s.If(self.expression(parts[0]), self._nested(parts[1]), no)
+
     def _nested(self, cursor: Cursor) -> tuple[s.Statement, ...]:
         if cursor.kind == _K.COMPOUND_STMT:
             return self.statements(cursor)
@@ -146,8 +159,7 @@ class Body:
                 for declared in parts:
                     yield from self._declared(declared)
             case _K.IF_STMT if len(parts) in (2, 3) and not _declares(parts[0]):
-                no = self._nested(parts[2]) if len(parts) == 3 else ()
-                yield s.If(self.expression(parts[0]), self._nested(parts[1]), no)
+                yield self._if(cursor, parts)
             case _K.FOR_STMT:
                 yield self._for(cursor, parts)
             case _K.WHILE_STMT if len(parts) == 2:
@@ -507,6 +519,14 @@ def _places(cursor: Cursor, parts: list[Cursor]) -> list[int] | None:
     if len(ends) != 2:
         return None
     return [sum(part.extent.start.offset > end for end in ends) for part in parts]
+
+
+def _is_constexpr(cursor: Cursor, condition: Cursor) -> bool:
+    """Whether it is an `if constexpr`; of others the condition stands nearer to the beginning."""
+    if condition.extent.start.offset - cursor.extent.start.offset < len("if constexpr("):
+        return False
+    words = (token.spelling for token in cursor.get_tokens())
+    return next(words, "") == "if" and next(words, "") == "constexpr"
 
 
 def _declares(cursor: Cursor) -> bool:

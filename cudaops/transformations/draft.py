@@ -29,6 +29,7 @@ from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.values import Launched
 from cudaops.program.candidate import NAMESPACE
+from cudaops.program.expressions import parse as parse_expression
 from cudaops.program.front_end import kernel_form
 from cudaops.program.lexing import byte_text, plain_text
 from cudaops.program.outline import outline
@@ -427,8 +428,9 @@ class Draft:
         return self._with(launches=tuple(launches))
 
     def requiring(self, *conditions: str) -> Draft:
-        """With further conditions, over the author's kernel."""
-        return self._with(requires=tuple(dict.fromkeys([*self.requires, *conditions])))
+        """With further conditions, over the author's kernel: those that a launch may not meet."""
+        needed = (c for c in conditions if not _always_holds(c))
+        return self._with(requires=tuple(dict.fromkeys([*self.requires, *needed])))
 
     def adding(self, text: str) -> Draft:
         """With further device code above its own."""
@@ -440,6 +442,15 @@ class Draft:
 
     def _with(self, **changes: Any) -> Draft:
         return replace(self, **changes)
+
+
+def _always_holds(condition: str) -> bool:
+    """Whether it says of numbers what is so: `8732 >= 1`."""
+    try:
+        parsed = parse_expression(condition)
+        return not parsed.names() and parsed.evaluate({}) == 1
+    except PlanError:
+        return False
 
 
 def _argument(name: str, value: Any, workload: Workload) -> Argument | None:

@@ -37,6 +37,8 @@ _SHAPES = {
     3: ((32, 4, 2), (64, 4, 1), (16, 8, 2), (32, 8, 1)),
 }
 _ROWS = (8, 4, 16, 2)
+_FEW_BLOCKS = 264
+"""Two for each SM of an H200; near enough for others. Larger blocks would be fewer still."""
 
 
 class Geometry:
@@ -52,7 +54,8 @@ class Geometry:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Exchanged axes where memory asks for it, then shapes that are not the author's."""
+        """Exchanged axes where memory asks for it, then shapes that are not the author's: smaller
+        ones first where there are few blocks."""
         found = conduct(draft)
         used = builtins_in(draft.form.kernel.body)
         axes = [a for a in AXES if f"threadIdx.{a}" in used]
@@ -68,6 +71,8 @@ class Geometry:
         if regular:
             now = [draft.value(f"blockDim.{a}") for a in axes]
             shapes = [x for x in _SHAPES[len(axes)] if list(x) != now]
+            if max(w.grid.volume for w in draft.workloads) < _FEW_BLOCKS:
+                shapes.sort(key=lambda shape: math.prod(shape) >= threads)
             offered += [dict(zip(axes, shape, strict=True)) for shape in shapes[:5]]
         return tuple(offered)[:6]
 
@@ -154,7 +159,6 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
     for axis in AXES:
         if axis not in axes:
             requires.append(f"{draft.says(f'blockDim.{axis}')} == 1")
-    requires = [r for r in requires if r != "1 == 1"]
     shown = " x ".join(str(shape[a]) for a in axes)
     says = f"Blocks of {shown} threads over the same places."
     if swap:

@@ -220,10 +220,20 @@ class _Groups:
     def _combine(self, call: s.Call) -> str:
         """What `reduce` over a warp combines by; empty for anything else."""
         match call:
-            case s.Call("reduce", (group, _, s.Call(functor))) if (
+            case s.Call("reduce", (group, _, functor)) if (
                 self.is_method(call) and _kind(group) == "warp" and call.type in _NUMBERS
             ):
-                found = re.fullmatch(r"cooperative_groups::(\w+)<([\w ]+)>", functor)
+                found = re.fullmatch(r"cooperative_groups::(\w+)<([\w ]+)>", _made_by(functor))
                 if found and s.normal_type(found[2]) == call.type:
                     return _COMBINES.get(found[1], "")
         return ""
+
+
+def _made_by(node: Any) -> str:
+    """The type of an object made of nothing: `cg::plus<float>()`, `cg::plus<float>{}`."""
+    match node:
+        case s.Call(function, ()):
+            return function
+        case s.Cast(type, s.Values(())):
+            return type
+    return ""

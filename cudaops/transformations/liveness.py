@@ -19,6 +19,11 @@ def live_after(body: Sequence[Any], node: Any, name: str) -> bool:
     return walk.found is not False
 
 
+def live_before(body: Sequence[Any], name: str) -> bool:
+    """Whether statements may read a variable before they set it. Says yes where it cannot tell."""
+    return _Walk(None, name).body(body, _Ways(after=False))
+
+
 @dataclass(frozen=True)
 class _Ways:
     """Whether the variable is live where control may go on."""

@@ -93,7 +93,7 @@ class ShareSerial:
         x = draft.says("blockDim.x")
         flat = [f"{draft.says(f'blockDim.{a}')} == 1" for a in "yz"]
         splits = [y for one in found for y in one.chosen.values()]
-        guards = [g for g in (f"{x} >= 32", *flat, *limits(draft, splits, 32)) if g != "1 == 1"]
+        guards = (f"{x} >= 32", *flat, *limits(draft, splits, 32))
         says = "Gave what one thread of a block did alone to its warp."
         return draft.with_body(body).requiring(*guards).stepped(Step(self.name, setting, says))
 

@@ -97,9 +97,8 @@ class ShareUniform:
             lines.append(Raw(f"if (!{works}) return;"))
         lines += found.rest
         guards += limits(draft, found.chosen.values(), lanes)
-        kept = [g for g in guards if g not in ("1 == 1", f"{lanes} == {lanes}")]
         says = f"Threads share the loops in which {lanes} of them did the same."
-        made = draft.with_body(tuple(lines)).requiring(*kept)
+        made = draft.with_body(tuple(lines)).requiring(*guards)
         return made.stepped(Step(self.name, setting, says))
 
 

@@ -31,6 +31,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import FLOATING, owning, reached, rewritten, taking_values
 from cudaops.transformations.loops import counted, literal
+from cudaops.transformations.places import through_casts
 from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
 from cudaops.transformations.toggles import with_toggles
 from cudaops.transformations.trees import (
@@ -589,7 +590,11 @@ def _reciprocal_guards(draft: Draft) -> list[str]:
     guards = []
     for group in _groups(draft.form.kernel, taking_values(draft)):
         text = launch_text(draft, group.division.by)
-        if text is not None and _type_of(group.division.by) in FLOATING:
+        if text is None or _type_of(group.division.by) not in FLOATING:
+            continue
+        if _type_of(through_casts(group.division.by)) in INTEGERS:
+            guards.append(f"{text} != 0")
+        else:
             size = f"max({text}, 0 - ({text}))"
             guards += [f"{size} <= {_WIDEST}", f"{size} * {_WIDEST} >= 1"]
     return guards

@@ -227,6 +227,34 @@ def test_the_constructed_launches_leave_no_subtype_out() -> None:
     )
 
 
+FEW = {
+    ncu.GRID_SIZE: 8, ncu.SM_COUNT: 72, ncu.WAVES: 0.02, ncu.L1_THROUGHPUT: 99.0,
+    ncu.DRAM_THROUGHPUT: 0.3, ncu.PIPE_FMA: 85.0, ncu.ISSUE_SLOTS_BUSY: 90.0,
+}  # fmt: skip
+
+
+def test_what_is_busy_on_a_few_sms_is_not_the_limit() -> None:
+    verdict = diagnose(made(FEW), A10)
+    assert verdict.subtype == "occupancy_grid"
+    assert "89 % of the SMs have no block, with 8 in the whole grid" in verdict.summary
+    assert {"fma_pipe", "issue_slots", "l1_load_throughput"} <= subtypes(verdict)
+
+
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [
+        ({ncu.GRID_SIZE: 37}, "fma_pipe"),
+        ({ncu.GRID_SIZE: 720}, "fma_pipe"),
+        ({ncu.DRAM_THROUGHPUT: 70.0, ncu.PIPE_FMA: 10.0, ncu.ISSUE_SLOTS_BUSY: 5.0},
+         "dram_bandwidth"),
+        ({ncu.L2_THROUGHPUT: 70.0}, "fma_pipe"),
+        ({ncu.L2_ATOMIC_UNIT: 90.0}, "fma_pipe"),
+    ],
+)  # fmt: skip
+def test_a_few_sms_may_keep_what_all_share_busy(more: dict[str, float], limit: str) -> None:
+    assert diagnose(made({**FEW, **more}), A10).subtype == limit
+
+
 def test_a_kernel_as_short_as_its_launch() -> None:
     assert diagnose(made({ncu.WAVES: 0.1}, duration_us=2.5), A10).subtype == "launch_bound"
     assert diagnose(made({ncu.WAVES: 0.1}, duration_us=25), A10).subtype == "occupancy_grid"

@@ -222,6 +222,32 @@ def test_an_instance_has_its_arguments_in_place() -> None:
     assert s.Number("2") in list(s.below(slow.kernel))
 
 
+CHOSEN = """
+template <int W> __global__ void k(int* y, int n) {
+    constexpr int BYTES = W * sizeof(int);
+    if constexpr (BYTES == 4) y[n] = 11;
+    else if constexpr (BYTES == 8) { int twice = 2 * n; y[twice] = 12; }
+    else if constexpr (BYTES < 4) { }
+    if constexpr (sizeof(n) == 2) { y[n] = 13; } else { y[n] = 14; }
+    if constexpr (W == 3) y[n] = 15;
+    if (W == 4) y[n] = 16;
+    if (
+        n    == 4) y[n] = 17;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "kept"), [(1, {11, 14}), (2, {12, 14}), (3, {14, 15}), (4, {14}), (5, {14})]
+)
+def test_of_a_choice_at_compile_time_one_branch_is_there(width: int, kept: set[int]) -> None:
+    body = form_of(CHOSEN, f"k<{width}>").kernel.body
+    numbers = {int(n.text) for n in s.below(body) if isinstance(n, s.Number) and n.text.isdigit()}
+    assert {n for n in numbers if n > 10} == kept | {16, 17}
+    assert sum(isinstance(n, s.If) for n in s.below(body)) == 2
+    assert all(n.where is not None for n in s.below(body) if isinstance(n, s.Block))
+
+
 def test_an_instance_that_only_a_host_template_can_spell() -> None:
     host = "template <typename T> void run(T* p) { k<T, 3, true><<<1, 1>>>(p, p, 1); }\n"
     form = form_of(f"{INSTANCES}{host}int main() {{ float* p = 0; run(p); }}", "k<T, 3, true>")

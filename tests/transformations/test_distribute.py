@@ -137,7 +137,56 @@ def test_two_stores_and_atomics(case: Callable[..., Case]) -> None:
         Distribute().apply(two.draft, {"parts": 4})
 
 
+ABOVE = """
+__global__ void surface(const float* points, float* y, int degree, int n, int m) {
+    int i, j, k, l;
+    float u, v, bu, bv;
+    i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    u = i / (float)n;
+    for (j = 0; j < m; j++) {
+        v = j / (float)m;
+        float sum = 0;
+        for (k = 0; k <= degree; k++) {
+            if (k % 2) bu = u; else bu = 1 - u;
+            for (l = 0; l <= degree; l++) {
+                if (l > 2) continue;
+                bv = v * l;
+                sum += points[k * (degree + 1) + l] * bu * bv;
+            }
+        }
+        y[i * m + j] = sum;
+    }
+}"""
+
+
+def test_variables_that_are_declared_above_the_loop(case: Callable[..., Case]) -> None:
+    """They are set anew in each iteration, in inner loops and on both sides of conditions."""
+    points = np.random.default_rng(0).normal(size=16).astype(np.float32)
+    y = np.zeros((37, 29), np.float32)
+    made = case(
+        ABOVE, {"points": points, "y": y, "degree": 3, "n": 37, "m": 29}, grid=(2,), block=(32,)
+    )
+    _same(made)
+
+
 REFUSED = {
+    "a value of the one before": "float b; for (int k = 0; k < n; k++) { if (k % 3 == 0) b = x[k];"
+    " y[k * 32 + j] = b; }",
+    "a value of an inner loop of the one before": "int l = 0; float b = 1;"
+    " for (int k = 0; k < n; k++) { for (l = 0; l < k % 2; l++) b = x[l]; y[k * 32 + j] = b; }",
+    "an inner counter that goes on": "int l = 0; for (int k = 0; k < n; k++) {"
+    " for (; l < k; l++) s = x[l]; y[k * 32 + j] = 1; }",
+    "what is left after a break": "float b = 0; for (int k = 0; k < n; k++) {"
+    " for (int l = 0; l < 4; l++) { if (x[l] > l) break; b = x[l]; } y[k * 32 + j] = b; }",
+    "what is skipped": "float b = 0; for (int k = 0; k < n; k++) {"
+    " for (int l = 0; l < 4; l++) { if (l < k) continue; b = x[l]; } y[k * 32 + j] = b; }",
+    "used afterwards": "float b = 0; for (int k = 0; k < n; k++) { b = x[k]; y[k * 32 + j] = b; }"
+    " if (b > 9) z[j] = 1;",
+    "set by a switch": "float b = 0; for (int k = 0; k < n; k++) { switch (k) {"
+    " case 0: b = 1; break; default: break; } y[k * 32 + j] = b; }",
+    "its address is taken": "float b = 0; float* p = &b; for (int k = 0; k < n; k++) {"
+    " y[k * 32 + j] = *p; b = x[k]; *p = b + 1; }",
     "one place": "for (int k = 0; k < n; k++) y[j] = x[k * 32 + j];",
     "a running sum": "for (int k = 0; k < n; k++) { s += x[k * 32 + j]; y[k * 32 + j] = s; }",
     "a store beside it": "z[j] += 1; for (int k = 0; k < n; k++) y[k * 32 + j] = 1;",

@@ -50,6 +50,12 @@ def test_a_function_that_is_not_there(case: Callable[..., Case]) -> None:
         made(case).draft.owned("third")
 
 
+def test_conditions_that_every_launch_meets_are_left_out(case: Callable[..., Case]) -> None:
+    always = ("8732 >= 1", "ceil_div(8732, 32) <= 65535", "1 == 1")
+    needed = ("n >= 1", "1 == 2", "aligned(x, 16)", "5 % 0 == 0")
+    assert made(case).draft.requiring(*always, *needed, *needed).requires == needed
+
+
 def test_a_rewrite_is_taken_up_again(case: Callable[..., Case]) -> None:
     one = made(case)
     first = one.applied(Specialise())

@@ -136,6 +136,14 @@ def test_rows_of_what_the_launch_gives(case: Callable[..., Case]) -> None:
     made.same(draft)
 
 
+def test_smaller_blocks_come_first_where_there_are_few(case: Callable[..., Case]) -> None:
+    arguments = {"x": _FLOATS, "y": _FLOATS * 0, "n": 1003}
+    few = case(BOUND, arguments, grid=(8,), block=(128,)).draft
+    assert Geometry().settings(few)[:2] == ({"x": 64}, {"x": 32})
+    many = case(BOUND, arguments, grid=(800,), block=(128,)).draft
+    assert Geometry().settings(many)[:2] == ({"x": 256}, {"x": 512})
+
+
 def test_axes_are_exchanged_where_memory_is_turned(case: Callable[..., Case]) -> None:
     source, arguments, grid, block = TAKEN["turned"]
     made = case(source, arguments, grid=grid, block=block)

@@ -17,6 +17,7 @@ HEAD = """
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;
+template <class T> struct mine { __device__ T operator()(T a, T b) const { return a - b; } };
 __device__ float total(cg::thread_block_tile<32> lanes, float x) {
     for (int d = lanes.size() / 2; d > 0; d /= 2) x += lanes.shfl_xor(x, d);
     return x;
@@ -48,6 +49,10 @@ TAKEN = {
     "s += __shfl_xor_sync(0xffffffff, s, apart);",
     "float s = x[threadIdx.x]; s = cg::reduce(warp, s, cg::less<float>()); y[threadIdx.x] = s;":
     "s = other < s ? other : s;",
+    "float s = x[threadIdx.x]; s = cg::reduce(warp, s, cg::plus<float>{}); y[threadIdx.x] = s;":
+    "s += __shfl_xor_sync(0xffffffff, s, apart);",
+    "float s = cg::reduce(warp, x[threadIdx.x], cg::greater<float>{}); y[threadIdx.x] = s;":
+    "s = other > s ? other : s;",
     "const int s = cg::reduce(warp, (int)x[threadIdx.x], cg::greater<int>()); y[threadIdx.x] = s;":
     "s = other > s ? other : s;",
     "float s = total(warp, x[threadIdx.x]); y[threadIdx.x] = s;": "__shfl_xor_sync(0xffffffff",
@@ -102,6 +107,9 @@ def test_others_apply_then(case: Callable[..., Case]) -> None:
         "auto some = cg::coalesced_threads(); some.sync(); y[threadIdx.x] = some.size();",
         "y[threadIdx.x] = 1.f + cg::reduce(warp, x[threadIdx.x], cg::plus<float>());",
         "double s = cg::reduce(warp, x[threadIdx.x], cg::plus<float>()); y[threadIdx.x] = s;",
+        "float s = cg::reduce(warp, x[threadIdx.x], cg::plus<double>{}); y[threadIdx.x] = s;",
+        "float s = cg::reduce(warp, x[threadIdx.x], mine<float>{}); y[threadIdx.x] = s;",
+        "auto h = cg::tiled_partition<8>(block); float s = cg::reduce(h, x[0], cg::plus<float>{});",
         "y[threadIdx.x] = cg::reduce(warp, x[threadIdx.x], cg::plus<float>());",
         "y[threadIdx.x] = threadIdx.x;",
     ],

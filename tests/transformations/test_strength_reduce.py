@@ -158,6 +158,22 @@ def test_a_denominator_of_the_launch_has_a_reciprocal(case: Callable[..., Case])
     assert not resolve(draft.rewrite(), made.kernel, made.workload).applicable
 
 
+@pytest.mark.parametrize(("value", "applies"), [(2147483647, True), (-7, True), (1, False)])
+def test_a_whole_denominator_of_the_launch_is_not_zero(
+    value: int, applies: bool, case: Callable[..., Case]
+) -> None:
+    """And never too small or too large, whatever it is."""
+    source = kernel_of(
+        f"{GUARDED} y[i] = x[i] / (float)(by - 1) + i / (float)(by - 1);", ", int by"
+    )
+    made = launched(case, source, by=value)
+    draft = made.applied(StrengthReduce(), RECIPROCALS)
+    assert draft.requires == ("(by - 1) != 0",)
+    assert resolve(draft.rewrite(), made.kernel, made.workload).applicable == applies
+    if applies:
+        made.same(draft, tolerance=1e-6)
+
+
 @pytest.mark.parametrize(
     "body",
     [

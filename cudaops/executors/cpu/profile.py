@@ -202,8 +202,9 @@ MODEL_FLAGS = (
     "--param", "max-completely-peeled-insns=8000", "--param", "max-completely-peel-times=64",
     "--param", "max-unroll-times=1", "-fno-web", "-fno-rename-registers",
     "-fno-schedule-insns2", "-fno-gcse",
+    "-include", "cudaops/whole_kernels.h",
 )  # fmt: skip
-"""The last two lines only save compile time behind the IL that is read."""
+"""Behind our own headers. Web to gcse only save compile time behind the IL that is read."""
 COUNTING = ("-lgcov", "--coverage", "-Wl,-u,__gcov_reset")
 """The runner resets the counters before the launch that is sampled."""
 _BASE = "counted"
@@ -365,6 +366,8 @@ def _dump_in(executor: CpuExecutor, unit: Unit, work: Path) -> str:
     prelude = [str(header)] if header else ["cudaops/cuda.h", "cudaops/entry.h"]
     options = unit.program.code_options
     extra = [
+        f"-ffile-prefix-map={work}=.",
+        *(word for p in prelude for word in ("-include", p)),
         *preprocessor_words(options),
         *MODEL_FLAGS,
         "-fbranch-probabilities",
@@ -373,7 +376,6 @@ def _dump_in(executor: CpuExecutor, unit: Unit, work: Path) -> str:
         "-dumpbase",
         _BASE,
     ]
-    extra += [f"-ffile-prefix-map={work}=.", *(word for p in prelude for word in ("-include", p))]
     command = compile_command("plain", MAIN, "/dev/null", extra)
     reads = [*folders_outside(options), *([header.parent] if header else [])]
     confine = compiling(work, reads)

@@ -88,6 +88,7 @@ class lane_group {
   unsigned mask_;
 };
 
+// A tile's ranks are lanes side by side: its methods are one instruction each, as on a GPU.
 template <unsigned Size>
 class thread_block_tile : public lane_group {
   static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads here");
@@ -100,6 +101,17 @@ class thread_block_tile : public lane_group {
   static unsigned thread_rank() { return cudaops::lane() & (Size - 1); }
   static unsigned meta_group_size() { return (thread_block::size() + Size - 1) / Size; }
   static unsigned meta_group_rank() { return thread_block::thread_rank() / Size; }
+  template <class T>
+  CUDAOPS_INLINE T shfl(T value, unsigned rank) const { return __shfl_sync(mask(), value, rank, Size); }
+  template <class T>
+  CUDAOPS_INLINE T shfl_down(T value, unsigned delta) const { return __shfl_down_sync(mask(), value, delta, Size); }
+  template <class T>
+  CUDAOPS_INLINE T shfl_up(T value, unsigned delta) const { return __shfl_up_sync(mask(), value, delta, Size); }
+  template <class T>
+  CUDAOPS_INLINE T shfl_xor(T value, unsigned bits) const { return __shfl_xor_sync(mask(), value, bits, Size); }
+  CUDAOPS_INLINE unsigned ballot(int predicate) const {
+    return __ballot_sync(mask(), predicate) >> (cudaops::lane() & ~(Size - 1));
+  }
 };
 using coalesced_group = lane_group;
 
@@ -113,12 +125,18 @@ template <class T> struct plus { T operator()(T a, T b) const { return a + b; } 
 template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
 template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
 
-// Every thread gets the combination of all values, in rank order.
-template <class Group, class T, class Combine>
-CUDAOPS_INLINE T reduce(const Group& group, T value, Combine combine) {
+// Every thread gets the combination of all values: of coalesced threads in rank order, of a tile in the
+// five shuffles of a butterfly, as on a GPU.
+template <class T, class Combine>
+CUDAOPS_INLINE T reduce(const lane_group& group, T value, Combine combine) {
   T result = group.shfl(value, 0);
   for (unsigned rank = 1; rank < group.size(); ++rank) result = combine(result, group.shfl(value, rank));
   return result;
+}
+template <unsigned Size, class T, class Combine>
+CUDAOPS_INLINE T reduce(const thread_block_tile<Size>& tile, T value, Combine combine) {
+  for (unsigned apart = Size / 2; apart > 0; apart /= 2) value = combine(value, tile.shfl_xor(value, apart));
+  return value;
 }
 
 }  // namespace cooperative_groups
