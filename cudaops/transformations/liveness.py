@@ -19,6 +19,12 @@ def live_after(body: Sequence[Any], node: Any, name: str) -> bool:
     return walk.found is not False
 
 
+def live_before(body: Sequence[Any], name: str) -> bool:
+    """Whether what a variable holds before these statements may be read in them. Says yes where it
+    cannot tell, and looks for no other names of it."""
+    return _Walk(None, name).body(body, _Ways(after=False))
+
+
 @dataclass(frozen=True)
 class _Ways:
     """Whether the variable is live where control may go on."""

@@ -26,7 +26,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FLIPPED, FUNCTIONS, Found, Kind, accumulations
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.liveness import live_after
+from cudaops.transformations.liveness import live_after, live_before
 from cudaops.transformations.scans import Scan, scan_in
 from cudaops.transformations.trees import (
     BARRIERS,
@@ -503,13 +503,7 @@ def _is_fresh(loop: s.For, name: str) -> bool:
     """Whether each iteration sets a variable before it looks at it."""
     if any(_mentions(x, name) for x in (*loop.first, loop.condition, *loop.step) if x is not None):
         return False
-    first = next((x for x in loop.body if _mentions(x, name)), None)
-    match first:
-        case s.Evaluate(s.Assign(s.Name(text), "", value)) if text == name:
-            return not _mentions(value, name)
-        case s.For((s.Evaluate(s.Assign(s.Name(text), "", value)), *_)) if text == name:
-            return not _mentions(value, name)
-    return False
+    return not live_before(loop.body, name)
 
 
 def _targets(node: Any) -> list[Any]:
