@@ -92,6 +92,16 @@ BIT_COUNTS = {
 as often as an addition. Source: CUDA C++ Programming Guide, table "Throughput of Native Arithmetic
 Instructions", 8.6 and 9.0."""
 
+DEAR = 5
+"""Instructions."""
+
+
+def is_dear(name: str) -> bool:
+    """Whether a call of this function is more than a few instructions."""
+    mix = CALLS.get(name) or FAST_CALLS.get(name)
+    return mix is not None and mix.issued >= DEAR
+
+
 SFU_LATENCY = 5.0
 """Instructions that one of the special function unit lasts longer than another. With it, chains of
 dependent divisions, roots, exponentials and reciprocal roots in single precision come out within a

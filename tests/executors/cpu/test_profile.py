@@ -271,6 +271,33 @@ def test_a_sine_and_a_cosine_of_one_angle_cost_more_than_one(
         assert high > low + 2 * 100 * 256 * (1 if metric == ncu.INST_EXECUTED else 32)
 
 
+DEAR = """
+    __global__ void dear(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      float sum = 0.0f;
+      for (int k = 0; k < n; ++k)
+        sum += TERM;
+      b[i] = sum;
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("term", "note"),
+    [
+        ("sinf(a[k] + i) * expf(a[k])", "arithmetic, sinf, expf"),
+        ("a[i + k]", "global load, 4.9 sectors a request"),
+    ],
+)
+def test_a_line_is_told_by_what_it_costs(
+    term: str, note: str, executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    made = case(DEAR.replace("TERM", term), (1024,), (256,), 1 << 19, {"n": 64}, None, ("a", "b"))
+    line = profiled(executor, made).hot_lines[0]
+    assert line.text == f"sum += {term};"
+    assert line.note == note
+
+
 INDEXED = """
     __global__ void table(const float* a, float* b, int n) {
       float held[32];
