@@ -45,6 +45,7 @@ from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_sp
 from cudaops.timemodel.gimple import Function, parse
 from cudaops.timemodel.idle_blocks import to_look_at, working_share
 from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
+from cudaops.timemodel.phases import loops_of_blocks
 from cudaops.timemodel.timing import modelled_metrics
 from cudaops.timemodel.trace import (
     MANY_STRATA,
@@ -239,9 +240,11 @@ def _sample(
     cluster = launched_cluster(unit, plan, plan.launches[-1])
     few = sampled_blocks(grid, SEED, cluster=cluster)
     taken = _taken(executor, unit, workload, plan, few, timeout_s)
-    if isinstance(taken, Misbehaved) or not (taken.trace.has_idle or taken.trace.is_uneven):
+    if isinstance(taken, Misbehaved):
         return taken
     if not taken.trace.has_idle:
+        if not (taken.trace.is_uneven or any(map(_may_leave_early, taken.functions))):
+            return taken
         more = sampled_blocks(grid, SEED, UNEVEN_STRATA, cluster)
         return _taken(executor, unit, workload, plan, more, timeout_s)
     found = _working(executor, unit, workload, plan, cluster, timeout_s)
@@ -257,6 +260,16 @@ def _sample(
         if not taken.trace.is_uneven or len(found.blocks) <= most:
             break
     return taken._replace(working_share=found.share)
+
+
+def _may_leave_early(function: Function) -> bool:
+    """Whether a loop that ran has several ends: how long a thread takes may then depend on its
+    data, though it accesses as much memory as others."""
+    for body in loops_of_blocks(function)[1].values():
+        ends = [n for n in body if not body.issuperset(function.blocks[n].successors)]
+        if len(ends) > 1:
+            return True
+    return False
 
 
 class _Working(NamedTuple):

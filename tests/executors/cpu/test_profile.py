@@ -271,6 +271,29 @@ def test_a_sine_and_a_cosine_of_one_angle_cost_more_than_one(
         assert high > low + 2 * 100 * 256 * (1 if metric == ncu.INST_EXECUTED else 32)
 
 
+ESCAPES = """
+    __global__ void escapes(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x, k = 0;
+      float v = i / 262144.0f, z = 0.5f;
+      for (k = 0; k < n; ++k) {
+        if (z END) break;
+        z = 3.9f * z * (1.0f - z) + v;
+      }
+      b[i] = z + k;
+    }
+"""
+
+
+@pytest.mark.parametrize(("end", "blocks"), [("> 1.5f || z < -9", 20), ("!= z) k = k; if (0", 5)])
+def test_more_blocks_where_loops_end_by_their_data(
+    end: str, blocks: int, executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """As much memory is accessed by each."""
+    source = ESCAPES.replace("END", end)
+    made = case(source, (1024,), (256,), 1 << 18, {"n": 200}, None, ("a", "b"))
+    assert f"from {blocks} of 1024 blocks" in profiled(executor, made).notes[0]
+
+
 DEAR = """
     __global__ void dear(const float* a, float* b, int n) {
       int i = blockIdx.x * blockDim.x + threadIdx.x;
