@@ -96,6 +96,14 @@ def numbered(spelled: str, names: Iterable[str]) -> str:
     return f"{spelled}#{taken + 1}" if taken else spelled
 
 
+def _before(label: Cursor, statement: Cursor) -> s.Range | None:
+    """Where a label stands, without its statement, which clang takes to be part of it."""
+    whole, rest = where_of(label), where_of(statement)
+    if whole is None or rest is None or not whole.start < rest.start <= whole.end:
+        return whole
+    return s.Range((whole.file, whole.start, rest.start))
+
+
 class Body:
     """Statements of one function, with a name of its own for each variable."""
 
@@ -169,10 +177,10 @@ class Body:
             case _K.SWITCH_STMT if len(parts) == 2:
                 yield s.Switch(self.expression(parts[0]), self._nested(parts[1]))
             case _K.CASE_STMT if len(parts) == 2:
-                yield s.Label(self.expression(parts[0]))
+                yield s.Label(self.expression(parts[0]), where=_before(cursor, parts[1]))
                 yield from self._statement(parts[1])
             case _K.DEFAULT_STMT if len(parts) == 1:
-                yield s.Label(None)
+                yield s.Label(None, where=_before(cursor, parts[0]))
                 yield from self._statement(parts[0])
             case _K.BREAK_STMT:
                 yield s.Leave("break")

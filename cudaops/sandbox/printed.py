@@ -45,6 +45,7 @@ def compare_printed(
     if len(expected_lines) != len(actual_lines):
         found, wanted = len(actual_lines), len(expected_lines)
         text = f"prints {found} lines where the author's program prints {wanted}"
+        text += f", {_first_other(expected_lines, actual_lines)}"
         return PrintedComparison(False, text, 0, math.inf)
     own_lines = _lines(unfused or "")
     if len(own_lines) != len(expected_lines):
@@ -80,6 +81,14 @@ def compare_printed(
             f"; {unsteady} within {OWN_FACTOR:g} times what rounding alone makes of the author's"
         )
     return PrintedComparison(True, text, compared, worst)
+
+
+def _first_other(expected: list[str], actual: list[str]) -> str:
+    """Where one of them has a line more: often a complaint of the program's own check."""
+    more, less = (actual, expected) if len(actual) > len(expected) else (expected, actual)
+    same = (_words(a) == _words(b) for a, b in zip(more, less, strict=False))
+    line = more[next((n for n, equal in enumerate(same) if not equal), len(less))]
+    return f"{'first' if more is actual else 'without'} {line.strip()!r}"
 
 
 def _lines(text: str) -> list[str]:

@@ -33,7 +33,7 @@ CALLS: dict[str, Mix] = {
     "logf": _mix(fp32=15, alu=12, convert=1), "log2f": _mix(fp32=17, alu=12, convert=1),
     "log10f": _mix(fp32=15, alu=12, convert=1), "log1pf": _mix(fp32=16, alu=13, convert=1),
     "sinf": _mix(fp32=12, alu=12, convert=2), "cosf": _mix(fp32=12, alu=12, convert=2),
-    "sincosf": _mix(fp32=20, alu=16, convert=2), "tanf": _mix(fp32=13, alu=12, sfu=1, convert=2),
+    "sincosf": _mix(fp32=16, alu=14, convert=1), "tanf": _mix(fp32=13, alu=12, sfu=1, convert=2),
     "tanhf": _mix(fp32=9, alu=6, sfu=2), "erff": _mix(fp32=9, alu=20, sfu=1),
     "atanf": _mix(fp32=11, alu=7, sfu=1), "atan2f": _mix(fp32=19, alu=23, sfu=1),
     "cbrtf": _mix(fp32=9, alu=5, sfu=2), "hypotf": _mix(fp32=11, alu=13, sfu=1),
@@ -69,10 +69,13 @@ CALLS: dict[str, Mix] = {
     "__funnelshift_l": _mix(alu=1), "__funnelshift_r": _mix(alu=1),
     "floor": _mix(convert=1), "ceil": _mix(convert=1), "trunc": _mix(convert=1),
     "rint": _mix(convert=1), "fmod": _mix(fp64=20, alu=40),
+    "sincos": _mix(fp64=21, alu=30, fp32=8, convert=2),
 }  # fmt: skip
-"""By the C library's name, and by CUDA's where that is one instruction. `tan` and `pow` in double,
-`sincosf` and `fmod` are estimates; `sinh`, `log1p` and the inverse hyperbolic ones have all of what
-stands before their end, of which small arguments need less."""
+CALLS |= {"cexpif": CALLS["sincosf"], "cexpi": CALLS["sincos"]}
+"""By the C library's name, and by CUDA's where that is one instruction. g++ makes one `cexpi` of
+both a sine and a cosine of one angle; these two are counted for sm_90. `tan` and `pow` in double
+and `fmod` are estimates; `sinh`, `log1p` and the inverse hyperbolic ones have all of what stands
+before their end, of which small arguments need less."""
 
 FAST_CALLS: dict[str, Mix] = {
     "__expf": _mix(fp32=3, alu=1, sfu=1), "__exp10f": _mix(fp32=3, alu=1, sfu=1),
@@ -88,6 +91,16 @@ BIT_COUNTS = {
 """By the beginning of g++'s name: POPC, FLO and, for the last bit, BREV before it, each a quarter
 as often as an addition. Source: CUDA C++ Programming Guide, table "Throughput of Native Arithmetic
 Instructions", 8.6 and 9.0."""
+
+DEAR = 5
+"""Instructions."""
+
+
+def is_dear(name: str) -> bool:
+    """Whether a call of this function is more than a few instructions."""
+    mix = CALLS.get(name) or FAST_CALLS.get(name)
+    return mix is not None and mix.issued >= DEAR
+
 
 SFU_LATENCY = 5.0
 """Instructions that one of the special function unit lasts longer than another. With it, chains of

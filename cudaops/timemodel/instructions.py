@@ -379,6 +379,7 @@ class Translator:
         """What one thread executes in one pass over the statement."""
         s, mix = op.statement, op.mix
         kind = self._function.type_of(s.target_name) if s.target_name else ""
+        kind = kind.removeprefix("complex ")
         call = None if s.value.startswith("(") else CALL.match(s.value)
         name = _bare(call.group(1), kind) if call else ""
         if name in self._callees:

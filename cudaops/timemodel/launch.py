@@ -18,6 +18,7 @@ from cudaops.domain.rewrite import ResolvedLaunch
 from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
+from cudaops.timemodel.costs import is_dear
 from cudaops.timemodel.gimple import Function
 from cudaops.timemodel.instructions import Callee, Translator
 from cudaops.timemodel.phases import Sampled, operations, shape
@@ -299,6 +300,10 @@ def _notes(
 
 
 MOST = 3
+_MEMORY = frozenset({"data_path", "lsu", "l2", "dram", "latency", "launch", "atomics"})
+"""Limiters that a line's accesses use, not its arithmetic."""
+_FEW_ACCESSES = 0.25
+"""Of the instructions of a line, up to which what it does to memory is not what it costs."""
 Line = tuple[str, int]
 
 
@@ -310,27 +315,26 @@ def hot_lines(model: LaunchModel) -> tuple[HotLine, ...]:
     if total <= 0:
         return ()
     result = []
+    arithmetic = limiter not in _MEMORY
     for line in sorted(costs, key=lambda at: costs[at], reverse=True)[:MOST]:
         place = _place(model, line)
         share = 100.0 * costs[line] / total
         if place is None or share < 1.0:
             continue
-        result.append(
-            HotLine(
-                location=place, text=_text(model, place), share_pct=share, note=_note(model, line)
-            )
-        )
+        text = _text(model, place)
+        note = _arithmetic(model, line, text) if arithmetic else ""
+        note = note or _note(model, line)
+        result.append(HotLine(location=place, text=text, share_pct=share, note=note))
     return tuple(result)
 
 
 def _costs(model: LaunchModel, limiter: str) -> dict[Line, float]:
-    memory = {"data_path", "lsu", "l2", "dram", "latency", "launch", "atomics"}
     costs: dict[Line, float] = {}
-    if limiter in memory:
+    if limiter in _MEMORY:
         for index, site in enumerate(model.modelled.work.sites):
             at = _line_of(model, site)
             costs[at] = costs.get(at, 0.0) + _memory_cost(model.modelled, index, site, limiter)
-    if limiter not in memory or not any(costs.values()):
+    if limiter not in _MEMORY or not any(costs.values()):
         for at, mix in model.line_mixes.items():
             costs[at] = costs.get(at, 0.0) + _pipe_cost(mix, limiter)
     return costs
@@ -390,6 +394,16 @@ def _text(model: LaunchModel, place: SourceLocation) -> str:
         source = model.unit.program.file(place.file).text
     lines = source.splitlines()
     return lines[place.line - 1].strip() if place.line <= len(lines) else ""
+
+
+def _arithmetic(model: LaunchModel, line: Line, text: str) -> str:
+    """Where a line hardly accesses memory: what it does instead; empty otherwise."""
+    issued = model.line_mixes.get(line, Mix()).issued
+    sites = (s for s in model.modelled.work.sites if _line_of(model, s) == line)
+    if sum(s.instructions_per_block for s in sites) > _FEW_ACCESSES * issued:
+        return ""
+    called = [name for name in re.findall(r"\b(\w+)\s*\(", text) if is_dear(name)]
+    return ", ".join(["arithmetic", *dict.fromkeys(called)])
 
 
 def _note(model: LaunchModel, line: Line) -> str:

@@ -103,9 +103,9 @@ class Trace:
         return tuple(b.block for b in self.counted if b.accesses)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether hardly any of them does, so that others may."""
-        return len(self.working) < min(LEAST_WORKING, len(self.counted))
+    def has_idle(self) -> bool:
+        """Whether some of them do not."""
+        return len(self.working) < len(self.counted)
 
     @property
     def is_uneven(self) -> bool:
@@ -120,9 +120,8 @@ blocks work. In a larger grid the edge is too rare to count as much as the middl
 
 STRATA = 5
 MANY_STRATA = 40
-"""Where fewer than `LEAST_WORKING` of the sampled blocks access memory: a grid many times as large
-as the data, whose idle blocks cost next to nothing to run."""
-LEAST_WORKING = 2
+"""Where some of the sampled blocks access no memory: a grid larger than the data, whose idle blocks
+cost next to nothing to run."""
 UNEVEN_STRATA, UNEVEN = 20, 0.7
 """Where one of the sampled blocks accesses memory less than this often, over the one that does most
 often: five of them say little of the mean then. Chosen: four times the sampling at most."""
@@ -157,16 +156,21 @@ def sampled_blocks(
 
 
 def working_blocks(
-    grid: Dim3, working: Sequence[int], cluster: Dim3 | None = None
+    grid: Dim3, working: Sequence[int], cluster: Dim3 | None = None, most: int = STRATA
 ) -> SampledBlocks:
-    """The first of these blocks, as many as are sampled otherwise; whole clusters of a launch that
-    has some."""
+    """As many of these blocks, from all over them; whole clusters of a launch that has some."""
     if cluster is None or cluster.volume == 1:
-        return among(grid, tuple(working[:STRATA]))
+        return among(grid, _spread(working, most))
     many = cluster_grid(grid, cluster)
     numbers = tuple(dict.fromkeys(cluster_number(block, grid, cluster) for block in working))
-    kept = numbers[: max(round(STRATA / cluster.volume), 1)]
+    kept = _spread(numbers, max(round(most / cluster.volume), 1))
     return _whole(grid, cluster, among(many, kept))
+
+
+def _spread(items: Sequence[int], most: int) -> tuple[int, ...]:
+    """The middle one of each of so many parts."""
+    parts = min(most, len(items))
+    return tuple(items[(2 * n + 1) * len(items) // (2 * parts)] for n in range(parts))
 
 
 def _whole(grid: Dim3, cluster: Dim3, found: SampledBlocks) -> SampledBlocks:

@@ -20,7 +20,8 @@ def live_after(body: Sequence[Any], node: Any, name: str) -> bool:
 
 
 def live_before(body: Sequence[Any], name: str) -> bool:
-    """Whether statements may read a variable before they set it. Says yes where it cannot tell."""
+    """Whether what a variable holds before these statements may be read in them. Says yes where it
+    cannot tell, and looks for no other names of it."""
     return _Walk(None, name).body(body, _Ways(after=False))
 
 

@@ -1,13 +1,11 @@
 """Dear arithmetic as cheap arithmetic that gives the same: powers, roots and divisions.
 
-`exact`: `pow` and `powf` with a small whole exponent become products, the more accurate way (a
-product of up to three factors rounds at most twice; CUDA's `powf` is documented with 4 ulp, `pow`
-with 2), which overflow, underflow and treat NaN and infinities where the function does: an
-intermediate power lies between the base and the result. `(x + 1) % n` and `(n + x + d) % n`, where
-`d` is a number or counts from -1 to 1, become compares and selects where `0 <= x < n` is seen in
-the text or is made true by a guard (`ranges`): integers, the same to the bit. Quotients and
-remainders of what is never negative are taken without a sign, which costs fewer instructions, also
-where the divisor is a constant. `c = !c` of what is zero or one is `c ^= 1` (`toggles`).
+`exact`: `pow` and `powf` with a small whole exponent become products (`powers`). `(x + 1) % n` and
+`(n + x + d) % n`, where `d` is a number or counts from -1 to 1, become compares and selects where
+`0 <= x < n` is seen in the text or is made true by a guard (`ranges`): integers, the same to the
+bit. Quotients and remainders of what is never negative are taken without a sign, which costs fewer
+instructions, also where the divisor is a constant. `c = !c` of what is zero or one is `c ^= 1`
+(`toggles`).
 
 `reciprocals`: besides, divisions by one denominator become products with its reciprocal, computed
 once; `a / sqrt(b)` becomes `a * rsqrt(b)`. Each costs one rounding more, so the gates decide; where
@@ -29,9 +27,10 @@ from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.functions import FLOATING, owning, reached, rewritten, taking_values
+from cudaops.transformations.functions import FLOATING, reached, rewritten, taking_values
 from cudaops.transformations.loops import counted, literal
 from cudaops.transformations.places import through_casts
+from cudaops.transformations.powers import has_power, with_cases, with_powers
 from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
 from cudaops.transformations.toggles import with_toggles
 from cudaops.transformations.trees import (
@@ -44,15 +43,6 @@ from cudaops.transformations.trees import (
     reads_memory,
 )
 
-HIGHEST_POWER = {"float": 8, "double": 5}
-"""Whose product stays within the rounding that CUDA documents for `powf` and `pow`.
-Source: CUDA C++ Programming Guide, mathematical functions: 4 and 2 ulp."""
-_POWER_NAMES = {2: "squared", 3: "cubed"}
-_PRODUCTS = {
-    2: ("x * x",), 3: ("x * x * x",), 4: ("x * x", "x2 * x2"), 5: ("x * x", "x2 * x2 * x"),
-    6: ("x * x", "x2 * x2 * x2"), 7: ("x * x", "x2 * x2 * x2 * x"),
-    8: ("x * x", "(x2 * x2) * (x2 * x2)"),
-}  # fmt: skip
 _ROOTS = {"sqrtf": "float", "sqrt": "double"}
 _WIDEST = 10**18
 """A denominator of the launch lies between it and its reciprocal."""
@@ -71,7 +61,7 @@ class StrengthReduce:
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """With the reciprocals first, where there are any: they bring more."""
         known = taking_values(draft)
-        exact = any(_has_power(f.body) or _has_wrap(f, draft.form) for f in reached(draft))
+        exact = has_power(draft) or any(_has_wrap(f, draft.form) for f in reached(draft))
         exact = exact or bool(_never_negative(draft)) or _with_toggles(draft) is not draft
         divides = any(_shared_divisions(f, known) for f in reached(draft))
         found: tuple[Setting, ...] = ({"what": "reciprocals"},) if divides else ()
@@ -81,8 +71,12 @@ class StrengthReduce:
         """Powers, then remainders, then divisions of integers and of others."""
         told: list[str] = []
         began = draft
-        draft = _with_powers(draft)
+        draft = with_cases(began)
         if draft is not began:
+            told.append("each exponent of the captured launches has its own code")
+        before = draft
+        draft = with_powers(draft)
+        if draft is not before:
             told.append("powers are products")
         before = draft
         draft = _with_selects(draft)
@@ -105,91 +99,6 @@ class StrengthReduce:
             raise NotUnderstood("no power, remainder, shared denominator, or toggle")
         says = "; ".join(told)
         return draft.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}."))
-
-
-# Powers
-
-
-@dataclass(frozen=True)
-class _Power:
-    base: s.Expression
-    exponent: int
-    type: str
-
-
-def _power(node: Any) -> _Power | None:
-    match node:
-        case s.Call("pow" | "powf" as name, (base, exponent), type=kind) if kind in FLOATING:
-            value = _whole_number(exponent)
-            if name == "powf" and kind != "float":
-                return None
-            if value is not None and 2 <= value <= HIGHEST_POWER[kind]:
-                return _Power(base, value, kind)
-    return None
-
-
-def _whole_number(node: s.Expression) -> int | None:
-    if isinstance(node, s.Cast) and node.type in (*FLOATING, *INTEGERS):
-        return _whole_number(node.operand)
-    if not isinstance(node, s.Number):
-        return None
-    try:
-        value = float(node.text.rstrip("fFlLuU"))
-    except ValueError:
-        return None
-    return int(value) if value.is_integer() else None
-
-
-def _has_power(body: Any) -> bool:
-    return any(_power(x) for x in s.below(body))
-
-
-def _with_powers(draft: Draft) -> Draft:
-    found = [p for f in reached(draft) for x in s.below(f.body) if (p := _power(x))]
-    needed = sorted({(p.exponent, p.type) for p in found if not _stands_twice(p)})
-    names = {
-        (n, kind): draft.free(_POWER_NAMES.get(n, f"to_the_{n}") + "f" * (kind == "float"))
-        for n, kind in needed
-    }
-    used: set[tuple[int, str]] = set()
-
-    def change(node: Any) -> Any:
-        power = _power(node)
-        if power is None:
-            return node
-        if _stands_twice(power):
-            return s.Binary("*", power.base, power.base, type=power.type)
-        key = (power.exponent, power.type)
-        used.add(key)
-        return s.Call(names[key], (power.base,), type=power.type)
-
-    def changing(_: Draft, function: s.Function) -> tuple[Any, ...] | None:
-        return _if_changed(function, changed(function.body, change))
-
-    # Copies of the author's functions go to the top: the helpers above them.
-    helpers = {key: _power_function(names[key], *key) for key in needed}
-    begun = owning(draft, changing) if found else draft
-    used.clear()
-    for text in helpers.values():
-        begun = begun.adding(text)
-    edited = rewritten(begun, changing)
-    if edited is begun:
-        return draft
-    for key in helpers.keys() - used:
-        edited = replace(edited, text=edited.text.replace(f"{helpers[key]}\n\n", ""))
-    return edited
-
-
-def _stands_twice(power: _Power) -> bool:
-    """A square that reads well as a product in place."""
-    return power.exponent == 2 and isinstance(power.base, s.Name) and power.base.type == power.type
-
-
-def _power_function(name: str, exponent: int, kind: str) -> str:
-    *steps, result = _PRODUCTS[exponent]
-    lines = [f"    const {kind} x2 = {step};" for step in steps]
-    head = f"__device__ __forceinline__ {kind} {name}({kind} x)\n{{\n"
-    return head + "\n".join([*lines, f"    return {result};"]) + "\n}"
 
 
 def _with_toggles(draft: Draft) -> Draft:

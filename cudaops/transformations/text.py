@@ -165,7 +165,7 @@ class FunctionText:
     def _sliced_lines(self, node: Any, depth: int, *, first: bool) -> Iterator[str]:
         where = self._at[id(node)]
         yield from self._gap(where, depth, first=first)
-        text = self._slice(where.start, self._whole_end(node, where.end))
+        text = self._slice(where.start, self._whole_end(node, where.end)).rstrip()
         column = where.start - (self._bytes.rfind(b"\n", 0, where.start) + 1)
         text = _moved(text, column) + self._rest(node, where)
         yield textwrap.indent(text, INDENT * depth)

@@ -94,3 +94,21 @@ def test_a_number_that_rounding_alone_moves_may_move_four_times_as_far() -> None
 def test_what_rounding_turns_into_something_else_excuses_no_number(unfused: str) -> None:
     moved = RMSE.replace("118", "112")
     assert not compare_printed(RMSE, moved, 1e-3, unfused).matches
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "shown"),
+    [
+        ("start 4\nPASS\n", "start 4\nerror at 3: 1.5\nFAIL\n", "first 'error at 3: 1.5'"),
+        ("start 4\nerror at 3: 1.5\nFAIL\n", "start 4\nPASS\n", "without 'error at 3: 1.5'"),
+        (
+            "start 4\n",
+            "start 4\nFAIL\n",
+            "prints 2 lines where the author's program prints 1, first",
+        ),
+    ],
+)
+def test_a_line_more_is_shown(expected: str, actual: str, shown: str) -> None:
+    found = compare_printed(expected, actual, 1e-3)
+    assert not found.matches
+    assert shown in found.summary

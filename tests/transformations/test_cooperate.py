@@ -266,7 +266,45 @@ REFUSED = {
     "volatile": "volatile float v = 0; for (int j = 0; j < m; j++) s += x[i*m+j]; v = s;",
     "lanes at work": "for (int j = 0; j < m; j++) s += x[i*m+j]; s = __shfl_xor_sync(~0u, s, 1);",
     "a value kept": "float t = 0; for (int j = 0; j < m; j++) { s += t; t = x[i * m + j]; }",
+    "a value kept at times": "float t = 0; for (int j = 0; j < m; j++) "
+    "{ if (x[i * m + j] > 0) t = x[i * m + j]; s += t; }",
+    "a value kept by one way": "float t = 0; for (int j = 0; j < m; j++) "
+    "{ if (x[i * m + j] > 0) t = 1; else s += t; s += t; }",
+    "a value kept by a loop": "float t = 0; for (int j = 0; j < m; j++) "
+    "{ for (int k = j; k < 9; k++) t = x[i * m + k]; s += t; }",
+    "a value kept past continue": "float t = 0; for (int j = 0; j < m; j++) "
+    "{ if (x[i * m + j] > 0) t = 1; else continue; if (j > 3) t += 1; s += t; } s += t;",
+    "a value kept by a case": "float t = 0; for (int j = 0; j < m; j++) "
+    "{ switch (j % 3) { case 0: t = 1; break; case 1: t = x[i]; } s += t; }",
+    "a value kept by another name": "float t = 0; float& u = t; for (int j = 0; j < m; j++) "
+    "{ if (j % 2) t = 1; else t = x[i * m + j]; u += 1; s += t; }",
 }
+PER_TURN = {
+    "by both ways": "if (x[i * m + j] > r) t = x[i * m + j]; else t = 0; s += t * r;",
+    "by three": "if (j % 3 < 1) t = 1; else if (j % 3 < 2) { t = 2; t *= r; } else t = 3; s += t;",
+    "unless it goes on": "if (x[i * m + j] < r) continue; else t = x[i * m + j]; s += t; t = 4;",
+    "by an inner loop's head": "for (t = 1; t < 4; t++) s += t * x[i * m + j];",
+    "in a block": "{ t = x[i * m + j]; } if (t > r) s += t; else { t = 2; s -= t; }",
+    "by what never looks": "if (j > 3) t = x[i * m + j]; s += r;",
+}
+
+
+@pytest.mark.parametrize("body", PER_TURN.values(), ids=PER_TURN)
+def test_variables_of_one_iteration_that_stand_outside(
+    body: str, case: Callable[..., Case]
+) -> None:
+    """As in C: all variables at the top."""
+    x = _floats(19, 45)
+    made = case(
+        "__global__ void k(const float* x, float* y, int n, int m, float r) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x, j;\n    float s, t;\n    s = 0;\n"
+        f"    if (i >= n) return;\n    for (j = 0; j < m; j++) {{ {body} }}\n    y[i] = s;\n}}",
+        {"x": x, "y": x[:, 0] * 0, "n": 19, "m": 45, "r": 0.3}, grid=(1,), block=(32,),
+    )  # fmt: skip
+    drafts = every_setting(Cooperate(), made)
+    assert len(drafts) > 1
+    for draft in drafts.values():
+        made.same(draft, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)

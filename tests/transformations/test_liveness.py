@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cudaops.transformations.liveness import live_after
+from cudaops.program import syntax as s
+from cudaops.transformations.liveness import live_after, live_before
 from cudaops.transformations.trees import loops_in
 from tests.transformations.bench import Case
 
@@ -55,3 +56,30 @@ def test_the_next_round_of_a_loop_around_it(case: Callable[..., Case]) -> None:
         )  # fmt: skip
         body = made.draft.form.kernel.body
         assert live_after(body, loops_in(body)[1], "t") is is_live
+
+
+@pytest.mark.parametrize(
+    ("body", "is_live"),
+    [
+        ("t = x[0]; s += t;", False),
+        ("if (n > 3) t = 1; else t = 2; s += t;", False),
+        ("if (n > 3) return; t = 2; s += t;", False),
+        ("if (n > 3) t = 1; s += t;", True),
+        ("if (t > 3) t = 1; else t = 2;", True),
+        ("while (n-- > 0) t = 1; s += t;", True),
+        ("do t = 1; while (n-- > 0); s += t;", False),
+        ("t += 1;", True),
+        ("s = n > 3 ? t : 1; t = 2;", True),
+        ("switch (n) { case 1: t = 3; break; default: t = 2; } s += t;", True),
+    ],
+)
+def test_before_statements(body: str, is_live: bool, case: Callable[..., Case]) -> None:
+    x = np.zeros(32, np.float32)
+    made = case(
+        "__global__ void k(const float* x, float* y, int n) { float t = 0, s = 0;"
+        f" {{ {body} }} y[0] = s; }}",
+        {"x": x, "y": x + 0, "n": 32}, grid=(1,), block=(1,),
+    )  # fmt: skip
+    block = made.draft.form.kernel.body[2]
+    assert isinstance(block, s.Block)
+    assert live_before(block.body, "t") is is_live

@@ -53,6 +53,12 @@ BODIES = {
         "int i = threadIdx.x; switch (i & 3) { case 0: y[i] = 1; "
         "break; default: y[i] = 2; }"
     ),
+    "labels of statements": (
+        "int i = threadIdx.x, s = 0; switch (i & 7) { case 0: s += 1;  // one\n"
+        "        case 1: case 2: s += 2; s += 3; break;\n        // none\n        case 3: break;\n"
+        "        case 4: { s += 4; } case 5: if (i > 9) s += 5; else s += 6; break;\n"
+        "        case 6:  // later\n        s += 7; default: s += 8; s += 9; } y[i] = s;"
+    ),
     "a type of its own": (
         "typedef int whole;  // kept\n    whole i = threadIdx.x; if "
         "(i < n) y[i] = i;"

@@ -13,11 +13,12 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cudaops.cuda.devices import device as device_named
 from cudaops.cuda.ncu_problem import compiled_metrics
 from cudaops.cuda.nvcc_line import folders_outside, preprocessor_words
+from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Unit
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan
@@ -42,11 +43,14 @@ from cudaops.executors.untrusted_files import (
 )
 from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_space, raise_if_full
 from cudaops.timemodel.gimple import Function, parse
+from cudaops.timemodel.idle_blocks import to_look_at, working_share
 from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
+from cudaops.timemodel.phases import loops_of_blocks
 from cudaops.timemodel.timing import modelled_metrics
 from cudaops.timemodel.trace import (
     MANY_STRATA,
     MOST_TRACE_BYTES,
+    STRATA,
     UNEVEN_STRATA,
     BadTrace,
     SampledBlocks,
@@ -216,8 +220,8 @@ def sample(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
 ) -> Sample | Misbehaved:
     """Run some blocks of the plan's last launch twice, each time after all of the launches before
-    it: for memory and for counts. More where they differ; where hardly any does anything, those
-    that do are looked for among more.
+    it: for memory and for counts. More where they differ; where some do nothing, those that do are
+    looked for among more.
 
     Raises:
         SandboxUnavailable: g++ takes the unit for one of the two purposes and not for the other.
@@ -237,22 +241,65 @@ def _sample(
     cluster = launched_cluster(unit, plan, plan.launches[-1])
     few = sampled_blocks(grid, SEED, cluster=cluster)
     taken = _taken(executor, unit, workload, plan, few, timeout_s)
-    if isinstance(taken, Misbehaved) or not (taken.trace.is_idle or taken.trace.is_uneven):
+    if isinstance(taken, Misbehaved):
         return taken
-    if not taken.trace.is_idle:
+    if not taken.trace.has_idle:
+        if not (taken.trace.is_uneven or any(map(_may_leave_early, taken.functions))):
+            return taken
         more = sampled_blocks(grid, SEED, UNEVEN_STRATA, cluster)
         return _taken(executor, unit, workload, plan, more, timeout_s)
-    many = sampled_blocks(grid, SEED, MANY_STRATA, cluster)
-    with temporary_folder("sample.", executor.cache) as folder:
-        looked = _traced(executor, unit, workload, plan, many, folder / "t", timeout_s)
-    if isinstance(looked, Misbehaved):
-        return looked
-    if not looked.working:
+    found = _working(executor, unit, workload, plan, cluster, timeout_s)
+    if isinstance(found, Misbehaved):
+        return found
+    if not found.blocks:
         return taken
-    share = len(looked.working) / len(looked.counted)
-    working = working_blocks(grid, looked.working, cluster)
-    found = _taken(executor, unit, workload, plan, working, timeout_s)
-    return found if isinstance(found, Misbehaved) else found._replace(working_share=share)
+    for most in (STRATA, UNEVEN_STRATA):
+        blocks = working_blocks(grid, found.blocks, cluster, most)
+        taken = _taken(executor, unit, workload, plan, blocks, timeout_s)
+        if isinstance(taken, Misbehaved):
+            return taken
+        if not taken.trace.is_uneven or len(found.blocks) <= most:
+            break
+    return taken._replace(working_share=found.share)
+
+
+def _may_leave_early(function: Function) -> bool:
+    """Whether a loop that ran has several ends: how long a thread takes may then depend on its
+    data, though it accesses as much memory as others."""
+    for body in loops_of_blocks(function)[1].values():
+        ends = [n for n in body if not body.issuperset(function.blocks[n].successors)]
+        if len(ends) > 1:
+            return True
+    return False
+
+
+class _Working(NamedTuple):
+    """Blocks that do anything, and how many of the grid's do."""
+
+    blocks: tuple[int, ...]
+    share: float
+
+
+def _working(
+    executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
+    cluster: Dim3 | None, timeout_s: float,
+) -> _Working | Misbehaved:  # fmt: skip
+    grid = plan.launches[-1].grid
+    sample = sampled_blocks(grid, SEED, MANY_STRATA, cluster).counted
+    whole = cluster is not None and cluster.volume > 1
+    looked: dict[int, bool] = {}
+    left = sample if whole else tuple(dict.fromkeys((0, *sample, grid.volume - 1)))
+    while left:
+        blocks = SampledBlocks(left, ())
+        with temporary_folder("sample.", executor.cache) as folder:
+            trace = _traced(executor, unit, workload, plan, blocks, folder / "t", timeout_s)
+        if isinstance(trace, Misbehaved):
+            return trace
+        looked |= {block: block in trace.working for block in left}
+        left = () if whole else to_look_at(looked)
+    working = tuple(sorted(block for block, works in looked.items() if works))
+    share = len(working) / len(looked) if whole else working_share(looked, sample)
+    return _Working(working, share)
 
 
 def _taken(
