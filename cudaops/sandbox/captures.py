@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -203,7 +204,7 @@ class ProgramCapture:
             raise error if alone else InputError(f"{_shown(run)}: {error}") from error
         if isinstance(outcome, CompileFailed):
             text = f"{outcome.placed}; the program must compile before it can be optimised"
-            raise InputError(text)
+            raise InputError(text + _elsewhere(self.executor, outcome.message))
         where = "" if alone else f"{_shown(run)}: "
         if isinstance(outcome, Misbehaved):
             hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
@@ -257,6 +258,19 @@ class ProgramCapture:
         remove(target)  # of the program that was open here before
         Path(workload.folder).rename(target)
         return workload.model_copy(update={"id": name, "folder": str(target)})
+
+
+_OF_THE_TOOLKIT = re.compile(
+    r"((?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?|(?:cu|nv|npp)\w*\.h): No such file"
+)
+
+
+def _elsewhere(executor: Executor, message: str) -> str:
+    """Where a header that a toolkit has and the `cpu` executor has not is found."""
+    missing = _OF_THE_TOOLKIT.search(message)
+    if executor.name != "cpu" or missing is None:
+        return ""
+    return f": the `cpu` executor is without {missing[1]}, nvcc has it (--executor cuda, on a GPU)"
 
 
 def _passed_over(program: Program, captured: Captured) -> list[str]:
