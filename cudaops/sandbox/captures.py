@@ -26,6 +26,7 @@ from cudaops.errors import InputError
 from cudaops.executors.base import Executor
 from cudaops.executors.capture.program import launched_here
 from cudaops.executors.untrusted_files import remove
+from cudaops.sandbox.rivals import dearest_by_model
 
 LEAST_SIZE = 16
 """A whole number among a program's arguments that is not below may be a size. Chosen: counts of
@@ -136,6 +137,10 @@ def captured_of_author(
     return executor.as_reference(program, captured, argv, folder, timeout_s, warm_ups=warm_ups)
 
 
+RIVAL = MOST_RUNS
+"""Number of the folder for another kernel than the one with most seconds."""
+
+
 class ProgramCapture:
     """Captures one program's runs on one executor."""
 
@@ -173,18 +178,35 @@ class ProgramCapture:
             )
         leader = next(i for i, run in enumerate(runs) if run.role != "judged")
         found = {leader: self._captured(leader, kernel, runs[leader], alone=len(runs) == 1)}
+        notices: list[str] = []
+        if kernel is None:
+            found[leader], notices = self._dearest(runs[leader], found[leader])
         target = found[leader].kernel
         for number, run in enumerate(runs):
             if number != leader:
                 found[number] = self._captured(number, target, run)
         kept = [CapturedRun(run=run, captured=found[i]) for i, run in enumerate(runs)]
-        notices = [] if kernel else _passed_over(self.program, found[leader])
         notices += [_alike(found[i]) for i in found if found[i].alike]
         if odd_sizes:
             kept += self._odd(target, runs, notices)
         captured = CapturedRuns(runs=tuple(kept), notices=tuple(notices))
         _refuse_unjudged(captured)
         return self._unified(captured)
+
+    def _dearest(self, run: ProgramRun, captured: Captured) -> tuple[Captured, list[str]]:
+        """What was captured, or another kernel that takes more time on the device, where that is
+        only modelled; and why it is not the kernel with most time here."""
+        if self.executor.time_source == "modelled":
+            chosen = dearest_by_model(
+                self.executor, self.program, run, captured, self.folder / "rival",
+                self.timeout_s, self.warm_ups,
+            )  # fmt: skip
+            if chosen is not None:
+                try:
+                    return self._captured(RIVAL, chosen.kernel, run), [chosen.notice]
+                except InputError:
+                    remove(self.folder / f"run{RIVAL}")
+        return captured, _passed_over(self.program, captured)
 
     def _captured(
         self, number: int, kernel: str | None, run: ProgramRun, *, alone: bool = False
@@ -249,7 +271,7 @@ class ProgramCapture:
         )
         names = {(w.run, w.id): f"w{place}" for place, w in enumerate(weighed.workloads)}
         placed = weighed.with_workloads(lambda w: self._placed(w, names[w.run, w.id]))
-        for number in range(len(found.runs)):
+        for number in (*range(len(found.runs)), RIVAL):
             remove(self.folder / f"run{number}")
         return placed
 
