@@ -207,6 +207,8 @@ class LaunchCount(Record):
     """Launches that do not count: outside of what the program times, where it times some."""
     warm_up_seconds: float = 0.0
     """What they cost."""
+    is_timed: bool = False
+    """Whether it is of what the program times of itself."""
 
     @property
     def counted_seconds(self) -> float:

@@ -25,6 +25,14 @@ _WORDS = {
 }
 _LIBRARIES = frozenset({"thrust", "cub"})
 """Namespaces whose functions launch kernels of their own."""
+_LAUNCH_NOTHING = frozenset({
+    "pair", "tuple", "tie", "get", "make_pair", "make_tuple", "raw_pointer_cast", "complex", "abs",
+    "device_pointer_cast", "device_ptr", "device", "host", "seq", "cuda", "host_vector", "plus",
+    "minus", "multiplies", "maximum", "minimum", "less", "greater", "equal_to", "identity",
+    "BlockReduce", "BlockScan", "WarpReduce", "WarpScan", "Sum", "Max", "Min", "BlockLoad",
+    "BlockStore", "BlockRadixSort", "LaneId",
+})  # fmt: skip
+"""Of what stands in them, what is a value or a function of a thread or block."""
 _ASM = frozenset({"asm", "__asm__", "__asm"})
 
 
@@ -60,7 +68,8 @@ def _of_file(path: str, facts: Outline) -> Iterator[str]:
             what = None
         if token.kind == "name" and token.text in _ASM and token.start not in followed:
             what = "inline PTX"
-        if token.text in _LIBRARIES and after == "::":
+        named = facts.tokens[index + 2].text if index + 2 < len(facts.tokens) else ""
+        if token.text in _LIBRARIES and after == "::" and named not in _LAUNCH_NOTHING:
             what = f"kernels of the library {token.text}"
         if what is not None and what not in seen:
             seen.add(what)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,6 +26,7 @@ from cudaops.errors import InputError
 from cudaops.executors.base import Executor
 from cudaops.executors.capture.program import launched_here
 from cudaops.executors.untrusted_files import remove
+from cudaops.sandbox.rivals import dearest_by_model
 
 LEAST_SIZE = 16
 """A whole number among a program's arguments that is not below may be a size. Chosen: counts of
@@ -135,6 +137,10 @@ def captured_of_author(
     return executor.as_reference(program, captured, argv, folder, timeout_s, warm_ups=warm_ups)
 
 
+RIVAL = MOST_RUNS
+"""Number of the folder for another kernel than the one with most seconds."""
+
+
 class ProgramCapture:
     """Captures one program's runs on one executor."""
 
@@ -172,18 +178,35 @@ class ProgramCapture:
             )
         leader = next(i for i, run in enumerate(runs) if run.role != "judged")
         found = {leader: self._captured(leader, kernel, runs[leader], alone=len(runs) == 1)}
+        notices: list[str] = []
+        if kernel is None:
+            found[leader], notices = self._dearest(runs[leader], found[leader])
         target = found[leader].kernel
         for number, run in enumerate(runs):
             if number != leader:
                 found[number] = self._captured(number, target, run)
         kept = [CapturedRun(run=run, captured=found[i]) for i, run in enumerate(runs)]
-        notices = [] if kernel else _passed_over(self.program, found[leader])
         notices += [_alike(found[i]) for i in found if found[i].alike]
         if odd_sizes:
             kept += self._odd(target, runs, notices)
         captured = CapturedRuns(runs=tuple(kept), notices=tuple(notices))
         _refuse_unjudged(captured)
         return self._unified(captured)
+
+    def _dearest(self, run: ProgramRun, captured: Captured) -> tuple[Captured, list[str]]:
+        """What was captured, or another kernel that takes more time on the device, where that is
+        only modelled; and why it is not the kernel with most time here."""
+        if self.executor.time_source == "modelled":
+            chosen = dearest_by_model(
+                self.executor, self.program, run, captured, self.folder / "rival",
+                self.timeout_s, self.warm_ups,
+            )  # fmt: skip
+            if chosen is not None:
+                try:
+                    return self._captured(RIVAL, chosen.kernel, run), [chosen.notice]
+                except InputError:
+                    remove(self.folder / f"run{RIVAL}")
+        return captured, _passed_over(self.program, captured)
 
     def _captured(
         self, number: int, kernel: str | None, run: ProgramRun, *, alone: bool = False
@@ -203,7 +226,7 @@ class ProgramCapture:
             raise error if alone else InputError(f"{_shown(run)}: {error}") from error
         if isinstance(outcome, CompileFailed):
             text = f"{outcome.placed}; the program must compile before it can be optimised"
-            raise InputError(text)
+            raise InputError(text + _elsewhere(self.executor, outcome.message))
         where = "" if alone else f"{_shown(run)}: "
         if isinstance(outcome, Misbehaved):
             hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
@@ -248,7 +271,7 @@ class ProgramCapture:
         )
         names = {(w.run, w.id): f"w{place}" for place, w in enumerate(weighed.workloads)}
         placed = weighed.with_workloads(lambda w: self._placed(w, names[w.run, w.id]))
-        for number in range(len(found.runs)):
+        for number in (*range(len(found.runs)), RIVAL):
             remove(self.folder / f"run{number}")
         return placed
 
@@ -257,6 +280,19 @@ class ProgramCapture:
         remove(target)  # of the program that was open here before
         Path(workload.folder).rename(target)
         return workload.model_copy(update={"id": name, "folder": str(target)})
+
+
+_OF_THE_TOOLKIT = re.compile(
+    r"((?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?|(?:cu|nv|npp)\w*\.h): No such file"
+)
+
+
+def _elsewhere(executor: Executor, message: str) -> str:
+    """Where a header that a toolkit has and the `cpu` executor has not is found."""
+    missing = _OF_THE_TOOLKIT.search(message)
+    if executor.name != "cpu" or missing is None:
+        return ""
+    return f": the `cpu` executor is without {missing[1]}, nvcc has it (--executor cuda, on a GPU)"
 
 
 def _passed_over(program: Program, captured: Captured) -> list[str]:

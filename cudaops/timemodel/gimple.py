@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 Place = tuple[str, int]
@@ -97,6 +98,31 @@ class Function:
             base = plain.rpartition("_")[0]
             found = self.types.get(base) or self.parameters.get(base, "")
         return found.replace("const ", "").replace("volatile ", "").strip()
+
+
+_OF_TWO_OR_FOUR = (
+    r"u?(?:char|short|int)[24]|u?long(?:long)?2|float[24]|double2|cu(?:Float|Double)?Complex"
+)
+_MEMBER = re.compile(
+    r"(?:\*?(?P<name>[A-Za-z_$][\w.$]*_\d+(?:\(D\))?|_\d+)(?:->|\.)"
+    rf"|MEM\[\((?:const )?(?:struct )?(?:{_OF_TWO_OR_FOUR}) [*&]\)[^\]]*\]\.)[xyzw]\b"
+)
+_POINTER = re.compile(rf"(?:struct )?(?:{_OF_TWO_OR_FOUR}) (?:\* ?|& ?)(?:restrict)?")
+
+
+def vector_members(functions: Sequence[Function]) -> frozenset[Place]:
+    """Lines that read or write a member of one of CUDA's aligned vector types (`float4`) through a
+    pointer, files by the last part of their path: a compiler knows that neighbours lie in one
+    aligned word."""
+    return frozenset(
+        (statement.place[0].rpartition("/")[2], statement.place[1])
+        for function in functions
+        for block in function.blocks.values()
+        for statement in block.statements
+        if statement.place is not None
+        for found in _MEMBER.finditer(statement.text)
+        if found["name"] is None or _POINTER.fullmatch(function.type_of(found["name"]))
+    )
 
 
 def parse(text: str) -> list[Function]:

@@ -19,7 +19,7 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
 from cudaops.timemodel.costs import is_dear
-from cudaops.timemodel.gimple import Function
+from cudaops.timemodel.gimple import Function, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
 from cudaops.timemodel.phases import Sampled, operations, shape
 from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
@@ -110,7 +110,7 @@ def model_launch(
     sampled = Sampled(max(len(sample.trace.counted), 1), threads)
     local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     joins = _joins_atomics(function)
-    sites = (*(_joined(s) if joins else s for s in sites_of(sample.trace, l1_bytes)), *local)
+    sites = (*_traced(sample, l1_bytes, joins), *local)
     callees = _callees(sample.functions, function, sites)
     found = shape(function, sites, finder(sites), callees, sampled)
     working = _working(launch.grid, sample.working_share)
@@ -238,6 +238,11 @@ def _joins_atomics(function: Function) -> bool:
     values = [s.value for b in function.blocks.values() if b.count for s in b.statements]
     integers = any(_INTEGER_ATOMIC.search(v) for v in values)
     return integers and not any(_UPDATE_LOOP.search(v) for v in values)
+
+
+def _traced(sample: Sample, l1_bytes: float, joins: bool) -> tuple[Site, ...]:
+    sites = sites_of(sample.trace, l1_bytes, vector_members(sample.functions))
+    return tuple(_joined(s) if joins else s for s in sites)
 
 
 def _joined(site: Site) -> Site:

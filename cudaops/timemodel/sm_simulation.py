@@ -416,13 +416,13 @@ class Costs:
 def _read_bytes(site: Site) -> float:
     if site.space != "global" or site.write:
         return 0.0
-    return site.requests_per_block * site.sectors * 32.0 * (1.0 - site.l1_hit)
+    return site.instructions_per_block * site.sectors * 32.0 * (1.0 - site.l1_hit)
 
 
 def _written_bytes(site: Site) -> float:
     if site.space != "global" or not site.write:
         return 0.0
-    return site.requests_per_block * site.sectors * 32.0
+    return site.instructions_per_block * site.sectors * 32.0
 
 
 def program_of(

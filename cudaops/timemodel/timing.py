@@ -414,8 +414,8 @@ def _operation_metrics(m: Modelled) -> list[tuple[str, float]]:
 
 
 def _global_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
-    loads = m.total(_global_load, lambda s: s.requests_per_block)
-    stores = m.total(_global_store, lambda s: s.requests_per_block)
+    loads = m.total(_global_load, lambda s: s.instructions_per_block)
+    stores = m.total(_global_store, lambda s: s.instructions_per_block)
     load_sectors = m.total(_global_load, _sectors)
     store_sectors = m.total(_global_store, _sectors)
     hits = m.total(_global_load, lambda s: _sectors(s) * s.l1_hit)
@@ -507,11 +507,11 @@ def _waiting_metrics(m: Modelled) -> list[tuple[str, float]]:
 
 
 def _sectors(s: Site) -> float:
-    return s.requests_per_block * s.sectors
+    return s.instructions_per_block * s.sectors
 
 
 def _useful_bytes(s: Site) -> float:
-    return min(s.requests_per_block * s.useful_bytes, 32.0 * _sectors(s))
+    return min(s.instructions_per_block * s.useful_bytes, 32.0 * _sectors(s))
 
 
 def _global_load(s: Site) -> bool:

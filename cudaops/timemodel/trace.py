@@ -20,6 +20,8 @@ from cudaops.timemodel.work import Site, Traffic
 
 MOST_TRACE_BYTES = 64 << 20
 """A site takes some 300 bytes, an overlap 20; a launch is sampled in eight blocks."""
+Place = tuple[str, int]
+"""Last part of a file's path, 1-based line."""
 Locate = Callable[[Sequence[int]], Mapping[int, SourceLocation]]
 _MOST_SITES = 20_000
 
@@ -68,7 +70,7 @@ class Overlap(NamedTuple):
     written: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """The traced accesses of one source line, size, direction and space."""
 
@@ -289,26 +291,55 @@ def busiest_line(trace: Trace, grid_blocks: int) -> AtomicLine:
     return AtomicLine(busiest.serial * seen, busiest.hottest * seen)
 
 
-def sites_of(trace: Trace, l1_bytes: float) -> tuple[Site, ...]:
+def sites_of(
+    trace: Trace, l1_bytes: float, members: frozenset[Place] = frozenset()
+) -> tuple[Site, ...]:
     """The rows as the model's sites, a block's average each.
 
     Args:
         trace: What was traced.
         l1_bytes: L1 that a block has to itself: the cache over the blocks that share an SM.
+        members: Lines that access members of CUDA's vector types in memory. Their alignment is
+            known, so nvcc joins neighbours there as it does in shared memory.
     """
     blocks = max(len(trace.counted), 1)
-    return tuple(_site(row, trace, blocks, l1_bytes) for row in trace.rows)
+    joined = frozenset(r for r in trace.rows if _is_joined(r, members))
+    missed = _missed_together([r for r in joined if _loads(r)], trace, l1_bytes)
+    return tuple(
+        _site(row, trace, blocks, l1_bytes, missed if row in joined else None) for row in trace.rows
+    )
 
 
-def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float) -> Site:
+def _is_joined(row: Row, members: frozenset[Place]) -> bool:
+    known = row.space != "shared" and not row.atomic and (row.file, row.line) in members
+    return known and row.counters["instructions"] < row.counters["requests"]
+
+
+def _loads(row: Row) -> bool:
+    return not row.write and not row.atomic and row.counters["sectors"] > 0
+
+
+def _missed_together(rows: Sequence[Row], trace: Trace, l1_bytes: float) -> float:
+    """Share of sectors that loads do not find in L1 once they are joined: as written, the first
+    member misses for all of its word."""
+    missed = found = 0.0
+    for row in rows:
+        sectors = row.counters["sectors"]
+        missed += sectors * (1.0 - _hit_rate(row, trace.cache_bytes, l1_bytes))
+        found += sectors * row.counters["instructions"] / row.counters["requests"]
+    return min(missed / found, 1.0) if found else 0.0
+
+
+def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | None) -> Site:
+    """`missed`: of accesses that are joined in global memory, `_missed_together`."""
     c = row.counters
     shared = row.space == "shared"
     scale = c["accesses"] / max(c["kept"], 1.0) / blocks
     requests = c["requests"]
-    instructions = c["instructions"] if shared else requests
+    instructions = c["instructions"] if shared or missed is not None else requests
     per_request = 1.0 / max(requests, 1.0)
     per_instruction = 1.0 / max(instructions, 1e-9)
-    loads = not row.write and not row.atomic and c["sectors"] > 0
+    hit = _hit_rate(row, trace.cache_bytes, l1_bytes) if missed is None and _loads(row) else 0.0
     return Site(
         space="shared" if shared else "global",
         write=row.write,
@@ -326,8 +357,8 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float) -> Site:
         if shared
         else c["lines"] * per_request,
         sectors=0.0 if shared else c["sectors"] * per_request,
-        l1_hit=_hit_rate(row, trace.cache_bytes, l1_bytes) if loads else 0.0,
-        useful_bytes=0.0 if shared else c["distinct_addresses"] * per_request * row.size,
+        l1_hit=hit if missed is None or row.write else 1.0 - missed,
+        useful_bytes=0.0 if shared else c["distinct_addresses"] * per_instruction * row.size,
         same_address=max(c["worst_multiplicity"] * per_request, 1.0),
     )
 
@@ -417,7 +448,7 @@ def traffic(
     if footprint > room and SECTOR * sum(in_wave) > room:
         again = SECTOR * sum(in_wave[: len(reads)]) * grid.volume / wave
         missed = grid.volume * sum(
-            s.requests_per_block * s.sectors * SECTOR * (1 - s.l1_hit)
+            s.instructions_per_block * s.sectors * SECTOR * (1 - s.l1_hit)
             for s in sites
             if s.space == "global" and not s.write
         )

@@ -118,7 +118,7 @@ class Site:
     """Share of its sectors found in L1, 0-1; of local memory also of those written, which stay
     there."""
     useful_bytes: float = 0.0
-    """Distinct bytes of an access as written that some thread asks for; 0 for shared memory."""
+    """Distinct bytes of an instruction that some thread asks for; 0 for shared memory."""
     same_address: float = 1.0
     """Atomics: lanes of an instruction that meet on its fullest address."""
 

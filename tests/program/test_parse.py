@@ -242,6 +242,22 @@ def test_limits_in_plain_words() -> None:
     assert [s.callee for s in program.launches] == ["kernel"]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("thrust::sort(thrust::device, p, p + n);", "kernels of the library thrust"),
+        ("k<<<1, 1>>>(thrust::raw_pointer_cast(p)); thrust::fill(p, q, 0);", "thrust"),
+        ("cub::DeviceScan::ExclusiveSum(t, b, p, q, n);", "kernels of the library cub"),
+        ("k<<<1, 1>>>(thrust::raw_pointer_cast(p));", ""),
+        ("thrust::pair<int, int> both; thrust::tie(a, b) = both;", ""),
+        ("using Sum = cub::BlockReduce<int, 64>;", ""),
+    ],
+)
+def test_of_libraries_what_launches_is_said(text: str, said: str) -> None:
+    limits = parse(f"__global__ void k(int*) {{}}\nvoid go() {{ {text} }}\n").limits
+    assert said in "\n".join(limits) if said else not limits
+
+
 def test_operators_are_no_template_brackets() -> None:
     program = parse(
         "__global__ void k(int a, int b) {}\n"

@@ -293,3 +293,29 @@ def test_a_kernel_that_no_launch_names_is_passed_over(tmp_path: Path, kernels: P
     assert bench.kernel.name == "light"
     (notice,) = bench.captured.notices
     assert notice.startswith("heavy takes more time, and no launch names it")
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("<cufft.h>", "the `cpu` executor is without cufft.h, nvcc has it"),
+        ("<thrust/shuffle.h>", "the `cpu` executor is without thrust/shuffle.h"),
+        ('"mine.h"', ""),
+        ("<boost/any.hpp>", ""),
+    ],
+)
+def test_where_a_header_is_that_is_not_there(
+    tmp_path: Path, kernels: Path, header: str, said: str
+) -> None:
+    source = tmp_path / "k.cu"
+    kernel = "__global__ void k(int* p) { *p = 1; }"
+    source.write_text(f"#include {header}\n{kernel}\nint main() {{ k<<<1, 1>>>(nullptr); }}\n")
+    executor = CpuExecutor("H200", kernels)
+    with pytest.raises(InputError) as refused:
+        open_workbench(
+            load_program(source), None, (), executor, BAR, tmp_path / "run",
+            sm_arch="sm_90", timeout_s=60.0,
+        )  # fmt: skip
+    assert "No such file" in str(refused.value)
+    assert said in str(refused.value)
+    assert ("cpu" in str(refused.value)) == bool(said)

@@ -145,7 +145,8 @@ def launch_counts(report: Report, warm_ups: WarmUps = "count") -> tuple[LaunchCo
     outside = (c for c in counts if c.kernel not in is_timed and c.launches >= MANY)
     if any(c.seconds > NESTED * timed_s for c in outside):
         is_timed.clear()
-    return tuple(sorted(counts, key=lambda c: (c.kernel not in is_timed, -c.counted_seconds)))
+    counts = [c.model_copy(update={"is_timed": c.kernel in is_timed}) for c in counts]
+    return tuple(sorted(counts, key=lambda c: (not c.is_timed, -c.counted_seconds)))
 
 
 def recorded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudaops.domain.execution import ProgramRan
+from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.toolchain import INCLUDE
 from tests.executors.cases import program
@@ -29,6 +30,69 @@ def test_small_floats_and_complex_numbers_are_those_of_cuda(tmp_path: Path) -> N
     theirs = printed("nvcc", "-O2", "-std=c++17", folder=tmp_path)
     assert ours == theirs
     assert ours.splitlines()[-1].startswith("complex ")
+
+
+THRUST = DIGESTS.with_name("thrust.cu")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="Thrust's own headers come with nvcc")
+def test_thrusts_algorithms_give_what_its_own_do(tmp_path: Path) -> None:
+    said = subprocess.run(
+        ["nvcc", "--dryrun", "-x", "cu", "-c", "/dev/null"],
+        capture_output=True, text=True, check=True,
+    ).stderr  # fmt: skip
+    folders = re.findall(r'"-I([^"]+)"|"-isystem" "([^"]+)"', said)
+    includes = [f"-I{one or other}" for one, other in folders]
+    words = ["-O1", "-std=c++17", "-w", "-DTHRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP", "-x"]
+    command = ["g++", *words, "c++", *includes, str(THRUST), "-o", "theirs"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    own = [str(tmp_path / "theirs")]
+    theirs = subprocess.run(own, capture_output=True, text=True, check=True).stdout
+    source = THRUST.read_text("utf-8").replace("int main()", "void all()")
+    main = "none<<<1, 1>>>(); all();"
+    parsed = program(tmp_path, f"__global__ void none() {{}}\n{source}", main)
+    ran = CpuExecutor("A10", tmp_path / "kernels").run_program(parsed, (), 60.0)
+    assert isinstance(ran, ProgramRan)
+    assert ran.stdout == theirs
+    assert len(theirs.splitlines()) > 60
+
+
+VECTOR = """
+#include <thrust/device_vector.h>
+#include <thrust/pair.h>
+#include <thrust/reduce.h>
+#include <thrust/sequence.h>
+__global__ void squares(const int* in, int* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  thrust::pair<int, int> both = thrust::make_pair(i, EXTENT);
+  if (both.first < both.second) out[i] = in[i] * in[i];
+}
+"""
+VECTOR_MAIN = """
+  thrust::device_vector<int> in(100), out(100);
+  thrust::sequence(in.begin(), in.end(), 1);
+  squares<<<1, 128>>>(thrust::raw_pointer_cast(in.data()), thrust::raw_pointer_cast(&out[0]), 100);
+  printf("%d\\n", thrust::reduce(out.begin(), out.end()));
+"""
+
+
+def test_a_kernel_is_captured_on_vectors_of_thrust(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    parsed = program(tmp_path, VECTOR.replace("EXTENT", "n"), VECTOR_MAIN)
+    captured = cpu_executor.capture(parsed, None, (), tmp_path / "workloads", 60.0)
+    assert isinstance(captured, Captured)
+    assert captured.stdout == f"{sum(i * i for i in range(1, 101))}\n"
+    assert [a.size_bytes for a in captured.workloads[0].allocations] == [400, 400]
+
+
+def test_the_checker_knows_where_a_vector_of_thrust_ends(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    parsed = program(tmp_path, VECTOR.replace("EXTENT", "n + 1"), VECTOR_MAIN)
+    captured = cpu_executor.capture(parsed, None, (), tmp_path / "workloads", 60.0)
+    assert isinstance(captured, Misbehaved)
+    assert captured.what == "out_of_bounds"
 
 
 COLLECTIVES = """

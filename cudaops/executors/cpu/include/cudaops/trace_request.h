@@ -44,6 +44,7 @@ class Request {
     void add(std::uint32_t lane, std::uintptr_t address) {
         if (!mask) low = address & 15;
         aligned = aligned && (address & 15) == low;
+        half_aligned = half_aligned && (address & 7) == (low & 7);
         mask |= 1u << lane;
         at[lane] = address;
     }
@@ -113,7 +114,8 @@ class Request {
     std::uint32_t mask = 0;
     Space space;
     bool write, atomic;
-    bool aligned = true;      // all lanes stand at the same offset of a 16 byte word
+    bool aligned = true;      // all lanes stand at the same offset of a 16 byte word,
+    bool half_aligned = true; // of an 8 byte word
     std::uintptr_t low = 0;   // that offset
     std::array<std::uintptr_t, 32> at;
 
@@ -151,7 +153,8 @@ class Request {
 };
 
 // Finds requests of one warp that a compiler would join into one 8 or 16 byte instruction: same lanes,
-// same 16 byte words, side by side, all lanes at the same offset of their word.
+// same 16 byte words, side by side, all lanes at the same offset of their word. In global memory words
+// of 8 bytes too: neighbouring lanes of a `float2` array stand at different offsets of 16 bytes.
 class Joiner {
   public:
     // `emit(request, instructions, wavefronts, ideal)` gets each request's share of what is left.
@@ -160,11 +163,13 @@ class Joiner {
         open_.clear();
         for (std::size_t i = 0; i < requests.size(); ++i) {
             const Request& r = requests[i];
-            if (!r.aligned || r.atomic || r.size >= 16 || r.mask == 0) {
+            const std::uint32_t word = word_of(r);
+            if (r.atomic || r.size >= word || r.mask == 0) {
                 one(r, emit);
                 continue;
             }
-            const std::uintptr_t key = word_of(r) * 8 + static_cast<unsigned>(r.space) * 2 + r.write;
+            const std::uintptr_t key =
+                first_word(r, word) * 16 + (word == 8) * 8 + static_cast<unsigned>(r.space) * 2 + r.write;
             auto found = open_.find(key);
             if (found != open_.end() && i - found->second.start <= kWindow && fits(found->second, r, requests)) {
                 found->second.member[found->second.n++] = i;
@@ -174,6 +179,7 @@ class Joiner {
             Group g;
             g.start = i;
             g.n = 1;
+            g.word = word;
             g.member[0] = i;
             open_[key] = g;
         }
@@ -184,19 +190,28 @@ class Joiner {
     static constexpr std::size_t kWindow = 256;  // requests
     struct Group {
         std::size_t start = 0, n = 0;
+        std::uint32_t word = 16;
         std::array<std::size_t, 16> member{};
     };
 
-    static std::uintptr_t word_of(const Request& r) { return r.at[__builtin_ctz(r.mask)] / 16; }
+    // How many bytes the words have in which all lanes stand alike; 0: they do not.
+    static std::uint32_t word_of(const Request& r) {
+        if (r.aligned) return 16;
+        return r.half_aligned && r.space == Space::global ? 8 : 0;
+    }
+
+    static std::uintptr_t first_word(const Request& r, std::uint32_t word) {
+        return r.at[__builtin_ctz(r.mask)] / word;
+    }
 
     static bool fits(const Group& g, const Request& r, const std::vector<Request>& all) {
         const Request& a = all[g.member[0]];
         if (g.n == 16 || a.mask != r.mask || a.size != r.size) return false;
         for (std::size_t m = 0; m < g.n; ++m)
-            if (all[g.member[m]].low == r.low || all[g.member[m]].site == r.site) return false;
+            if (all[g.member[m]].low % g.word == r.low % g.word || all[g.member[m]].site == r.site) return false;
         for (std::uint32_t m = r.mask; m; m &= m - 1) {
             const int lane = __builtin_ctz(m);
-            if (a.at[lane] / 16 != r.at[lane] / 16) return false;
+            if (a.at[lane] / g.word != r.at[lane] / g.word) return false;
         }
         return true;
     }
@@ -213,11 +228,11 @@ class Joiner {
         std::array<int, 16> by_byte;
         by_byte.fill(-1);
         const std::uint32_t size = all[g.member[0]].size;
-        for (std::size_t m = 0; m < g.n; ++m) by_byte[all[g.member[m]].low] = static_cast<int>(g.member[m]);
-        for (std::uint32_t at = 0; at < 16; at += size) {
+        for (std::size_t m = 0; m < g.n; ++m) by_byte[all[g.member[m]].low % g.word] = static_cast<int>(g.member[m]);
+        for (std::uint32_t at = 0; at < g.word; at += size) {
             if (by_byte[at] < 0) continue;
             std::uint32_t width = size;
-            for (std::uint32_t w = 16; w > size; w /= 2) {
+            for (std::uint32_t w = g.word; w > size; w /= 2) {
                 bool whole = at % w == 0;
                 for (std::uint32_t b = at; whole && b < at + w; b += size) whole = by_byte[b] >= 0;
                 if (whole) {

@@ -1,0 +1,2 @@
+#pragma once
+#include "cudaops/thrust_random.h"

@@ -1,0 +1,2 @@
+#pragma once
+#include "cudaops/thrust_algorithms.h"
