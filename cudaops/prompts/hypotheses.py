@@ -16,9 +16,9 @@ from cudaops.prompts.text import answer_text, fenced_blocks, one_line, prose
 
 MAX_LESSON = 200
 NO_REASON = "no reason given"
-_MAX_WHY = 500
+MAX_REASON = 500
 _MAX_STEPS = 12
-_MAX_STEP = 600
+MAX_STEP = 600
 _MAX_SPEEDUP = 1000.0
 """A larger guess is none."""
 
@@ -56,7 +56,7 @@ class _Planned(BaseModel):
     @field_validator("why", mode="before")
     @classmethod
     def _why(cls, value: Any) -> str:
-        return one_line(value, _MAX_WHY) if isinstance(value, str) else ""
+        return one_line(value, MAX_REASON) if isinstance(value, str) else ""
 
     @field_validator("family", mode="before")
     @classmethod
@@ -69,7 +69,7 @@ class _Planned(BaseModel):
     def _steps(cls, value: Any) -> tuple[str, ...]:
         listed = value.split("\n") if isinstance(value, str) else value
         written = [s for s in listed if isinstance(s, str)] if isinstance(listed, list) else []
-        return tuple([said for s in written if (said := one_line(s, _MAX_STEP))][:_MAX_STEPS])
+        return tuple([said for s in written if (said := one_line(s, MAX_STEP))][:_MAX_STEPS])
 
     @field_validator("expected_speedup", mode="before")
     @classmethod
@@ -128,7 +128,8 @@ def read_nothing(text: str) -> str:
     with suppress(ValueError, RecursionError, TypeError, KeyError):
         said = _without_hypothesis(_json(texts[0])) or {}
         reasons = [said[name] for name in ("nothing", "why", "reason") if name in said]
-        return next((one_line(r, _MAX_WHY) for r in reasons if isinstance(r, str) and r), NO_REASON)
+        lines = (one_line(r, MAX_REASON) for r in reasons if isinstance(r, str) and r)
+        return next(lines, NO_REASON)
     return NO_REASON
 
 

@@ -20,7 +20,7 @@ from cudaops.domain.workload import Workload
 from cudaops.program.clusters import LEAST_CAPABILITY
 from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.prompts import wording
-from cudaops.prompts.hypotheses import MAX_LESSON
+from cudaops.prompts.hypotheses import MAX_LESSON, MAX_REASON, MAX_STEP
 from cudaops.prompts.prompt import Draft, Prompt, prompt_of
 from cudaops.prompts.surroundings import surroundings
 from cudaops.prompts.text import fenced, line, visible
@@ -245,9 +245,9 @@ def reflector_drafts(b: Briefing, attempt: Attempt) -> tuple[Draft, ...]:
 
 def hypothesis_text(hypothesis: Hypothesis) -> str:
     """A hypothesis in lines, its steps numbered."""
-    steps = [f"{n}. {line(step, 300)}" for n, step in enumerate(hypothesis.steps, 1)]
+    steps = [f"{n}. {line(step, MAX_STEP)}" for n, step in enumerate(hypothesis.steps, 1)]
     head = f"[{hypothesis.family}] {line(hypothesis.title, 120)}"
-    return "\n".join([head, f"Why: {line(hypothesis.why, 400)}", *steps])
+    return "\n".join([head, f"Why: {line(hypothesis.why, MAX_REASON)}", *steps])
 
 
 def reask_draft(reason: str) -> Draft:
