@@ -20,6 +20,7 @@ from cudaops.transformations.index32 import Index32
 from cudaops.transformations.inline import Inline
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
+from cudaops.transformations.keep_loads import KeepLoads
 from cudaops.transformations.lookup import Lookup
 from cudaops.transformations.merge_blocks import MergeBlocks
 from cudaops.transformations.pad import Pad
@@ -82,6 +83,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Unroll(),
     Speculate(),
     RestrictCache(),
+    KeepLoads(),
     ScalarReplace(),
     Interior(),
     Jam(),

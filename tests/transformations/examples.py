@@ -131,6 +131,18 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
 }""",
         {"x": _floats(64 * 30), "y": _floats(64 * 30), "width": 64, "height": 30}, (8,), (256,),
     ),
+    "keep_loads": Example(
+        """__global__ void normalised(const float* x, float* y, int n) {
+    const float* row = x + blockIdx.x * n;
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) sum += row[i] * row[i];
+    for (int k = 16; k > 0; k /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, k);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        y[blockIdx.x * n + i] = row[i] * rsqrtf(sum / n);
+    }
+}""",
+        {"x": _floats(400), "y": _floats(400), "n": 100}, (4,), (32,),
+    ),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),

@@ -1,0 +1,387 @@
+"""What several loops over one range load, kept in registers by the first of them.
+
+A softmax goes through a row three times, a layer norm twice: for the largest, for a sum, for the
+result. Where a thread's share of the row is short, the first loop keeps what it loads in an array
+of constant length, in registers once the loops over it are unrolled, and the others read that.
+
+Legal where the loops have one beginning, bound and step that nothing changes between them, where
+the first loads the element in every iteration, and where nothing writes that memory from the first
+loop to the end of the last: but for the last loop, which may write the very element. A launch whose
+range is longer than the array has the author's kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudaops.domain.hypothesis import Family
+from cudaops.program import syntax as s
+from cudaops.program.analysis.facts import ELEMENT_BYTES, Access
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.aliasing import Memory
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.loops import Counted, counted, is_volatile, leaves, meets_others
+from cudaops.transformations.ranges import Ranges, holds
+from cudaops.transformations.serial import item_loop
+from cudaops.transformations.serial_blocks import modified
+from cudaops.transformations.trees import (
+    bodies_of,
+    changed,
+    declared_in,
+    is_pure,
+    names_in,
+    reads_memory,
+    renamed,
+    root_of,
+    targets_in,
+)
+
+MOST_TRIPS = 32
+MOST_BYTES = 256
+"""Of all that a thread keeps: a quarter of the registers that it may have."""
+_VARIABLE = "@turn"
+"""Stands for the variable of each loop where their elements are compared."""
+_MOST_INDEX = 2**31 - 1
+
+
+class KeepLoads:
+    """Loads that loops over one range repeat."""
+
+    name = "keep_loads"
+    title = "what several loops load, kept in registers"
+    family: Family = "tiling"
+    relieves = frozenset({
+        "l1_load_throughput", "l2_bandwidth", "dram_bandwidth", "stall_long_scoreboard",
+        "stall_lg_throttle", "low_parallelism", "uncoalesced_access",
+    })  # fmt: skip
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        """The shortest array that every captured launch keeps within."""
+        return ({"trips": _plan(draft).trips},)
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        """The first loops of the kernel that load something again."""
+        plan = _plan(draft)
+        if plan.trips != int(setting["trips"]):
+            raise NotUnderstood("launches of other lengths")
+        names = [draft.free(f"{root_of(x.place) or 'value'}_kept") for x in plan.kept]
+        item = draft.free("turn")
+        body = _with_list(draft.form.kernel.body, plan.within, _kept(plan, names, item))
+        told = " and ".join(dict.fromkeys(f"`{root_of(x.place)}`" for x in plan.kept))
+        says = f"What several loops load of {told} is loaded once, and kept in registers."
+        done = draft.with_body(body).requiring(*plan.requires)
+        return done.stepped(Step(self.name, setting, says))
+
+
+# Which loops
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An element that the loops have in common."""
+
+    place: s.Index
+    """As the first loop says it, its variable and those that hang on it spelled out."""
+    shared: Any
+    """The same of any loop."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Loops of one list of statements, and what is kept."""
+
+    within: tuple[Any, ...]
+    loops: tuple[Counted, ...]
+    kept: tuple[_Kept, ...]
+    trips: int
+    requires: tuple[str, ...]
+
+
+def _plan(draft: Draft) -> _Plan:
+    """Raises NotUnderstood where no loops load anything twice."""
+    form = draft.form
+    if is_volatile(draft, form.kernel) or draft.facts.unmodelled:
+        raise NotUnderstood("volatile memory, or statements that are not modelled")
+    why = "no loops over one range that load the same"
+    ranges = Ranges(draft)
+    for statements in _lists(form.kernel.body):
+        for loops in _alike(draft, statements):
+            try:
+                return _of_loops(draft, ranges, statements, loops)
+            except NotUnderstood as refused:
+                why = str(refused)
+    raise NotUnderstood(why)
+
+
+def _lists(body: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    yield body
+    for x in body:
+        for inner in bodies_of(x):
+            yield from _lists(inner)
+
+
+def _alike(draft: Draft, statements: Sequence[Any]) -> Iterator[tuple[Counted, ...]]:
+    """Loops of a list with one header, at least two, in the text's order."""
+    groups: list[list[Counted]] = []
+    for x in statements:
+        if not isinstance(x, s.For):
+            continue
+        try:
+            loop = counted(x, draft.form)
+        except NotUnderstood:
+            continue
+        if not loop.is_own or loop.operator != "<" or leaves(loop.body):
+            continue
+        if meets_others(loop.body, draft.form) or not is_pure((loop.start, loop.bound, loop.step)):
+            continue
+        group = next((g for g in groups if _header(g[0]) == _header(loop)), None)
+        groups.append([loop]) if group is None else group.append(loop)
+    yield from (tuple(g) for g in groups if len(g) > 1)
+
+
+def _header(loop: Counted) -> tuple[Any, ...]:
+    return loop.type, loop.start, loop.bound, loop.step
+
+
+def _of_loops(
+    draft: Draft, ranges: Ranges, statements: tuple[Any, ...], loops: tuple[Counted, ...]
+) -> _Plan:
+    """From the first loop that loads what a later one loads again. Raises NotUnderstood."""
+    for at, first in enumerate(loops[:-1]):
+        later = loops[at + 1 :]
+        again = {_shared(loop, x) for loop in later for x in _elements(loop)}
+        kept = {x.shared: x for x in _loaded(first) if x.shared in again}
+        found = tuple(x for x in kept.values() if _stays(draft, statements, first, later, x))
+        if found:
+            wanted = {x.shared for x in found}
+            used = tuple(y for y in later if wanted & {_shared(y, x) for x in _elements(y)})
+            trips, requires = _length(draft, ranges, first, found)
+            return _Plan(statements, (first, *used), found, trips, requires)
+    raise NotUnderstood("nothing that one loop loads in every iteration, and another again")
+
+
+def _elements(loop: Counted) -> Iterator[s.Index]:
+    """Elements of arrays that a loop mentions."""
+    return (x for x in s.below(loop.body) if isinstance(x, s.Index))
+
+
+def _spelled(loop: Counted, node: Any) -> Any:
+    """With the values of the loop's own variables in place of those that are set once."""
+    own = {
+        x.name: x.value for x in loop.body
+        if isinstance(x, s.Declare) and not (x.pointer or x.extents or x.shared) and x.value
+        and is_pure(x.value) and x.type == getattr(x.value, "type", "")
+    }  # fmt: skip
+    own = {k: v for k, v in own.items() if all(root_of(t) != k for t in targets_in(loop.body))}
+    for _ in own:
+        node = renamed(node, own)
+    return node
+
+
+def _shared(loop: Counted, node: Any) -> Any:
+    """An element as any loop over the range may say it."""
+    turn = s.Name(_VARIABLE, type=loop.type)
+    return renamed(_spelled(loop, node), {loop.variable: turn})
+
+
+def _loaded(loop: Counted) -> Iterator[_Kept]:
+    """Elements that every iteration loads, whatever happens in it."""
+    inside = declared_in(loop.body)
+
+    def always(node: Any) -> Iterator[Any]:
+        match node:
+            case s.If(condition) | s.Choice(condition):
+                yield from always(condition)
+            case s.Binary("&&" | "||", left):
+                yield from always(left)
+            case s.For() | s.Do() | s.Switch():
+                return
+            case s.Evaluate(s.Assign(s.Index(base, index), "", value)):
+                for x in (base, index, value):
+                    yield from always(x)
+            case _:
+                yield from (node,) if isinstance(node, s.Index) else ()
+                for child in s.children(node):
+                    yield from always(child)
+
+    for statement in loop.body:
+        for x in always(statement):
+            place = _spelled(loop, x)
+            named = names_in(place)
+            plain = isinstance(place.base, s.Name) and is_pure(place.index)
+            if plain and loop.variable in named and not (
+                named & inside or reads_memory(place.index)
+            ):  # fmt: skip
+                yield _Kept(place, _shared(loop, x))
+
+
+# What may be kept
+
+
+def _stays(
+    draft: Draft, statements: tuple[Any, ...], first: Counted, later: Sequence[Counted], kept: _Kept
+) -> bool:
+    """Whether the element holds the same from the first loop to its last use."""
+    using = [y for y in later if any(_shared(y, x) == kept.shared for x in _elements(y))]
+    begin, end = (next(n for n, x in enumerate(statements) if x is y.node)
+                  for y in (first, using[-1]))  # fmt: skip
+    part = statements[begin : end + 1]
+    steady = (names_in(kept.place) | names_in((first.start, first.bound, first.step))) - {
+        first.variable
+    }
+    if modified(draft, part, steady) or declared_in(part) & steady:
+        return False
+    sizes = ELEMENT_BYTES | dict(draft.form.sizes)
+    if not 0 < sizes.get(getattr(kept.place, "type", ""), 0) <= 16:
+        return False
+    memory, array = Memory(draft), _array(draft, root_of(kept.place) or "")
+    if memory.is_unclear or not array or not memory.is_followed:
+        return False
+    return all(
+        _is_harmless(draft, a, first, using[-1], kept)
+        for a in draft.facts.accesses
+        if a.kind != "read" and a.space in ("global", "module")
+        and not memory.are_apart(a.array, array)
+    )  # fmt: skip
+
+
+def _array(draft: Draft, name: str) -> str:
+    """The kernel's pointer that a name leads to; empty where that is not one for sure."""
+    if any(p.name == name and p.is_pointer for p in draft.form.kernel.parameters):
+        return name
+    body = draft.form.kernel.body
+    found = [x for x in s.below(body) if isinstance(x, s.Declare) and x.name == name]
+    if len(found) != 1 or not found[0].pointer or modified(draft, body, {name}):
+        return ""
+    match found[0].value:
+        case s.Binary("+" | "-", s.Name(text)) | s.Name(text):
+            return _array(draft, text)
+        case s.Unary("&", s.Index(s.Name(text))):
+            return _array(draft, text)
+    return ""
+
+
+def _is_harmless(
+    draft: Draft, write: Access, first: Counted, last: Counted, kept: _Kept
+) -> bool:  # fmt: skip
+    """Whether a write stands before or behind the loops, or is the last one's of the element, which
+    it does not read again."""
+    at, whole = write.where, draft.form.kernel.where
+    begin, end = first.node.where, last.node.where
+    if at is None or whole is None or begin is None or end is None or at.file != whole.file:
+        return False
+    if not whole.start <= at.start < whole.end:  # of a function that is called somewhere
+        return False
+    if at.end <= begin.start or at.start >= end.end:
+        return True
+    if write.kind != "write" or not _is_plain(kept):
+        return False
+    for n, x in enumerate(last.body):
+        match x:
+            case s.Evaluate() as only:
+                pass
+            case s.If(_, (s.Evaluate() as only,), ()):
+                pass
+            case _:
+                continue
+        match only.value:
+            case s.Assign(s.Index() as target, _, value) if only.where == at and is_pure(value):
+                again = any(_shared(last, y) == kept.shared for z in last.body[n + 1 :]
+                            for y in s.below(z) if isinstance(y, s.Index))  # fmt: skip
+                return _shared(last, target) == kept.shared and not again
+    return False
+
+
+def _is_plain(kept: _Kept) -> bool:
+    """Whether another iteration is another element: `p[i]`, `p[row * n + i]`."""
+    turn = s.Name(_VARIABLE)
+    index = kept.shared.index
+    match index:
+        case s.Name(text):
+            return text == turn.text
+        case s.Binary("+", left, right):
+            one, other = (left, right) if left == turn else (right, left)
+            return one == turn and turn.text not in names_in((other, kept.shared.base))
+    return False
+
+
+def _length(
+    draft: Draft, ranges: Ranges, loop: Counted, kept: Sequence[_Kept]
+) -> tuple[int, tuple[str, ...]]:
+    """Iterations of a thread at most, and what a launch must meet for it: blocks are small enough
+    for any index. Raises NotUnderstood."""
+    bound, step = ranges.launched(loop.bound), ranges.launched(loop.step)
+    low, high = ranges.nonnegative(loop.start), ranges.upper(loop.start)
+    least = ranges.most(loop.step, 1)
+    if bound is None or step is None or low is None or high is None or least is None:
+        raise NotUnderstood("loops whose range the launch does not give")
+    sizes = ELEMENT_BYTES | dict(draft.form.sizes)
+    each = sum(max(sizes[getattr(x.place, "type", "")], 4) for x in kept)
+    small = all(x.startswith("blockDim.") for x in re.findall(r"[a-zA-Z_][\w.]*", high[0] + step))
+    for trips in range(1, min(MOST_TRIPS, MOST_BYTES // each) + 1):
+        ends = () if small else (*least, f"{high[0]} + {trips} * {step} <= {_MOST_INDEX}")
+        requires = (*low, *high[1], *ends, f"{bound} <= {trips} * {step}")
+        if holds(draft, requires):
+            return trips, requires
+    raise NotUnderstood("loops with more iterations than registers would hold")
+
+
+# The text
+
+
+def _kept(plan: _Plan, names: Sequence[str], item: str) -> tuple[Any, ...]:
+    """The list of statements with arrays before the first loop, and loops over them."""
+    new: dict[int, tuple[Any, ...]] = {}
+    number: Any = s.Number(str(plan.trips))
+    for loop in plan.loops:
+        lines = _turn(plan, loop, names, item)
+        new[id(loop.node)] = item_loop(item, plan.trips, lines)
+    arrays = tuple(
+        s.Declare(getattr(x.place, "type", ""), name, extents=(number,))
+        for x, name in zip(plan.kept, names, strict=True)
+    )
+    found: list[Any] = []
+    for x in plan.within:
+        found += (*arrays, *new[id(x)]) if x is plan.loops[0].node else new.get(id(x), (x,))
+    return tuple(found)
+
+
+def _turn(plan: _Plan, loop: Counted, names: Sequence[str], item: str) -> tuple[Any, ...]:
+    """One iteration, where there is one."""
+    turn = s.Name(item, type="int")
+    own = {x.shared: s.Index(s.Name(name), turn) for x, name in zip(plan.kept, names, strict=True)}
+    targets = {id(x) for x in targets_in(loop.body)}
+
+    def change(x: Any) -> Any:
+        if not isinstance(x, s.Index) or id(x) in targets:
+            return x
+        return own.get(_shared(loop, x), x)
+
+    body = changed(loop.body, change)
+    if loop is plan.loops[0]:
+        loads = (
+            s.Evaluate(s.Assign(own[x.shared], "", replace(x.place, where=None))) for x in plan.kept
+        )
+        body = (*loads, *body)
+    place = s.Binary("+", loop.start, s.Binary("*", turn, loop.step), type=loop.type)
+    variable = s.Name(loop.variable, type=loop.type)
+    inside = s.Binary("<", variable, loop.bound)
+    return (s.Declare(f"const {loop.type}", loop.variable, value=place), s.If(inside, tuple(body)))
+
+
+def _with_list(body: tuple[Any, ...], old: tuple[Any, ...], new: tuple[Any, ...]) -> Any:
+    """The body with one of its lists of statements, found by identity, in place of another."""
+    if body is old:
+        return new
+
+    def change(x: Any) -> Any:
+        updates = {
+            name: new for name in ("body", "yes", "no") if getattr(x, name, None) is old and old
+        }
+        return replace(x, **updates) if updates else x
+
+    return changed(body, change)
