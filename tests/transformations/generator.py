@@ -39,7 +39,7 @@ class Generator:
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._block_rows,
             self._channels, self._neighbours, self._tiles, self._prefixes, self.functions,
-            self.alike, self.taken_apart,
+            self.alike, self.taken_apart, self.passes,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -403,6 +403,42 @@ class Generator:
             "y": self._values(3 * block, kind), "m": m,
         }  # fmt: skip
         return Drawn(source, arguments, (3,), (block,))
+
+    def passes(self) -> Drawn:
+        """Several loops over a row, of a block, a warp or a thread."""
+        kind, rows, n = self._kind(), self._draw.choice([3, 5]), self._draw.choice([1, 20, 70, 130])
+        block = self._draw.choice([32, 64])
+        whole = (
+            "whole[threadIdx.x] = s; __syncthreads(); s = 0;\n"
+            "    for (int k = 0; k < blockDim.x; ++k) s += whole[k]; __syncthreads();"
+        )
+        row, start, step, total = self._draw.choice([
+            ("blockIdx.x", "threadIdx.x", "blockDim.x", whole),
+            ("blockIdx.x", "threadIdx.x", f"{block}", "s += threadIdx.x;"),
+            ("blockIdx.x * blockDim.x + threadIdx.x", "0", "1", ""),
+        ])  # fmt: skip
+        loop = f"for (int i = {start}; i < n; i += {step})"
+        at = self._draw.choice(["a[row * n + i]", "mine[i]"])
+        second = self._draw.choice([
+            f"{loop} most = max(most, {at} - s);", f"{loop} if (i % 2) most -= {at};", "",
+            f"{loop} {{ int k = i; most += {at} * (k % 3); }}",
+        ])  # fmt: skip
+        own = start != "0"
+        last = self._draw.choice([
+            f"y[row * n + i] = {at} - s + most;", f"if ({at} > 0) y[row * n + i] = {at} * 2 - s;",
+            f"TYPE v = {at}; y[row * n + i] = v * v + s;", f"a[row * n + i] = {at} * 2 - s;",
+            f"a[row * n + i] += most - {at};",
+        ])  # fmt: skip
+        shared = f"__shared__ TYPE whole[{block}];" if own else f"if (row >= {rows}) return;"
+        source = (
+            f"__global__ void k(TYPE* a, TYPE* y, int n) {{\n    const int row = {row};\n"
+            f"    {shared}\n    TYPE* mine = a + row * n;\n    TYPE s = 0, most = 1;\n"
+            f"    {loop} s += {at};\n    {total}\n    {second}\n    {loop} {{ {last} }}\n}}"
+        ).replace("TYPE", kind)
+        arguments: Values = {
+            "a": self._values(rows * n, kind, 3), "y": self._values(rows * n, kind), "n": n,
+        }  # fmt: skip
+        return Drawn(source, arguments, (rows if own else 1,), (block,))
 
     def _prefixes(self) -> Drawn:
         """A scan a row."""

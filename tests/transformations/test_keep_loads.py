@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.keep_loads import KeepLoads
+from tests.lanes import mostly_deep
 from tests.transformations.bench import Case
+from tests.transformations.generator import Generator
 
 ROWS, COLUMNS, THREADS = 5, 150, 64
 VALUES = np.random.default_rng(11).normal(size=ROWS * COLUMNS).astype(np.float32)
@@ -191,6 +194,14 @@ def test_what_is_loaded_again(name: str, case: Callable[..., Case]) -> None:
     made = launched(case, LEFT[name])
     with pytest.raises(NotUnderstood):
         KeepLoads().settings(made.draft)
+
+
+@pytest.mark.parametrize("seed", mostly_deep(range(300), 6))
+def test_random_passes(seed: int, case: Callable[..., Case]) -> None:
+    drawn = Generator(seed).passes()
+    made = case(drawn.source, drawn.arguments, grid=drawn.grid, block=drawn.block)
+    with contextlib.suppress(NotUnderstood):
+        made.same(made.applied(KeepLoads()), tolerance=1e-5)
 
 
 def test_a_function_that_writes_between(case: Callable[..., Case]) -> None:
