@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ from cudaops.domain.options import OptimizeOptions, ProfileOptions, ReviewOption
 from cudaops.domain.profile import Profile
 from cudaops.domain.run import AwaitsReview, ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
+from cudaops.executors.stopping import Stop, Stopped, stopping
 from cudaops.graph.placing import (
     REMOTE_NOTE,
     new_folder,
@@ -287,7 +289,7 @@ def _live(folder: Path | None) -> Iterator[Progress]:
     try:
         with _ended_as_interrupted(), Progress(console_on(stderr=True)) as progress:
             yield progress
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         begun = folder is not None and folder.is_dir()
         how = f"; go on with: python -m cudaops resume {folder}" if begun else ""
         typer.echo(f"cudaops: interrupted{how}", err=True)
@@ -300,11 +302,14 @@ def _live(folder: Path | None) -> Iterator[Progress]:
 @contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
     """SIGTERM and SIGHUP as Ctrl-C: nothing of ours is left running, a database least of all."""
+    stop = Stop()
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
-            raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise KeyboardInterrupt from None
+        stop.ask()  # an exception would come out of the loop, in the middle of whatever it does
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -314,7 +319,8 @@ def _ended_as_interrupted() -> Iterator[None]:
         n: signal.signal(n, interrupt) for n in numbers if signal.getsignal(n) is signal.SIG_DFL
     }
     try:
-        yield
+        with stopping(stop):
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -318,9 +318,18 @@ def test_python_in_front_needs_a_gpu(tmp_path: Path, kernels: Path) -> None:
         open_project(kernels, folder, folder / "src/blur.cu", "make", "python3", cpu_tools(kernels))
 
 
-def test_libraries_of_cuda_need_a_gpu(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+def test_thrust_around_the_kernel(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(PROJECTS / "streams", tmp_path / "streams"))
-    with pytest.raises(InputError, match=r"thrust/device_vector\.h: No such file.*--executor cuda"):
+    program = opened(cpu_executor, folder, "src/relax.cu")
+    found = captured(cpu_executor, program, tmp_path / "run", "40", "30")
+    assert found.kernel == "relax_kernel"
+
+
+def test_other_libraries_of_cuda_need_a_gpu(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(PROJECTS / "streams", tmp_path / "streams"))
+    main = folder / "src" / "main.cu"
+    main.write_text("#include <cufft.h>\n" + main.read_text("utf-8"))
+    with pytest.raises(InputError, match=r"cufft\.h: No such file.*--executor cuda"):
         opened(cpu_executor, folder, "src/relax.cu")
 
 
