@@ -14,7 +14,7 @@ import pytest
 from cudaops.certify.envelope import open_envelope
 from cudaops.cuda.devices import device
 from cudaops.domain.certificate import Certificate
-from cudaops.domain.judgement import Policy
+from cudaops.domain.judgement import Policy, fine_us
 from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
 from cudaops.graph.placing import run_options, target
@@ -130,9 +130,10 @@ def test_questions_say_what_decides(job: Job) -> None:
     prompt = job.nim.chats[8].prompt
     slower, kept = job.record.attempts
     assert slower.baseline_us is not None
-    author = f"where the author's kernel takes {slower.baseline_us:.3g} us"
+    author = f"where the author's kernel takes {fine_us(slower.baseline_us)}"
     assert author in prompt
-    assert f"1.20x the author's speed or more: at most {slower.baseline_us / 1.2:.3g} us" in prompt
+    least = fine_us(slower.baseline_us / 1.2)
+    assert f"1.20x the author's speed or more: at most {least}" in prompt
     assert f"a launch takes {device('A10').launch_us:g} us before it does anything" in prompt
     assert f"at most {Policy().max_error_factor:g} times the author's own" in prompt
     assert "w0: naive_matmul, grid (32,32,1), block (16,16,1)" in prompt

@@ -249,8 +249,9 @@ class _Worker:
             confined.close()
         if worker is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(worker.pid, signal.SIGKILL)
+        if worker.poll() is None:  # else its number may be another process' by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(worker.pid, signal.SIGKILL)
         for pipe in (worker.stdin, worker.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.build import GpuBuilder
-from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Nvrtc
+from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Compilation, Nvrtc
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.source import target_arch
 from cudaops.executors.cuda.symbols import (
@@ -323,12 +323,14 @@ def test_threads_compile_beside_each_other(nvrtc: str, tmp_path: Path) -> None:
 def test_a_worker_that_dies_leaves_the_others_alone(nvrtc: str, tmp_path: Path) -> None:
     compiler = Nvrtc(2)
 
-    def compiled(seconds: float) -> bool:
-        return compiler.compile(COPY, ("-arch=sm_86",), tmp_path / str(seconds), seconds).ok
+    def compiled(seconds: float) -> Compilation:
+        return compiler.compile(COPY, ("-arch=sm_86",), tmp_path / str(seconds), seconds)
 
     for _ in range(MAX_DEATHS):
         with ThreadPoolExecutor(2) as pool:
-            assert list(pool.map(compiled, (0.01, 20.0))) == [False, True]
+            late, made = pool.map(compiled, (0.01, 60.0))
+            assert not late.ok
+            assert made.ok, made.log
     assert compiler.version() == nvrtc
     compiler.close()
 
