@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,9 @@ from cudaops.executors.process import child_environment, python_path
 START_TIMEOUT_S = 30.0
 COMPILE_TIMEOUT_S = 20.0
 """What takes longer is nvcc's. With cub's headers NVRTC 13.0 takes 1.3 s."""
+_STARTER = ThreadPoolExecutor(1, "nvrtc-starter")
+"""What bubblewrap holds dies with the thread that started it (PR_SET_PDEATHSIG), not with our
+process: a worker that a search's thread had started was killed while it compiled for another."""
 MAX_DEATHS = 5
 """Workers that may die in a row before NVRTC is given up for good."""
 MOST_WORKERS = 4
@@ -188,7 +192,8 @@ class _Worker:
             self._confined = Confined(Confinement("compile"), level, command, Path("/"), env)
             command, env, passed = self._confined.argv, {}, self._confined.pass_fds
         with contextlib.suppress(OSError):
-            self._process = subprocess.Popen(
+            self._process = _STARTER.submit(
+                subprocess.Popen,
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -197,7 +202,7 @@ class _Worker:
                 cwd="/",
                 pass_fds=passed,
                 start_new_session=True,
-            )
+            ).result()
         if self._confined is not None:
             self._confined.started()
         self._pending = b""
