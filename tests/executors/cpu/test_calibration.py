@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,9 @@ from cudaops.cuda import metrics as ncu
 from cudaops.cuda.ncu_pages import parse_raw
 from cudaops.domain.profile import Profile
 from cudaops.executors.cpu.executor import CpuExecutor
-from tests.executors.cpu.profile_cases import Case, made_case, measured, profiled
+from tests.executors.cpu.profile_cases import Case, measured, profiled
 
 DATA = Path(__file__).parents[2] / "data"
-
-
-@pytest.fixture
-def executor(kernels: Path) -> CpuExecutor:
-    return CpuExecutor("H200", kernels)
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Callable[..., Case]:
-    """`made_case` in the test's own folder."""
-    return partial(made_case, tmp_path)
 
 
 CALIBRATION: dict[str, tuple[str, tuple[int, int], tuple[int, ...], float]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,7 @@ from cudaops.domain.execution import ProgramRan
 from cudaops.domain.profile import Profile
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
-from tests.executors.cpu.profile_cases import Case, made_case, profiled
-
-
-@pytest.fixture
-def executor(kernels: Path) -> CpuExecutor:
-    return CpuExecutor("H200", kernels)
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Callable[..., Case]:
-    """`made_case` in the test's own folder."""
-    return partial(made_case, tmp_path)
-
+from tests.executors.cpu.profile_cases import Case, profiled
 
 MOMENTS = """
     DEVICE float warp_total(float v) {
@@ -158,3 +145,53 @@ def test_tiles_of_every_size_exchange_as_on_a_gpu(executor: CpuExecutor, tmp_pat
     outcome = executor.run_program(load_program(path), (), 60.0)
     assert isinstance(outcome, ProgramRan), outcome
     assert (outcome.stderr, outcome.stdout) == ("", "wrong 0\n")
+
+
+POWERS = """
+    __global__ void powers(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      double v = a[i], sum = 0.0;
+      for (int k = 0; k < n; ++k) sum += TERM;
+      b[i] = (float)sum;
+    }
+"""
+
+
+def test_a_square_by_pow_costs_what_the_function_costs(
+    executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """g++ makes a product of it, nvcc does not."""
+
+    def of(term: str) -> float:
+        source = POWERS.replace("TERM", term)
+        own = profiled(executor, case(source, (64,), (128,), 8192, {"n": 100}, None, ("a", "b")))
+        return own.get(ncu.INST_EXECUTED) or 0.0
+
+    product, power = of("(v + k) * (v + k)"), of("pow(v + k, 2.0)")
+    assert power > product + 100 * 256 * 100  # instructions a step, warps, steps
+
+
+@pytest.mark.parametrize(
+    "both",
+    ["sinf(v + k) * cosf(v + k)", "by_pointer(v + k)", "sin((double)v + k) * cos((double)v + k)"],
+)
+def test_a_sine_and_a_cosine_of_one_angle_cost_more_than_one(
+    both: str, executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    """g++ makes one call of both."""
+    before = """
+    __device__ float by_pointer(float v) { float s, c; sincosf(v, &s, &c); return s * c; }
+    """
+
+    def of(term: str) -> Profile:
+        source = before + POWERS.replace("TERM", term).replace("double v", "float v")
+        source = source if "double" in term else source.replace("double", "float")
+        return profiled(executor, case(source, (64,), (128,), 8192, {"n": 100}, None, ("a", "b")))
+
+    one = of("sin((double)v + k)" if "double" in both else "sinf(v + k)")
+    two = of(both)
+    for metric in (ncu.INST_EXECUTED, ncu.DFMA if "double" in both else ncu.FFMA):
+        low, high = one.get(metric), two.get(metric)
+        assert low is not None
+        assert high is not None
+        assert high > low + 2 * 100 * 256 * (1 if metric == ncu.INST_EXECUTED else 32)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -22,19 +20,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.profile import sample
 from cudaops.program.plans import baseline_plan, make_rewrite
 from cudaops.timemodel.launch import LaunchModel, model_launch
-from tests.executors.cpu.profile_cases import Case, made_case, measured, plan_of, profiled
-
-
-@pytest.fixture
-def executor(kernels: Path) -> CpuExecutor:
-    return CpuExecutor("H200", kernels)
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Callable[..., Case]:
-    """`made_case` in the test's own folder."""
-    return partial(made_case, tmp_path)
-
+from tests.executors.cpu.profile_cases import Case, measured, plan_of, profiled
 
 ADD = """
     __global__ void add(const float* a, const float* b, float* c, int n) {
@@ -180,118 +166,6 @@ def test_a_call_whose_result_goes_straight_to_memory_counts(
     n = 1024
     own = profiled(executor, case(RETURNED, (4,), (256,), 5 * n, {"n": n}, None, ("a", "b")))
     assert own.get(ncu.FFMA) == 2 * n
-
-
-UNEVEN = """
-    __global__ void first_only(const float* a, float* b, int n) {
-      int i = blockIdx.x * blockDim.x + threadIdx.x;
-      if (i >= n) return;
-      float sum = 0.0f;
-      for (int k = 0; k < 1000; ++k) sum = sum * a[k] + a[i];
-      b[i] = sum;
-    }
-"""
-
-
-def test_the_only_block_with_work_is_found(
-    executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    def of(blocks: int) -> float:
-        made = case(UNEVEN, (blocks,), (128,), 4096, {"n": 128}, None, ("a", "b"))
-        return profiled(executor, made).duration_us
-
-    assert of(48) == pytest.approx(of(1), rel=0.2)
-
-
-@pytest.mark.parametrize("times", [1.5, 16, 256])
-def test_blocks_without_work_are_no_part_of_the_mean(
-    times: float, executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    """A grid so many times as large as the data: of 256, all of forty at random do nothing."""
-
-    def of(blocks: int) -> Profile:
-        return profiled(executor, case(UNEVEN, (blocks,), (128,), 65536, {"n": 65536}, None,
-                                       ("a", "b")))  # fmt: skip
-
-    fitting, larger = of(512), of(int(times * 512))
-    assert larger.duration_us == pytest.approx(fitting.duration_us, rel=0.1)
-    done, wanted = (one.get(ncu.FFMA) for one in (larger, fitting))
-    assert done == pytest.approx(wanted, rel=0.05)
-    assert larger.get(ncu.GRID_SIZE) == int(times * 512)
-    assert "do anything" in larger.notes[0]
-
-
-POWERS = """
-    __global__ void powers(const float* a, float* b, int n) {
-      int i = blockIdx.x * blockDim.x + threadIdx.x;
-      double v = a[i], sum = 0.0;
-      for (int k = 0; k < n; ++k) sum += TERM;
-      b[i] = (float)sum;
-    }
-"""
-
-
-def test_a_square_by_pow_costs_what_the_function_costs(
-    executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    """g++ makes a product of it, nvcc does not."""
-
-    def of(term: str) -> float:
-        source = POWERS.replace("TERM", term)
-        own = profiled(executor, case(source, (64,), (128,), 8192, {"n": 100}, None, ("a", "b")))
-        return own.get(ncu.INST_EXECUTED) or 0.0
-
-    product, power = of("(v + k) * (v + k)"), of("pow(v + k, 2.0)")
-    assert power > product + 100 * 256 * 100  # instructions a step, warps, steps
-
-
-@pytest.mark.parametrize(
-    "both",
-    ["sinf(v + k) * cosf(v + k)", "by_pointer(v + k)", "sin((double)v + k) * cos((double)v + k)"],
-)
-def test_a_sine_and_a_cosine_of_one_angle_cost_more_than_one(
-    both: str, executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    """g++ makes one call of both."""
-    before = """
-    __device__ float by_pointer(float v) { float s, c; sincosf(v, &s, &c); return s * c; }
-    """
-
-    def of(term: str) -> Profile:
-        source = before + POWERS.replace("TERM", term).replace("double v", "float v")
-        source = source if "double" in term else source.replace("double", "float")
-        return profiled(executor, case(source, (64,), (128,), 8192, {"n": 100}, None, ("a", "b")))
-
-    one = of("sin((double)v + k)" if "double" in both else "sinf(v + k)")
-    two = of(both)
-    for metric in (ncu.INST_EXECUTED, ncu.DFMA if "double" in both else ncu.FFMA):
-        low, high = one.get(metric), two.get(metric)
-        assert low is not None
-        assert high is not None
-        assert high > low + 2 * 100 * 256 * (1 if metric == ncu.INST_EXECUTED else 32)
-
-
-ESCAPES = """
-    __global__ void escapes(const float* a, float* b, int n) {
-      int i = blockIdx.x * blockDim.x + threadIdx.x, k = 0;
-      float v = i / 262144.0f, z = 0.5f;
-      for (k = 0; k < n; ++k) {
-        if (z END) break;
-        z = 3.9f * z * (1.0f - z) + v;
-      }
-      b[i] = z + k;
-    }
-"""
-
-
-@pytest.mark.parametrize(("end", "blocks"), [("> 1.5f || z < -9", 20), ("!= z) k = k; if (0", 5)])
-def test_more_blocks_where_loops_end_by_their_data(
-    end: str, blocks: int, executor: CpuExecutor, case: Callable[..., Case]
-) -> None:
-    """As much memory is accessed by each."""
-    source = ESCAPES.replace("END", end)
-    made = case(source, (1024,), (256,), 1 << 18, {"n": 200}, None, ("a", "b"))
-    assert f"from {blocks} of 1024 blocks" in profiled(executor, made).notes[0]
 
 
 DEAR = """

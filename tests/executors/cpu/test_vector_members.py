@@ -23,11 +23,6 @@ WRITES = {
 }
 
 
-@pytest.fixture
-def executor(kernels: Path) -> CpuExecutor:
-    return CpuExecutor("H200", kernels)
-
-
 def modelled(executor: CpuExecutor, folder: Path, body: str, before: str = "") -> Profile:
     kernel = f"""
         {before}
