@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 from cudaops.cuda.devices import Device
 from cudaops.domain.base import Dim3, SourceLocation
 from cudaops.program.clusters import blocks_of, cluster_grid, cluster_number
+from cudaops.timemodel.gimple import Place
 from cudaops.timemodel.instructions import FindSite, SiteKey
 from cudaops.timemodel.work import Site, Traffic
 
 MOST_TRACE_BYTES = 64 << 20
 """A site takes some 300 bytes, an overlap 20; a launch is sampled in eight blocks."""
-Place = tuple[str, int]
-"""Last part of a file's path, 1-based line."""
 Locate = Callable[[Sequence[int]], Mapping[int, SourceLocation]]
 _MOST_SITES = 20_000
 
@@ -70,7 +69,7 @@ class Overlap(NamedTuple):
     written: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Row:
     """The traced accesses of one source line, size, direction and space."""
 
@@ -299,14 +298,16 @@ def sites_of(
     Args:
         trace: What was traced.
         l1_bytes: L1 that a block has to itself: the cache over the blocks that share an SM.
-        members: Lines that access members of CUDA's vector types in memory. Their alignment is
-            known, so nvcc joins neighbours there as it does in shared memory.
+        members: Lines that access members of CUDA's vector types in memory: `vector_members`. Their
+            alignment is known, so nvcc joins neighbours there as it does in shared memory.
     """
     blocks = max(len(trace.counted), 1)
-    joined = frozenset(r for r in trace.rows if _is_joined(r, members))
-    missed = _missed_together([r for r in joined if _loads(r)], trace, l1_bytes)
+    rows = [(row, _is_joined(row, members)) for row in trace.rows]
+    loads = [row for row, is_joined in rows if is_joined and _loads(row)]
+    missed = _missed_together(loads, trace, l1_bytes)
     return tuple(
-        _site(row, trace, blocks, l1_bytes, missed if row in joined else None) for row in trace.rows
+        _site(row, trace, blocks, l1_bytes, missed if is_joined else None)
+        for row, is_joined in rows
     )
 
 
