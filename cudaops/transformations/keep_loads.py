@@ -13,7 +13,7 @@ range is longer than the array has the author's kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,10 +33,12 @@ from cudaops.transformations.trees import (
     changed,
     declared_in,
     is_pure,
+    lists_changed,
     names_in,
     reads_memory,
     renamed,
     root_of,
+    statements,
     targets_in,
 )
 
@@ -70,7 +72,8 @@ class KeepLoads:
             raise NotUnderstood("launches of other lengths")
         names = [draft.free(f"{root_of(x.place) or 'value'}_kept") for x in plan.kept]
         item = draft.free("turn")
-        body = _with_list(draft.form.kernel.body, plan.within, _kept(plan, names, item))
+        lines = _kept(plan, names, item)
+        body = lists_changed(draft.form.kernel.body, lambda x: lines if x is plan.within else x)
         told = " and ".join(dict.fromkeys(f"`{root_of(x.place)}`" for x in plan.kept))
         says = f"What several loops load of {told} is loaded once, and kept in registers."
         done = draft.with_body(body).requiring(*plan.requires)
@@ -91,11 +94,47 @@ class _Kept:
 
 
 @dataclass(frozen=True)
+class _Pass:
+    """One of the loops."""
+
+    loop: Counted
+    values: Mapping[str, Any]
+    """Of the variables of its body that are set once."""
+    elements: frozenset[Any]
+    """Of arrays that it mentions, as any loop over the range may say them."""
+
+    @classmethod
+    def of(cls, loop: Counted) -> _Pass:
+        """A loop with what it mentions."""
+        written = {root_of(x) for x in targets_in(loop.body)}
+        values = {
+            x.name: x.value for x in loop.body
+            if isinstance(x, s.Declare) and not (x.pointer or x.extents or x.shared) and x.value
+            and is_pure(x.value) and x.type == getattr(x.value, "type", "")
+            and x.name not in written
+        }  # fmt: skip
+        begun = cls(loop, values, frozenset())
+        found = (begun.shared(x) for x in s.below(loop.body) if isinstance(x, s.Index))
+        return replace(begun, elements=frozenset(found))
+
+    def spelled(self, node: Any) -> Any:
+        """With values in place of the variables."""
+        for _ in self.values:
+            node = renamed(node, self.values)
+        return node
+
+    def shared(self, node: Any) -> Any:
+        """An element as any loop over the range may say it."""
+        turn = s.Name(_VARIABLE, type=self.loop.type)
+        return renamed(self.spelled(node), {self.loop.variable: turn})
+
+
+@dataclass(frozen=True)
 class _Plan:
     """Loops of one list of statements, and what is kept."""
 
     within: tuple[Any, ...]
-    loops: tuple[Counted, ...]
+    passes: tuple[_Pass, ...]
     kept: tuple[_Kept, ...]
     trips: int
     requires: tuple[str, ...]
@@ -108,26 +147,20 @@ def _plan(draft: Draft) -> _Plan:
         raise NotUnderstood("volatile memory, or statements that are not modelled")
     why = "no loops over one range that load the same"
     ranges = Ranges(draft)
-    for statements in _lists(form.kernel.body):
-        for loops in _alike(draft, statements):
+    body, memory = form.kernel.body, Memory(draft)
+    for listed in (body, *(inner for x in statements(body) for inner in bodies_of(x))):
+        for loops in _alike(draft, listed):
             try:
-                return _of_loops(draft, ranges, statements, loops)
+                return _of_loops(draft, ranges, memory, listed, tuple(map(_Pass.of, loops)))
             except NotUnderstood as refused:
                 why = str(refused)
     raise NotUnderstood(why)
 
 
-def _lists(body: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    yield body
-    for x in body:
-        for inner in bodies_of(x):
-            yield from _lists(inner)
-
-
-def _alike(draft: Draft, statements: Sequence[Any]) -> Iterator[tuple[Counted, ...]]:
+def _alike(draft: Draft, listed: Sequence[Any]) -> Iterator[tuple[Counted, ...]]:
     """Loops of a list with one header, at least two, in the text's order."""
     groups: list[list[Counted]] = []
-    for x in statements:
+    for x in listed:
         if not isinstance(x, s.For):
             continue
         try:
@@ -148,49 +181,26 @@ def _header(loop: Counted) -> tuple[Any, ...]:
 
 
 def _of_loops(
-    draft: Draft, ranges: Ranges, statements: tuple[Any, ...], loops: tuple[Counted, ...]
-) -> _Plan:
+    draft: Draft, ranges: Ranges, memory: Memory, listed: tuple[Any, ...],
+    passes: tuple[_Pass, ...],
+) -> _Plan:  # fmt: skip
     """From the first loop that loads what a later one loads again. Raises NotUnderstood."""
-    for at, first in enumerate(loops[:-1]):
-        later = loops[at + 1 :]
-        again = {_shared(loop, x) for loop in later for x in _elements(loop)}
+    for at, first in enumerate(passes[:-1]):
+        later = passes[at + 1 :]
+        again = {x for one in later for x in one.elements}
         kept = {x.shared: x for x in _loaded(first) if x.shared in again}
-        found = tuple(x for x in kept.values() if _stays(draft, statements, first, later, x))
+        found = tuple(x for x in kept.values() if _stays(draft, memory, listed, first, later, x))
         if found:
             wanted = {x.shared for x in found}
-            used = tuple(y for y in later if wanted & {_shared(y, x) for x in _elements(y)})
-            trips, requires = _length(draft, ranges, first, found)
-            return _Plan(statements, (first, *used), found, trips, requires)
+            used = tuple(one for one in later if wanted & one.elements)
+            trips, requires = _length(draft, ranges, first.loop, found)
+            return _Plan(listed, (first, *used), found, trips, requires)
     raise NotUnderstood("nothing that one loop loads in every iteration, and another again")
 
 
-def _elements(loop: Counted) -> Iterator[s.Index]:
-    """Elements of arrays that a loop mentions."""
-    return (x for x in s.below(loop.body) if isinstance(x, s.Index))
-
-
-def _spelled(loop: Counted, node: Any) -> Any:
-    """With the values of the loop's own variables in place of those that are set once."""
-    own = {
-        x.name: x.value for x in loop.body
-        if isinstance(x, s.Declare) and not (x.pointer or x.extents or x.shared) and x.value
-        and is_pure(x.value) and x.type == getattr(x.value, "type", "")
-    }  # fmt: skip
-    own = {k: v for k, v in own.items() if all(root_of(t) != k for t in targets_in(loop.body))}
-    for _ in own:
-        node = renamed(node, own)
-    return node
-
-
-def _shared(loop: Counted, node: Any) -> Any:
-    """An element as any loop over the range may say it."""
-    turn = s.Name(_VARIABLE, type=loop.type)
-    return renamed(_spelled(loop, node), {loop.variable: turn})
-
-
-def _loaded(loop: Counted) -> Iterator[_Kept]:
+def _loaded(one: _Pass) -> Iterator[_Kept]:
     """Elements that every iteration loads, whatever happens in it."""
-    inside = declared_in(loop.body)
+    loop, inside = one.loop, declared_in(one.loop.body)
 
     def always(node: Any) -> Iterator[Any]:
         match node:
@@ -210,39 +220,38 @@ def _loaded(loop: Counted) -> Iterator[_Kept]:
 
     for statement in loop.body:
         for x in always(statement):
-            place = _spelled(loop, x)
+            place = one.spelled(x)
             named = names_in(place)
             plain = isinstance(place.base, s.Name) and is_pure(place.index)
             if plain and loop.variable in named and not (
                 named & inside or reads_memory(place.index)
             ):  # fmt: skip
-                yield _Kept(place, _shared(loop, x))
+                yield _Kept(place, one.shared(x))
 
 
 # What may be kept
 
 
 def _stays(
-    draft: Draft, statements: tuple[Any, ...], first: Counted, later: Sequence[Counted], kept: _Kept
-) -> bool:
+    draft: Draft, memory: Memory, listed: tuple[Any, ...], first: _Pass, later: Sequence[_Pass],
+    kept: _Kept,
+) -> bool:  # fmt: skip
     """Whether the element holds the same from the first loop to its last use."""
-    using = [y for y in later if any(_shared(y, x) == kept.shared for x in _elements(y))]
-    begin, end = (next(n for n, x in enumerate(statements) if x is y.node)
-                  for y in (first, using[-1]))  # fmt: skip
-    part = statements[begin : end + 1]
-    steady = (names_in(kept.place) | names_in((first.start, first.bound, first.step))) - {
-        first.variable
-    }
+    loop, last = first.loop, [one for one in later if kept.shared in one.elements][-1]
+    begin, end = (next(n for n, x in enumerate(listed) if x is one.loop.node)
+                  for one in (first, last))  # fmt: skip
+    part = listed[begin : end + 1]
+    steady = names_in((kept.place, loop.start, loop.bound, loop.step)) - {loop.variable}
     if modified(draft, part, steady) or declared_in(part) & steady:
         return False
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     if not 0 < sizes.get(getattr(kept.place, "type", ""), 0) <= 16:
         return False
-    memory, array = Memory(draft), _array(draft, root_of(kept.place) or "")
+    array = _array(draft, root_of(kept.place) or "")
     if memory.is_unclear or not array or not memory.is_followed:
         return False
     return all(
-        _is_harmless(draft, a, first, using[-1], kept)
+        _is_harmless(draft, a, loop, last, kept)
         for a in draft.facts.accesses
         if a.kind != "read" and a.space in ("global", "module")
         and not memory.are_apart(a.array, array)
@@ -266,12 +275,12 @@ def _array(draft: Draft, name: str) -> str:
 
 
 def _is_harmless(
-    draft: Draft, write: Access, first: Counted, last: Counted, kept: _Kept
+    draft: Draft, write: Access, first: Counted, last: _Pass, kept: _Kept
 ) -> bool:  # fmt: skip
     """Whether a write stands before or behind the loops, or is the last one's of the element, which
     it does not read again."""
     at, whole = write.where, draft.form.kernel.where
-    begin, end = first.node.where, last.node.where
+    begin, end = first.node.where, last.loop.node.where
     if at is None or whole is None or begin is None or end is None or at.file != whole.file:
         return False
     if not whole.start <= at.start < whole.end:  # of a function that is called somewhere
@@ -280,7 +289,7 @@ def _is_harmless(
         return True
     if write.kind != "write" or not _is_plain(kept):
         return False
-    for n, x in enumerate(last.body):
+    for n, x in enumerate(last.loop.body):
         match x:
             case s.Evaluate() as only:
                 pass
@@ -290,9 +299,9 @@ def _is_harmless(
                 continue
         match only.value:
             case s.Assign(s.Index() as target, _, value) if only.where == at and is_pure(value):
-                again = any(_shared(last, y) == kept.shared for z in last.body[n + 1 :]
+                again = any(last.shared(y) == kept.shared for z in last.loop.body[n + 1 :]
                             for y in s.below(z) if isinstance(y, s.Index))  # fmt: skip
-                return _shared(last, target) == kept.shared and not again
+                return last.shared(target) == kept.shared and not again
     return False
 
 
@@ -337,21 +346,22 @@ def _kept(plan: _Plan, names: Sequence[str], item: str) -> tuple[Any, ...]:
     """The list of statements with arrays before the first loop, and loops over them."""
     new: dict[int, tuple[Any, ...]] = {}
     number: Any = s.Number(str(plan.trips))
-    for loop in plan.loops:
-        lines = _turn(plan, loop, names, item)
-        new[id(loop.node)] = item_loop(item, plan.trips, lines)
+    for one in plan.passes:
+        lines = _turn(plan, one, names, item)
+        new[id(one.loop.node)] = item_loop(item, plan.trips, lines)
     arrays = tuple(
         s.Declare(getattr(x.place, "type", ""), name, extents=(number,))
         for x, name in zip(plan.kept, names, strict=True)
     )
     found: list[Any] = []
     for x in plan.within:
-        found += (*arrays, *new[id(x)]) if x is plan.loops[0].node else new.get(id(x), (x,))
+        found += (*arrays, *new[id(x)]) if x is plan.passes[0].loop.node else new.get(id(x), (x,))
     return tuple(found)
 
 
-def _turn(plan: _Plan, loop: Counted, names: Sequence[str], item: str) -> tuple[Any, ...]:
+def _turn(plan: _Plan, one: _Pass, names: Sequence[str], item: str) -> tuple[Any, ...]:
     """One iteration, where there is one."""
+    loop = one.loop
     turn = s.Name(item, type="int")
     own = {x.shared: s.Index(s.Name(name), turn) for x, name in zip(plan.kept, names, strict=True)}
     targets = {id(x) for x in targets_in(loop.body)}
@@ -359,10 +369,10 @@ def _turn(plan: _Plan, loop: Counted, names: Sequence[str], item: str) -> tuple[
     def change(x: Any) -> Any:
         if not isinstance(x, s.Index) or id(x) in targets:
             return x
-        return own.get(_shared(loop, x), x)
+        return own.get(one.shared(x), x)
 
     body = changed(loop.body, change)
-    if loop is plan.loops[0]:
+    if one is plan.passes[0]:
         loads = (
             s.Evaluate(s.Assign(own[x.shared], "", replace(x.place, where=None))) for x in plan.kept
         )
@@ -371,17 +381,3 @@ def _turn(plan: _Plan, loop: Counted, names: Sequence[str], item: str) -> tuple[
     variable = s.Name(loop.variable, type=loop.type)
     inside = s.Binary("<", variable, loop.bound)
     return (s.Declare(f"const {loop.type}", loop.variable, value=place), s.If(inside, tuple(body)))
-
-
-def _with_list(body: tuple[Any, ...], old: tuple[Any, ...], new: tuple[Any, ...]) -> Any:
-    """The body with one of its lists of statements, found by identity, in place of another."""
-    if body is old:
-        return new
-
-    def change(x: Any) -> Any:
-        updates = {
-            name: new for name in ("body", "yes", "no") if getattr(x, name, None) is old and old
-        }
-        return replace(x, **updates) if updates else x
-
-    return changed(body, change)

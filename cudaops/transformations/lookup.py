@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from cudaops.transformations.trees import (
     PURE,
     changed,
     is_pure,
+    lists_changed,
     names_in,
     plain_variables,
     renamed,
@@ -94,15 +95,7 @@ def _forwarded(draft: Draft) -> Draft:
                     return (*statements[:at], *forward(renamed(rest, {x.name: x.value})))
         return statements
 
-    def change(x: Any) -> Any:
-        updates = {}
-        for name in ("body", "yes", "no"):
-            inner = getattr(x, name, None)
-            if isinstance(inner, tuple) and (new := forward(inner)) is not inner:
-                updates[name] = new
-        return replace(x, **updates) if updates else x
-
-    body = forward(changed(kernel, change))
+    body = lists_changed(kernel, forward)
     return draft if body is kernel else draft.with_body(body)
 
 

@@ -246,6 +246,23 @@ def bodies_of(statement: Any) -> tuple[tuple[Any, ...], ...]:
     return ()
 
 
+def lists_changed(
+    body: tuple[Any, ...], change: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+) -> tuple[Any, ...]:
+    """The body with `change` applied to every list of statements in it, inner ones first, and to
+    itself; a list that comes back as it is stays the same object."""
+
+    def inside(x: Any) -> Any:
+        updates = {}
+        for name in ("body", "yes", "no"):
+            inner = getattr(x, name, None)
+            if isinstance(inner, tuple) and (new := change(inner)) is not inner:
+                updates[name] = new
+        return replace(x, **updates) if updates else x
+
+    return change(changed(body, inside))
+
+
 def may_write(node: Any, names: Collection[str], functions: Collection[str] = ()) -> bool:
     """Whether it may change a variable of these names, or declares one: by assignment, through a
     pointer or reference made here, or by handing it to a function that is not known.
