@@ -149,6 +149,10 @@ MisbehaviourKind = Literal[
 and cannot be judged by this measurement."""
 
 
+LEAVES_BARRIER = "ended without reaching this barrier"
+"""What the checker says of threads that are gone while the others of their block wait."""
+
+
 class Misbehaved(Fault):
     """A program or kernel that did what it must not. Not a failure of ours, but `not_measured`."""
 
@@ -158,6 +162,11 @@ class Misbehaved(Fault):
     """One line that names the fault and, where known, the access."""
     location: SourceLocation | None = None
     log: str = ""
+
+    @property
+    def leaves_barrier(self) -> bool:
+        """Whether it is threads that end while others of their block wait at a barrier."""
+        return self.what == "divergent_barrier" and LEAVES_BARRIER in self.message
 
 
 class CheckerUnavailable(Record):

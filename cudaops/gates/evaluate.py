@@ -202,6 +202,7 @@ class Evaluating:
                 bench.plan(workload, self.rewrite),
                 bench.oracle(workload, partial(self._say_of, workload)),
                 None if bench.models_time else partial(bench.run_author, workload),
+                partial(bench.run_author, workload, check="full"),
             )
             for workload, one in zip(served, compiled, strict=True)
             if workload in wanted

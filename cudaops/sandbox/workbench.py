@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.execution import (
-    Compiled,
-    CompileFailed,
-    Measurement,
-    Misbehaved,
-    Ran,
-    Unit,
-)
+from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran, Unit
 from cudaops.domain.judgement import Comparison, Policy, Qualification
 from cudaops.domain.options import ProgramRun, WarmUps
 from cudaops.domain.profile import Profile
@@ -32,7 +25,7 @@ from cudaops.domain.search import TransformationSearch
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
-from cudaops.executors.base import Executor, InputSet
+from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.capture.program import PAUSE_SHARE
 from cudaops.executors.project.tree import ARCHIVE
 from cudaops.executors.stopping import in_background
@@ -45,13 +38,7 @@ from cudaops.program.serving import serves
 from cudaops.program.splice import is_dependent, splice
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
 from cudaops.sandbox.inputs import holds_doubles
-from cudaops.sandbox.oracle import (
-    Baseline,
-    Oracle,
-    OracleBuilder,
-    Standing,
-    timed_references,
-)
+from cudaops.sandbox.oracle import Baseline, Oracle, OracleBuilder, Standing, timed_references
 from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns, is_slow
 from cudaops.sandbox.roles import confirm_reproduces, refine_roles
@@ -502,10 +489,14 @@ class Workbench:
             )
         return compiled
 
-    def run_author(self, workload: Workload, inputs: InputSet, folder: Path) -> Ran | Misbehaved:
+    def run_author(
+        self, workload: Workload, inputs: InputSet, folder: Path, check: Check = "none"
+    ) -> Ran | Misbehaved:
         """The author's kernel once more on these inputs."""
         compiled, plan = self.compiled_baseline(workload), baseline_plan(workload)
-        return self.executor.run(compiled, workload, plan, inputs, folder, timeout_s=self.timeout_s)
+        return self.executor.run(
+            compiled, workload, plan, inputs, folder, check=check, timeout_s=self.timeout_s
+        )
 
     def discard(self, name: str) -> None:
         """Remove a folder under `work/`; what stands there can be made again."""

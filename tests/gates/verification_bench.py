@@ -82,5 +82,6 @@ def verified(bench: Workbench, source: str, *, unsteady: bool = False) -> list[G
     folder = bench.folder / "work" / f"verify-{rewrite.id}"
     verifier = Verifier(bench.executor, bench.policy, folder, TIMEOUT_S)
     author = partial(bench.run_author, workload) if unsteady else None
-    subject = Subject(compiled, bench.plan(workload, rewrite), oracle(bench), author)
+    checked = partial(bench.run_author, workload, check="full")
+    subject = Subject(compiled, bench.plan(workload, rewrite), oracle(bench), author, checked)
     return list(verifier.gates([subject]))

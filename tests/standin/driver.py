@@ -164,6 +164,10 @@ class StandInDriver:
         self._wait("free")
         self._memory.free(address)
 
+    def host_memory(self, size_bytes: int) -> memoryview:
+        """Any memory: there is no device to copy from it."""
+        return memoryview(bytearray(size_bytes))
+
     def write(self, address: int, data: bytes | memoryview) -> None:
         """Copy from the host."""
         self._wait("write")

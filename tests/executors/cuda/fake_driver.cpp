@@ -147,6 +147,7 @@ int cuMemFree_v2(Pointer at) {
   free((void*)at);
   return Success;
 }
+int cuMemHostAlloc(void** at, size_t n, unsigned) { *at = malloc(n); return *at ? sticky : InvalidValue; }
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) { *total = 1ull << 28; *free_bytes = *total - taken; return sticky; }
 int cuMemsetD8Async(Pointer at, unsigned char byte, size_t n, void* s) { if (s != &stream || !inside(at, n)) return InvalidValue; memset((void*)at, byte, n); return sticky; }
 int cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t n, void* s) { if (s != &stream || !inside(to, n)) return InvalidValue; memcpy((void*)to, from, n); return sticky; }
@@ -221,7 +222,7 @@ int cuGetProcAddress_v2(const char* name, void** at, int, unsigned long long, in
       KNOWN(cuCtxSetCurrent), KNOWN(cuCtxSetLimit), KNOWN(cuCtxResetPersistingL2Cache), KNOWN(cuStreamCreate),
       KNOWN_2(cuStreamDestroy), KNOWN(cuStreamSynchronize), KNOWN(cuModuleLoadData), KNOWN(cuModuleUnload),
       KNOWN(cuModuleGetFunction), KNOWN_2(cuModuleGetGlobal), KNOWN(cuFuncSetAttribute), KNOWN_2(cuMemAlloc),
-      KNOWN_2(cuMemFree), KNOWN_2(cuMemGetInfo), KNOWN(cuMemsetD8Async), KNOWN_2(cuMemcpyHtoDAsync),
+      KNOWN_2(cuMemFree), KNOWN(cuMemHostAlloc), KNOWN_2(cuMemGetInfo), KNOWN(cuMemsetD8Async), KNOWN_2(cuMemcpyHtoDAsync),
       KNOWN_2(cuMemcpyDtoHAsync), KNOWN_2(cuMemcpyDtoDAsync), KNOWN(cuLaunchKernel), KNOWN(cuEventCreate),
       KNOWN_2(cuEventDestroy), KNOWN(cuEventRecord), KNOWN(cuEventSynchronize), KNOWN_2(cuEventElapsedTime),
       KNOWN(cuProfilerStart), KNOWN(cuProfilerStop), KNOWN_2(cuStreamBeginCapture), KNOWN(cuStreamEndCapture),

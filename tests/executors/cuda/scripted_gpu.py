@@ -129,6 +129,9 @@ class ScriptedGpu:
         self._check()
         del self.memory[address]
 
+    def host_memory(self, size_bytes: int) -> memoryview:
+        return memoryview(bytearray(size_bytes))
+
     def write(self, address: int, data: bytes | memoryview) -> None:
         place, offset = self._at(address)
         place[offset : offset + len(data)] = data

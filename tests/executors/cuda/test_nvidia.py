@@ -67,6 +67,7 @@ ARITY: dict[str, tuple[int, int]] = {
     "cuDeviceTotalMem": (1, 1), "cuModuleLoadData": (1, 1), "cuModuleUnload": (1, 0),
     "cuModuleGetFunction": (2, 1), "cuFuncGetParamInfo": (2, 2), "cuFuncSetAttribute": (3, 0),
     "cuModuleGetGlobal": (2, 2), "cuMemAlloc": (1, 1), "cuMemFree": (1, 0),
+    "cuMemHostAlloc": (2, 1),
     "cuMemcpyHtoDAsync": (4, 0), "cuMemcpyDtoHAsync": (4, 0), "cuMemsetD8Async": (4, 0),
     "cuMemcpyDtoDAsync": (4, 0), "cuLaunchKernel": (11, 0), "cuEventCreate": (1, 1),
     "cuEventRecord": (2, 0), "cuEventSynchronize": (1, 0), "cuEventElapsedTime": (2, 1),

@@ -66,6 +66,10 @@ class Driver(Protocol):
     def free(self, address: int) -> None:
         """Give memory back."""
 
+    def host_memory(self, size_bytes: int) -> memoryview:
+        """Memory of the host that the device copies to and from by itself, for as long as this
+        process lives; any other where there is none such."""
+
     def write(self, address: int, data: bytes | memoryview) -> None:
         """Copy from the host."""
 

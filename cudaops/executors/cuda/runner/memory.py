@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, NamedTuple
@@ -24,6 +28,13 @@ CHUNK_BYTES = 8 * 1024**2
 """Moved between host and device at a time: what was moved last still is in a processor's cache when
 it is written or compared. All goes through the same memory of the host: fresh pages for every chunk
 would cost as much as the copy."""
+MOST_THREADS = 8
+"""That read, write and compare files while a chunk is copied. Chosen: one processor copies memory
+at a fraction of the pace at which a device reads what is page-locked."""
+_LIBC = ctypes.CDLL(None)
+_AGAIN = "capture the workload again; if it happens again, report it"
+AHEAD = 2
+"""Chunks beside those that threads are at: one that is copied, one that is ready."""
 
 
 class Region(NamedTuple):
@@ -51,8 +62,8 @@ class Memory:
     Raises Refusal where a file is not what the task says, DriverError as the driver does.
     """
 
-    _chunk: ClassVar[bytearray] = bytearray()
-    """What goes between host and device passes through it."""
+    _small: ClassVar[bytearray] = bytearray()
+    """What goes between host and device in one chunk passes through it."""
 
     def __init__(self, driver: Driver, shift_bytes: int = 0) -> None:
         """Allocations begin `shift_bytes`, a multiple of 256, behind what the driver gives."""
@@ -106,40 +117,57 @@ class Memory:
             if size_bytes:
                 self._driver.fill(address, content.fill, size_bytes)
             return
-        for offset, data in _chunks(content.file, size_bytes, self._host(size_bytes)):
-            self._driver.write(address + offset, data)
+        with _opened(content.file, size_bytes) as file, self._passage(size_bytes) as passage:
+            for offset, chunk in passage.filled(size_bytes, file.read):
+                self._driver.write(address + offset, chunk)
 
     def save(self, address: int, size_bytes: int, path: Path) -> None:
         """Write what stands there to a file."""
-        with path.open("wb", buffering=0) as file:
-            for _, data in self.read(address, size_bytes):
-                while data:
-                    data = data[file.write(data) :]
+        with path.open("wb", buffering=0) as file, self._passage(size_bytes) as passage:
+
+            def put(offset: int, chunk: memoryview) -> None:
+                while chunk:
+                    done = os.pwrite(file.fileno(), chunk, offset)
+                    offset, chunk = offset + done, chunk[done:]
+
+            for offset, chunk in passage.emptied(size_bytes, put):
+                self._driver.read_into(address + offset, chunk)
 
     def holds(self, address: int, size_bytes: int, path: Path) -> bool:
         """Whether the file's contents stand there, byte for byte."""
-        meant = bytearray(min(CHUNK_BYTES, size_bytes))
-        parts = _chunks(path, size_bytes, memoryview(meant))
-        for (_, part), (_, found) in zip(parts, self.read(address, size_bytes), strict=True):
-            # A bytearray is compared as a whole, a view an element at a time.
-            if (meant if len(part) == len(meant) else bytearray(part)) != found:
-                return False
-        return True
+        own = threading.local()
+        different = threading.Event()
+        with _opened(path, size_bytes) as file, self._passage(size_bytes) as passage:
+
+            def look(offset: int, found: memoryview) -> None:
+                if not hasattr(own, "meant"):
+                    own.meant = memoryview(bytearray(min(CHUNK_BYTES, size_bytes)))
+                meant = own.meant[: len(found)]
+                file.read(offset, meant)
+                if not _equal(meant, found):
+                    different.set()
+
+            for offset, chunk in passage.emptied(size_bytes, look):
+                if different.is_set():
+                    break
+                self._driver.read_into(address + offset, chunk)
+        return not different.is_set()
 
     def read(self, address: int, size_bytes: int) -> Iterator[tuple[int, memoryview]]:
         """What stands there, a chunk at a time with its offset; good until the next one."""
-        host = self._host(size_bytes)
-        for offset in range(0, size_bytes, CHUNK_BYTES):
-            step = min(CHUNK_BYTES, size_bytes - offset)
-            self._driver.read_into(address + offset, host[:step])
-            yield offset, host[:step]
+        with self._passage(size_bytes) as passage:
+            host = passage.slots[0]
+            for offset, step in _spans(size_bytes):
+                self._driver.read_into(address + offset, host[:step])
+                yield offset, host[:step]
 
-    @classmethod
-    def _host(cls, size_bytes: int) -> memoryview:
-        """Memory of the host for a chunk."""
-        if len(cls._chunk) < min(CHUNK_BYTES, size_bytes):
-            cls._chunk = bytearray(min(CHUNK_BYTES, size_bytes))
-        return memoryview(cls._chunk)
+    def _passage(self, size_bytes: int) -> Passage:
+        """What so many bytes go through between host and device."""
+        if size_bytes > CHUNK_BYTES:
+            return Passage.wide(self._driver, size_bytes)
+        if len(Memory._small) < size_bytes:
+            Memory._small = bytearray(size_bytes)
+        return Passage([memoryview(Memory._small)])
 
     def broken_guard(self) -> str | None:
         """One line about the first guard band that was written to; None where all are whole."""
@@ -154,6 +182,83 @@ class Memory:
             if after is not None:
                 return f"a byte {after} bytes past the end of {size} was overwritten"
         return None
+
+
+class Passage:
+    """Memory of the host for several chunks: threads read, write or compare some of them while one
+    is copied to or from the device."""
+
+    _locked: ClassVar[list[memoryview]] = []
+    """Page-locked chunks that no passage has now."""
+
+    def __init__(self, slots: list[memoryview], threads: int = 0) -> None:
+        """`threads` 0: everything is done in turn, by who asks."""
+        self.slots = slots
+        self._pool = ThreadPoolExecutor(threads) if threads else None
+        self._at: list[Future[None] | None] = [None] * len(slots)
+        """What a thread still does with each of them."""
+
+    @classmethod
+    def wide(cls, driver: Driver, size_bytes: int) -> Passage:
+        """One of page-locked chunks, of which it has no more than it needs."""
+        threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(_spans(size_bytes)))
+        count = min(threads + AHEAD, len(_spans(size_bytes)))
+        slots = [
+            cls._locked.pop() if cls._locked else driver.host_memory(CHUNK_BYTES)
+            for _ in range(count)
+        ]
+        return cls(slots, threads)
+
+    def __enter__(self) -> Passage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nobody is at any chunk any more: its memory may serve others."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            Passage._locked += self.slots
+            self._pool = None
+
+    def filled(
+        self, size_bytes: int, fill: Callable[[int, memoryview], None]
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Every chunk in order, after `fill` was given its offset and its memory."""
+        spans = _spans(size_bytes)
+        for number in range(min(len(self.slots), len(spans))):
+            self._start(number, spans[number], fill)
+        for number, (offset, step) in enumerate(spans):
+            yield offset, self._free(number)[:step]
+            if (later := number + len(self.slots)) < len(spans):
+                self._start(later, spans[later], fill)
+
+    def emptied(
+        self, size_bytes: int, use: Callable[[int, memoryview], None]
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Memory for every chunk in order; what the caller has put there is given to `use`."""
+        for number, (offset, step) in enumerate(_spans(size_bytes)):
+            yield offset, self._free(number)[:step]
+            self._start(number, (offset, step), use)
+        for number in range(len(self.slots)):
+            self._free(number)
+
+    def _start(
+        self, number: int, span: tuple[int, int], work: Callable[[int, memoryview], None]
+    ) -> None:
+        place = number % len(self.slots)
+        offset, step = span
+        chunk = self.slots[place][:step]
+        if self._pool is None:
+            work(offset, chunk)
+        else:
+            self._at[place] = self._pool.submit(work, offset, chunk)
+
+    def _free(self, number: int) -> memoryview:
+        """The chunk's memory as soon as no thread is at it. Raises what went wrong there."""
+        place = number % len(self.slots)
+        waiting, self._at[place] = self._at[place], None
+        if waiting is not None:
+            waiting.result()
+        return self.slots[place]
 
 
 class Restorable:
@@ -221,23 +326,52 @@ class Restorable:
         return None
 
 
-def _chunks(path: Path, size_bytes: int, host: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """A file's contents, a chunk at a time with its offset, each in `host`."""
-    remedy = "capture the workload again; if it happens again, report it"
+class _File(NamedTuple):
+    """A file that is read by several threads."""
+
+    descriptor: int
+    path: Path
+
+    def read(self, offset: int, into: memoryview) -> None:
+        """Fill this memory from there on. Raises Refusal."""
+        while into:
+            try:
+                done = os.preadv(self.descriptor, [into], offset)
+            except OSError as problem:
+                raise Refusal(f"cannot read {self.path}: {problem.strerror}", _AGAIN) from problem
+            if not done:
+                raise Refusal(f"{self.path} was cut short while it was read", _AGAIN)
+            offset, into = offset + done, into[done:]
+
+
+@contextlib.contextmanager
+def _opened(path: Path, size_bytes: int) -> Iterator[_File]:
+    """A file of this size. Raises Refusal."""
     try:
-        with path.open("rb", buffering=0) as file:
-            if (found := path.stat().st_size) != size_bytes:
-                raise Refusal(f"{path} has {found} bytes instead of {size_bytes}", remedy)
-            for offset in range(0, size_bytes, CHUNK_BYTES):
-                part = host[: min(CHUNK_BYTES, size_bytes - offset)]
-                done = 0
-                while done < len(part):
-                    if not (step := file.readinto(part[done:])):
-                        raise Refusal(f"{path} was cut short while it was read", remedy)
-                    done += step
-                yield offset, part
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as problem:
-        raise Refusal(f"cannot read {path}: {problem.strerror}", remedy) from problem
+        raise Refusal(f"cannot read {path}: {problem.strerror}", _AGAIN) from problem
+    try:
+        if (found := os.fstat(descriptor).st_size) != size_bytes:
+            raise Refusal(f"{path} has {found} bytes instead of {size_bytes}", _AGAIN)
+        yield _File(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _spans(size_bytes: int) -> list[tuple[int, int]]:
+    """Offset and length of every chunk."""
+    return [
+        (offset, min(CHUNK_BYTES, size_bytes - offset))
+        for offset in range(0, size_bytes, CHUNK_BYTES)
+    ]
+
+
+def _equal(one: memoryview, other: memoryview) -> bool:
+    """Whether the same bytes stand in both, of one length. A view would be compared an element at a
+    time, and with the interpreter's lock."""
+    first, second = ((ctypes.c_char * len(v)).from_buffer(v) for v in (one, other))
+    return bool(_LIBC.memcmp(first, second, ctypes.c_size_t(len(one))) == 0)
 
 
 def _first_difference(band: bytes) -> int | None:

@@ -182,6 +182,14 @@ class NvidiaDriver:
         """See `Driver.free`."""
         self._call("cuMemFree", address)
 
+    def host_memory(self, size_bytes: int) -> memoryview:
+        """See `Driver.host_memory`: page-locked."""
+        try:
+            pointer = int(self._call("cuMemHostAlloc", size_bytes, 0))
+        except DriverError:
+            return memoryview(bytearray(size_bytes))
+        return memoryview((ctypes.c_ubyte * size_bytes).from_address(pointer)).cast("B")
+
     def write(self, address: int, data: bytes | memoryview) -> None:
         """See `Driver.write`. Waits: the host's memory may go away as soon as this returns."""
         if len(data):
