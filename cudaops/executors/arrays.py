@@ -118,14 +118,34 @@ def _write(
 
         def put(start: int, count: int) -> Array:
             part = source.read(start, count)
-            data = np.ascontiguousarray(encoded(part)).view(np.uint8).data
-            done = 0
-            while done < len(data):
-                done += os.pwrite(file.fileno(), data[done:], start * element_bytes + done)
+            _put(file.fileno(), encoded(part), start * element_bytes)
             return part
 
         for _ in over_chunks(len, Values(source.size, put)):
             pass
+
+
+def write_pieces(
+    path: Path, element: Element, size: int, piece: int, made: Callable[[int, int], Array]
+) -> None:
+    """Write a buffer of `size` elements: what `made` gives, asked by several threads in no order
+    for the first element and the length of each piece."""
+    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(threads_for_arrays()) as pool:
+
+        def put(start: int) -> None:
+            values = _encoded(made(start, min(piece, size - start)), element)
+            _put(file.fileno(), values, start * ELEMENT_BYTES[element])
+
+        for _ in pool.map(put, range(0, size, piece)):
+            pass
+
+
+def _put(descriptor: int, values: Array, offset: int) -> None:
+    """Write them at an offset, however many calls that takes."""
+    data = np.ascontiguousarray(values).view(np.uint8).data
+    done = 0
+    while done < len(data):
+        done += os.pwrite(descriptor, data[done:], offset + done)
 
 
 def _encoded(values: Array, element: Element) -> Array:

@@ -12,9 +12,13 @@ import numpy as np
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
 from cudaops.executors.arrays import (
     Array,
+    Values,
+    in_memory,
     read_array,
+    stored,
     threads_for_arrays,
     write_array,
+    write_pieces,
     write_widened,
 )
 from cudaops.executors.base import InputSet
@@ -131,10 +135,7 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
         elif draw.kind != "captured" and _varies(allocation, integers):
             source = captured if draw.touches is None else _source(draw.touches, allocation)
             path = folder / f"in_{allocation.index}.bin"
-            values = drawn(
-                draw, allocation.element, read_array(source, allocation.element), generator
-            )
-            write_array(path, values, allocation.element)
+            write_drawn(path, draw, allocation.element, source, generator)
             pad_tail(path, captured, allocation.size_bytes)
             contents[allocation.index] = str(path)
     return InputSet(contents=contents, poison=poisoned, scratch_poison=poison)
@@ -154,24 +155,69 @@ def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gene
     """New values for one buffer, as many as stand in `source`: the captured ones, or those of the
     case that is touched. A large buffer is drawn in pieces, by all processors."""
     kind, count = draw.kind, source.size
-    if count <= 2 * PIECE or kind in ("touched", "exact_touched", "reversed"):
+    piece = _by_piece(draw, element, in_memory(source), generator)
+    if piece is not None:
+        return np.concatenate([piece(start, min(PIECE, count - start)) for start in _starts(count)])
+    if count <= 2 * PIECE or kind in ("touched", "reversed"):
         return _drawn(draw, element, source, generator)
     whole = count // PIECE * PIECE
     pieces = [source[start : start + PIECE] for start in range(0, whole, PIECE)]
     if kind in ("permuted", "permuted_again"):
         pieces = [pieces[place] for place in generator.permutation(len(pieces))]
     pieces += [source[whole:]] if whole < count else []
+    among = source
     if kind in ("spread", "resampled"):
-        among = source
         if kind == "spread":
             among = _distinct(_by_all(pieces, generator, lambda piece, _: _distinct(piece)))
         return _by_all(pieces, generator, lambda piece, own: own.choice(among, piece.size))
-    if kind == "infinite":
-        signed = draw._replace(kind="signed")
-        values = _by_all(pieces, generator, lambda piece, own: _drawn(signed, element, piece, own))
-        places = generator.choice(count, INFINITIES[1], replace=False)
-        return _with_infinities(values, places, draw.signed)
     return _by_all(pieces, generator, lambda piece, own: _drawn(draw, element, piece, own))
+
+
+def write_drawn(
+    path: Path, draw: Draw, element: Element, source: Path, generator: np.random.Generator
+) -> None:
+    """Write what `drawn` gives for the contents of a file. Where no value needs more of a large
+    buffer than its own piece, there is never more than some pieces in memory."""
+    values = stored(source, element)
+    piece = _by_piece(draw, element, values, generator)
+    if piece is None:
+        write_array(path, drawn(draw, element, read_array(source, element), generator), element)
+    else:
+        write_pieces(path, element, values.size, PIECE, piece)
+
+
+def _starts(count: int) -> range:
+    return range(0, count, PIECE)
+
+
+def _by_piece(
+    draw: Draw, element: Element, source: Values, generator: np.random.Generator
+) -> Callable[[int, int], Array] | None:
+    """What draws the piece with its first element and its length, in any order and by any thread:
+    each has a generator of its own, so what comes out depends on no number of processors. None
+    where the buffer is small, or a piece needs the others."""
+    kind, count = draw.kind, source.size
+    if count <= 2 * PIECE or kind in INTEGER_KINDS:
+        return None
+    places, others = np.empty(0, np.int64), np.empty(0)
+    if kind == "exact_touched":
+        places = _places(count, generator)
+        others = _small_integers(places.size, draw.signed, generator)
+    own = [] if kind == "exact_touched" else generator.spawn(len(_starts(count)))
+    if kind == "infinite":
+        draw = draw._replace(kind="signed")
+        chosen = generator.choice(count, INFINITIES[1], replace=False)
+        order = np.argsort(chosen)
+        places, others = chosen[order], _infinities(chosen.size, draw.signed)[order]
+
+    def piece(start: int, step: int) -> Array:
+        part = source.read(start, step)
+        values = part.copy() if not own else _drawn(draw, element, part, own[start // PIECE])
+        first, last = np.searchsorted(places, [start, start + step])
+        values[places[first:last] - start] = others[first:last]
+        return values
+
+    return piece
 
 
 def _by_all(
@@ -243,13 +289,14 @@ def _infinite(count: int, signed: bool, generator: np.random.Generator) -> Array
     values = generator.standard_normal(count)
     least, most = INFINITIES
     places = generator.permutation(count)[: min(most, max(least, count // 100))]
-    return _with_infinities(values, places, signed)
-
-
-def _with_infinities(values: Array, places: Array, signed: bool) -> Array:
-    values[places] = np.inf
-    values[places[1::2]] = -np.inf
+    values[places] = _infinities(places.size, signed=True)
     return values if signed else np.abs(values)
+
+
+def _infinities(count: int, signed: bool) -> Array:
+    values = np.full(count, np.inf)
+    values[1::2] *= -1.0 if signed else 1.0
+    return values
 
 
 def _touched(
@@ -257,9 +304,14 @@ def _touched(
 ) -> Array:
     values = source.copy()
     if values.size:
-        places = _distinct(generator.integers(0, values.size, max(4, values.size // TOUCHED)))
+        places = _places(values.size, generator)
         values[places] = others(places.size)
     return values
+
+
+def _places(count: int, generator: np.random.Generator) -> Array:
+    """Those of `touched`, ascending."""
+    return _distinct(generator.integers(0, count, max(4, count // TOUCHED)))
 
 
 def pad_tail(path: Path, captured: Path, size_bytes: int) -> None:

@@ -22,7 +22,8 @@ STAYS = """    __shared__ float row[128];
     __syncthreads();
     if (i < n) b[i] = row[threadIdx.x] + row[threadIdx.x & ~1];"""
 PARTS = LEAVES.replace(
-    "    __syncthreads();", "    if (threadIdx.x < 64) __syncthreads();\n    else __syncthreads_or(0);"
+    "    __syncthreads();",
+    "    if (threadIdx.x < 64) __syncthreads();\n    else __syncthreads_or(0);",
 )
 REWRITE = """// @launch fast grid=(8) block=(128) args=(a, b, n)
 __global__ void fast(const float* a, float* b, int n) {

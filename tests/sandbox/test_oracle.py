@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from cudaops.sandbox.inputs import (
     Draw,
     build_case,
     drawn,
+    write_drawn,
 )
 from cudaops.sandbox.oracle import (
     Oracle,
@@ -486,3 +488,17 @@ class TestDoubles:
         source += "__global__ void g(const int* a, int* b, int n) {\n"
         gates = verified(bench, source + EACH.replace("BODY", "7") + "\n}\n")
         assert all(gate.passed for gate in gates), [g.line for g in gates]
+
+
+@pytest.mark.parametrize("kind", sorted({*get_args(CaseKind)} - {"captured", "relaunched"}))
+@pytest.mark.parametrize("count", [1000, 2 * PIECE + 77])
+def test_what_is_written_piece_by_piece_is_what_is_drawn(
+    tmp_path: Path, kind: CaseKind, count: int
+) -> None:
+    source, target = tmp_path / "captured.bin", tmp_path / "drawn.bin"
+    np.random.default_rng(1).standard_normal(count).astype(np.float32).tofile(source)
+    draw = Draw(kind, 3, signed=False)
+    write_drawn(target, draw, "f32", source, np.random.default_rng(5))
+    values = drawn(draw, "f32", read_array(source, "f32"), np.random.default_rng(5))
+    assert np.array_equal(np.fromfile(target, np.float32), values.astype(np.float32))
+    assert len(np.unique(values)) > 1
