@@ -103,8 +103,6 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
         nothing := state.get("nothing_left")
     ) is not None:  # said before the polished one was judged
         return _planner_ends(nothing, {})
-    if context.bench.paused:  # its end is a long time off: it comes meanwhile
-        context.bench.run_programs_ahead()
     update: State = {}
     developer = context.developer
     if isinstance(developer, ModelDeveloper) and not state.get("model_out"):

@@ -5,8 +5,9 @@ setting; what gained in earlier rounds is tried first, what lost is left out. Sm
 a step is worth keeping where it gains at all, the bar is for the end. Then every step of the best
 is left out in turn, which says what each brought, and those that brought nothing go.
 
-What a kernel's device functions do is brought into it first, which costs no trial: the compiler
-does that anyway. It stays where a step cannot do without.
+What a kernel's device functions do is brought into it first: the compiler does that anyway. It
+stays where a step cannot do without. One trial says whether it costs something by itself (another
+order of loads, other registers); where it does, steps are made without it if they can be.
 
 A draft of several launches is worked on at each of them, the dearest first, but for those that
 take too little to matter.
@@ -210,6 +211,7 @@ class Search:
         first = Node(0, root, root.rewrite(), baseline_us)
         self._nodes, self._right = [first], {0}
         self._texts = {first.rewrite.source_id}
+        self._try_inlined(first)
         beam, best_us = [first], baseline_us
         for depth in range(self.limits.depth):
             before, self._idle = len(self._nodes), 0
@@ -228,6 +230,22 @@ class Search:
             best, shares, baseline_us, tuple(self._tried), self._stopped or "no step gains",
             self._trials,
         )  # fmt: skip
+
+    def _try_inlined(self, first: Node) -> None:
+        """Find out what it brings or costs to have functions' bodies in the kernels."""
+        for focused, kernel in self._focused(first):
+            draft = self._inlined(first.draft, focused, kernel)
+            if draft is not None and (rewrite := draft.rewrite()).source_id not in self._texts:
+                self._texts.add(rewrite.source_id)
+                if (begun := self._begin([_Child(first, draft, rewrite)])) is not None:
+                    self._end(*begun)
+
+    def _inlining(self, kernel: str) -> float:
+        """Log of the factor that it brought by itself."""
+        known = (
+            g for key, g in self._gains.items() if (key.name, key.kernel) == (Inline.name, kernel)
+        )
+        return next(known, 0.0)
 
     # One round
 
@@ -301,9 +319,13 @@ class Search:
 
     def _steps(self, draft: Draft, focused: Draft, kernel: str, depth: int) -> Iterator[_Step]:
         """All that may gain: of the draft with its functions' bodies in the kernel and, where that
-        does not offer a transformation, of the draft as it is."""
+        does not offer a transformation, of the draft as it is; the other way round where their
+        bodies cost something."""
         seen: set[str] = set()
-        for begun in (self._inlined(draft, focused, kernel), draft):
+        ways = [self._inlined(draft, focused, kernel), draft]
+        if self._inlining(kernel) < -math.log(UNPROMISING):
+            ways.reverse()
+        for begun in ways:
             if begun is None:
                 continue
             at = replace(begun, focus=focused.focus)
@@ -398,6 +420,8 @@ class Search:
         node = Node(len(self._nodes), draft, rewrite, found.time_us, parent.number)
         self._nodes.append(node)
         gain = math.log(parent.time_us / found.time_us)
+        if any(x.name == Inline.name for x in draft.steps[len(parent.draft.steps) : -1]):
+            gain -= self._inlining(step.kernel)
         key = _key(step.name, step.setting, step.kernel)
         self._gains[key] = max(gain, self._gains.get(key, gain))
         self.say(f"{tree}: {found.time_us:.1f} us, {self._nodes[0].time_us / found.time_us:.2f}x")

@@ -14,6 +14,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.inline import Inline
 from cudaops.transformations.search import PATIENCE, Found, Limits, Search, Timed
 from cudaops.transformations.split_work import SplitWork
 from tests.transformations.bench import Case
@@ -102,6 +103,38 @@ def test_what_is_tried_was_told_of_before(root: Draft) -> None:
     found = search.run(root, 100.0)
     assert len(tried) == found.trials > 4
     assert list(dict.fromkeys(x for x in told if x in tried)) == tried
+
+
+CALLS = """
+__device__ void fill(float* to, int n) { for (int j = 0; j < n; ++j) to[j] = 2.0f; }
+__global__ void k(float* y, int n) {
+    int i = threadIdx.x;
+    if (i < n) fill(y + i, 1);
+}"""
+
+
+@pytest.mark.parametrize("cost", [1.0, 1.5])
+def test_functions_stay_where_their_bodies_in_the_kernel_cost_something(
+    case: Callable[..., Case], cost: float
+) -> None:
+    y = np.zeros(32, np.float32)
+    root = case(CALLS, {"y": y, "n": 20}, grid=(1,), block=(32,)).draft
+
+    def attempt(rewrites: Sequence[Rewrite]) -> Sequence[Timed]:
+        found = []
+        for rewrite, one in zip(rewrites, timed(rewrites), strict=True):
+            assert one.time_us is not None
+            found.append(Timed(one.time_us * (1 if "fill(y + i, 1)" in rewrite.source else cost)))
+        return found
+
+    limits = Limits(100, time.monotonic() + 60.0)
+    offered = (Inline(), Marked("tenth"), Marked("half"))
+    found = Search(attempt, limits, offered=offered).run(root, 100.0)
+    assert found.tried[0].title == "inline"
+    assert found.best[0].time_us == pytest.approx(45.0)
+    assert {x.name for x in found.best[0].draft.steps} == {"tenth", "half"}
+    begun = Counter(x.title.partition(" > ")[0] for x in found.tried[1:])
+    assert (begun["inline"] > 0) == (cost == 1)
 
 
 def test_what_is_wrong_is_not_built_on(root: Draft) -> None:
