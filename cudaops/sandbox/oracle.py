@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -95,6 +95,8 @@ class Known:
     """How far the baseline is from its widened run."""
     exact: bool | None = None
     """Whether all that the baseline wrote are integers that its type holds exactly."""
+    compared: dict[tuple[bytes, str], object] = field(default_factory=dict)
+    """What was found of results, by their digest and how they were compared."""
 
 
 class Reference(NamedTuple):

@@ -15,6 +15,7 @@ from cudaops.executors.arrays import CHUNK, Array, in_memory, read_array, write_
 from cudaops.executors.base import InputSet
 from cudaops.executors.compare import distance
 from cudaops.gates.accuracy import (
+    DIGESTED_BYTES,
     BufferAccuracy,
     Sides,
     buffer_accuracy,
@@ -381,3 +382,37 @@ def test_a_reference_keeps_what_was_found_of_it(tmp_path: Path) -> None:
         assert buffer_accuracy(OUT, "C", product.ran(result), reference, POLICY) == anew
     assert reference.known is not None
     assert reference.known[0].own == distance(product.baseline.ravel(), product.wide.ravel())
+
+
+def test_the_same_bytes_are_compared_once(tmp_path: Path) -> None:
+    """A large result is known again by its digest; other bytes, and other ways to compare, are not
+    taken for it."""
+    count = DIGESTED_BYTES // 4
+    large = OUT.model_copy(update={"size_bytes": DIGESTED_BYTES})
+    wide, base = tmp_path / "wide.bin", tmp_path / "base.bin"
+    exact = np.random.default_rng(3).standard_normal(count)
+    exact.tofile(wide)
+    exact.astype(np.float32).tofile(base)
+    known: dict[int, Known] = {}
+    inputs = InputSet(contents={})
+    reference = Reference("signed", inputs, {0: str(base)}, {0: str(wide)}, known=known)
+
+    def compared(name: str, values: Array) -> BufferAccuracy:
+        path = tmp_path / f"{name}.bin"
+        values.tofile(path)
+        return buffer_accuracy(
+            large, "b", Ran(outputs={0: str(path)}, seconds=0.0), reference, POLICY
+        )
+
+    result = np.nextafter(exact.astype(np.float32), np.float32(np.inf))
+    first = compared("first", result)
+    assert first.passed
+    assert len(known[0].compared) == 1
+    assert compared("second", result) is first
+    result[count // 2] = 7.0
+    other = compared("third", result)
+    assert not other.passed
+    assert compared("fourth", result) is other
+    again = Ran(outputs={0: str(tmp_path / "first.bin")}, seconds=0.0)
+    assert exact_accuracy(large, "b", again, reference, POLICY) is not first
+    assert len(known[0].compared) == 3
