@@ -5,7 +5,7 @@
 `0 <= x < n` is seen in the text or is made true by a guard (`ranges`): integers, the same to the
 bit. Quotients and remainders of what is never negative are taken without a sign, which costs fewer
 instructions, also where the divisor is a constant. `c = !c` of what is zero or one is `c ^= 1`
-(`toggles`).
+(`toggles`). Loops that count set bits are `__popc` (`bit_counts`).
 
 `reciprocals`: besides, divisions by one denominator become products with its reciprocal, computed
 once; `a / sqrt(b)` becomes `a * rsqrt(b)`. Each costs one rounding more, so the gates decide; where
@@ -26,6 +26,7 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
+from cudaops.transformations.bit_counts import with_bit_counts
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import FLOATING, reached, rewritten, taking_values
 from cudaops.transformations.loops import counted, literal
@@ -63,6 +64,7 @@ class StrengthReduce:
         known = taking_values(draft)
         exact = has_power(draft) or any(_has_wrap(f, draft.form) for f in reached(draft))
         exact = exact or bool(_never_negative(draft)) or _with_toggles(draft) is not draft
+        exact = exact or any(with_bit_counts(f, draft.form) is not None for f in reached(draft))
         divides = any(_shared_divisions(f, known) for f in reached(draft))
         found: tuple[Setting, ...] = ({"what": "reciprocals"},) if divides else ()
         return (*found, {"what": "exact"}) if exact else found
@@ -90,13 +92,19 @@ class StrengthReduce:
         draft = _with_toggles(draft)
         if draft is not before:
             told.append("what is zero or one is turned over by one bit")
+        before = draft
+        draft = rewritten(draft, lambda d, f: with_bit_counts(f, d.form))
+        if draft is not before:
+            told.append("set bits are counted by one instruction")
         if setting["what"] == "reciprocals":
             before = draft
             draft = _with_reciprocals(draft)
             if draft is not before:
                 told.append("divisions by one number are products with its reciprocal")
         if draft is began:
-            raise NotUnderstood("no power, remainder, shared denominator, or toggle")
+            raise NotUnderstood(
+                "no power, remainder, shared denominator, toggle, or loop over bits"
+            )
         says = "; ".join(told)
         return draft.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}."))
 

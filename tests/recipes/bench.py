@@ -30,8 +30,8 @@ Array = npt.NDArray[Any]
 Arguments = Mapping[str, Array | int | float]
 
 _ELEMENTS: Mapping[str, Element] = {
-    "float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "int16": "i16",
-    "uint8": "u8",
+    "float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "uint64": "u64",
+    "int16": "i16", "uint8": "u8",
 }  # fmt: skip
 
 
