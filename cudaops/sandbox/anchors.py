@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +21,15 @@ from cudaops.domain.execution import Compiled, Ran
 from cudaops.domain.workload import FLOATING, Element, Workload
 from cudaops.executors.arrays import (
     UNIT_ROUNDOFF,
+    Array,
     element_count,
-    read_array,
-    write_array,
+    over_chunks,
+    stored,
+    write_pieces,
 )
 from cudaops.executors.base import Executor, InputSet
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.inputs import EXACT_RANGE, before_path, pad_tail
+from cudaops.sandbox.inputs import EXACT_RANGE, PIECE, before_path, pad_tail
 
 ANCHOR_SEED = 20261120
 """Public, and the same in every run: anybody can make these inputs."""
@@ -68,17 +72,21 @@ def anchors_of(
     anchors = []
     for probe in kinds:
         inputs = probe_inputs(workload, probe, folder / workload.id / probe)
-        first = run(probe, inputs, "first")
-        if probe == kinds[0] and isinstance(first, dict) and _may_differ(baseline, workload):
-            unsteady = _unsteady(first, run(probe, inputs, "second"))
-        outputs = () if isinstance(first, str) else _outputs(workload, probe, first, unsteady)
+        with ThreadPoolExecutor(
+            1
+        ) as beside:  # one processor reads all of them, one after the other
+            digest = beside.submit(_inputs_digest, workload, inputs)
+            first = run(probe, inputs, "first")
+            if probe == kinds[0] and isinstance(first, dict) and _may_differ(baseline, workload):
+                unsteady = _unsteady(first, run(probe, inputs, "second"))
+            outputs = () if isinstance(first, str) else _outputs(workload, probe, first, unsteady)
         problem = first if isinstance(first, str) else None if outputs else NOTHING_CHANGED
         anchors.append(
             Anchor(
                 workload=workload.id,
                 probe=probe,
                 seed=ANCHOR_SEED,
-                inputs_sha256=_inputs_digest(workload, inputs),
+                inputs_sha256=digest.result(),
                 outputs=outputs,
                 problem=problem,
                 executor=executor.name,
@@ -104,21 +112,25 @@ def probe_inputs(workload: Workload, probe: ProbeKind, folder: Path) -> InputSet
             continue
         path = folder / f"in_{allocation.index}.bin"
         count = element_count(allocation.size_bytes, allocation.element)
-        bits = mixed(ANCHOR_SEED, allocation.index, count)
-        write_array(path, _VALUES[probe](bits), allocation.element)
+        draw = partial(_drawn, probe, allocation.index)
+        write_pieces(path, allocation.element, count, PIECE, draw)
         pad_tail(path, captured, allocation.size_bytes)
         contents[allocation.index] = str(path)
     return InputSet(contents=contents, scratch_poison=SCRATCH_POISON)
 
 
-def mixed(seed: int, stream: int, count: int) -> npt.NDArray[np.uint64]:
-    """`count` 64-bit words: SplitMix64 started at `seed` + 2**32 * `stream`.
+def _drawn(probe: ProbeKind, stream: int, start: int, count: int) -> npt.NDArray[np.float64]:
+    return _VALUES[probe](mixed(ANCHOR_SEED, stream, count, start))
+
+
+def mixed(seed: int, stream: int, count: int, first: int = 0) -> npt.NDArray[np.uint64]:
+    """`count` 64-bit words from word `first` on: SplitMix64 started at `seed` + 2**32 * `stream`.
 
     Source: Steele, Lea, Flood, Fast splittable pseudorandom number generators (OOPSLA 2014), with
     the constants of the generator of that name.
     """
     start = np.uint64((seed + (stream << 32)) % 2**64)
-    words = np.arange(1, count + 1, dtype=np.uint64)
+    words = np.arange(first + 1, first + count + 1, dtype=np.uint64)
     words *= _GOLDEN
     words += start
     words ^= words >> np.uint64(30)
@@ -178,9 +190,12 @@ def _integers(path: str, element: Element) -> bool:
     """Whether it holds floating values, all of them integers that no rounding can have touched."""
     if element not in FLOATING:
         return False
-    values = read_array(path, element)
-    within = np.isfinite(values) & (np.abs(values) < 1.0 / UNIT_ROUNDOFF[element])
-    return bool(np.all(within & (np.trunc(values) == values)))
+
+    def integers(values: Array) -> bool:
+        within = np.isfinite(values) & (np.abs(values) < 1.0 / UNIT_ROUNDOFF[element])
+        return bool(np.all(within & (np.trunc(values) == values)))
+
+    return all(over_chunks(integers, stored(path, element)))
 
 
 def _inputs_digest(workload: Workload, inputs: InputSet) -> str:

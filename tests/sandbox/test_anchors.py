@@ -59,6 +59,7 @@ def test_the_words_are_those_of_the_published_generator() -> None:
     words = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     assert [int(w) for w in mixed(0, 0, 3)] == words
     assert list(mixed(ANCHOR_SEED, 1, 4)) != list(mixed(ANCHOR_SEED, 2, 4))
+    assert [*mixed(7, 1, 3), *mixed(7, 1, 4, 3)] == list(mixed(7, 1, 7))
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
