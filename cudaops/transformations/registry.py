@@ -45,6 +45,7 @@ from cudaops.transformations.tiles import Tiles
 from cudaops.transformations.unroll import Unroll
 from cudaops.transformations.vectorise import Vectorise
 from cudaops.transformations.window import RegisterWindow
+from cudaops.transformations.zero_factors import ZeroFactors
 
 TRANSFORMATIONS: tuple[Transformation, ...] = (
     Inline(),
@@ -84,6 +85,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Speculate(),
     RestrictCache(),
     KeepLoads(),
+    ZeroFactors(),
     ScalarReplace(),
     Interior(),
     Jam(),

@@ -143,6 +143,17 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
 }""",
         {"x": _floats(400), "y": _floats(400), "n": 100}, (4,), (32,),
     ),
+    "zero_factors": Example(
+        """__global__ void blend(const int* below, const int* above, const int* w, int* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int share = w[i / 32];
+    int here = below[i], there = above[i];
+    y[i] = here + ((share * (there - here)) >> 8);
+}""",
+        {"below": _ints(256), "above": _ints(256), "w": _ints(8), "y": _ints(256), "n": 250},
+        (4,), (64,),
+    ),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),
