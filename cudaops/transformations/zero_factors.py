@@ -162,6 +162,7 @@ class _Scope:
         before = self._places[id(declare)]
         return (
             _is_integer(node)
+            and not any(map(_divides, s.below(node)))  # its product may not be reached
             and bool(names)
             and names <= self._steady
             and all(self._since.get(name, -1) < before for name in names)
@@ -192,6 +193,14 @@ def _is_integer(node: Any) -> bool:
     kind = getattr(node, "type", "")
     calls = any(isinstance(x, s.Call) for x in s.below(node))
     return kind in INTEGERS and is_pure(node) and not reads_memory(node) and not calls
+
+
+def _divides(node: Any) -> bool:
+    """Whether it divides integers by what may be zero."""
+    match node:
+        case s.Binary("/" | "%", _, divisor, type=kind):
+            return kind in INTEGERS and not s.integer_of(divisor)
+    return False
 
 
 def _parts(product: Any) -> tuple[Any, ...]:

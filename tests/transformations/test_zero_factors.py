@@ -40,6 +40,8 @@ TAKEN = {
     f"{LOOP} {{ unsigned p = u[i + j], q = u[i + j + 1], r = u[i + j + 9]; "
     "s += p + fx * (q - p) + fy * (r - p) + fx * fy * (r - q); }",
     "long": "long long v = x[i]; s = (int)(v * a ^ 3);",
+    "half of it": "int v = x[i]; s = (a / 2 % 3) * v;",
+    "a division here": "if (a) s = (7 / a) * x[i];",
     "twice": "int v = x[i], v2 = x[i + 1]; s = a * v + a * (5 - v2);",
     "one bare": "int v = x[i], v2 = x[i + 1]; s = a * v2 + v;",
     "a value used beside": "int v = x[i]; s = a * v + w * ~v;",
@@ -61,6 +63,7 @@ LEFT = {
     "a call": "s = odd(a) * x[i];",
     "shared": "s = a * tile[threadIdx.x ^ 1];",
     "by the side": "int q = 0; s = a * x[i + q++];",
+    "a division that is not made": "int v = x[i]; if (w != 0) s = (7 / w) * v;",
     "a bool": "bool v = x[i]; s = a * v;",
 }
 
