@@ -235,17 +235,20 @@ class Search:
         """Find out what it brings or costs to have functions' bodies in the kernels."""
         for focused, kernel in self._focused(first):
             draft = self._inlined(first.draft, focused, kernel)
-            if draft is not None and (rewrite := draft.rewrite()).source_id not in self._texts:
-                self._texts.add(rewrite.source_id)
-                if (begun := self._begin([_Child(first, draft, rewrite)])) is not None:
-                    self._end(*begun)
+            try:
+                rewrite = None if draft is None else draft.rewrite()
+            except NotUnderstood:
+                continue
+            if draft is None or rewrite is None or rewrite.source_id in self._texts:
+                continue
+            self._texts.add(rewrite.source_id)
+            self.ahead(rewrite)
+            if (begun := self._begin([_Child(first, draft, rewrite)])) is not None:
+                self._end(*begun)
 
     def _inlining(self, kernel: str) -> float:
-        """Log of the factor that it brought by itself."""
-        known = (
-            g for key, g in self._gains.items() if (key.name, key.kernel) == (Inline.name, kernel)
-        )
-        return next(known, 0.0)
+        """Log of the factor that it brought by itself; minus infinity where it did not run."""
+        return self._gains.get(_key(Inline.name, {}, kernel), 0.0)
 
     # One round
 
@@ -322,10 +325,10 @@ class Search:
         does not offer a transformation, of the draft as it is; the other way round where their
         bodies cost something."""
         seen: set[str] = set()
-        ways = [self._inlined(draft, focused, kernel), draft]
-        if self._inlining(kernel) < -math.log(UNPROMISING):
-            ways.reverse()
-        for begun in ways:
+        brought = self._inlining(kernel)
+        inlined = self._inlined(draft, focused, kernel) if brought > -math.inf else None
+        costs = brought < -math.log(UNPROMISING)
+        for begun in (draft, inlined) if costs else (inlined, draft):
             if begun is None:
                 continue
             at = replace(begun, focus=focused.focus)
