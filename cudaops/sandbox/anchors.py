@@ -72,9 +72,7 @@ def anchors_of(
     anchors = []
     for probe in kinds:
         inputs = probe_inputs(workload, probe, folder / workload.id / probe)
-        with ThreadPoolExecutor(
-            1
-        ) as beside:  # one processor reads all of them, one after the other
+        with ThreadPoolExecutor(1) as beside:  # a digest of all of them is one processor's work
             digest = beside.submit(_inputs_digest, workload, inputs)
             first = run(probe, inputs, "first")
             if probe == kinds[0] and isinstance(first, dict) and _may_differ(baseline, workload):

@@ -153,7 +153,7 @@ def _source(inputs: InputSet, allocation: Allocation) -> Path:
 
 def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
     """New values for one buffer, as many as stand in `source`: the captured ones, or those of the
-    case that is touched. A large buffer is drawn in pieces, by all processors."""
+    case that is touched. A large buffer is drawn in pieces."""
     kind, count = draw.kind, source.size
     piece = _by_piece(draw, element, in_memory(source), generator)
     if piece is not None:

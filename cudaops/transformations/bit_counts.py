@@ -12,16 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cudaops.program import syntax as s
-from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.loops import counted, literal
 from cudaops.transformations.trees import lists_changed, names_in, plain_variables
-
-WIDTHS = {
-    "unsigned char": 8, "unsigned short": 16, "unsigned": 32, "unsigned long": 64,
-    "unsigned long long": 64,
-}  # fmt: skip
-"""Bits of what has no sign, on the platforms that CUDA compiles for (LP64)."""
 
 
 class _Count(NamedTuple):
@@ -54,7 +48,7 @@ def with_bit_counts(function: s.Function, form: s.KernelForm) -> tuple[Any, ...]
 
 
 def _spelled(loop: s.For, count: _Count, function: s.Function) -> Iterator[Any]:
-    width = WIDTHS[count.of.type]
+    width = _width(count.of)
     value: Any = count.of
     if count.bits < width:
         ones = s.Number(
@@ -84,10 +78,17 @@ def _count(statement: Any, form: s.KernelForm, own: frozenset[str]) -> _Count | 
     if not isinstance(statement, s.For):
         return None
     found = _until_zero(statement) or _bit_after_bit(statement, form)
-    if found is None or found.of == found.to or found.of.type not in WIDTHS:
+    if found is None or found.of == found.to or not _width(found.of):
         return None
     plain = {found.of.text, found.to.text} <= own and found.to.type in INTEGERS - {"bool"}
     return found if plain else None
+
+
+def _width(v: s.Name) -> int:
+    """Bits of a variable without sign; 0 of any other."""
+    span = of_type(v.type)
+    has_none = v.type != "bool" and span.low == 0 and span.high is not None
+    return (span.high or 0).bit_length() if has_none else 0
 
 
 def _until_zero(loop: s.For) -> _Count | None:
@@ -107,10 +108,10 @@ def _until_zero(loop: s.For) -> _Count | None:
     for counting, taking in (effects, effects[::-1]):
         to = _one_more(counting)
         if to is not None and _is_without_lowest(taking, v):
-            return _Count(v, to, WIDTHS.get(v.type, 0), spends=True)
+            return _Count(v, to, _width(v), spends=True)
     to = _adds_bit(effects[0], _lowest(v))
     if to is not None and _is_shifted(effects[1], v):
-        return _Count(v, to, WIDTHS.get(v.type, 0), spends=True)
+        return _Count(v, to, _width(v), spends=True)
     return None
 
 
@@ -125,7 +126,7 @@ def _bit_after_bit(node: s.For, form: s.KernelForm) -> _Count | None:
         return None
     at = s.Name(loop.variable)
     for x in s.below(body):
-        if not (isinstance(x, s.Name) and WIDTHS.get(x.type, 0) >= trips) or x == at:
+        if not (isinstance(x, s.Name) and _width(x) >= trips) or x == at:
             continue
         there = (_lowest(s.Binary(">>", x, at)), _set_at(x, at))
         to = _adds_bit(body[0], there[0]) or _adds_bit(body[0], there[1])
@@ -146,7 +147,7 @@ def _lowest(value: Any) -> tuple[Any, ...]:
 def _set_at(v: s.Name, at: s.Name) -> tuple[Any, ...]:
     """`v & (1 << at)`: not zero where the bit is set, and no number of bits. The one is as wide as
     `v`: a narrower one has no such bit, or many."""
-    is_wide = WIDTHS[v.type] == 64
+    is_wide = _width(v) == 64
     return tuple(
         s.Binary("&", *sides)
         for one in (("1ull", "1ULL") if is_wide else ("1", "1u", "1U"))

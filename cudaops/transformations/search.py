@@ -22,7 +22,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
@@ -235,16 +235,14 @@ class Search:
         """Find out what it brings or costs to have functions' bodies in the kernels."""
         for focused, kernel in self._focused(first):
             draft = self._inlined(first.draft, focused, kernel)
-            try:
-                rewrite = None if draft is None else draft.rewrite()
-            except NotUnderstood:
+            if draft is None:
                 continue
-            if draft is None or rewrite is None or rewrite.source_id in self._texts:
-                continue
-            self._texts.add(rewrite.source_id)
-            self.ahead(rewrite)
-            if (begun := self._begin([_Child(first, draft, rewrite)])) is not None:
-                self._end(*begun)
+            with suppress(NotUnderstood):
+                child = _Child(first, draft, draft.rewrite())
+                self._texts.add(child.rewrite.source_id)
+                self.ahead(child.rewrite)
+                if (begun := self._begin([child])) is not None:
+                    self._end(*begun)
 
     def _inlining(self, kernel: str) -> float:
         """Log of the factor that it brought by itself; minus infinity where it did not run."""

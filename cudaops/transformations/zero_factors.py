@@ -13,8 +13,9 @@ in its place. Where no factor is ever zero it costs a comparison; the search dec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
@@ -86,10 +87,8 @@ def _changes(kernel: s.Function) -> dict[int, Any]:
 def _where(factors: Sequence[Any], value: Any, kind: str) -> Any:
     """The value where one of the factors is not zero, else zero."""
     zero = s.Number("0", type="int")
-    tests = [s.Binary("!=", factor, zero, type="bool") for factor in factors]
-    condition: Any = tests[0]
-    for test in tests[1:]:
-        condition = s.Binary("||", condition, test, type="bool")
+    tests = (s.Binary("!=", factor, zero, type="bool") for factor in factors)
+    condition = reduce(lambda one, other: s.Binary("||", one, other, type="bool"), tests)
     return s.Choice(condition, value, zero, type=kind)
 
 
@@ -115,8 +114,8 @@ class _Scope:
         """Parameters are there from the start."""
 
     def factors(self, declare: s.Declare) -> tuple[Any, ...]:
-        """What the value is multiplied by wherever it is used, and one of which is zero only where
-        all that make up another are; empty where it is used otherwise."""
+        """All that the value is multiplied by where it is used, without products of others among
+        them, which are zero whenever one of those is; empty where it is used otherwise."""
         value = declare.value
         if value is None or declare.type not in INTEGERS - {"bool"} or declare.pointer:
             return ()
@@ -180,12 +179,11 @@ class _Scope:
 
     def _loads(self, value: Any) -> bool:
         """Whether it reads what a pointer points to, and does nothing else."""
-        return is_pure(value) and any(self._roots(value))
-
-    def _roots(self, value: Any) -> Iterator[bool]:
-        for x in s.below(value):
-            if isinstance(x, s.Index) or (isinstance(x, s.Unary) and x.operator == "*"):
-                yield root_of(x) in self._pointers
+        return is_pure(value) and any(
+            root_of(x) in self._pointers
+            for x in s.below(value)
+            if isinstance(x, s.Index) or (isinstance(x, s.Unary) and x.operator == "*")
+        )
 
 
 def _is_integer(node: Any) -> bool:

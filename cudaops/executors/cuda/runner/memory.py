@@ -31,10 +31,10 @@ would cost as much as the copy."""
 MOST_THREADS = 8
 """That read, write and compare files while a chunk is copied. Chosen: one processor copies memory
 at a fraction of the pace at which a device reads what is page-locked."""
-_LIBC = ctypes.CDLL(None)
-_AGAIN = "capture the workload again; if it happens again, report it"
 AHEAD = 2
 """Chunks beside those that threads are at: one that is copied, one that is ready."""
+_LIBC = ctypes.CDLL(None)
+_AGAIN = "capture the workload again; if it happens again, report it"
 
 
 class Region(NamedTuple):
@@ -155,16 +155,16 @@ class Memory:
 
     def read(self, address: int, size_bytes: int) -> Iterator[tuple[int, memoryview]]:
         """What stands there, a chunk at a time with its offset; good until the next one."""
-        with self._passage(size_bytes) as passage:
+        with self._passage(size_bytes, chunks=1) as passage:
             host = passage.slots[0]
             for offset, step in _spans(size_bytes):
                 self._driver.read_into(address + offset, host[:step])
                 yield offset, host[:step]
 
-    def _passage(self, size_bytes: int) -> Passage:
-        """What so many bytes go through between host and device."""
+    def _passage(self, size_bytes: int, chunks: int | None = None) -> Passage:
+        """What so many bytes go through between host and device, at most `chunks` at a time."""
         if size_bytes > CHUNK_BYTES:
-            return Passage.wide(self._driver, size_bytes)
+            return Passage.wide(self._driver, chunks or len(_spans(size_bytes)))
         if len(Memory._small) < size_bytes:
             Memory._small = bytearray(size_bytes)
         return Passage([memoryview(Memory._small)])
@@ -199,13 +199,12 @@ class Passage:
         """What a thread still does with each of them."""
 
     @classmethod
-    def wide(cls, driver: Driver, size_bytes: int) -> Passage:
-        """One of page-locked chunks, of which it has no more than it needs."""
-        threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(_spans(size_bytes)))
-        count = min(threads + AHEAD, len(_spans(size_bytes)))
+    def wide(cls, driver: Driver, chunks: int) -> Passage:
+        """One of page-locked memory, for no more than so many chunks at a time."""
+        threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), chunks)
         slots = [
             cls._locked.pop() if cls._locked else driver.host_memory(CHUNK_BYTES)
-            for _ in range(count)
+            for _ in range(min(threads + AHEAD, chunks))
         ]
         return cls(slots, threads)
 
