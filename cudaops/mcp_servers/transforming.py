@@ -33,6 +33,7 @@ from cudaops.sandbox.workbench import Workbench
 from cudaops.transformations.base import Transformation
 from cudaops.transformations.draft import PROPOSER, Draft, Subject
 from cudaops.transformations.inline import Inline
+from cudaops.transformations.lambdas import without_lambdas
 from cudaops.transformations.registry import TRANSFORMATIONS
 from cudaops.transformations.search import Found, Limits, Node, Search, Share, Timed
 
@@ -148,7 +149,8 @@ def _searched(
     share_interpreter()  # drafts are written while others are built, asked for and timed
     subject = Subject(bench.program, bench.kernel, bench.workloads)
     try:
-        root = Draft.of(subject) if rewrite is None else Draft.from_rewrite(subject, rewrite)
+        draft = Draft.of(subject) if rewrite is None else Draft.from_rewrite(subject, rewrite)
+        root = without_lambdas(draft)
         begun = trying.time_beside(rewrite, root)
     except NotUnderstood as problem:
         return TransformationSearch(

@@ -49,7 +49,7 @@ class InlinedBody:
         self._kernel = draft.form.kernel
         self._text = draft.program.main.text.encode()
         self._printer = draft.printer(function)
-        self._handed = _Handed(draft.form)
+        self._handed = Handed(draft.form)
         self._written = self._handed.owners(function.body)
         """Variables of the function that hold more than one value, or have another name."""
         self._taken: set[str] = set()
@@ -402,7 +402,7 @@ def _branching(node: s.If, yes: tuple[Any, ...], no: tuple[Any, ...]) -> s.If:
 # Names
 
 
-class _Handed:
+class Handed:
     """Variables whose own storage an expression changes or makes known by another name."""
 
     def __init__(self, form: s.KernelForm) -> None:

@@ -417,10 +417,10 @@ _HEAD = """\
 
 Edits that make some kernels faster and change no result. A search puts sequences of them together
 by what each brings (`cudaops/transformations/search.py`), each on what `inline` makes of the kernel
-if it can be applied and costs nothing by itself; where no pattern of
-[recipes.md](recipes.md) applies, this is what `cudaops run` proposes without a model. Each is
-proved right from the kernel's form, or made right by `@requires`, or refused. How to add one:
-[adding-a-transformation.md](adding-a-transformation.md).
+if it can be applied and costs nothing by itself; a kernel's lambdas are functions for it
+(`cudaops/transformations/lambdas.py`). Where no pattern of [recipes.md](recipes.md) applies, this
+is what `cudaops run` proposes without a model. Each is proved right from the kernel's form, or made
+right by `@requires`, or refused. How to add one: [adding-a-transformation.md](adding-a-transformation.md).
 
 This page is made by `python -m tests.transformations.examples`; a test compares. Every example is
 executed against its original.

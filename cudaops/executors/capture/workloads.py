@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +49,10 @@ LARGE_BYTES = 1 << 30
 """Of one launch's buffers. Each is copied, read and compared some hundred times before a rewrite is
 accepted: five launches of 2.1 GB each took over eight minutes (an H200, 2026-11-26)."""
 MOST_LARGE = 2
-"""Of launches that large and alike in everything but contents, offsets and floating arguments."""
+"""Of launches that large and alike in everything but contents, offsets, floating arguments and what
+counts them."""
+FEWEST_COUNTED = 4
+"""Launches that show an integer to be a counter by each having another."""
 
 
 class Source(NamedTuple):
@@ -122,7 +125,8 @@ class WorkloadReader:
             covered += c.seconds
             sizes = tuple(one.size_bytes for one in self._launches.allocations(c.number))
             if sum(sizes) >= LARGE_BYTES:
-                kind = (callee, c.geometry, c.smem, sizes, *_fixed(passed))
+                fixed = _fixed(passed, self._counters(configurations))
+                kind = (callee, c.geometry, c.smem, sizes, *fixed)
                 large[kind] += 1
                 if large[kind] > MOST_LARGE:
                     self.alike += 1
@@ -133,6 +137,19 @@ class WorkloadReader:
         if not workloads:
             raise InputError(self._cannot(reasons))
         return tuple(workloads)
+
+    def _counters(self, configurations: list[Configuration]) -> frozenset[int]:
+        """Positions of integers of which each of these has another value, as of a loop's counter:
+        two of hundreds of launches say as much about it as five."""
+        known = [c.number for c in configurations if not self._launches.limits(c.number)]
+        values: defaultdict[int, set[object]] = defaultdict(set)
+        for number in known:
+            for position, p in enumerate(self._launches.passed(number)):
+                if isinstance(p.argument, ScalarArgument):
+                    values[position].add(p.argument.value)
+        if len(known) < FEWEST_COUNTED:
+            return frozenset()
+        return frozenset(at for at, found in values.items() if len(found) == len(known))
 
     def launched(
         self, configurations: Iterable[Configuration]
@@ -344,12 +361,13 @@ class WorkloadReader:
         return callee
 
 
-def _fixed(passed: tuple[Passed, ...]) -> tuple[object, ...]:
-    """What decides which code runs on how much: arguments without addresses and floating values."""
+def _fixed(passed: tuple[Passed, ...], counters: frozenset[int]) -> tuple[object, ...]:
+    """What decides which code runs on how much: arguments without addresses, floating values and
+    counters, whose positions these are."""
 
-    def of(a: Argument) -> object:
+    def of(position: int, a: Argument) -> object:
         if isinstance(a, ScalarArgument):
-            return a.element if a.element in FLOATING else a.value
+            return a.element if a.element in FLOATING or position in counters else a.value
         return a.raw_hex if isinstance(a, OpaqueArgument) else a.kind
 
-    return tuple(of(p.argument) for p in passed)
+    return tuple(of(position, p.argument) for position, p in enumerate(passed))
