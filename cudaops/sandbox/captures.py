@@ -308,7 +308,8 @@ def _alike(captured: Captured) -> str:
     """What it means that not every large launch became a workload."""
     each = captured.workloads[0].size_bytes / 1e9
     launches = f"{captured.alike} further launches of {captured.kernel}"
-    return f"{launches} are left out: they differ in contents, offsets and counters alone ({each:.1f} GB each)"
+    differ = "they differ in contents, offsets and counters alone"
+    return f"{launches} are left out: {differ} ({each:.1f} GB each)"
 
 
 def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -> Workload:

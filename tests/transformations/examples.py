@@ -420,7 +420,8 @@ by what each brings (`cudaops/transformations/search.py`), each on what `inline`
 if it can be applied and costs nothing by itself; a kernel's lambdas are functions for it
 (`cudaops/transformations/lambdas.py`). Where no pattern of [recipes.md](recipes.md) applies, this
 is what `cudaops run` proposes without a model. Each is proved right from the kernel's form, or made
-right by `@requires`, or refused. How to add one: [adding-a-transformation.md](adding-a-transformation.md).
+right by `@requires`, or refused. How to add one:
+[adding-a-transformation.md](adding-a-transformation.md).
 
 This page is made by `python -m tests.transformations.examples`; a test compares. Every example is
 executed against its original.
