@@ -164,9 +164,14 @@ class Misbehaved(Fault):
     log: str = ""
 
     @property
-    def leaves_barrier(self) -> bool:
-        """Whether it is threads that end while others of their block wait at a barrier."""
-        return self.what == "divergent_barrier" and LEAVES_BARRIER in self.message
+    def habit(self) -> str:
+        """Of what the checker saw, what shows in no result by itself and is no fault where the
+        author's kernel does it too; empty for everything else."""
+        if self.what == "divergent_barrier" and LEAVES_BARRIER in self.message:
+            return "threads that end before a barrier"
+        if self.what == "uninitialised_read" and "shared memory" in self.message:
+            return "shared memory that is read before it is written"
+        return ""
 
 
 class CheckerUnavailable(Record):

@@ -120,9 +120,9 @@ class Verifier:
         ran = self._run(subject, subject.oracle.captured.inputs, "checker", check="full")
         if isinstance(ran, Misbehaved):
             return self._failed("checker", ran)
-        left = [one for one in ran.warnings if one.leaves_barrier]
-        shared = bool(left) and self._author_leaves_barriers(subject)
-        counted = [one for one in ran.warnings if not (shared and one.leaves_barrier)]
+        habits = {one.habit for one in ran.warnings} - {""}
+        shared = habits & self._habits_of_author(subject) if habits else set[str]()
+        counted = [one for one in ran.warnings if one.habit not in shared]
         if counted:
             return self._failed("checker", counted[0])
         if ran.unchecked:
@@ -130,21 +130,21 @@ class Verifier:
             return Gate(name="checker", passed=False, summary=reasons)
         summary = "no access out of bounds, no race on shared memory, no divergent barrier"
         if shared:
-            summary += ", but threads that end before one, as those of the author's kernel do"
+            summary += f", but {' and '.join(sorted(shared))}, as in the author's kernel"
         if ran.checked:
             summary += f" ({ran.checked})"
         return Gate(name="checker", passed=True, summary=summary)
 
-    def _author_leaves_barriers(self, subject: Subject) -> bool:
-        """Whether threads of the author's kernel, too, end while others wait at a barrier. A GPU
-        waits for those that have not ended (CUDA C++ Programming Guide, compute capability 7.0 and
-        later), so it is no fault that shows in a result."""
+    def _habits_of_author(self, subject: Subject) -> set[str]:
+        """What the author's kernel does as well. A GPU waits for threads that have not ended (CUDA
+        C++ Programming Guide, compute capability 7.0 and later), and what nobody wrote may be read
+        and not used: it would show in results, which other memory stands around in each run."""
         if subject.checked_author is None:
-            return False
+            return set()
         folder = self._folder / subject.oracle.workload.id / "author_checked"
         ran = subject.checked_author(subject.oracle.captured.inputs, folder)
         remove(folder)
-        return isinstance(ran, Ran) and any(one.leaves_barrier for one in ran.warnings)
+        return {one.habit for one in ran.warnings} - {""} if isinstance(ran, Ran) else set()
 
     def _case(
         self,

@@ -11,11 +11,14 @@ NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)
 TIME_LINE = re.compile(
     r"\b(time[ds]?|timing|elapsed|took|duration|speed|speedup|throughput|bandwidth|"
     r"[gt]?flops?|gflop/s|[kmgt]i?b/s(?:ec)?|gbps|fps|[mun]s|µs|[mun]secs?|"
-    r"(?:milli|micro|nano)?seconds?|secs?)\b",
+    r"(?:milli|micro|nano)?seconds?|secs?)\b|\d\s*(?:\(s\)|\[s\]|s(?=\s*(?:$|[,;.)|\]])))",
     re.IGNORECASE,
 )
 """A line that mentions a time or a rate; its numbers say how fast, not what was computed."""
-
+ERROR_LINE = re.compile(
+    r"\b(err(?:or)?s?|diff(?:erence)?s?|deviations?|residuals?|rmse)\b", re.IGNORECASE
+)
+"""A line that says how far a result is from another one."""
 
 OWN_FACTOR = 4.0
 """How many times as far as the author's own program without fused multiply-adds a number may be
@@ -31,15 +34,29 @@ class PrintedComparison(NamedTuple):
     worst_relative_difference: float
 
 
+class Author(NamedTuple):
+    """What the author's program says of itself beside what it printed."""
+
+    again: str = ""
+    """Printed by another run: a number that is another there is not compared."""
+    unfused: str = ""
+    """Printed without fused multiply-adds: a number may differ by `OWN_FACTOR` times what it
+    differs by there."""
+    rounding: float = 0.0
+    """How far from each other results are that differ by rounding alone: an error that the program
+    prints of itself may be so large."""
+
+
+ALONE = Author()
+
+
 def compare_printed(
-    expected: str, actual: str, rtol: float, unfused: str | None = None
+    expected: str, actual: str, rtol: float, author: Author = ALONE
 ) -> PrintedComparison:
     """Same words in the same order, and every number within `rtol` of the expected one.
 
     Lines that mention a time or a rate are left out. Two numbers that differ by one unit of the
-    last printed digit count as equal, since rounding for print alone can do that. `unfused`: what
-    the author's program prints without fused multiply-adds, if it says the same in other numbers:
-    one may differ by `OWN_FACTOR` times what it differs by there.
+    last printed digit count as equal, since rounding for print alone can do that.
     """
     expected_lines, actual_lines = _lines(expected), _lines(actual)
     if len(expected_lines) != len(actual_lines):
@@ -47,24 +64,33 @@ def compare_printed(
         text = f"prints {found} lines where the author's program prints {wanted}"
         text += f", {_first_other(expected_lines, actual_lines)}"
         return PrintedComparison(False, text, 0, math.inf)
-    own_lines = _lines(unfused or "")
-    if len(own_lines) != len(expected_lines):
-        own_lines = expected_lines
-    compared, unsteady, worst = 0, 0, 0.0
-    for want, got, own in zip(expected_lines, actual_lines, own_lines, strict=True):
+    own_lines, again_lines = (
+        _beside(author.unfused, expected_lines),
+        _beside(author.again, expected_lines),
+    )
+    compared, unsteady, other, worst = 0, 0, 0, 0.0
+    for want, got, own, again in zip(
+        expected_lines, actual_lines, own_lines, again_lines, strict=True
+    ):
         if TIME_LINE.search(want):
             continue
         if _words(want) != _words(got):
             return PrintedComparison(
                 False, f"prints {got!r} where it should print {want!r}", compared, math.inf
             )
-        if _words(want) != _words(own):
-            own = want
-        for a, b, c in zip(*map(NUMBER.findall, (want, got, own)), strict=True):
+        own, again = (x if _words(x) == _words(want) else want for x in (own, again))
+        allowed = author.rounding if ERROR_LINE.search(want) else 0.0
+        for a, b, c, d in zip(*map(NUMBER.findall, (want, got, own, again)), strict=True):
+            if _relative_difference(a, d) > rtol:
+                other += 1
+                continue
             compared += 1
             difference = _relative_difference(a, b)
             own_difference = _relative_difference(a, c)
-            if rtol < difference <= OWN_FACTOR * own_difference < math.inf:
+            is_rounding = _is_small(a, allowed) and _is_small(b, allowed)
+            if difference > rtol and (
+                difference <= OWN_FACTOR * own_difference < math.inf or is_rounding
+            ):
                 unsteady += 1
                 continue
             worst = max(worst, difference)
@@ -72,15 +98,30 @@ def compare_printed(
                 text = f"prints {b} where the author's program prints {a} (line {want.strip()!r})"
                 return PrintedComparison(False, text, compared, worst)
     if compared == 0:
-        return PrintedComparison(True, "the program prints no number to compare", 0, 0.0)
+        text = "the program prints no number to compare"
+        return PrintedComparison(True, text + _others(other), 0, 0.0)
     steady = compared - unsteady
     text = f"{steady} printed numbers agree, largest relative difference {worst:.1e}"
     text += f" (allowed {rtol:.0e})"
     if unsteady:
-        text += (
-            f"; {unsteady} within {OWN_FACTOR:g} times what rounding alone makes of the author's"
-        )
-    return PrintedComparison(True, text, compared, worst)
+        text += f"; {unsteady} within what rounding alone makes of the author's"
+    return PrintedComparison(True, text + _others(other), compared, worst)
+
+
+def _others(count: int) -> str:
+    """What is said of numbers that are not compared."""
+    return f"; {count} that the author's program prints otherwise each time" if count else ""
+
+
+def _beside(text: str, lines: list[str]) -> list[str]:
+    """Another output line by line; the same lines where it has not as many."""
+    other = _lines(text)
+    return other if len(other) == len(lines) else lines
+
+
+def _is_small(text: str, allowed: float) -> bool:
+    """Whether a number with a fraction or an exponent is one that rounding makes."""
+    return not text.lstrip("+-").isdigit() and abs(float(text)) <= allowed
 
 
 def _first_other(expected: list[str], actual: list[str]) -> str:

@@ -8,23 +8,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from cudaops.cuda.nvcc_line import folders_outside, nvcc_words
 from cudaops.domain.execution import ProgramRan
 from cudaops.domain.judgement import Gate
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
+from cudaops.executors.arrays import UNIT_ROUNDOFF, sample, stored
 from cudaops.executors.capture.program import last_words
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command, nvcc_version
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.sandbox.captures import CapturedRun
-from cudaops.sandbox.printed import compare_printed
+from cudaops.sandbox.printed import Author, compare_printed
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
 NVCC_TIMEOUT_S = 180.0
 """A small program takes 0.7-1.1 s, one with thrust or cub up to 8 s on 2 slow cores."""
+ROUNDINGS = 1024
+"""Of the largest result: an error that a program prints of itself may be so large. Chosen: what a
+million numbers added in another order may be off by, each as much as the sum. Results themselves
+are held against much less on every captured launch (`gates.accuracy`)."""
+LOOKED_AT = 1 << 20
+"""Elements of a result among which the largest is sought."""
 
 
 def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
@@ -106,10 +115,11 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
         text += f", and ends with: {said}" if said else ""
         return _Printed(False, text, {})
     rtol = bench.policy.rtol_program
-    printed = compare_printed(author.stdout, ran.stdout, rtol)
+    beside = Author(again=run.captured.stdout)
+    printed = compare_printed(author.stdout, ran.stdout, rtol, beside)
     if not printed.matches and math.isfinite(printed.worst_relative_difference):
-        unfused = runs.unfused(run)
-        printed = compare_printed(author.stdout, ran.stdout, rtol, unfused)
+        beside = Author(run.captured.stdout, runs.unfused(run) or "", _rounding(run))
+        printed = compare_printed(author.stdout, ran.stdout, rtol, beside)
     if ran.replaced is not None:
         kept = ran.replaced.by_author
         words = f"{ran.replaced.by_rewrite} launches by the rewrite, {kept} by the author's kernel"
@@ -125,6 +135,20 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
     if author.paused:
         until = f", until it launches no more: the whole of it takes over {bench.timeout_s:g} s"
     return _Printed(printed.matches, printed.summary + until, numbers)
+
+
+def _rounding(run: CapturedRun) -> float:
+    """How far results of single and double precision are apart that differ by rounding."""
+    found = 0.0
+    for workload in run.captured.workloads:
+        for a in workload.allocations:
+            if a.role != "in" and a.element in ("f32", "f64"):
+                values = np.abs(
+                    sample(stored(Path(workload.folder) / a.after, a.element), LOOKED_AT)
+                )
+                largest = float(values[np.isfinite(values)].max(initial=0.0))
+                found = max(found, ROUNDINGS * UNIT_ROUNDOFF[a.element] * largest)
+    return found
 
 
 def _not_launched(ran: ProgramRan) -> str:

@@ -1,5 +1,5 @@
-"""Threads that end while others of their block wait at a barrier: no fault where the author's own
-do, since a GPU waits for those that are left; a fault of whoever brings it in."""
+"""Threads that end while others of their block wait at a barrier, and reads of shared memory that
+nobody wrote: no fault where the author's own do the same, a fault of whoever brings it in."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ PARTS = LEAVES.replace(
     "    __syncthreads();",
     "    if (threadIdx.x < 64) __syncthreads();\n    else __syncthreads_or(0);",
 )
+OLD = """    __shared__ float row[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    row[threadIdx.x] = i < n ? a[i] : 0.0f;
+    float old = row[threadIdx.x + 128];
+    if (i < n) b[i] = threadIdx.x < 200 ? row[threadIdx.x] : old;"""
+USED = OLD.replace("< 200", "< 100")
 REWRITE = """// @launch fast grid=(8) block=(128) args=(a, b, n)
 __global__ void fast(const float* a, float* b, int n) {
 BODY
@@ -35,13 +41,20 @@ BODY
 @pytest.mark.parametrize(
     ("author", "candidate", "passes", "says"),
     [
-        (LEAVES, LEAVES.replace("& ~1", "/ 2 * 2"), True, "but threads that end before one, as"),
+        (LEAVES, LEAVES.replace("& ~1", "/ 2 * 2"), True, "but threads that end before a barrier, as"),
         (LEAVES, STAYS, True, "no divergent barrier"),
         (STAYS, LEAVES, False, "24 of the 128 threads of block (7,0,0) ended without reaching"),
         (LEAVES, PARTS, False, "while others wait at the barrier at"),
+        (OLD, OLD.replace("200", "190 + 10"), True, "but shared memory that is read before it is"),
+        (OLD, STAYS, True, "no divergent barrier"),
+        (STAYS, OLD, False, "reads shared memory that no thread of block"),
+        (OLD, LEAVES, False, "ended without reaching"),
     ],
-    ids=["both", "the author alone", "the candidate alone", "another fault beside it"],
-)
+    ids=[
+        "both", "the author alone", "the candidate alone", "another fault beside it",
+        "both read", "the author alone reads", "the candidate alone reads", "one for another",
+    ],
+)  # fmt: skip
 def test_who_brings_it_in(
     cpu_executor: CpuExecutor, tmp_path: Path, author: str, candidate: str, passes: bool, says: str
 ) -> None:
@@ -49,4 +62,11 @@ def test_who_brings_it_in(
     gate = verified(bench, REWRITE.replace("BODY", candidate))[0]
     assert (gate.name, gate.passed) == ("checker", passes), gate.summary
     assert says in gate.summary
-    assert ("but threads" in gate.summary) == ("but threads" in says)
+    assert (", but " in gate.summary) == ("but " in says)
+
+
+def test_what_nobody_wrote_shows_in_results(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    """The author reads it and does not use it; the candidate does."""
+    gates = verified(opened(cpu_executor, tmp_path, OLD), REWRITE.replace("BODY", USED))
+    assert gates[0].passed, gates[0].summary
+    assert not all(gate.passed for gate in gates)
