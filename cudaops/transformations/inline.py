@@ -301,7 +301,7 @@ def _check(draft: Draft, function: s.Function) -> None:
     for x in s.below(function.body):
         if isinstance(x, s.Opaque):
             raise NotUnderstood(f"{x.what} in {name}")
-        if isinstance(x, s.Declare) and (x.shared or x.unsized):
+        if isinstance(x, s.Declare) and (x.unsized or (x.shared and _calls_of(name, form) > 1)):
             raise NotUnderstood(f"shared memory of {name}")
     text = draft.program.file(function.where.file).text
     header = header_of(text, function)
@@ -313,6 +313,14 @@ def _check(draft: Draft, function: s.Function) -> None:
         raise NotUnderstood(f"{min(words & _UNKNOWN, default='volatile')} in {name}")
     if _DIRECTIVE.search(body):
         raise NotUnderstood(f"preprocessor directives in {name}")
+
+
+def _calls_of(name: str, form: s.KernelForm) -> int:
+    """How many places of the kernel, and of what it calls, call a function: its shared memory is
+    the same in all of them."""
+    bodies = [form.kernel.body, *(f.body for f in form.functions)]
+    calls = (x for body in bodies for x in s.below(body) if isinstance(x, s.Call))
+    return sum(x.function == name for x in calls)
 
 
 # The copies

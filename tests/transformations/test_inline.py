@@ -137,6 +137,16 @@ __device__ void fill(float* t, const float* p, int i) { t[i] = p[i]; __syncthrea
 __device__ float dot(const float* t, const float* p, int n) { float s = 0; for (int j = 0;
     j < n; ++j) s += t[j] * p[j]; return s; }
 => __shared__ float t[32]; fill(t, w, threadIdx.x); y[row] = dot(t, &t[2], 8);""",
+    "a function's shared memory": """
+__device__ float turned(const float* p, int n)
+{
+    __shared__ float t[32];
+    t[threadIdx.x] = p[threadIdx.x % n];
+    float v = t[threadIdx.x];
+    for (int k = 0; k < n; ++k) v += p[k];
+    return v;
+}
+=> for (int j = 0; j < 2; ++j) y[row] += turned(a + j, columns);""",
     "loads in a loop": """
 __device__ float at(const float* p, int i) { return p[i] * 2; }
 => float s = 0; for (int k = 0; k < columns; ++k) s += at(a, row + k) * at(w, k);
@@ -158,6 +168,13 @@ __device__ float all(const float* p, int n) { float s = 0; const int m = sizeof(
 }
 
 LEFT = {
+    "shared memory of two calls": """
+__device__ void put(float v, int n)
+{
+    __shared__ float t[32];
+    for (int k = 0; k < n; ++k) t[threadIdx.x] = v;
+}
+=> put(1.0f, columns); put(2.0f, rows); y[row] = c;""",
     "itself called": """
 __device__ int f(int n) { int t = 0; for (int i = 0; i < n; ++i) t += f(n / 2); return t; }
 => z[row] = f(3);""",
