@@ -137,6 +137,19 @@ class Executor(Protocol):
         `whole` program.
         """
 
+    def settles(
+        self,
+        unit: Unit,
+        workload: Workload,
+        inputs: InputSet,
+        outputs: Mapping[int, str],
+        folder: Path,
+        timeout_s: float,
+    ) -> bool:
+        """Whether the author's kernel leaves these results on these inputs whichever of its threads
+        comes last. True too where that cannot be found out. `folder` is created and removed.
+        """
+
     def run_program(
         self,
         program: Program,

@@ -34,7 +34,7 @@ from cudaops.executors.compare import (
     misplaced_specials,
     non_finite_share,
 )
-from cudaops.program.analysis.summary import touches_the_same
+from cudaops.program.analysis.summary import scatters, touches_the_same
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
@@ -82,6 +82,7 @@ SLACK = 10.0
 """Limit of a run on infinities: so many seconds, and so many times the longest of the others."""
 
 SAME = "the same as another set"
+UNSETTLED = "which thread comes last decides what the author's kernel leaves"
 NOT_WIDER = "nothing here is wider than double"
 NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
@@ -324,6 +325,8 @@ class OracleBuilder:
         outputs = self._run_baseline(draw.kind, inputs)
         if isinstance(outputs, str):
             return outputs
+        if self._moves_indices(draw.kind) and not self._settles(draw.kind, inputs, outputs):
+            return UNSETTLED
         finite = self._finite(outputs)
         if draw.kind == "exact_touched" and finite:
             return self._exactly(draw.kind, inputs, outputs)
@@ -384,11 +387,8 @@ class OracleBuilder:
         Integers may be indices: with others than the captured ones every access is looked at, where
         the kernel's text does not say that it touches the same places.
         """
-        integers = kind in INTEGER_KINDS and not self._floating
-        if kind == RELAUNCHED:
-            inout = (a for a in self._workload.allocations if a.role == "inout")
-            integers = any(a.element not in FLOATING for a in inout)
-        check: Check = "memory" if integers and not self._touches_the_same else "none"
+        moves = self._moves_indices(kind)
+        check: Check = "memory" if moves and not self._touches_the_same else "none"
         ran = self._executor.run(
             self._baseline.plain,
             self._workload,
@@ -405,6 +405,23 @@ class OracleBuilder:
             return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
         self._longest_s = max(self._longest_s, ran.seconds)
         return ran.outputs
+
+    def _moves_indices(self, kind: CaseKind) -> bool:
+        """Whether integers are others than the captured ones: they may be indices."""
+        if kind == RELAUNCHED:
+            inout = (a for a in self._workload.allocations if a.role == "inout")
+            return any(a.element not in FLOATING for a in inout)
+        return kind in INTEGER_KINDS and not self._floating
+
+    def _settles(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> bool:
+        """Whether the result is the same whichever thread comes last. Indices that the program has
+        once each may be there several times."""
+        unit = self._baseline.plain.unit
+        if not scatters(unit.program, unit.program.kernel(unit.kernel), self._workload):
+            return True
+        return self._executor.settles(
+            unit, self._workload, inputs, outputs, self._folder / kind / "order", self._timeout_s
+        )
 
     @cached_property
     def _touches_the_same(self) -> bool:

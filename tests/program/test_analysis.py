@@ -135,6 +135,25 @@ def test_what_touches_other_places_where_it_reads_something_else(body: str) -> N
     assert not facts_of(body, before).touches_the_same
 
 
+@pytest.mark.parametrize(
+    ("body", "scatters"),
+    [
+        ("a[threadIdx.x] = at[n];", False),
+        ("if (at[n] > 3) a[threadIdx.x] = 1;", False),
+        ("atomicAdd(&a[at[n]], 1.0f);", False),
+        ("__shared__ int t[64]; t[at[n]] = 1; a[threadIdx.x] = t[w];", False),
+        ("a[threadIdx.x] = b[at[n]];", False),
+        ("a[at[threadIdx.x]] = 1;", True),
+        ("if (at[threadIdx.x] > 3) a[blockIdx.x] = threadIdx.x;", True),
+        ("if (at[n] > 3) return; a[n] = threadIdx.x;", True),
+        ("unknown(a, at[n]);", True),
+    ],
+)
+def test_where_threads_may_meet(body: str, scatters: bool) -> None:
+    before = "__device__ void unknown(float*, int);"
+    assert facts_of(body, before).scatters is scatters
+
+
 def test_functions_are_followed_where_they_are_called() -> None:
     before = """
         struct View { float* data; int pitch; __device__ float& at(int r, int c) {

@@ -29,6 +29,7 @@ from cudaops.sandbox.inputs import (
     write_drawn,
 )
 from cudaops.sandbox.oracle import (
+    UNSETTLED,
     Oracle,
     OracleBuilder,
     Reference,
@@ -289,6 +290,22 @@ class TestBaselines:
         program = bench.program
         assert touches_the_same(program, program.kernel("f"), workload) is not looked_at
         assert {one.kind for one in oracle(bench).references} > {"captured", "permuted", "spread"}
+
+    def test_where_the_last_of_several_threads_decides_is_no_set(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        """Every place has one thread on the captured values, and several on most others."""
+        head = "    int at = blockIdx.x * blockDim.x + threadIdx.x, i = INDEX;\n"
+        body = head + "    if (0 <= i && i < n - 6) b[i - i % 7 + a[i] - 1] = i;"
+        bench = opened(cpu_executor, tmp_path, body.replace("INDEX", "at"), element="int")
+        found = oracle(bench)
+        assert {one.kind for one in found.skipped if one.why == UNSETTLED} >= {"spread", "permuted"}
+        assert {one.kind for one in found.references} == {"captured", "reversed", "relaunched"}
+        other = body.replace("INDEX", "n - 7 - at")
+        source = "// @launch g grid=(8) block=(128) args=(a, b, n)\n"
+        source += f"__global__ void g(const int* a, int* b, int n) {{\n{other}\n}}\n"
+        gates = verified(bench, source)
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
 
     def test_exact_results_need_no_yardstick(
         self, cpu_executor: CpuExecutor, tmp_path: Path

@@ -34,7 +34,13 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.base import Check, InputSet
 from cudaops.executors.cpu.build import Built, as_compiled, build_unit, project_tools
-from cudaops.executors.cpu.order import Order, captured_again, order_in_lockstep, order_of
+from cudaops.executors.cpu.order import (
+    Order,
+    captured_again,
+    order_in_lockstep,
+    order_of,
+    settles,
+)
 from cudaops.executors.cpu.program import ProgramRunner, lockstep_env
 from cudaops.executors.cpu.report import find_unordered
 from cudaops.executors.cpu.toolchain import AS_WRITTEN_FLAGS, Build, find_toolchain
@@ -346,14 +352,27 @@ class CpuExecutor:
         folder: Path,
         timeout_s: float,
         order: Order,
+        inputs: InputSet | None = None,
     ) -> Ran | Misbehaved:
-        """The baseline once more on the captured inputs, in another order."""
-        plan, inputs = baseline_plan(workload), captured_inputs(workload)
+        """The baseline once more in another order. `inputs` None: on the captured ones."""
+        plan, inputs = baseline_plan(workload), inputs or captured_inputs(workload)
         task = self._task(unit, "none", workload, plan, inputs, folder, timeout_s, None)
         if isinstance(task, Misbehaved):
             return task
         outcome = run_task(task._replace(env={**task.env, "CUDAOPS_ORDER": order}))
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran
+
+    def settles(
+        self,
+        unit: Unit,
+        workload: Workload,
+        inputs: InputSet,
+        outputs: Mapping[int, str],
+        folder: Path,
+        timeout_s: float,
+    ) -> bool:
+        """See `Executor.settles`."""
+        return settles(self, unit, workload, inputs, outputs, folder, timeout_s)
 
     def find_unordered(
         self,

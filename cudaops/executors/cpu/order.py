@@ -11,7 +11,7 @@ right answer to judge by.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -28,6 +28,7 @@ from cudaops.domain.execution import (
 from cudaops.domain.program import Program
 from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.executors.arrays import stored
+from cudaops.executors.base import InputSet
 from cudaops.executors.compare import distance, is_zero, same_contents
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.clusters import authors_cluster, closed
@@ -127,6 +128,38 @@ def captured_again(
         return again.model_copy(update={"workloads": tuple(moved)})
     finally:
         remove(aside)
+
+
+def settles(
+    cpu: CpuExecutor,
+    unit: Unit,
+    workload: Workload,
+    inputs: InputSet,
+    outputs: Mapping[int, str],
+    folder: Path,
+    timeout_s: float,
+) -> bool:
+    """See `Executor.settles`. False only where the last thread first gives another result on these
+    inputs, and the same as was captured on the captured ones."""
+    limit = min(timeout_s, MOST_S)
+    waits = any(WAITS.search(file.text) for file in unit.program.files)
+    order: Order = "threads" if waits else "all"
+    captured = {
+        a.index: str(Path(workload.folder) / a.after)
+        for a in workload.allocations
+        if a.index in outputs
+    }
+    for given, results, expected in ((inputs, outputs, False), (None, captured, True)):
+        ran = cpu.run_ordered(unit, workload, folder.absolute(), limit, order, given)
+        same = isinstance(ran, Misbehaved) or all(
+            _same(a, Path(results[a.index]), Path(ran.outputs[a.index]))
+            for a in workload.allocations
+            if a.index in results
+        )
+        remove(folder.absolute())
+        if same is not expected or isinstance(ran, Misbehaved):
+            return True
+    return False
 
 
 class _Subject(NamedTuple):

@@ -177,6 +177,18 @@ class CudaExecutor:
             unit = Unit(program=program, kernel=one.name, callee=one.qualified_name)
             in_background(partial(self.host.platform.unit, unit, draft=False))
 
+    def settles(
+        self,
+        unit: Unit,
+        workload: Workload,
+        inputs: InputSet,
+        outputs: Mapping[int, str],
+        folder: Path,
+        timeout_s: float,
+    ) -> bool:
+        """See `Executor.settles`: in the processor's order and the reverse of it."""
+        return self.host.processor.settles(unit, workload, inputs, outputs, folder, timeout_s)
+
     def run_program(
         self,
         program: Program,

@@ -167,6 +167,21 @@ class KernelFacts:
         decides += [guard.depends for barrier in self.barriers for guard in barrier.guards]
         return all("memory" not in depends for depends in decides)
 
+    @property
+    def scatters(self) -> bool:
+        """Whether what stands in memory may have two threads write to one place: it decides where
+        something is written, or which threads of a block write to a place of the block. True where
+        something was not followed."""
+        if self.calls or self.unmodelled:
+            return True
+        for access in self.accesses:
+            if access.kind != "write" or access.space in ("shared", "local"):
+                continue
+            guarded = any("memory" in guard.depends for guard in access.guards)
+            if "memory" in access.depends or (guarded and not varies_in_block(access.depends)):
+                return True
+        return False
+
     def touching(self, array: str) -> tuple[Access, ...]:
         """Accesses of one array."""
         return tuple(a for a in self.accesses if a.array == array)

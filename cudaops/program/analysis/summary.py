@@ -57,6 +57,16 @@ def touches_the_same(program: Program, kernel: Kernel, workload: Workload) -> bo
         return False
 
 
+def scatters(program: Program, kernel: Kernel, workload: Workload) -> bool:
+    """Whether what stands in the workload's buffers may have two threads write to one place; True
+    for a kernel that clang cannot read, or that is too large to follow."""
+    try:
+        form = kernel_form(program, kernel, workload.callee)
+        return analyse(form, Launched.by((workload,))).scatters
+    except NotUnderstood:
+        return True
+
+
 def _summary(access: Access, facts: KernelFacts, line: int | None) -> AccessSummary:
     return AccessSummary(
         kind=access.kind,
