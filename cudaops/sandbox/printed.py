@@ -87,7 +87,7 @@ def compare_printed(
             compared += 1
             difference = _relative_difference(a, b)
             own_difference = _relative_difference(a, c)
-            is_rounding = _is_small(a, allowed) and _is_small(b, allowed)
+            is_rounding = abs(float(a)) <= allowed and _is_small(b, allowed)
             if difference > rtol and (
                 difference <= OWN_FACTOR * own_difference < math.inf or is_rounding
             ):

@@ -153,6 +153,7 @@ def test_an_error_may_be_rounding() -> None:
     assert not compare_printed(says, moved, 1e-3).matches
     assert not compare_printed(says, moved, 1e-3, Author(rounding=1e-14)).matches
     assert compare_printed(says, moved, 1e-3, Author(rounding=2e-14)).matches
+    assert compare_printed("error 0", "error 4.9e-15", 1e-3, Author(rounding=2e-14)).matches
     for other in ("0.5", "nan", "inf", "1"):
         worse = says.replace("8.67362e-19", other)
         assert not compare_printed(says, worse, 1e-3, Author(rounding=2e-14)).matches
