@@ -84,6 +84,8 @@ class Transformed(Record):
     time_us: float
     """Weighted over what is timed, in the search's own clock."""
     steps: tuple[StepShare, ...]
+    rerounds: bool = False
+    """Whether its results may be rounded otherwise than the author's."""
 
 
 class FoundSequence(Record):

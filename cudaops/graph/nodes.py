@@ -12,11 +12,11 @@ from cudaops.agents.llm_developer import ModelDeveloper
 from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.judgement import Gate, Judgement, Policy, TunedSetting
+from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, TunedSetting
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
-from cudaops.domain.search import TransformationSearch
+from cudaops.domain.search import TransformationSearch, Transformed
 from cudaops.errors import ModelUnavailable
 from cudaops.graph import ends
 from cudaops.graph.context import (
@@ -44,6 +44,10 @@ TRANSFORMED_FURTHER = ("llm:", "mcp:", "user")
 pattern's kernel was tuned as it is."""
 EXHAUSTED = "no step gains"
 """Of a search that came to its end."""
+OF_RESULTS = frozenset({
+    "correctness_captured", "correctness_exact", "correctness_perturbed", "repeat", "whole_program",
+})  # fmt: skip
+"""Gates that refuse a rewrite for what it computes."""
 NO_FURTHER = "no further recipe applies"
 WORTH_JUDGING = 0.5
 """Share of the wanted gain that a search must have seen. Chosen: the search's clock has launches'
@@ -185,7 +189,7 @@ async def _by_transformations(
     found = next(
         (
             x
-            for x in searched.found
+            for x in _in_turn(searched, attempts)
             if context.bench.served_alone(x.rewrite).source_id not in tried
             and searched.baseline_us >= least * x.time_us
         ),
@@ -204,6 +208,15 @@ async def _by_transformations(
     factor = searched.baseline_us / found.time_us
     told = f"{found.rewrite.title}: {factor:.2f}x, the best of {len(trials)} sequences"
     return {**update, **_proposed(context, found.rewrite, trials)}, told
+
+
+def _in_turn(searched: TransformationSearch, attempts: Sequence[Attempt]) -> Sequence[Transformed]:
+    """What a search found, the fastest first; after a rewrite that was refused for its results,
+    what rounds as the author's kernel does."""
+    stopped = [g.name for g in attempts[-1].judgement.gates if not g.passed] if attempts else []
+    if not OF_RESULTS.intersection(stopped):
+        return searched.found
+    return sorted(searched.found, key=lambda x: x.rerounds)
 
 
 def kept_search(state: State, searched: TransformationSearch) -> State:

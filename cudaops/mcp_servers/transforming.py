@@ -30,7 +30,7 @@ from cudaops.mcp_servers.rewrites import SourceText, TunedValues, check_rewrite,
 from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.program.syntax import NotUnderstood
 from cudaops.sandbox.workbench import Workbench
-from cudaops.transformations.base import Transformation
+from cudaops.transformations.base import REROUNDING, Transformation
 from cudaops.transformations.draft import PROPOSER, Draft, Subject
 from cudaops.transformations.inline import Inline
 from cudaops.transformations.lambdas import without_lambdas
@@ -415,4 +415,5 @@ def _transformed(node: Node, time_us: float, shares: Sequence[Share]) -> Transfo
         steps=tuple(
             StepShare(name=x.name, setting=dict(x.setting), factor=x.factor) for x in steps
         ),
+        rerounds=any(x.name in REROUNDING for x in steps),
     )

@@ -13,6 +13,14 @@ Setting = Mapping[str, int | str]
 equal drafts."""
 
 
+REROUNDING = frozenset({
+    "accumulators", "atomics_private", "atomics_warp", "cooperate", "share_serial", "share_uniform",
+    "shuffle_tree", "split_work", "strength_reduce",
+})  # fmt: skip
+"""Transformations after which results may be rounded otherwise, within what the gates allow: sums
+and products in another order, products for powers and quotients."""
+
+
 class Transformation(Protocol):
     """One kind of edit. It is proved right from the kernel's form, made right by conditions that
     the launch checks, or refused."""

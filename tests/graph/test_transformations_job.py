@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
+from cudaops.transformations.base import REROUNDING
 from tests.graph.test_main_job import run
 
 ROW_SUMS = """
@@ -70,6 +72,28 @@ def test_the_record_says_what_was_tried_and_by_whom(summed: tuple[RunRecord, Pat
     trials = json.loads((folder / "iterations" / "01" / "trials.json").read_text())
     assert len(trials) == attempt.configurations_tried
     assert any(t["title"].startswith("cooperate (lanes 32)") for t in trials)
+
+
+STRICT = ROW_SUMS.replace("(i % 17) * 0.25f", "(i % 17) * 0.1f").replace(
+    "int main() {", "int main() {\n    float sums[200] = {};"
+).replace(
+    "    cudaMalloc(&a", "    for (int i = 0; i < rows * columns; ++i) sums[i / columns] += h[i];\n"
+    "    cudaMalloc(&a", 1,
+).replace(
+    '    printf("%.3f\\n", s);',
+    '    for (int i = 0; i < rows; ++i) if (h[i] != sums[i]) { printf("FAIL\\n"); break; }\n'
+    '    printf("%.3f\\n", s);',
+)  # fmt: skip
+
+
+def test_after_a_refusal_for_rounding_comes_what_rounds_as_the_author_does(tmp_path: Path) -> None:
+    """The program's own check allows no other order of a sum."""
+    source = tmp_path / "strict.cu"
+    source.write_text(STRICT)
+    record = run(source, tmp_path / "run", max_iterations=2, max_trials=3, policy=Policy(min_speedup=1.02))
+    assert "whole_program" in record.attempts[0].judgement.reason
+    assert record.outcome == "provisional", record.reason
+    assert not REROUNDING.intersection(record.attempts[1].title.split(", "))
 
 
 def test_nothing_to_gain_is_said(tmp_path: Path) -> None:

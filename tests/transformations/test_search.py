@@ -12,7 +12,7 @@ import pytest
 from cudaops.domain.hypothesis import Family
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.base import Setting
+from cudaops.transformations.base import REROUNDING, Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.inline import Inline
 from cudaops.transformations.search import PATIENCE, Found, Limits, Search, Timed
@@ -24,7 +24,8 @@ __global__ void k(float* y, int n) {
     int i = threadIdx.x;
     if (i < n) y[i] = 1.0f;
 }"""
-TIMES = {"quarter": 0.25, "half": 0.5, "tenth": 0.9, "nothing": 1.0, "worse": 1.5, "wrong": 0.1}
+TIMES = {"quarter": 0.25, "half": 0.5, "tenth": 0.9, "nothing": 1.0, "worse": 1.5, "wrong": 0.1,
+         "cooperate": 0.25, "accumulators": 0.5, "split_work": 0.6}  # fmt: skip
 """What each kind of step multiplies the time by."""
 
 
@@ -172,6 +173,17 @@ def test_what_does_not_compile_is_told_once(root: Draft) -> None:
     found = searched(root, Marked("broken"), Marked("half"))
     assert [x.title for x in found.tried if x.failure] == ["broken (times 1)"]
     assert found.best[0].time_us == pytest.approx(50.0)
+
+
+def test_one_of_what_is_found_rounds_as_the_author_does(root: Draft) -> None:
+    names = ("cooperate", "accumulators", "split_work", "tenth", "nothing")
+    found = searched(root, *map(Marked, names))
+    steps = [{x.name for x in node.draft.steps} for node in found.best]
+    assert len(steps) == 3
+    assert all(x & REROUNDING for x in steps[:2])
+    assert steps[2] == {"tenth"}
+    without = searched(root, *map(Marked, names[:3]))
+    assert len(without.best) == 3
 
 
 def test_the_limits_hold(root: Draft) -> None:
