@@ -90,7 +90,9 @@ def test_after_a_refusal_for_rounding_comes_what_rounds_as_the_author_does(tmp_p
     """The program's own check allows no other order of a sum."""
     source = tmp_path / "strict.cu"
     source.write_text(STRICT)
-    record = run(source, tmp_path / "run", max_iterations=2, max_trials=3, policy=Policy(min_speedup=1.02))
+    record = run(
+        source, tmp_path / "run", max_iterations=2, max_trials=3, policy=Policy(min_speedup=1.02)
+    )
     assert "whole_program" in record.attempts[0].judgement.reason
     assert record.outcome == "provisional", record.reason
     assert not REROUNDING.intersection(record.attempts[1].title.split(", "))
