@@ -34,8 +34,8 @@ class PrintedComparison(NamedTuple):
     worst_relative_difference: float
 
 
-class Author(NamedTuple):
-    """What the author's program says of itself beside what it printed."""
+class AuthorsOutput(NamedTuple):
+    """What is known of what the author's program prints, beside the output of one run."""
 
     again: str = ""
     """Printed by another run: a number that is another there is not compared."""
@@ -47,11 +47,11 @@ class Author(NamedTuple):
     prints of itself may be so large."""
 
 
-ALONE = Author()
+ALONE = AuthorsOutput()
 
 
 def compare_printed(
-    expected: str, actual: str, rtol: float, author: Author = ALONE
+    expected: str, actual: str, rtol: float, author: AuthorsOutput = ALONE
 ) -> PrintedComparison:
     """Same words in the same order, and every number within `rtol` of the expected one.
 
@@ -64,10 +64,8 @@ def compare_printed(
         text = f"prints {found} lines where the author's program prints {wanted}"
         text += f", {_first_other(expected_lines, actual_lines)}"
         return PrintedComparison(False, text, 0, math.inf)
-    own_lines, again_lines = (
-        _beside(author.unfused, expected_lines),
-        _beside(author.again, expected_lines),
-    )
+    own_lines = _beside(author.unfused, expected_lines)
+    again_lines = _beside(author.again, expected_lines)
     compared, unsteady, other, worst = 0, 0, 0, 0.0
     for want, got, own, again in zip(
         expected_lines, actual_lines, own_lines, again_lines, strict=True

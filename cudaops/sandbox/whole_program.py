@@ -22,7 +22,7 @@ from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command, nvcc_versi
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.sandbox.captures import CapturedRun
-from cudaops.sandbox.printed import Author, compare_printed
+from cudaops.sandbox.printed import AuthorsOutput, compare_printed
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import Facts, entry_of, make_once, raise_if_full
 
@@ -115,10 +115,10 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
         text += f", and ends with: {said}" if said else ""
         return _Printed(False, text, {})
     rtol = bench.policy.rtol_program
-    beside = Author(again=run.captured.stdout)
+    beside = AuthorsOutput(again=run.captured.stdout)
     printed = compare_printed(author.stdout, ran.stdout, rtol, beside)
     if not printed.matches and math.isfinite(printed.worst_relative_difference):
-        beside = Author(run.captured.stdout, runs.unfused(run) or "", _rounding(run))
+        beside = AuthorsOutput(run.captured.stdout, runs.unfused(run) or "", _rounding(run))
         printed = compare_printed(author.stdout, ran.stdout, rtol, beside)
     if ran.replaced is not None:
         kept = ran.replaced.by_author

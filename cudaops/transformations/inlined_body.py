@@ -101,7 +101,7 @@ class InlinedBody:
         """A name in the kernel for each of the function's variables, without their numbers."""
         own = {s.plain_name(x) for x in declared_in(self._function.body)}
         own |= {p.name for p in self._function.parameters}
-        kernel = _words(self._slice(self._kernel.where)) | _macro_words(self._draft)
+        kernel = _words(self._slice(self._kernel.where)) | macro_words(self._draft)
         kernel |= names_in(self._kernel.body) | calls_in(self._kernel.body)
         self._check_meaning(own)
         return {name: self._free(name) if name in kernel else name for name in sorted(own)}
@@ -468,7 +468,7 @@ def _words(text: str) -> set[str]:
     return found
 
 
-def _macro_words(draft: Draft) -> set[str]:
+def macro_words(draft: Draft) -> set[str]:
     """Names in the bodies of all macros."""
     texts = [f.text for f in draft.program.files]
     return {w for t in texts for m in _MACRO.findall(t) for w in re.findall(r"[A-Za-z_]\w*", m)}

@@ -1,8 +1,9 @@
 """Lambdas of a kernel as device functions, which take what they captured as further parameters.
 
-What edits a kernel reads functions and no closures. A variable that keeps its value from where the
-lambda is made to the end of the block around it is handed over by value, whichever way it was
-captured; one that changes is handed over by reference, where that is how it was captured.
+What edits a kernel reads functions and no closures. A variable that keeps its value and its name
+from where the lambda is made to the end of the block around it is handed over as it is, whichever
+way it was captured. Of any other a constant is made where the lambda was, or a reference to it,
+which is what the closure held.
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ from cudaops.program.lexing import (
     byte_text,
     closing,
     lex,
+    opening,
     plain_text,
     split_commas,
 )
 from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.inlined_body import Handed
-from cudaops.transformations.trees import calls_in, declarations_in
+from cudaops.transformations.inlined_body import Handed, is_reference, macro_words
+from cudaops.transformations.trees import COLLECTIVES, PURE, calls_in, declarations_in
 
 MOST_LAMBDAS = 16
 _SPACES = ("__device__", "__host__")
+_MEMBER = (".", "->", "::")
+_NO_CALL = frozenset({"if", "while", "for", "switch", "return", "sizeof"})
+"""Words in front of a parenthesis that call nothing."""
+_NO_TYPE = frozenset({"return", "else", "case", "do", "goto", "sizeof", "throw", "operator"})
+"""Words in front of a name that are no type."""
 _PLAIN = re.compile(r"[A-Za-z_][\w ]*")
 """A type that is its name."""
 _ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="})
@@ -88,9 +95,12 @@ class _Lambda(NamedTuple):
 
 
 class _Captured(NamedTuple):
-    name: str
     parameter: str
     """As the function declares it."""
+    handed: str
+    """What a call hands over."""
+    held: str = ""
+    """Declares that where the lambda was."""
 
 
 class _Kernel:
@@ -109,6 +119,14 @@ class _Kernel:
         self._parameters = {part[-1].text: part for part in split_commas(inside, angles=True)}
         self._tokens = [t for t in lex(self._raw).tokens if item.start <= t.start < item.end]
         self._form = draft.form
+        kernel = self._form.kernel
+        self._handed = {s.plain_name(n) for n in Handed(self._form).others(kernel.body)}
+        self._words = {t.text for t in self._tokens}
+        self._macros = macro_words(draft)
+        self._values = {p.name for p in kernel.parameters}
+        self._values |= {s.plain_name(x.name) for x in declarations_in(kernel.body)}
+        for one in self.lambdas():
+            self._values |= {self._says(part[-1]) for part in self._taken(one)}
         self._head = draft.program.main.text.encode().index(b"{\n") + 2
         """Bytes ahead of the draft in the file that clang reads."""
 
@@ -122,10 +140,10 @@ class _Kernel:
     def with_function(self, one: _Lambda, own: str) -> Draft:
         """With a function of the name `own` in place of this one. Raises NotUnderstood."""
         captured = tuple(self._captures(one))
-        edits = [Edit(*self._span(one.first, one.end), "")]
+        edits = [Edit(*self._span(one.first, one.end), " ".join(c.held for c in captured).strip())]
         for at in self._uses(one):
             end = closing(self._tokens, at + 1)
-            handed = ", ".join(c.name for c in captured)
+            handed = ", ".join(c.handed for c in captured)
             comma = ", " if handed and end > at + 2 else ""
             place = self._tokens[end].start
             edits += [Edit(*self._span(at, at + 1), own), Edit(place, place, comma + handed)]
@@ -166,8 +184,8 @@ class _Kernel:
 
     def _uses(self, one: _Lambda) -> Iterator[int]:
         """Its calls, which must be all that is said of it."""
-        for at in range(one.end, len(self._tokens)):
-            if self._says(at) == one.name and self._says(at - 1) not in (".", "->", "::"):
+        for at in range(one.end, self._end_of_block(one)):
+            if self._says(at) == one.name and self._says(at - 1) not in _MEMBER:
                 if self._says(at + 1) != "(":
                     raise NotUnderstood(f"{one.name} is handed on")
                 yield at
@@ -181,7 +199,7 @@ class _Kernel:
         body = range(*one.body)
         said = dict.fromkeys(
             self._says(i) for i in body
-            if self._tokens[i].kind == "name" and self._says(i - 1) not in (".", "->", "::")
+            if self._tokens[i].kind == "name" and self._says(i - 1) not in _MEMBER
         )  # fmt: skip
         if "auto" in (self._says(i) for i in range(*one.parameters)):
             raise NotUnderstood(f"{one.name} is a template")
@@ -193,10 +211,18 @@ class _Kernel:
             way = explicit.get(name, by_default)
             if way is None:
                 raise NotUnderstood(f"{name} in {one.name} is no capture")
-            steady = self._is_steady(name, one)
-            if not steady and way == "=":
-                raise NotUnderstood(f"{name} changes after {one.name} is made")
-            yield _Captured(name, self._declared(variables[0], by_reference=not steady))
+            yield self._captured(variables[0], way, one)
+
+    def _captured(
+        self, variable: s.TypedParameter | s.Declare, way: str, one: _Lambda
+    ) -> _Captured:
+        name, kind = s.plain_name(variable.name), self._type(variable)
+        if self._is_steady(name, one):
+            return _Captured(f"{kind} {name}", name)
+        held = self._draft.free(f"{name}_of_{one.name}")
+        if way == "&":
+            return _Captured(f"{kind}& {name}", held, f"{kind}& {held} = {name};")
+        return _Captured(f"{kind} {name}", held, f"{kind} {held} = {name};")
 
     def _taken(self, one: _Lambda) -> Iterator[Sequence[int]]:
         """Tokens of each of its parameters."""
@@ -230,30 +256,27 @@ class _Kernel:
                 found.append(x)
         return found
 
-    def _declared(self, one: s.TypedParameter | s.Declare, *, by_reference: bool) -> str:
-        """As a parameter, of the type that the author wrote: what clang calls it may be another
-        type of the same size. Raises NotUnderstood for what has no name of its type here."""
+    def _type(self, one: s.TypedParameter | s.Declare) -> str:
+        """As the author wrote it: what clang calls it may be another type of the same size. Raises
+        NotUnderstood for what has no name of its type here."""
         name = s.plain_name(one.name)
         if isinstance(one, s.TypedParameter):
             written = self._parameters[name]
-            text = self._raw[written[0].start : written[-1].start]
-        elif one.shared or one.extents or one.unsized:
+            return self._raw[written[0].start : written[-1].start].rstrip()
+        if one.shared or one.extents or one.unsized:
             raise NotUnderstood(f"{name} is an array")
-        else:
-            shown = self._draft.printer().declaration(replace(one, value=None, zeroed=False))
-            text = shown.removesuffix(name)
-            if "auto" in text:
-                text = f"{one.type}{'*' if one.pointer else ''} "
-        text = text.rstrip()
-        return f"{text}& {name}" if by_reference else f"{text} {name}"
+        shown = self._draft.printer().declaration(replace(one, value=None, zeroed=False))
+        kind = shown.removesuffix(name).rstrip()
+        return f"{one.type}{'*' if one.pointer else ''}" if "auto" in kind else kind
 
     def _is_steady(self, name: str, one: _Lambda) -> bool:
-        """Whether nothing changes it from where the lambda begins to the end of its block."""
-        end = self._end_of_block(one)
-        if name in {s.plain_name(n) for n in Handed(self._form).others(self._form.kernel.body)}:
+        """Whether it is sure that from where the lambda begins to the end of its block nothing
+        changes the variable, and its name means nothing else."""
+        if name in self._handed or name in self._macros or {"asm", "__asm__"} & self._words:
             return False
-        here = (i for i in range(one.first, end) if self._says(i) == name)
-        return not any(self._is_changed(i) for i in here)
+        places = range(one.first, self._end_of_block(one))
+        here = [i for i in places if self._says(i) == name and self._says(i - 1) not in _MEMBER]
+        return not any(self._is_changed(i) or self._is_declared(i) for i in here)
 
     def _end_of_block(self, one: _Lambda) -> int:
         depth = 0
@@ -264,8 +287,8 @@ class _Kernel:
         return len(self._tokens)
 
     def _is_changed(self, at: int) -> bool:
-        """Whether the name there stands where it may be changed, or its address taken. What a
-        pointer leads to is no part of it."""
+        """Whether the name there stands where it may be changed, or made known by another name.
+        What a pointer leads to is no part of it."""
         end = at + 1
         if self._says(end) in ("[", "->"):
             return False
@@ -274,10 +297,44 @@ class _Kernel:
         after = [self._says(end), self._says(end + 1)]
         shifted = after in (["<", "<="], [">", ">="])
         before = [self._says(at - 2), self._says(at - 1)]
-        address = before[1] == "&" and not (before[0].isidentifier() or before[0] in (")", "]"))
-        return after[0] in _ASSIGNING or shifted or address or any(
-            pair in (["+", "+"], ["-", "-"]) for pair in (before, after)
+        stepped = any(pair in (["+", "+"], ["-", "-"]) for pair in (before, after))
+        address = before[1] == "&" and not self._is_operand(at - 2)
+        bound = before[1] == "=" and self._says(at - 3) == "&"
+        return (
+            after[0] in _ASSIGNING or shifted or stepped or address or bound
+            or self._is_handed_on(at, after[0])
         )  # fmt: skip
+
+    def _is_handed_on(self, at: int, after: str) -> bool:
+        """Whether it is an argument by itself, of a function that may take a reference."""
+        if self._says(at - 1) not in ("(", ",") or after not in (")", ","):
+            return False
+        opened = at - 1
+        while opened >= 0 and self._says(opened) not in ("(", "{", ";"):
+            is_end = self._says(opened) in (")", "]", "}")
+            opened = (opening(self._tokens, opened) if is_end else opened) - 1
+        name = self._says(opened - 1) if self._says(opened) == "(" else ""
+        function = self._form.function(name)
+        if function is not None:
+            return any(map(is_reference, function.parameters))
+        return name not in PURE | COLLECTIVES | _NO_CALL and name.isidentifier()
+
+    def _is_declared(self, at: int) -> bool:
+        """Whether the name there may be one of a variable that is declared: behind a type."""
+        first = at - 1
+        while self._says(first) in ("*", "&", "const", "__restrict__"):
+            first -= 1
+        before = self._says(first)
+        if before == "[" or (before == "," and self._says(first - 1) == "["):
+            return self._says(first - 1) == "auto"
+        if first < at - 1:
+            return before == ">" or (before.isidentifier() and not self._is_operand(first))
+        return before == ">" or (before.isidentifier() and before not in _NO_TYPE)
+
+    def _is_operand(self, at: int) -> bool:
+        """Whether a value ends there: a variable, a number, a bracket."""
+        said = self._says(at)
+        return said in (")", "]") or said[:1].isdigit() or said in self._values
 
     # Tokens
 

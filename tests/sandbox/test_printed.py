@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.sandbox.printed import Author, compare_printed
+from cudaops.sandbox.printed import AuthorsOutput, compare_printed
 
 REFERENCE = "checksum 1.234560e+06\ncorners 1.000000 2.500000 -3.000000 0.000000\n"
 
@@ -83,21 +83,21 @@ RMSE, UNFUSED = "RMSE 0.000118\nsum 100.0\n", "RMSE 0.000116\nsum 100.0\n"
 def test_a_number_that_rounding_alone_moves_may_move_four_times_as_far() -> None:
     """The error of a result against the host's moves with every rounding."""
     assert not compare_printed(RMSE, RMSE.replace("118", "112"), 1e-3).matches
-    moved = compare_printed(RMSE, RMSE.replace("118", "112"), 1e-3, Author(unfused=UNFUSED))
+    moved = compare_printed(RMSE, RMSE.replace("118", "112"), 1e-3, AuthorsOutput(unfused=UNFUSED))
     assert moved.matches
     assert "1 within what rounding alone" in moved.summary
     assert not compare_printed(
-        RMSE, RMSE.replace("118", "130"), 1e-3, Author(unfused=UNFUSED)
+        RMSE, RMSE.replace("118", "130"), 1e-3, AuthorsOutput(unfused=UNFUSED)
     ).matches
     assert not compare_printed(
-        RMSE, RMSE.replace("100.0", "101.0"), 1e-3, Author(unfused=UNFUSED)
+        RMSE, RMSE.replace("100.0", "101.0"), 1e-3, AuthorsOutput(unfused=UNFUSED)
     ).matches
 
 
 @pytest.mark.parametrize("unfused", ["", "other words\nsum 100.0\n", "RMSE nan\nsum 100.0\n"])
 def test_what_rounding_turns_into_something_else_excuses_no_number(unfused: str) -> None:
     moved = RMSE.replace("118", "112")
-    assert not compare_printed(RMSE, moved, 1e-3, Author(unfused=unfused)).matches
+    assert not compare_printed(RMSE, moved, 1e-3, AuthorsOutput(unfused=unfused)).matches
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_a_letter_that_is_no_unit(line: str) -> None:
 
 def test_what_the_author_prints_otherwise_each_time() -> None:
     says = "pace of it 4.5\nsum 10\n"
-    author = Author(again=says.replace("4.5", "5.25"))
+    author = AuthorsOutput(again=says.replace("4.5", "5.25"))
     found = compare_printed(says, says.replace("4.5", "9.1"), 1e-3, author)
     assert found.matches
     assert found.numbers_compared == 1
     assert "; 1 that the author's program prints otherwise each time" in found.summary
     assert not compare_printed(says, says.replace("10", "11"), 1e-3, author).matches
     for other in ("pace of it 4.5", "pace of her 5.25\nsum 10", ""):  # not the same output
-        author = Author(again=other)
+        author = AuthorsOutput(again=other)
         assert not compare_printed(says, says.replace("4.5", "9.1"), 1e-3, author).matches
 
 
@@ -151,13 +151,13 @@ def test_an_error_may_be_rounding() -> None:
     says = "Max error between host and device: 8.67362e-19"
     moved = says.replace("8.67362e-19", "1.15463e-14")
     assert not compare_printed(says, moved, 1e-3).matches
-    assert not compare_printed(says, moved, 1e-3, Author(rounding=1e-14)).matches
-    assert compare_printed(says, moved, 1e-3, Author(rounding=2e-14)).matches
-    assert compare_printed("error 0", "error 4.9e-15", 1e-3, Author(rounding=2e-14)).matches
+    assert not compare_printed(says, moved, 1e-3, AuthorsOutput(rounding=1e-14)).matches
+    assert compare_printed(says, moved, 1e-3, AuthorsOutput(rounding=2e-14)).matches
+    assert compare_printed("error 0", "error 4.9e-15", 1e-3, AuthorsOutput(rounding=2e-14)).matches
     for other in ("0.5", "nan", "inf", "1"):
         worse = says.replace("8.67362e-19", other)
-        assert not compare_printed(says, worse, 1e-3, Author(rounding=2e-14)).matches
+        assert not compare_printed(says, worse, 1e-3, AuthorsOutput(rounding=2e-14)).matches
     counts = "errors: 0", "errors: 3"
-    assert not compare_printed(*counts, 1e-3, Author(rounding=60.0)).matches
+    assert not compare_printed(*counts, 1e-3, AuthorsOutput(rounding=60.0)).matches
     sums = "checksum: 0.010", "checksum: 0.020"
-    assert not compare_printed(*sums, 1e-3, Author(rounding=60.0)).matches
+    assert not compare_printed(*sums, 1e-3, AuthorsOutput(rounding=60.0)).matches

@@ -13,6 +13,7 @@ from tests.transformations.bench import Case
 COUNT = 85
 X = np.random.default_rng(1).integers(-1000, 1000, COUNT + 9, dtype=np.int32)
 BEFORE = """
+#define STEP v += 2
 struct Pair { int first, second; };
 __device__ int twice(int a) { return 2 * a; }
 __device__ void bump(int& a) { a += 3; }
@@ -53,7 +54,7 @@ TAKEN = {
     "a member of that name": "Pair p = {1, 2}; auto f = [=](int first) { return p.first + first; };"
     " s = f(i);",
 }
-LEFT = {
+HELD = {
     "changed later": "int v = 1; auto f = [=](int a) { return a * v; }; v = 7; s = f(3);",
     "counted on": "int v = 1; auto f = [=](int a) { return a * v; }; v++; s = f(3);",
     "counted on in front": "int v = 1; auto f = [=](int a) { return a * v; }; --v; s = f(3);",
@@ -63,6 +64,23 @@ LEFT = {
     "*p = 4; s = f(3);",
     "a member changed": "Pair p = {1, 2}; auto f = [=](int a) { return a * p.first; }; "
     "p.first = 9; s = f(3);",
+    "changed by another lambda": "int v = 1; auto f = [=](int a) { return a * v; }; "
+    "auto g = [&] { bump(v); }; g(); s = f(3);",
+    "a function in it changes": "int v = 1; auto g = [&] { bump(v); }; g(); s = v;",
+    "a reference in it": "int v = 1; auto g = [&](int a) { int& r = v; r += a; }; g(4); s = v;",
+    "another of its name where it is called": "int v = 1; "
+    "auto f = [=](int a) { return a * v; }; { int v = i; s = f(3) + v; }",
+    "a parameter of its name": "int v = 3; auto f = [=](int a) { return a * v; }; "
+    "auto g = [=](int v) { return f(1) + v; }; s = g(i);",
+    "a pointer of its name": "int v = 3; auto f = [=](int a) { return a * v; }; "
+    "{ Pair* v = nullptr; s = f(2) + (v != nullptr); }",
+    "one of a list of its name": "int v = 3; auto f = [=](int a) { return a * v; }; "
+    "{ int b = 2, v = b; s = f(2) + v; }",
+    "a macro changes it": "int v = 1; auto f = [=](int a) { return a * v; }; STEP; s = f(3);",
+    "a reference that changes it": "int v = 1; auto f = [&](int a) { return a * v; }; v = 5; "
+    "s = f(3);",
+}
+LEFT = {
     "a state": "int v = 1; auto f = [=](int a) mutable { v += a; return v; }; s = f(1) + f(2);",
     "a value of its own": "auto f = [v = i * 2](int a) { return a + v; }; s = f(3);",
     "for any type": "auto f = [=](auto a) { return a + i; }; s = f(3);",
@@ -73,6 +91,8 @@ LEFT = {
     "called at once": "s = [=](int a) { return a + i; }(3);",
     "a variable of its name": "int v = 1; { int v = i; auto f = [=](int a) { return a * v; }; "
     "s = f(3); } s += v;",
+    "a lambda of its name": "{ auto f = [=](int a) { return a + i; }; s = f(1); "
+    "{ auto f = [=](int a) { return a - i; }; s += f(2); } }",
 }
 
 
@@ -88,6 +108,23 @@ def test_the_result_is_the_same(name: str, case: Callable[..., Case]) -> None:
     assert "](" not in draft.text
     assert "[=]" not in draft.text
     assert "_fast(" in draft.text
+    one.same(draft)
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_a_closure_held_is_kept(name: str, case: Callable[..., Case]) -> None:
+    one = made(case, HELD[name])
+    draft = without_lambdas(one.draft)
+    assert "](" not in draft.text
+    assert "_of_" in draft.text
+    one.same(draft)
+
+
+def test_a_function_of_its_name_behind_its_block(case: Callable[..., Case]) -> None:
+    body = "{ auto twice = [=](int a) { return a + i; }; s = twice(1); } s += twice(i);"
+    one = made(case, body)
+    draft = without_lambdas(one.draft)
+    assert "s += twice(i);" in draft.text
     one.same(draft)
 
 
