@@ -8,6 +8,7 @@ from fastmcp import FastMCP
 from pydantic import Field, TypeAdapter
 
 from cudaops.cuda import metrics as ncu
+from cudaops.cuda.derived import DERIVED
 from cudaops.cuda.devices import DEVICES, Device, device
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.rules import RULES
@@ -110,7 +111,8 @@ def _shown(diagnosis: Diagnosis, everything: bool, every_metric: bool) -> Diagno
         return Diagnosis(verdict=verdict, profile=profile.model_copy(update={"metrics": known}))
     findings = verdict.findings[1 : 1 + _MOST_FINDINGS]  # the first is the verdict
     evidence = (verdict.evidence, *(one.evidence for one in findings))
-    rests_on = [one.metric for some in evidence for one in some]
+    said = [one.metric for some in evidence for one in some]
+    rests_on = [n for name in said for n in (DERIVED[name].inputs if name in DERIVED else (name,))]
     deciding = {n: m for n in (*_ALWAYS, *rests_on) if (m := profile.metrics.get(n)) is not None}
     bare = tuple(one.model_copy(update={"evidence": ()}) for one in findings)
     return Diagnosis(

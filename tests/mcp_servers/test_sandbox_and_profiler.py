@@ -11,6 +11,7 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 
+from cudaops.cuda.derived import DERIVED
 from cudaops.domain.judgement import Policy
 from cudaops.domain.options import KernelOptions
 from cudaops.executors.cpu.executor import CpuExecutor
@@ -77,7 +78,9 @@ def test_a_host_drives_the_loop_itself(session: Session) -> None:
     assert len(json.dumps(short)) < 6000
     verdict = diagnosis["verdict"]
     assert {**short["verdict"], "findings": []} == {**verdict, "findings": []}
-    rests_on = {e["metric"] for e in verdict["evidence"]}
+    said = [e["metric"] for e in verdict["evidence"]]
+    rests_on = {n for name in said for n in (DERIVED[name].inputs if name in DERIVED else (name,))}
+    assert rests_on
     assert rests_on <= short["profile"]["metrics"].keys()
     assert [f["rule"] for f in short["verdict"]["findings"]] == [
         f["rule"] for f in verdict["findings"][1:4]
