@@ -74,6 +74,11 @@ class Subject(NamedTuple):
     """The same, looked at as the candidate is; None: nobody asks what it does wrong itself."""
 
 
+def _habits(ran: Ran) -> set[str]:
+    """See `Misbehaved.habit`."""
+    return {one.habit for one in ran.warnings} - {""}
+
+
 class Verifier:
     """Runs a candidate on every case and compares."""
 
@@ -120,7 +125,7 @@ class Verifier:
         ran = self._run(subject, subject.oracle.captured.inputs, "checker", check="full")
         if isinstance(ran, Misbehaved):
             return self._failed("checker", ran)
-        habits = {one.habit for one in ran.warnings} - {""}
+        habits = _habits(ran)
         shared = habits & self._habits_of_author(subject) if habits else set[str]()
         counted = [one for one in ran.warnings if one.habit not in shared]
         if counted:
@@ -144,7 +149,7 @@ class Verifier:
         folder = self._folder / subject.oracle.workload.id / "author_checked"
         ran = subject.checked_author(subject.oracle.captured.inputs, folder)
         remove(folder)
-        return {one.habit for one in ran.warnings} - {""} if isinstance(ran, Ran) else set()
+        return _habits(ran) if isinstance(ran, Ran) else set()
 
     def _case(
         self,

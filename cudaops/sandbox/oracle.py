@@ -34,7 +34,8 @@ from cudaops.executors.compare import (
     misplaced_specials,
     non_finite_share,
 )
-from cudaops.program.analysis.summary import scatters, touches_the_same
+from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import (
     DOMAIN_KINDS,
@@ -387,8 +388,9 @@ class OracleBuilder:
         Integers may be indices: with others than the captured ones every access is looked at, where
         the kernel's text does not say that it touches the same places.
         """
-        moves = self._moves_indices(kind)
-        check: Check = "memory" if moves and not self._touches_the_same else "none"
+        check: Check = "none"
+        if self._moves_indices(kind) and not (self._facts and self._facts.touches_the_same):
+            check = "memory"
         ran = self._executor.run(
             self._baseline.plain,
             self._workload,
@@ -416,17 +418,17 @@ class OracleBuilder:
     def _settles(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> bool:
         """Whether the result is the same whichever thread comes last. Indices that the program has
         once each may be there several times."""
-        unit = self._baseline.plain.unit
-        if not scatters(unit.program, unit.program.kernel(unit.kernel), self._workload):
+        if self._facts is not None and not self._facts.scatters:
             return True
+        unit = self._baseline.plain.unit
         return self._executor.settles(
             unit, self._workload, inputs, outputs, self._folder / kind / "order", self._timeout_s
         )
 
     @cached_property
-    def _touches_the_same(self) -> bool:
+    def _facts(self) -> KernelFacts | None:
         unit = self._baseline.plain.unit
-        return touches_the_same(unit.program, unit.program.kernel(unit.kernel), self._workload)
+        return facts_of_launch(unit.program, unit.program.kernel(unit.kernel), self._workload)
 
     def _limit_s(self, kind: CaseKind) -> float:
         """A loop that goes on until something is small enough may never end on infinities."""

@@ -118,7 +118,7 @@ def _printed(bench: Workbench, name: str, spliced: Program, run: CapturedRun) ->
     beside = AuthorsOutput(again=run.captured.stdout)
     printed = compare_printed(author.stdout, ran.stdout, rtol, beside)
     if not printed.matches and math.isfinite(printed.worst_relative_difference):
-        beside = AuthorsOutput(run.captured.stdout, runs.unfused(run) or "", _rounding(run))
+        beside = beside._replace(unfused=runs.unfused(run) or "", rounding=_rounding(run))
         printed = compare_printed(author.stdout, ran.stdout, rtol, beside)
     if ran.replaced is not None:
         kept = ran.replaced.by_author

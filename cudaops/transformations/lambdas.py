@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from cudaops.program import syntax as s
@@ -118,17 +119,36 @@ class _Kernel:
         inside = facts.tokens[item.parameters[0] + 1 : item.parameters[1]]
         self._parameters = {part[-1].text: part for part in split_commas(inside, angles=True)}
         self._tokens = [t for t in lex(self._raw).tokens if item.start <= t.start < item.end]
-        self._form = draft.form
-        kernel = self._form.kernel
-        self._handed = {s.plain_name(n) for n in Handed(self._form).others(kernel.body)}
         self._words = {t.text for t in self._tokens}
-        self._macros = macro_words(draft)
-        self._values = {p.name for p in kernel.parameters}
-        self._values |= {s.plain_name(x.name) for x in declarations_in(kernel.body)}
-        for one in self.lambdas():
-            self._values |= {self._says(part[-1]) for part in self._taken(one)}
-        self._head = draft.program.main.text.encode().index(b"{\n") + 2
+
+    # What is asked of kernels that have lambdas alone
+
+    @cached_property
+    def _form(self) -> s.KernelForm:
+        return self._draft.form
+
+    @cached_property
+    def _handed(self) -> set[str]:
+        """Variables that have another name, or are given to a function by reference."""
+        found = Handed(self._form).others(self._form.kernel.body)
+        return {s.plain_name(name) for name in found}
+
+    @cached_property
+    def _macros(self) -> set[str]:
+        return macro_words(self._draft)
+
+    @cached_property
+    def _values(self) -> set[str]:
+        """Variables of the kernel, and parameters of its lambdas."""
+        kernel = self._form.kernel
+        found = {p.name for p in kernel.parameters}
+        found |= {s.plain_name(x.name) for x in declarations_in(kernel.body)}
+        return found | {self._says(part[-1]) for one in self.lambdas() for part in self._taken(one)}
+
+    @cached_property
+    def _head(self) -> int:
         """Bytes ahead of the draft in the file that clang reads."""
+        return self._draft.program.main.text.encode().index(b"{\n") + 2
 
     def lambdas(self) -> Iterator[_Lambda]:
         """Those that a variable holds, in order."""

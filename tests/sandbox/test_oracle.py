@@ -17,7 +17,7 @@ from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.correctness import input_set_summary
 from cudaops.gates.repeat import PAGE, POISONS, REPEATS, fresh_process_launch, schedule
-from cudaops.program.analysis.summary import touches_the_same
+from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,
@@ -288,7 +288,9 @@ class TestBaselines:
         bench = opened(cpu_executor, tmp_path, body, element="int")
         workload = bench.workloads[0]
         program = bench.program
-        assert touches_the_same(program, program.kernel("f"), workload) is not looked_at
+        facts = facts_of_launch(program, program.kernel("f"), workload)
+        assert facts is not None
+        assert facts.touches_the_same is not looked_at
         assert {one.kind for one in oracle(bench).references} > {"captured", "permuted", "spread"}
 
     def test_where_the_last_of_several_threads_decides_is_no_set(

@@ -15,6 +15,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import REROUNDING, Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.inline import Inline
+from cudaops.transformations.registry import TRANSFORMATIONS
 from cudaops.transformations.search import PATIENCE, Found, Limits, Search, Timed
 from cudaops.transformations.split_work import SplitWork
 from tests.transformations.bench import Case
@@ -182,6 +183,7 @@ def test_one_of_what_is_found_rounds_as_the_author_does(root: Draft) -> None:
     assert len(steps) == 3
     assert all(x & REROUNDING for x in steps[:2])
     assert steps[2] == {"tenth"}
+    assert {one.name for one in TRANSFORMATIONS} >= REROUNDING
     without = searched(root, *map(Marked, names[:3]))
     assert len(without.best) == 3
 

@@ -141,25 +141,13 @@ def settles(
 ) -> bool:
     """See `Executor.settles`. False only where the last thread first gives another result on these
     inputs, and the same as was captured on the captured ones."""
-    limit = min(timeout_s, MOST_S)
-    waits = any(WAITS.search(file.text) for file in unit.program.files)
-    order: Order = "threads" if waits else "all"
+    subject = _Subject(unit, workload, folder.absolute(), _order_for(unit.program))
+    given = {index: Path(path) for index, path in outputs.items()}
     captured = {
-        a.index: str(Path(workload.folder) / a.after)
-        for a in workload.allocations
-        if a.index in outputs
+        a.index: Path(workload.folder) / a.after for a in workload.allocations if a.index in given
     }
-    for given, results, expected in ((inputs, outputs, False), (None, captured, True)):
-        ran = cpu.run_ordered(unit, workload, folder.absolute(), limit, order, given)
-        same = isinstance(ran, Misbehaved) or all(
-            _same(a, Path(results[a.index]), Path(ran.outputs[a.index]))
-            for a in workload.allocations
-            if a.index in results
-        )
-        remove(folder.absolute())
-        if same is not expected or isinstance(ran, Misbehaved):
-            return True
-    return False
+    moved = _differs(cpu, subject, timeout_s, given, inputs)
+    return not moved or _differs(cpu, subject, timeout_s, captured) is not False
 
 
 class _Subject(NamedTuple):
@@ -176,8 +164,12 @@ def _subject(
     same = [w for w in captured.workloads if w.callee == callee]
     workload = min(same, key=lambda w: w.grid.volume * w.block.volume)
     unit = Unit(program=program, kernel=captured.kernel, callee=callee, lockstep=lockstep)
-    waits = any(WAITS.search(file.text) for file in program.files)
-    return _Subject(unit, workload, folder.absolute() / "order", "threads" if waits else "all")
+    return _Subject(unit, workload, folder.absolute() / "order", _order_for(program))
+
+
+def _order_for(program: Program) -> Order:
+    """Blocks begin with the last where none can wait for another."""
+    return "threads" if any(WAITS.search(file.text) for file in program.files) else "all"
 
 
 def _undecided(found: Sequence[UnorderedAccess]) -> str:
@@ -185,18 +177,24 @@ def _undecided(found: Sequence[UnorderedAccess]) -> str:
     return f"its result depends on the order in which warps or blocks run: {lines}"
 
 
-def _differs(cpu: CpuExecutor, subject: _Subject, timeout_s: float) -> bool:
-    """Whether another order gives another result; not where it does not end in a while."""
-    limit = min(timeout_s, MOST_S)
-    ran = cpu.run_ordered(subject.unit, subject.workload, subject.folder, limit, subject.order)
-    if isinstance(ran, Misbehaved):
-        remove(subject.folder)
-        return False
-    folder = Path(subject.workload.folder)
-    differs = any(
-        not _same(a, folder / a.after, Path(ran.outputs[a.index]))
-        for a in subject.workload.allocations
-    )
+def _differs(
+    cpu: CpuExecutor,
+    subject: _Subject,
+    timeout_s: float,
+    expected: Mapping[int, Path] | None = None,
+    inputs: InputSet | None = None,
+) -> bool | None:
+    """Whether another order gives another result than `expected`, by allocation; None where it does
+    not end in a while. Without them: on the captured inputs, than all that was captured."""
+    workload, limit = subject.workload, min(timeout_s, MOST_S)
+    if expected is None:
+        expected = {a.index: Path(workload.folder) / a.after for a in workload.allocations}
+    ran = cpu.run_ordered(subject.unit, workload, subject.folder, limit, subject.order, inputs)
+    differs = None if isinstance(ran, Misbehaved) else any(
+        not _same(a, expected[a.index], Path(ran.outputs[a.index]))
+        for a in workload.allocations
+        if a.index in expected
+    )  # fmt: skip
     remove(subject.folder)
     return differs
 

@@ -47,24 +47,14 @@ def summarise(
     return tuple(one for one in found if one in first)
 
 
-def touches_the_same(program: Program, kernel: Kernel, workload: Workload) -> bool:
-    """Whether the workload's launch touches the same places whatever stands in its buffers; False
-    for a kernel that clang cannot read, or that is too large to follow."""
+def facts_of_launch(program: Program, kernel: Kernel, workload: Workload) -> KernelFacts | None:
+    """What the workload's launch does with memory; None for a kernel that clang cannot read, or
+    that is too large to follow."""
     try:
         form = kernel_form(program, kernel, workload.callee)
-        return analyse(form, Launched.by((workload,))).touches_the_same
+        return analyse(form, Launched.by((workload,)))
     except NotUnderstood:
-        return False
-
-
-def scatters(program: Program, kernel: Kernel, workload: Workload) -> bool:
-    """Whether what stands in the workload's buffers may have two threads write to one place; True
-    for a kernel that clang cannot read, or that is too large to follow."""
-    try:
-        form = kernel_form(program, kernel, workload.callee)
-        return analyse(form, Launched.by((workload,))).scatters
-    except NotUnderstood:
-        return True
+        return None
 
 
 def _summary(access: Access, facts: KernelFacts, line: int | None) -> AccessSummary:
