@@ -48,6 +48,11 @@ a core each."""
 TIMED_A_TURN = 2
 """How many times as many are timed together: those that wait have the GPU in one turn
 (`executors.cuda.session.TURN_S`)."""
+TRIAL_S = 10.0
+"""How long a draft may be measured at least, from when it has the GPU. Chosen: to start a process
+on a GPU that others use takes some seconds, to measure some tenths."""
+TRIAL_TIMES = 10.0
+"""How many times as long it may take as the longest measurement of the search before it."""
 IDLE_S = 20.0
 """A measured search that has gained goes on for so long without gain (`search.LATE`). Chosen: all
 100 trials of a search take 13 s where a GPU is used by nobody else."""
@@ -133,13 +138,13 @@ def search(
     cannot be timed."""
     key = ("" if rewrite is None else rewrite.id, *(one.name for one in offered))
     if key not in bench.searched:
-        with _Trying(bench, say) as trying:
+        with Trying(bench, say) as trying:
             bench.searched[key] = _searched(trying, rewrite, limits, subtype, offered)
     return bench.searched[key]
 
 
 def _searched(
-    trying: _Trying,
+    trying: Trying,
     rewrite: Rewrite | None,
     limits: Limits,
     subtype: str,
@@ -183,7 +188,7 @@ def _searched(
 _Build = Future[Compiled | CompileFailed]
 
 
-class _Trying:
+class Trying:
     """Drafts put to the executor."""
 
     def __init__(self, bench: Workbench, say: Say) -> None:
@@ -193,11 +198,13 @@ class _Trying:
         """Which part of the search was at work when."""
         self.builders = builders(bench)
         self.batch = self.builders * (1 if bench.models_time else TIMED_A_TURN)
+        self._longest_s: dict[str, float] = {}
+        """By workload: what a measurement took that came to its end."""
         self._pool = ThreadPoolExecutor(max_workers=self.builders)
         self._begun: dict[tuple[str, str], _Build] = {}
         """What was built ahead, or is being built, by rewrite and instance of the kernel."""
 
-    def __enter__(self) -> _Trying:
+    def __enter__(self) -> Trying:
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -278,13 +285,24 @@ class _Trying:
         begun = time.monotonic()
         with noting_waits() as waits:
             measured = self.bench.executor.measure(
-                compiled, workload, plan, timeout_s=self.bench.timeout_s
+                compiled, workload, plan, timeout_s=self._timeout_s(workload)
             )
         for wait in waits:
             self.parts.add(*wait)
             begun = wait.end
-        self.parts.add("measuring", begun, time.monotonic())
+        ended = time.monotonic()
+        self.parts.add("measuring", begun, ended)
+        if isinstance(measured, Measurement):
+            self._longest_s[workload.id] = max(ended - begun, self._longest_s.get(workload.id, 0.0))
         return measured
+
+    def _timeout_s(self, workload: Workload) -> float:
+        """Of one measurement: a rewrite that does not end keeps the GPU from everybody else. Of
+        the first, and where times are modelled, the run's."""
+        longest_s = self._longest_s.get(workload.id)
+        if longest_s is None or self.bench.models_time:
+            return self.bench.timeout_s
+        return min(self.bench.timeout_s, max(TRIAL_S, TRIAL_TIMES * longest_s))
 
     def cost(self, trials: int, started: float) -> SearchCost:
         """Of the search so far."""

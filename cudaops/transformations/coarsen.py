@@ -22,6 +22,7 @@ from cudaops.transformations.conduct import (
     functions_say,
     pure_functions,
     refuse_exchange,
+    refuse_parted_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
@@ -222,6 +223,8 @@ class _Coarsening:
     def _one_by_one(self, body: Any) -> tuple[Any, ...]:
         """Every item after the one before it, with its own parameters."""
         synchronised = self._conduct.barriers or self._conduct.collectives or self._conduct.shared
+        if self._conduct.collectives:
+            refuse_parted_warps(self._draft)
         if self._conduct.returns:
             waits = synchronised or self._conduct.calls_other
             if waits:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.facts import Guard
+from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft
@@ -28,6 +30,8 @@ ATOMICS = frozenset({
     "atomicAdd", "atomicSub", "atomicMin", "atomicMax", "atomicAnd", "atomicOr", "atomicXor",
     "atomicInc", "atomicDec", "atomicExch", "atomicCAS",
 })  # fmt: skip
+WARP = 32
+"""Threads of a warp, on every device."""
 VOTES = frozenset({"__syncthreads_count", "__syncthreads_or", "__syncthreads_and"})
 """Barriers that give what all threads of a block said."""
 _INTRINSIC = re.compile(
@@ -125,6 +129,30 @@ def functions_say(draft: Draft) -> set[str]:
         for x in s.below(f.body)
         if isinstance(x, s.Name) and x.text in s.BUILTINS
     }
+
+
+def refuse_parted_warps(draft: Draft) -> None:
+    """Raise NotUnderstood where lanes of a warp may be parted at a shuffle or vote.
+
+    The device lets a warp pass whose other lanes have left the kernel. In a loop around the kernel
+    they wait for the next barrier instead, and the shuffle for them.
+    """
+    rows = any(w.block.x % WARP and w.block.y * w.block.z > 1 for w in draft.workloads)
+    for met in draft.facts.collectives:
+        depends = [g.depends for g in met.guards] + [x.depends for x in met.loops]
+        if rows and any(d & {"threadIdx.y", "threadIdx.z"} for d in depends):
+            raise NotUnderstood(f"{met.function} for some rows of a warp")
+        if any(_parts_lanes(guard) for guard in met.guards):
+            raise NotUnderstood(f"{met.function} for some lanes of a warp")
+
+
+def _parts_lanes(guard: Guard) -> bool:
+    """Whether it is `threadIdx.x < 16`, as far as its form tells."""
+    linear = None if guard.below is None else guard.below.linear_in(Symbol("threadIdx.x"))
+    if linear is None or linear[0] != number(1):
+        return False
+    bound = linear[1].constant
+    return bound is not None and bound % WARP != 0
 
 
 def functions_wait(draft: Draft) -> bool:

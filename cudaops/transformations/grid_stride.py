@@ -23,6 +23,7 @@ from cudaops.transformations.conduct import (
     functions_say,
     local_variables,
     pure_functions,
+    refuse_parted_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import Places, builtin, builtins_in
@@ -146,6 +147,8 @@ def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
         if waits or found.calls_other:
             raise NotUnderstood("threads that leave before a barrier")
         lines = continued(lines)
+    if found.collectives:
+        refuse_parted_warps(draft)
     lines = own_parameters(draft, lines)
     shared = [x for x in lines if isinstance(x, s.Declare) and x.shared]
     rest = [x for x in lines if not (isinstance(x, s.Declare) and x.shared)]

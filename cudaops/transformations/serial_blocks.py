@@ -13,7 +13,7 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import pure_functions
+from cudaops.transformations.conduct import pure_functions, refuse_parted_warps
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed, renamed
@@ -118,6 +118,7 @@ def serial(draft: Draft, body: Sequence[Any], most: int, *, is_last: bool = True
     for function in draft.form.functions:
         if any(_is_of_grid(x) for x in s.below(function.body)):
             raise NotUnderstood(f"{function.name} asks for its block")
+    refuse_parted_warps(draft)
     axes = [a for a, extent in zip("xyz", draft.launch.grid, strict=True) if extent != "1"] or ["x"]
     flat = axes == ["x"]
     block = draft.free("block")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,24 @@ from cudaops.domain.run import Progress, line_of
 from cudaops.executors.base import Executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
-from cudaops.mcp_servers.transforming import PARTS, Planned, alike, search
+from cudaops.mcp_servers.transforming import PARTS, TRIAL_S, Planned, Trying, alike, search
 from cudaops.sandbox.workbench import open_workbench
 from cudaops.transformations.search import Limits
 from tests.executors.cases import VECTOR_MAIN, program
+from tests.gates.gate_bench import rewrite_of
 from tests.standin.platform import STANDIN
 
 KERNEL = """
 __global__ void scale(const float* a, float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) b[i] = a[i] / 3.0f + pow(a[i], 2);
+}
+"""
+ENDLESS = """
+// @launch scale_endless grid=(4) block=(256) args=(a, b, n)
+__global__ void scale_endless(const float* a, float* b, int n) {
+  volatile int turns = n;
+  while (turns > 0) turns = n;
 }
 """
 LAUNCH = "scale<<<4, 256>>>(a, b, n)"
@@ -75,3 +84,21 @@ def test_launches_that_differ_in_their_data_alone_are_timed_once(
     assert alike([one, other, wider]) == [one._replace(share=0.7), wider]
     not_served = other._replace(plan=plan.model_copy(update={"applicable": False}))
     assert alike([one, not_served]) == [one, not_served]
+
+
+def test_a_draft_that_does_not_end_is_stopped_long_before_the_run_would_be(
+    tmp_path: Path, kernels: Path
+) -> None:
+    parsed = program(tmp_path / "p", KERNEL, VECTOR_MAIN.replace("LAUNCH", LAUNCH))
+    with closing(CudaExecutor(None, kernels, driver=STANDIN, sm_arch="sm_86")) as on:
+        bench = open_workbench(
+            parsed, None, (), on, Policy(seed=3), tmp_path / "bench", sm_arch="sm_86",
+            timeout_s=300.0,
+        )  # fmt: skip
+        with Trying(bench, print) as trying:
+            assert trying.time(None).time_us
+            started = time.monotonic()
+            stopped = trying.time(rewrite_of(ENDLESS))
+            assert stopped == (None, f"did not end within {TRIAL_S:g} s and was stopped")
+            assert TRIAL_S <= time.monotonic() - started < 10 * TRIAL_S
+            assert trying.time(None).time_us

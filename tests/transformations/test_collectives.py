@@ -8,7 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.atomics_private import AtomicsPrivate
 from cudaops.transformations.base import Transformation
+from cudaops.transformations.coarsen import Coarsen
+from cudaops.transformations.grid_stride import GridStride
 from cudaops.transformations.registry import TRANSFORMATIONS
 from tests.transformations.bench import Case, drafts
 
@@ -87,6 +91,22 @@ __global__ void dots(float* y, const float* a, const float* b, int n, float k) {
     if (threadIdx.x == 0) y[row] += k * sum + squares;
 }
 """
+ROWS_OF_HALF_A_WARP = """
+__global__ void sums(const float* a, float* error, int n) {
+    __shared__ float of_row[16];
+    int i = threadIdx.x + blockIdx.x * blockDim.x, j = threadIdx.y + blockIdx.y * blockDim.y;
+    float found = i < n && j < n ? a[i + j * n] : 0.0f;
+    for (int k = 8; k > 0; k /= 2) found += __shfl_down_sync(0xffffffff, found, k);
+    if (threadIdx.x == 0) of_row[threadIdx.y] = found;
+    __syncthreads();
+    if (threadIdx.y == 0) {
+        found = threadIdx.x < blockDim.y ? of_row[threadIdx.x] : 0.0f;
+        for (int k = 8; k > 0; k /= 2) found += __shfl_down_sync(0xffffffff, found, k);
+        if (threadIdx.x == 0) atomicAdd(error, found);
+    }
+}
+"""
+"""The second half of a block's first warp has left when the first half sums up."""
 
 
 def by_cub(case: Callable[..., Case]) -> Case:
@@ -119,3 +139,25 @@ def test_threads_that_work_together_in_a_function_still_do(
     subject = make(case)
     for draft in drafts(one, subject):
         subject.same(draft, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("block", [(16, 16), (32, 8)], ids=["half a warp", "a warp"])
+def test_blocks_follow_each_other_where_no_warp_is_parted(
+    block: tuple[int, int], case: Callable[..., Case]
+) -> None:
+    """Whoever leaves a loop's iteration before a shuffle waits for the next barrier, and the
+    shuffle for them: what a kernel may do at its end is a deadlock before it."""
+    text = ROWS_OF_HALF_A_WARP.replace("int k = 8", f"int k = {block[0] // 2}")
+    arguments = {"a": np.ones(4096, np.float32), "error": np.zeros(1, np.float32), "n": 64}
+    whole = block[0] == 32
+    subject = case(text, arguments, grid=(64 // block[0], 64 // block[1]), block=block)
+    for one, setting in (
+        (Coarsen(), {"factor": 2, "by": "block", "axis": "x"}),
+        (GridStride(), {"blocks": 132}),
+        (AtomicsPrivate(), {"blocks": 132}),
+    ):
+        if whole:
+            subject.same(one.apply(subject.draft, setting), tolerance=1e-5)
+        else:
+            with pytest.raises(NotUnderstood, match="some rows of a warp"):
+                one.apply(subject.draft, setting)

@@ -95,6 +95,7 @@ class Environment:
         self._accesses: list[Access] = []
         self._loops_found: list[Loop] = []
         self._barriers: list[Barrier] = []
+        self._collectives: list[Barrier] = []
         self._variables: dict[str, Variable] = {}
         self._calls: dict[str, None] = {}
         self._unmodelled: dict[str, None] = {}
@@ -297,6 +298,11 @@ class Environment:
     def _note(self, what: str) -> None:
         if self._recording:
             self._unmodelled[what] = None
+
+    def _met(self, function: str) -> tuple[Barrier, ...]:
+        """Threads meeting here."""
+        here = Barrier(function, self._loops, self._guards, self._where)
+        return (here,) if self._recording else ()
 
     def _record(self, kind: Kind, place: Address) -> None:
         if not self._recording:

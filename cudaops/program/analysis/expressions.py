@@ -9,11 +9,7 @@ from dataclasses import replace
 from cudaops.program import syntax as s
 from cudaops.program.analysis import intervals
 from cudaops.program.analysis.environment import Environment, Frame
-from cudaops.program.analysis.facts import (
-    Barrier,
-    Depends,
-    Guard,
-)
+from cudaops.program.analysis.facts import Depends, Guard
 from cudaops.program.analysis.intervals import INTEGERS, Interval
 from cudaops.program.analysis.polynomials import (
     Polynomial,
@@ -507,6 +503,7 @@ class Expressions(Environment, ABC):
             self._store(first, depends)
             return Data(NOTHING)
         if name.startswith(_LANES):
+            self._collectives += self._met(name)
             return self._as(node.type, name, depends | LANE)
         if name in ("min", "max", "umin", "umax") and len(values) == 2:
             return self._extreme(name, values, node.type)
@@ -542,8 +539,7 @@ class Expressions(Environment, ABC):
     def _barrier(self, node: s.Call) -> None:
         for argument in node.arguments:
             self._value(argument)
-        if self._recording:
-            self._barriers.append(Barrier(node.function, self._loops, self._guards, self._where))
+        self._barriers += self._met(node.function)
 
     def _atomic(self, node: s.Call) -> Value:
         target, *rest = (self._value(a) for a in node.arguments)

@@ -152,6 +152,8 @@ class KernelFacts:
     """What was not understood, by clang's name for it, each once: accesses may be missing."""
     unknowns: Mapping[str, Unknown] = field(default_factory=dict)
     """By the symbol's name."""
+    collectives: tuple[Barrier, ...] = ()
+    """Shuffles, votes and what else lanes of a warp do together."""
 
     @property
     def touches_the_same(self) -> bool:

@@ -81,7 +81,7 @@ class _Statements(Expressions):
         return KernelFacts(
             self._form.kernel.parameters, tuple(self._accesses), tuple(self._loops_found),
             tuple(self._barriers), tuple(self._variables.values()), tuple(self._calls),
-            tuple(self._unmodelled), self._unknowns,
+            tuple(self._unmodelled), self._unknowns, tuple(self._collectives),
         )  # fmt: skip
 
     # Statements
