@@ -9,11 +9,13 @@ in such loops and no iteration leaves the next one anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.polynomials import Polynomial, Remainder, Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import (
@@ -21,16 +23,27 @@ from cudaops.transformations.conduct import (
     conduct,
     effects_in,
     functions_say,
+    functions_wait,
     local_variables,
     pure_functions,
     refuse_parted_warps,
 )
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.places import Places, builtin, builtins_in
+from cudaops.transformations.liveness import live_after, live_before
+from cudaops.transformations.places import Places, builtin, builtins_in, through_casts
 from cudaops.transformations.serial import continued, invariant, own_parameters
 from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import BARRIERS, changed, is_barrier, names_in, root_of
+from cudaops.transformations.trees import (
+    BARRIERS,
+    COLLECTIVES,
+    bodies_of,
+    changed,
+    is_barrier,
+    names_in,
+    root_of,
+    written_in,
+)
 
 _GRIDS = (1056, 528, 2112, 132)
 """Blocks: of 132 SMs, eight, four, sixteen and one each; near enough for others."""
@@ -54,19 +67,30 @@ class GridStride:
         if "blockIdx.x" not in used:
             return ()
         most = max(w.grid.x for w in draft.workloads)
-        if _is_strided(draft, found):
-            return tuple({"grid": n} for n in _GRIDS if most != n)
-        return tuple({"blocks": n} for n in _GRIDS if most >= 2 * n)
+        blocks = tuple({"blocks": n} for n in _GRIDS if most >= 2 * n)
+        strided = _strided(draft, found)
+        if strided is None:
+            return blocks
+        if strided.meets:
+            return (*({"grid": n} for n in _GRIDS if n > most), *blocks)
+        return tuple({"grid": n} for n in _GRIDS if n != most)
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Raises NotUnderstood where a grid's size or order could be told."""
         if "grid" in setting:
             count = int(setting["grid"])
-            if not _is_strided(draft, conduct(draft)):
+            strided = _strided(draft, conduct(draft))
+            if strided is None:
                 raise NotUnderstood("work that is not all in strides of the grid")
+            if strided.meets and count <= max(w.grid.x for w in draft.workloads):
+                raise NotUnderstood(
+                    "more iterations a block, which may need a barrier between them"
+                )
+            few = (f"{draft.says('gridDim.x')} <= {count}",) if strided.meets else ()
             grid = (str(count), *draft.launch.grid[1:])
             says = f"{count} blocks go through the work in strides of the grid."
-            return draft.launched(grid=grid).stepped(Step(self.name, setting, says))
+            edited = draft.launched(grid=grid).requiring(*strided.requires, *few)
+            return edited.stepped(Step(self.name, setting, says))
         edited, says = _persistent(draft, int(setting["blocks"]))
         done = edited.stepped(Step(self.name, setting, says))
         _ = done.form
@@ -76,56 +100,225 @@ class GridStride:
 # Grid-stride loops
 
 
-def _is_strided(draft: Draft, found: Conduct) -> bool:
+@dataclass(frozen=True)
+class _Strided:
+    """Work that is all in strides of the grid."""
+
+    meets: bool
+    """Whether threads of a block meet in it, or leave each other something."""
+    requires: tuple[str, ...]
+    """Of a launch."""
+
+
+def _strided(draft: Draft, found: Conduct) -> _Strided | None:
+    """Whether the kernel's work is all in strides of the grid; None where it is not.
+
+    The threads of a block have `blockDim` neighbouring iterations at a time, on any grid the same
+    ones, so that they may meet in them. What they have in shared memory is either filled before,
+    by each block alike, or used in one loop alone: a block's first iteration, whichever that is,
+    finds nothing there but what was written in it.
+    """
     body = draft.form.kernel.body
-    if not found.is_alone or found.returns or functions_say(draft):
-        return False
-    places = Places.of(draft, body, "x")
-    if places.literal_in(body):
-        return False
-    try:
-        places.replaced(body, lambda x: x, totals=True)
-    except NotUnderstood:
-        return False
-    local, pure = set(local_variables(body)), pure_functions(draft)
-    strided = False
-    for node in body:
-        if isinstance(node, s.For) and _is_stride(draft, node, places):
-            strided = True
-            if not _is_independent(draft, node):
-                return False
-        elif effects_in(node, local, pure) or any(places.is_place(x) for x in s.below(node)):
-            return False
-    return strided
+    if found.returns or found.calls_other or functions_say(draft) or functions_wait(draft):
+        return None
+    strides = [y for x in body if isinstance(x, s.For) and (y := _Stride.of(draft, x, body))]
+    rest, shared = _without_heads(body, strides), _shared_arrays(draft, body)
+    said = builtins_in(rest)
+    if not strides or shared is None or said & {"blockIdx.x", "gridDim.x", *s.BUILTINS}:
+        return None
+    meets = not found.is_alone or "threadIdx.x" in said
+    requires = _free_order(draft, "gridDim.x" if meets else "blockDim.x")
+    if requires is None or not all(x.is_independent(draft, body, shared) for x in strides):
+        return None
+    quiet = set(local_variables(body)) | shared
+    harmless = pure_functions(draft) | BARRIERS | COLLECTIVES
+    loops = [x.loop for x in strides]
+    for x in body:
+        is_array = isinstance(x, s.Declare) and x.shared
+        if not is_array and not any(x is y for y in loops) and effects_in(x, quiet, harmless):
+            return None
+    return _Strided(meets, requires)
 
 
-def _is_stride(draft: Draft, node: s.For, places: Places) -> bool:
+def _free_order(draft: Draft, several: str) -> tuple[str, ...] | None:
+    """What a launch must fulfil so that iterations which follow each other in a thread are nothing
+    to each other in global memory, as those of different threads are not; None where that is not
+    so in a captured one. `several`: of what there must be more than one.
+
+    Whatever two iterations have in common, some two of different threads, or of different blocks,
+    have too, and CUDA gives these no order. Not where places come again with the grid's own period:
+    `y[i % 640]` of 640 threads.
+    """
+    if any(min(w.block.x, w.grid.x if several == "gridDim.x" else 2) < 2 for w in draft.workloads):
+        return None
+    requires = {f"{draft.says(several)} > 1": None}
+    threads = f"({draft.says('gridDim.x')} * {draft.says('blockDim.x')})"
+    for access in draft.facts.accesses:
+        if access.kind == "read" or access.space in ("local", "shared"):
+            continue
+        if access.offset_bytes is None:
+            if "memory" not in access.depends:
+                return None
+            continue
+        for atom in access.offset_bytes.atoms():
+            if isinstance(atom, Remainder):
+                period = _constant(draft, atom.divisor)
+                if not period or any(period % (w.grid.x * w.block.x) == 0 for w in draft.workloads):
+                    return None
+                requires[f"({atom.divisor.text(draft.says)}) % {threads} != 0"] = None
+    return tuple(requires)
+
+
+def _constant(draft: Draft, value: Polynomial) -> int | None:
+    """Its value in every captured launch; None where they differ, or it is not known."""
+    known = {}
+    for atom in value.atoms():
+        found = draft.value(atom.name) if isinstance(atom, Symbol) else None
+        if isinstance(found, int):
+            known[atom] = number(found)
+    return value.replace(known).constant
+
+
+def _shared_arrays(draft: Draft, body: Sequence[Any]) -> set[str] | None:
+    """Names of shared memory; None where something else may lead there."""
+    shared = {x.name for x in s.below(body) if isinstance(x, s.Declare) and x.shared}
+    for x in s.below(body):
+        leads = isinstance(x, s.Refer) or (isinstance(x, s.Declare) and x.pointer)
+        if leads and names_in(x) & shared:
+            return None
+    return None if any(x.space == "unknown" for x in draft.facts.accesses) else shared
+
+
+def _without_heads(body: Sequence[Any], strides: Sequence[_Stride]) -> tuple[Any, ...]:
+    """The body without what says a thread's place and the number of threads in these loops, and
+    without the variables that are there for that alone."""
+    loops = {id(x.loop): x.loop for x in strides}
+    spelled = {name: value for x in strides for name, value in x.spelled.items()}
+    rest = [s.Block((s.Evaluate(x.condition), *x.body)) if id(x) in loops else x for x in body]
+    says = {x.name: x for x in rest if isinstance(x, s.Declare) and x.name in spelled}
+    others = [x for x in rest if not any(x is y for y in says.values())]
+    used = _said_by(tuple(others), spelled)
+    return (*(x for name, x in says.items() if name in used), *others)
+
+
+def _used_names(body: Sequence[Any]) -> set[str]:
+    return {x.text for x in s.below(tuple(body)) if isinstance(x, s.Name)}
+
+
+@dataclass(frozen=True)
+class _Stride:
     """`for (int i = place; i < n; i += all threads)`."""
-    match node.first, node.condition, node.step:
-        case (
-            (s.Declare(_, name, value=first),),
-            s.Binary("<", s.Name(tested), limit),
-            (s.Assign(s.Name(stepped), "+", total),),
+
+    loop: s.For
+    variable: str
+    spelled: Mapping[str, Any]
+    """Variables that say the place, or the number of threads, with what they say."""
+
+    @classmethod
+    def of(cls, draft: Draft, node: s.For, body: Sequence[Any]) -> _Stride | None:
+        """None for any other loop."""
+        first, name = _first(node)
+        places = Places.of(draft, body, "x")
+        changing = written_in(tuple(body))
+        fixed = {
+            x.name: x.value for x in body
+            if isinstance(x, s.Declare) and not x.extents and x.value is not None
+            and changing is not None and x.name not in changing
+        }  # fmt: skip
+
+        def meant(said: Any) -> Any:
+            said = through_casts(said)
+            return fixed.get(said.text, said) if isinstance(said, s.Name) else said
+
+        match node.condition, node.step:
+            case s.Binary("<", s.Name(tested), limit), (s.Assign(s.Name(stepped), "+", total),):
+                begin, every = meant(first), meant(total)
+                spelled = _said_by((first, total), fixed)
+                is_stride = (
+                    name == tested == stepped
+                    and places.is_place(begin) and places.is_total(every)
+                    and not places.literal_in((begin,))
+                    and not modified(draft, node.body, {name, *names_in(limit)})
+                )  # fmt: skip
+                return cls(node, name, spelled) if is_stride else None
+        return None
+
+    def is_independent(self, draft: Draft, body: Sequence[Any], shared: set[str]) -> bool:
+        """Whether an iteration leaves the next ones and what follows nothing in variables and in
+        shared memory, and ends of itself."""
+        inside = {x.name for x in s.below(self.loop.body) if isinstance(x, s.Declare | s.Refer)}
+        left = modified(draft, self.loop.body, _used_names(self.loop.body) - inside - shared)
+        for name in left | ({self.variable} - _declared_by(self.loop)):
+            again = name != self.variable and live_before(self.loop.body, name)
+            if again or live_after(body, self.loop, name):
+                return False
+        for x in s.below(self.loop.body):
+            if isinstance(x, s.Assign | s.Step) and root_of(x.target) is None:
+                return False
+            if isinstance(x, s.Leave) and x.word == "return":
+                return False
+            if isinstance(x, s.Unmodelled | s.Opaque):
+                return False
+        if _breaks_out(self.loop.body):
+            return False
+        own = _used_names(self.loop.body) & shared
+        others = [x for x in body if x is not self.loop]
+        return not (own - _only_read(self.loop.body, own)) & _used_names(others)
+
+
+def _said_by(node: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of these variables that it is made of, and those that they are made of."""
+    found: dict[str, Any] = {}
+    waiting = list(names_in(node))
+    while waiting:
+        name = waiting.pop()
+        if name in fixed and name not in found:
+            found[name] = fixed[name]
+            waiting += names_in(fixed[name])
+    return found
+
+
+def _first(node: s.For) -> tuple[Any, str]:
+    """What a loop's variable begins with, and its name."""
+    match node.first:
+        case (s.Declare(_, name, value=value),):
+            return value, name
+        case (s.Evaluate(s.Assign(s.Name(name), "", value)),) | (
+            s.Assign(s.Name(name), "", value),
         ):
-            same = name == tested == stepped
-            stays = not modified(draft, node.body, {name, *names_in(limit)})
-            return same and stays and places.is_place(first) and places.is_total(total)
+            return value, name
+    return None, ""
+
+
+def _declared_by(node: s.For) -> set[str]:
+    return {x.name for x in node.first if isinstance(x, s.Declare)}
+
+
+def _only_read(body: Sequence[Any], arrays: set[str]) -> set[str]:
+    """Those of these arrays of which a body only reads elements."""
+    read = [x.base.text for x in s.below(tuple(body))
+            if isinstance(x, s.Index) and isinstance(x.base, s.Name)]  # fmt: skip
+    said = [x.text for x in s.below(tuple(body)) if isinstance(x, s.Name)]
+    changing: set[str | None] = set()
+    for x in s.below(tuple(body)):
+        if isinstance(x, s.Assign | s.Step):
+            changing.add(root_of(x.target))
+        elif isinstance(x, s.Unary) and x.operator == "&":
+            changing.add(root_of(x.operand))
+    return {a for a in arrays if a not in changing and said.count(a) == read.count(a)}
+
+
+def _breaks_out(body: Sequence[Any]) -> bool:
+    """Whether a `break` leaves the loop that this is the body of."""
+    for x in body:
+        if isinstance(x, s.Leave):
+            if x.word == "break":
+                return True
+        elif not isinstance(x, s.For | s.Do | s.Switch) and any(
+            _breaks_out(inner) for inner in bodies_of(x)
+        ):
+            return True
     return False
-
-
-def _is_independent(draft: Draft, node: s.For) -> bool:
-    """Whether an iteration leaves the next ones nothing in variables, and ends of itself."""
-    inside = {x.name for x in s.below(node.body) if isinstance(x, s.Declare | s.Refer)}
-    if modified(draft, node.body, names_in(node.body) - inside):
-        return False
-    for x in s.below(node.body):
-        if isinstance(x, s.Assign | s.Step) and root_of(x.target) is None:
-            return False
-        if isinstance(x, s.Leave) and x.word in ("return", "break"):
-            return False
-        if builtin(x) and builtin(x).startswith(("gridDim", "blockIdx.x", "threadIdx.x")):
-            return False
-    return not any(isinstance(x, s.Unmodelled | s.Opaque) for x in s.below(node.body))
 
 
 # Persistent blocks
