@@ -21,6 +21,7 @@ from cudaops.transformations.inline import Inline
 from cudaops.transformations.interior import Interior
 from cudaops.transformations.jam import Jam
 from cudaops.transformations.keep_loads import KeepLoads
+from cudaops.transformations.loads_first import LoadsFirst
 from cudaops.transformations.lookup import Lookup
 from cudaops.transformations.merge_blocks import MergeBlocks
 from cudaops.transformations.pad import Pad
@@ -59,6 +60,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     RegisterBlock(),
     Coarsen(),
     Strip(),
+    LoadsFirst(),
     Vectorise(),
     Slp(),
     Geometry(),

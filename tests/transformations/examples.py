@@ -54,6 +54,17 @@ _ROWS = """__global__ void row_sums(const float* a, float* y, int rows, int colu
     for (int k = 0; k < columns; ++k) sum += a[row * columns + k];
     y[row] = sum;
 }"""
+_MEANS = """__global__ void means(const float* x, float* y, int m) {
+    const int row = blockIdx.x;
+    int taken = 0;
+    float mean = 0.0f;
+    for (int k = threadIdx.x; k < m; k += blockDim.x) {
+        taken++;
+        mean += (x[row * m + k] - mean) / taken;
+    }
+    y[row * blockDim.x + threadIdx.x] = mean;
+}"""
+_MEANT: Values = {"x": _floats(4000), "y": _floats(256), "m": 1000}
 _FILLED = """__global__ void halves(const float* x, float* y, int m) {
     const int row = blockIdx.x;
     for (int k = threadIdx.x; k < m; k += blockDim.x) y[row * m + k] = 0.5f * x[row * m + k];
@@ -371,6 +382,7 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
          "c": 8, "hw": 15},
     ),
     "strip": Example(_ROWS, _SUMMED),
+    "loads_first": Example(_MEANS, _MEANT),
     "vectorise": Example(
         """__global__ void scale(const float* x, float* y, float by) {
     int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);

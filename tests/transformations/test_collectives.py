@@ -10,7 +10,7 @@ import pytest
 
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.atomics_private import AtomicsPrivate
-from cudaops.transformations.base import Transformation
+from cudaops.transformations.base import Setting, Transformation
 from cudaops.transformations.coarsen import Coarsen
 from cudaops.transformations.grid_stride import GridStride
 from cudaops.transformations.registry import TRANSFORMATIONS
@@ -151,11 +151,12 @@ def test_blocks_follow_each_other_where_no_warp_is_parted(
     arguments = {"a": np.ones(4096, np.float32), "error": np.zeros(1, np.float32), "n": 64}
     whole = block[0] == 32
     subject = case(text, arguments, grid=(64 // block[0], 64 // block[1]), block=block)
-    for one, setting in (
+    serial: tuple[tuple[Transformation, Setting], ...] = (
         (Coarsen(), {"factor": 2, "by": "block", "axis": "x"}),
         (GridStride(), {"blocks": 132}),
         (AtomicsPrivate(), {"blocks": 132}),
-    ):
+    )
+    for one, setting in serial:
         if whole:
             subject.same(one.apply(subject.draft, setting), tolerance=1e-5)
         else:

@@ -199,12 +199,12 @@ def test_blocks_that_stay(body: str, helper: str, case: Callable[..., Case]) -> 
         LOOP + "y[threadIdx.x % 5 + i % n] = x[i];",
         "int last; " + LOOP + "{ if (x[i] > 3) last = x[i]; y[i] = last; }",
         "int last; " + LOOP + "{ last = x[i]; y[i] = last; } if (n == last) y[0] = 1;",
-        "int i = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;"
-        " for (; i < n; i += step) y[i] = step;",
-        "int at = blockIdx.x * blockDim.x + threadIdx.x; for (int i = at; i < n;"
-        " i += gridDim.x * blockDim.x) y[i] = at;",
-        "int b = blockIdx.x, at = b * blockDim.x + threadIdx.x; for (int i = at; i < n;"
-        " i += gridDim.x * blockDim.x) y[i] = at;",
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;"
+        " for (; i < n; i += step) y[i] = step;"),
+        ("int at = blockIdx.x * blockDim.x + threadIdx.x; for (int i = at; i < n;"
+        " i += gridDim.x * blockDim.x) y[i] = at;"),
+        ("int b = blockIdx.x, at = b * blockDim.x + threadIdx.x; for (int i = at; i < n;"
+        " i += gridDim.x * blockDim.x) y[i] = at;"),
         LOOP + "{ y[i] = x[i]; if (i > 9) return; }",
         LOOP + "y[i] = x[i]; if (threadIdx.x == 0) atomicAdd(y, 1);",
     ],
