@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rewrites import built, ran
+from rewrites import built, ran, ratios
 
 BEGAN = time.monotonic()
 LEAST_S = 60.0
@@ -81,19 +81,22 @@ def improved(
     return row
 
 
-def beside(folder: Path, best: Path, gpu: int) -> str:
-    """What the rewritten program says, built by nvcc alone, beside the author's."""
+def beside(folder: Path, best: Path, gpu: int) -> tuple[str, list[float | None]]:
+    """What the rewritten program says, built by nvcc alone, beside the author's, and how many
+    times as long the author's takes by each line of times that both print."""
     (source,) = folder.glob("*.cu")
     argv = (folder / "ARGS").read_text().split()
-    found = []
+    found, times = [], []
     with tempfile.TemporaryDirectory() as scratch:
         for name, text in (("author", source), ("best", best)):
             exe = Path(scratch) / name
             if problem := built(folder, text, exe):
-                return f"{name} does not compile: {problem}"
+                return f"{name} does not compile: {problem}", []
             done = ran(exe, argv, folder, gpu)
             found.append((done["exit"], done.get("words", [])))
-    return "the same" if found[0] == found[1] else f"author {found[0]}, best {found[1]}"
+            times.append(done.get("times", []))
+    same = "the same" if found[0] == found[1] else f"author {found[0]}, best {found[1]}"
+    return same, ratios(*times)
 
 
 def main() -> int:
@@ -149,8 +152,9 @@ def main() -> int:
                 keep(row, f"exit {row['exit']}, {row['seconds']} s: {row.get('outcome')}")
                 if options.executor == "cuda" and row.get("outcome") == "accepted":
                     # After its row is kept: programs that check on the processor take minutes.
-                    row["plain_nvcc"] = beside(folder, out / "best.cu", gpu or 0)
-                    keep(row, f"by plain nvcc: {row['plain_nvcc']}")
+                    same, row["printed"] = beside(folder, out / "best.cu", gpu or 0)
+                    row["plain_nvcc"] = same
+                    keep(row, f"by plain nvcc: {same}, printed times {row['printed'][:12]},")
 
         with ThreadPoolExecutor(max_workers=options.jobs) as pool:
             gpus = [n % options.gpus if options.gpus else None for n in range(options.jobs)]
