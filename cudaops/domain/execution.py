@@ -153,6 +153,11 @@ LEAVES_BARRIER = "ended without reaching this barrier"
 """What the checker says of threads that are gone while the others of their block wait."""
 
 
+WRITES_THE_SAME = "writes to the same shared memory"
+"""What the checker says of threads that write one value to one place with no barrier between them:
+which of them comes last makes no difference on these inputs."""
+
+
 class Misbehaved(Fault):
     """A program or kernel that did what it must not. Not a failure of ours, but `not_measured`."""
 
@@ -171,6 +176,8 @@ class Misbehaved(Fault):
             return "threads that end before a barrier"
         if self.what == "uninitialised_read" and "shared memory" in self.message:
             return "shared memory that is read before it is written"
+        if self.what == "shared_race" and WRITES_THE_SAME in self.message:
+            return "threads that write one value to one place of shared memory"
         return ""
 
 

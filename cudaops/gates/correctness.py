@@ -74,9 +74,9 @@ class Subject(NamedTuple):
     """The same, looked at as the candidate is; None: nobody asks what it does wrong itself."""
 
 
-def _habits(ran: Ran) -> set[str]:
+def _habits(warnings: Sequence[Misbehaved]) -> set[str]:
     """See `Misbehaved.habit`."""
-    return {one.habit for one in ran.warnings} - {""}
+    return {one.habit for one in warnings} - {""}
 
 
 class Verifier:
@@ -125,11 +125,16 @@ class Verifier:
         ran = self._run(subject, subject.oracle.captured.inputs, "checker", check="full")
         if isinstance(ran, Misbehaved):
             return self._failed("checker", ran)
-        habits = _habits(ran)
-        shared = habits & self._habits_of_author(subject) if habits else set[str]()
+        author = self._warnings_of_author(subject) if ran.warnings else ()
+        shared = _habits(ran.warnings) & _habits(author)
         counted = [one for one in ran.warnings if one.habit not in shared]
         if counted:
-            return self._failed("checker", counted[0])
+            gate = self._failed("checker", counted[0])
+            own = next((x for x in author if (x.what, x.habit) == (counted[0].what, "")), None)
+            if own is None:
+                return gate
+            said = f"{gate.summary}; the author's kernel is not right either: {own.placed}"
+            return gate.model_copy(update={"summary": said})
         if ran.unchecked:
             reasons = "; ".join(one.line for one in ran.unchecked)
             return Gate(name="checker", passed=False, summary=reasons)
@@ -140,16 +145,18 @@ class Verifier:
             summary += f" ({ran.checked})"
         return Gate(name="checker", passed=True, summary=summary)
 
-    def _habits_of_author(self, subject: Subject) -> set[str]:
-        """What the author's kernel does as well. A GPU waits for threads that have not ended (CUDA
-        C++ Programming Guide, compute capability 7.0 and later), and what nobody wrote may be read
-        and not used: it would show in results, which other memory stands around in each run."""
+    def _warnings_of_author(self, subject: Subject) -> tuple[Misbehaved, ...]:
+        """What the author's kernel does wrong. What of it is a habit (`Misbehaved.habit`) it may
+        go on with: a GPU waits for threads that have not ended (CUDA C++ Programming Guide, compute
+        capability 7.0 and later), what nobody wrote may be read and not used, and which of several
+        threads writes one value last makes no difference. Else it would show in results, which
+        other memory stands around, and other inputs go into, in each run."""
         if subject.checked_author is None:
-            return set()
+            return ()
         folder = self._folder / subject.oracle.workload.id / "author_checked"
         ran = subject.checked_author(subject.oracle.captured.inputs, folder)
         remove(folder)
-        return _habits(ran) if isinstance(ran, Ran) else set()
+        return ran.warnings if isinstance(ran, Ran) else ()
 
     def _case(
         self,

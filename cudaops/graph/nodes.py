@@ -232,9 +232,14 @@ def may_transform(incumbent: Rewrite | None) -> bool:
 
 
 def _nothing_found(searched: TransformationSearch) -> str:
+    cut = searched.stopped == "seconds"
     if not searched.tried:
-        return f"no recipe and no transformation applies to this kernel ({searched.stopped})"
+        return (
+            "the time was over before a transformation was tried; --budget-minutes raises it"
+            if cut else "no recipe and no transformation applies to this kernel"
+        )  # fmt: skip
     count = f"{len(searched.tried)} sequences of transformations"
+    count += " that there was time for" if cut else ""
     if not searched.found:
         return f"none of {count} makes it faster"
     best = searched.found[0]

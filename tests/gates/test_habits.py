@@ -1,5 +1,6 @@
-"""Threads that end while others of their block wait at a barrier, and reads of shared memory that
-nobody wrote: no fault where the author's own do the same, a fault of whoever brings it in."""
+"""Threads that end while others of their block wait at a barrier, reads of shared memory that
+nobody wrote, one value that several threads write to one place of it: no fault where the author's
+own do the same, a fault of whoever brings it in."""
 
 from __future__ import annotations
 
@@ -31,6 +32,15 @@ OLD = """    __shared__ float row[256];
     float old = row[threadIdx.x + 128];
     if (i < n) b[i] = threadIdx.x < 200 ? row[threadIdx.x] : old;"""
 USED = OLD.replace("< 200", "< 100")
+FLAG = """    __shared__ int found;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0) found = 0;
+    __syncthreads();
+    if (i < n && a[i] > 3) found = 2;
+    __syncthreads();
+    if (i < n) b[i] = a[i] + found;"""
+ONE_SETS = FLAG.replace("if (i < n && a[i] > 3) found", "if (threadIdx.x == 5) found")
+DIFFER = FLAG.replace("found = 2", "found = 2 + (i & 1)")
 REWRITE = """// @launch fast grid=(8) block=(128) args=(a, b, n)
 __global__ void fast(const float* a, float* b, int n) {
 BODY
@@ -49,10 +59,17 @@ BODY
         (OLD, STAYS, True, "no divergent barrier"),
         (STAYS, OLD, False, "reads shared memory that no thread of block"),
         (OLD, LEAVES, False, "ended without reaching"),
+        (FLAG, FLAG.replace("= 2", "= 1 + 1"), True, "but threads that write one value to one"),
+        (FLAG, STAYS, True, "no divergent barrier"),
+        (ONE_SETS, FLAG, False, "of the value that thread"),
+        (FLAG, DIFFER, False, "writes at cand"),
+        (OLD, FLAG, False, "of the value that thread"),
     ],
     ids=[
         "both", "the author alone", "the candidate alone", "another fault beside it",
         "both read", "the author alone reads", "the candidate alone reads", "one for another",
+        "both set a flag", "the author alone sets it", "the candidate alone sets it",
+        "another value", "one for another again",
     ],
 )  # fmt: skip
 def test_who_brings_it_in(
@@ -70,3 +87,10 @@ def test_what_nobody_wrote_shows_in_results(cpu_executor: CpuExecutor, tmp_path:
     gates = verified(opened(cpu_executor, tmp_path, OLD), REWRITE.replace("BODY", USED))
     assert gates[0].passed, gates[0].summary
     assert not all(gate.passed for gate in gates)
+
+
+def test_an_authors_own_race_is_told(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    race = LEAVES.replace("    __syncthreads();\n", "")
+    gate = verified(opened(cpu_executor, tmp_path, race), REWRITE.replace("BODY", race))[0]
+    assert not gate.passed
+    assert "; the author's kernel is not right either: f.cu:9: " in gate.summary, gate.summary

@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast, get_args
 
 from cudaops.domain.base import SourceLocation
-from cudaops.domain.execution import Misbehaved, MisbehaviourKind, UnorderedAccess
+from cudaops.domain.execution import (
+    WRITES_THE_SAME,
+    Misbehaved,
+    MisbehaviourKind,
+    UnorderedAccess,
+)
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
@@ -188,17 +193,19 @@ def _last_words(log: str) -> str:
 
 
 def find_warnings(report: Report, executable: Path, names: Names) -> tuple[Misbehaved, ...]:
-    """Findings of the checker that did not end the run, each place pair once."""
-    raw = [tuple(w[:5]) for w in report.all("warn")[:MOST_LOOKED_AT] if len(w) >= 5]
+    """Findings of the checker that did not end the run, each place pair once; what may be a habit
+    of the author's hides nothing else."""
+    said = sorted(report.all("warn"), key=lambda w: any(WRITES_THE_SAME in part for part in w))
+    raw = [tuple(w[:5]) for w in said[:MOST_LOOKED_AT] if len(w) >= 5]
     places = locate(executable, [_address(p) for w in raw for p in w[1:3]], names.author_files)
-    found: dict[tuple[str, str, str], Misbehaved] = {}
+    found: dict[tuple[str, str, str, bool], Misbehaved] = {}
     for kind, pc, other, kernel, message in raw:
         here, there = places.get(_address(pc)), places.get(_address(other))
         if kind == "divergent_barrier" and "@OTHER@" in message and here == there:
             continue  # copies of one barrier that the compiler made
         text = names.spell(message[:MOST_MESSAGE], kernel)
         text = text.replace("@OTHER@", str(there or "an unknown line"))
-        key = (kind, str(here), str(there))
+        key = (kind, str(here), str(there), WRITES_THE_SAME in message)
         if key not in found and len(found) < MAX_WARNINGS:
             found[key] = _misbehaved(kind, f"{kernel}: {text}", here, "")
     return tuple(found.values())

@@ -168,3 +168,42 @@ def test_shared_memory_at_file_scope_is_checked(executor: CpuExecutor, scale: Ca
     outcome = went_wrong(run(executor, scale, rewrite(beyond, FILE_SCOPE), check="full"))
     assert outcome.what == "out_of_bounds"
     assert str(outcome.location) == "candidate.cu:13"
+
+
+SET_BY_ALL = "__shared__ int found; if (threadIdx.x == 0) found = 0; __syncthreads();\n  "
+
+
+@pytest.mark.parametrize(
+    ("body", "habit"),
+    [
+        ("if (a[i] > 3) found = 7;", True),
+        ("if (a[i] > 3) found = (int)threadIdx.x / 128 + 7;", True),
+        ("if (a[i] > 3) found = threadIdx.x;", False),
+        ("if (a[i] > 3) found = 7; if (threadIdx.x == 5) found = 8;", False),
+        ("if (threadIdx.x < 2) found = 7; if (threadIdx.x == 2) found = 8;", False),
+        ("if (a[i] > 3) found = 7; if (found == 1) b[0] = 1;", False),
+        ("if (a[i] > 3) found = 7; if (threadIdx.x == 9) atomicAdd(&found, 0);", False),
+    ],
+)  # fmt: skip
+def test_threads_that_write_one_value_are_told_from_a_race(
+    executor: CpuExecutor, scale: Case, body: str, habit: bool
+) -> None:
+    after = "\n  __syncthreads(); if (i < n) b[i] = found;"
+    said = checked(executor, scale, SET_BY_ALL + body.replace("a[i]", "a[i % n]") + after)
+    assert said
+    assert {one.what for one in said} == {"shared_race"}
+    same = "threads that write one value to one place of shared memory"
+    assert ({one.habit for one in said} == {same}) == habit
+
+
+def test_one_value_of_several_bytes_and_none_over_a_barrier(
+    executor: CpuExecutor, scale: Case
+) -> None:
+    body = (
+        "__shared__ float4 s; s = make_float4(1, 2, 3, by); __syncthreads();\n"
+        "  if (threadIdx.x < 64) s.w = by; __syncthreads(); if (threadIdx.x == 5) s.w = 3;\n"
+        "  __syncthreads(); if (i < n) b[i] = s.w;"
+    )
+    said = checked(executor, scale, body)
+    assert said
+    assert all("one value" in one.habit for one in said)

@@ -18,6 +18,8 @@
 #include "cudaops/trace_report.h"
 #endif
 
+extern "C" void* __real_memcpy(void*, const void*, size_t);  // memcpy is the kernel's (--wrap)
+
 namespace cudaops {
 
 // What happened last to one byte of shared memory. A stamp names an interval between barriers of one
@@ -63,7 +65,7 @@ static bool at_shared_guard(const Worker& w, uintptr_t a) {
 bool trace_on = false;  // the launch that is traced is running
 
 static std::mutex finding_lock;
-static std::set<std::pair<const void*, const void*>> found_races, found_barriers, found_reads;
+static std::set<std::pair<const void*, const void*>> found_races, found_same, found_barriers, found_reads;
 
 static bool first_time(std::set<std::pair<const void*, const void*>>& seen, const void* a, const void* b) {
   std::lock_guard<std::mutex> hold(finding_lock);
@@ -94,6 +96,38 @@ static void race(const Worker& w, unsigned then, const void* then_pc, bool then_
        blockIdx.y, blockIdx.z);
 }
 
+// A write where another thread wrote, with no barrier between them, is looked at once it is made: what
+// stands there then is either the same or not. An access is noted before it is made, and no other thread
+// runs between the two.
+struct Overwrite {
+  static constexpr unsigned most = 64;
+  const char* address;
+  unsigned size, writer, other;  // no size: none
+  const void *pc, *other_pc;
+  char before[most];
+};
+static __thread Overwrite overwrite;  // zero at first
+
+static void settle_overwrite(Worker& w) {
+  Overwrite one = overwrite;
+  overwrite.size = 0;
+  unsigned now = std::exchange(w.current, one.writer);
+  if (memcmp(one.address, one.before, one.size)) {
+    race(w, one.other, one.other_pc, true, true, one.pc, false);
+  } else if (first_time(found_same, one.pc, one.other_pc)) {
+    char here[64], there[64];
+    name_thread(here, sizeof here, w, one.writer);
+    name_thread(there, sizeof there, w, one.other);
+    warn("shared_race", one.pc, one.other_pc,
+         "write by %s of the value that %s writes to the same shared memory at @OTHER@ with no barrier between them, "
+         "block (%u,%u,%u)", here, there, blockIdx.x, blockIdx.y, blockIdx.z);
+  }
+  w.current = now;
+}
+static inline void settle(Worker& w) {
+  if (__builtin_expect(overwrite.size, 0)) settle_overwrite(w);
+}
+
 static inline bool in_dynamic(const Worker& w, const char* a) { return (size_t)(a - w.dynamic_low) < dynamic_shared_room; }
 static inline bool in_shared(const Worker& w, const char* a) {
   return (size_t)(a - w.shared_low) < (size_t)(w.shared_high - w.shared_low) || in_dynamic(w, a);
@@ -109,8 +143,15 @@ static void check_races(Worker& w, char* address, unsigned size, bool write, boo
   Shadow* shadow = shadow_of(w, address);
   for (unsigned i = 0; i < size; ++i) {
     Shadow& s = shadow[i];
-    if (s.write_stamp == w.stamp && !(atomic && s.atomic_write) && !ordered(w, s.writer, s.write_clock))
-      race(w, s.writer, s.write_pc, true, write, pc, atomic);
+    if (s.write_stamp == w.stamp && !(atomic && s.atomic_write) && !ordered(w, s.writer, s.write_clock)) {
+      if (!write || atomic || s.atomic_write || size > Overwrite::most || w.cluster) {
+        race(w, s.writer, s.write_pc, true, write, pc, atomic);
+      } else if (!overwrite.size) {
+        overwrite.address = address, overwrite.size = size, overwrite.writer = t, overwrite.other = s.writer;
+        overwrite.pc = pc, overwrite.other_pc = s.write_pc;
+        __real_memcpy(overwrite.before, address, size);
+      }
+    }
     if (!write && !atomic && s.write_stamp < w.block_stamp && first_time(found_reads, pc, nullptr))
       warn("uninitialised_read", pc, nullptr,
            "reads shared memory that no thread of block (%u,%u,%u) has written", blockIdx.x, blockIdx.y, blockIdx.z);
@@ -286,6 +327,7 @@ static bool lockstep_reaches(Worker& w, uintptr_t a) {
 static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc) {
   Worker* w = worker;
   if (!w || !w->in_kernel) return;
+  settle(*w);
   auto a = (uintptr_t)p;
   if (a - (uintptr_t)w->stacks < w->stack_stride * max_threads) {
     auto own = (uintptr_t)w->stacks + w->stack_of[w->current] * w->stack_stride;
@@ -330,13 +372,15 @@ void checker_block_begin(Worker& w) {
 #endif
 }
 
-void checker_block_end(Worker&) {
+void checker_block_end(Worker& w) {
+  settle(w);
 #ifdef CUDAOPS_TRACE
   if (trace_on) trace::end_block();
 #endif
 }
 
 void checker_barrier(Worker& w, unsigned exited) {
+  settle(w);
   ++w.stamp;
   if (depth() != Depth::Full) return;
   const void* site = nullptr;
@@ -354,8 +398,9 @@ void checker_barrier(Worker& w, unsigned exited) {
 }
 
 // The lanes of a warp operation learn of everything that any of them did or had learned before.
-void checker_warp(Worker&, Warp& warp, unsigned members) {
+void checker_warp(Worker& w, Warp& warp, unsigned members) {
   if (!follows_order()) return;
+  settle(w);
   uint32_t merged[32] = {};
   for (unsigned left = members; left; left &= left - 1) {
     unsigned l = __builtin_ctz(left);
@@ -468,7 +513,6 @@ CUDAOPS_TSAN_ALL(32, unsigned)
 CUDAOPS_TSAN_ALL(64, unsigned long)
 
 // Library copies that a kernel calls (--wrap).
-void* __real_memcpy(void*, const void*, size_t);
 void* __real_memset(void*, int, size_t);
 void* __real_memmove(void*, const void*, size_t);
 void* __wrap_memcpy(void* to, const void* from, size_t n) {
