@@ -9,7 +9,8 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from cudaops.domain.program import LaunchSite, Program, SourceFile
 from cudaops.errors import InputError
-from cudaops.program.clang_child import Clang, functions, qualified
+from cudaops.program.clang_child import functions, qualified
+from cudaops.program.clang_units import Clang
 from cudaops.program.constants import integer_constants
 from cudaops.program.lexing import byte_text
 from cudaops.program.outline import outline

@@ -1,0 +1,185 @@
+"""libclang over CUDA programs: what every reading of one begins with is compiled once.
+
+A program is read as CUDA, host side: `<<<...>>>` is part of the language then, and templates are
+instantiated. cudaops' own headers of the CPU executor stand in for the toolkit's. Every function
+without a qualifier counts as host and device code, as `nvcc` does not but no analysis minds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from clang import cindex
+from clang.cindex import Cursor
+
+from cudaops.program.clang_bodies import SHARED
+from cudaops.program.clang_classes import ROOT
+
+HEADERS = Path(__file__).parents[1] / "executors" / "cpu" / "include"
+_PRELUDE = """\
+#include <cstdio>
+#include <exception>
+#include <new>
+#pragma clang force_cuda_host_device begin
+#define __syncthreads cudaops__syncthreads  // clang's own is for the device alone
+#include <cuda_runtime.h>
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __constant__
+#undef __managed__
+#undef __shared__
+#undef __launch_bounds__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((managed))
+#define __shared__ __attribute__((annotate("@shared@")))
+#define __launch_bounds__(...) \\
+  __attribute__((launch_bounds(__VA_ARGS__), annotate("launch_bounds", __VA_ARGS__)))
+#pragma clang force_cuda_host_device end
+extern "C" {  // what a kernel may call of C's library, beside the host's own
+__device__ int printf(const char*, ...);
+__device__ void __assert_fail(const char*, const char*, unsigned, const char*);
+__device__ void* malloc(unsigned long);
+__device__ void free(void*);
+__device__ void* memcpy(void*, const void*, unsigned long);
+__device__ void* memset(void*, int, unsigned long);
+}
+#pragma clang force_cuda_host_device begin
+extern "C" int __cudaPushCallConfiguration(dim3 grid, dim3 block, unsigned long shared_bytes = 0,
+                                           struct CUstream_st* stream = 0);
+""".replace("@shared@", SHARED)
+_OPTIONS = (
+    "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80",
+    "-std=gnu++17", "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
+)  # fmt: skip
+
+_AUTHORS = re.compile(r'#include "([^"\n]+)"\n')
+"""How a rewrite begins that stands below its author's program."""
+_WHOLE = "/cudaops-whole.cu"
+"""Includes the program's main file."""
+_AUTHOR = "/cudaops-author.h"
+"""Includes the author's, for all rewrites that stand below it."""
+_FUNCTIONS: tuple[tuple[str, list[Any], Any], ...] = (
+    ("clang_getCursorBinaryOperatorKind", [Cursor], ctypes.c_int),
+    ("clang_getCursorUnaryOperatorKind", [Cursor], ctypes.c_int),
+    ("clang_Cursor_getVarDeclInitializer", [Cursor], Cursor),
+    ("clang_Cursor_Evaluate", [Cursor], ctypes.c_void_p),
+    ("clang_EvalResult_getKind", [ctypes.c_void_p], ctypes.c_int),
+    ("clang_EvalResult_getAsLongLong", [ctypes.c_void_p], ctypes.c_longlong),
+    ("clang_EvalResult_getAsUnsigned", [ctypes.c_void_p], ctypes.c_ulonglong),
+    ("clang_EvalResult_isUnsignedInt", [ctypes.c_void_p], ctypes.c_uint),
+    ("clang_EvalResult_getAsDouble", [ctypes.c_void_p], ctypes.c_double),
+    ("clang_EvalResult_dispose", [ctypes.c_void_p], None),
+    ("clang_getFileLocation", [cindex.SourceLocation, *[ctypes.c_void_p] * 3,
+                               ctypes.POINTER(ctypes.c_uint)], None),
+)  # fmt: skip
+"""What clang.cindex 18 leaves out."""
+
+
+def _library() -> Any:
+    lib = cindex.conf.lib
+    for name, arguments, result in _FUNCTIONS:
+        function = getattr(lib, name)
+        function.argtypes, function.restype = arguments, result
+    return lib
+
+
+class Clang:
+    """libclang with the prelude compiled once, into `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lib = _library()
+        self._index = cindex.Index.create()
+        self._arguments = [*_OPTIONS, f"-I{HEADERS}", *self._system_headers()]
+        (folder / "prelude.h").write_text(_PRELUDE, "utf-8")
+        unit = self._index.parse(
+            f"{folder}/prelude.h",
+            self._arguments,
+            options=0x2 | 0x10,  # Incomplete, ForSerialization: as a header is
+        )
+        self._prelude = f"{folder}/prelude.pch"
+        unit.save(self._prelude)
+        self._author = f"{folder}/author.pch"
+        self._compiled: tuple[Any, bool] = (None, False)
+        """The program that stands there, and whether it has no errors."""
+
+    def parse(
+        self, files: dict[str, str], main: str, callee: str | None, flags: Sequence[str] = ()
+    ) -> cindex.TranslationUnit:
+        """The program with one instance of a template asked for. `flags`: of the author's build;
+        folders in their tree are relative."""
+        asked = f"static auto* cudaops_instance = &::{callee};" if callee else ""
+        whole = f'#include "{ROOT}/{main}"\n{asked}\n'
+        below = _AUTHORS.match(files[main])
+        prefix = self._prelude
+        if below is not None and self._compile_author(files, main, below[1], flags):
+            files = files | {main: " " * (below.end() - 1) + files[main][below.end() - 1 :]}
+            prefix = self._author
+        return self._parsed(_WHOLE, whole, files, flags, prefix)
+
+    def _compile_author(
+        self, files: dict[str, str], main: str, path: str, flags: Sequence[str]
+    ) -> bool:
+        """Have the program that a rewrite stands below compiled once for all rewrites of it. False
+        where it has errors, which every reading of it is to see."""
+        others = {name: text for name, text in files.items() if name != main}
+        asked = (others, path, tuple(flags))
+        if asked != self._compiled[0]:
+            self._compiled = (asked, False)
+            if path in others and "-include" not in flags:
+                whole = f'#include "{ROOT}/{path}"\n'
+                unit = self._parsed(_AUTHOR, whole, others, flags, self._prelude, header=True)
+                if not any(d.severity >= cindex.Diagnostic.Error for d in unit.diagnostics):
+                    unit.save(self._author)
+                    self._compiled = (asked, True)
+        return self._compiled[1]
+
+    def _parsed(
+        self, name: str, text: str, files: dict[str, str], flags: Sequence[str], prefix: str,
+        *, header: bool = False,
+    ) -> cindex.TranslationUnit:  # fmt: skip
+        unsaved = [(f"{ROOT}/{path}", written) for path, written in files.items()]
+        return self._index.parse(
+            name,
+            [*self._arguments, *_rooted(flags), "-include-pch", prefix],
+            [*unsaved, (name, text)],
+            # KeepGoing: a header that is not there ends nothing; Incomplete, ForSerialization
+            options=0x200 | (0x2 | 0x10 if header else 0),
+        )
+
+    @staticmethod
+    def _system_headers() -> list[str]:
+        """Where g++ and, after it, nvcc look for headers: clang's wheel has none."""
+        gxx = shutil.which(os.environ.get("CXX", "g++")) or "g++"
+        asked = subprocess.run(
+            [gxx, "-E", "-x", "c++", "-v", "/dev/null"], capture_output=True, text=True, timeout=20
+        )
+        listed = asked.stderr.partition("search starts here:\n#include <...>")[2] or asked.stderr
+        found = [line.strip() for line in listed.splitlines() if line.startswith(" /")]
+        nvcc = shutil.which("nvcc")
+        homes = [os.environ.get("CUDA_HOME"), nvcc and str(Path(nvcc).resolve().parents[1])]
+        toolkits = [Path(home) / "include" for home in [*homes, "/usr/local/cuda"] if home]
+        found += [str(t) for t in toolkits if (t / "cuda_fp8.h").is_file()][:1]
+        return [word for folder in found for word in ("-isystem", folder)]
+
+
+def _rooted(flags: Sequence[str]) -> Iterator[str]:
+    """Flags of g++ whose folders are those of the program's files."""
+    of_path = False
+    for flag in flags:
+        if of_path or flag.startswith("-I"):
+            folder = flag if of_path else flag[2:]
+            yield f"{'' if of_path else '-I'}{os.path.normpath(Path(ROOT, folder))}"
+        else:
+            yield flag
+        of_path = flag in ("-isystem", "-include")
