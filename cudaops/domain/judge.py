@@ -257,6 +257,18 @@ def measured_speedup(
     return Speedup(value, low, high)
 
 
+def is_left_open(comparisons: Sequence[Comparison], policy: Policy, judged_before: int) -> bool:
+    """Whether the bar lies between what was measured and what is certain of it, so that more
+    samples may decide."""
+    found = measured_speedup(comparisons, policy, judged_before)
+    return (found.low or 0.0) < _bar(policy) <= found.value
+
+
+def _bar(policy: Policy) -> float:
+    """Of a measured time."""
+    return max(policy.min_speedup, MEASURABLE_SPEEDUP)
+
+
 def _log_ratios(comparison: Comparison) -> list[float]:
     """Logarithm of candidate over baseline time, pair by pair."""
     pairs = zip(comparison.candidate.samples_us, comparison.baseline.samples_us, strict=False)
@@ -273,7 +285,7 @@ def _speedup_gate(
     decisive = speedup.value
     if name == "remeasured" and speedup.low is not None:
         decisive = speedup.low
-    bar = max(policy.min_speedup, MEASURABLE_SPEEDUP) if measured else policy.min_speedup
+    bar = _bar(policy) if measured else policy.min_speedup
     passed = math.isfinite(decisive) and decisive >= bar
     device = comparisons[0].candidate.device
     text = f"{speedup.value:.2f}x against a bar of {bar:.2f}x"

@@ -237,6 +237,7 @@ class Executor(Protocol):
         plan: ResolvedPlan,
         *,
         ranked: bool = False,
+        thorough: bool = False,
         alternatives: Sequence[InputSet] = (),
         folder: Path | None = None,
         timeout_s: float = 120.0,
@@ -244,7 +245,8 @@ class Executor(Protocol):
         """Baseline and candidate (whose plan is given) timed side by side on the captured inputs.
 
         Samples of the two are paired by position. Misbehaviour is the candidate's. `ranked`: as few
-        as tell which of them is clearly faster; nothing may be accepted on them.
+        as tell which of them is clearly faster; nothing may be accepted on them. `thorough`:
+        several times as many as else, where those left it open.
 
         `folder` (created): what the timed launches wrote is looked at, and every distinct result
         is kept there (`Timing.timed_outputs`). Launches on `alternatives`, other contents of the

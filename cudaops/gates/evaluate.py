@@ -16,7 +16,7 @@ from cudaops.cuda.devices import device
 from cudaops.domain.base import Record
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
-from cudaops.domain.judge import weighted_speedup
+from cudaops.domain.judge import is_left_open, weighted_speedup
 from cudaops.domain.judgement import Comparison, Gate, GateName, Qualification
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
@@ -42,6 +42,9 @@ workload: they write the next one. Recipes and transformations learn nothing fro
 CLEARLY = 1.1
 """A candidate that ranks so many times above the bar is not measured in full before it is known to
 be right. Chosen: over what the few samples of a rank may be off."""
+QUICK = 0.15
+"""Of the run's time limit: what a measurement may have taken of which one of four times as many
+samples is made."""
 MEASUREMENTS = 3
 """Fresh measurements at most, where the clocks say that another might tell more. Chosen: with
 seven runs at once on an H100, four of seven measurements were undisturbed (2026-11-24)."""
@@ -239,19 +242,26 @@ class Evaluating:
         self.say("measuring it again, and looking at what the timed launches write")
         oracles = [self.bench.oracle(workload) for workload in self.bench.judged_of(self.rewrite)]
         folder = self.bench.folder / "work" / f"timed-{self.rewrite.id}"
+        thorough = False
         for left in reversed(range(MEASUREMENTS)):
             started = time.monotonic()
             self.judged_before = self.bench.put_to_decision()
-            fresh = self.bench.compare(self.rewrite, watched=folder)
+            fresh = self.bench.compare(self.rewrite, thorough=thorough, watched=folder)
             if isinstance(fresh, Misbehaved | CompileFailed):
                 return self._failed("timed_outputs", fresh, started)
             self.fresh = fresh
             outputs = timed_outputs_gate(oracles, fresh, self.bench.policy)
             self.bench.discard(folder.name)
             clocks = clocks_gate(fresh)
-            if not (left and outputs.passed and is_disturbed(fresh)):
+            quick = time.monotonic() - started < self.bench.timeout_s * QUICK
+            is_open = is_left_open(fresh, self.bench.policy, self.judged_before)
+            thorough = is_open and quick and not thorough
+            if not (left and outputs.passed and (is_disturbed(fresh) or thorough)):
                 break
-            self.say(f"measuring it once more, the GPU is busy: {clocks.summary}")
+            why = "with more samples, for these leave it open"
+            if is_disturbed(fresh):
+                why = f"the GPU is busy: {clocks.summary}"
+            self.say(f"measuring it once more, {why}")
         return self._add(outputs) and self._add(clocks)
 
     def _whole(self) -> bool:

@@ -250,17 +250,22 @@ class Workbench:
             return self._baseline_times[workload.id]
 
     def compare(
-        self, rewrite: Rewrite, *, ranked: bool = False, watched: Path | None = None
+        self,
+        rewrite: Rewrite,
+        *,
+        ranked: bool = False,
+        thorough: bool = False,
+        watched: Path | None = None,
     ) -> tuple[Comparison, ...] | Misbehaved | CompileFailed:
         """Baseline and rewrite timed on every timed workload, side by side where time is measured.
 
-        `ranked`: see `Executor.measure_pair`. `watched`: takes what the timed launches write.
+        `ranked`, `thorough`: see `Executor.measure_pair`. `watched`: takes what launches write.
         """
         comparisons = []
         for workload in self.workloads_of(rewrite):
             if not workload.is_timed:
                 continue
-            pair = self._pair(rewrite, workload, watched, ranked=ranked)
+            pair = self._pair(rewrite, workload, watched, ranked=ranked, thorough=thorough)
             if isinstance(pair, Misbehaved | CompileFailed):
                 return pair
             comparisons.append(
@@ -274,7 +279,13 @@ class Workbench:
         return tuple(comparisons)
 
     def _pair(
-        self, rewrite: Rewrite, workload: Workload, watched: Path | None, *, ranked: bool
+        self,
+        rewrite: Rewrite,
+        workload: Workload,
+        watched: Path | None,
+        *,
+        ranked: bool,
+        thorough: bool,
     ) -> tuple[Measurement, Measurement] | Misbehaved | CompileFailed:
         """A modelled baseline is the same every time, a measured one must stand beside."""
         if self.models_time:
@@ -286,18 +297,16 @@ class Workbench:
         compiled = self.executor.compile(self.unit(workload, rewrite))
         if isinstance(compiled, CompileFailed):
             return compiled
-        plan = self.plan(workload, rewrite)
-        if watched is None:
-            return self.executor.measure_pair(
-                baseline, compiled, workload, plan, ranked=ranked, timeout_s=self.timeout_s
-            )
+        others = () if watched is None else timed_references(self.oracle(workload))[1:]
         return self.executor.measure_pair(
             baseline,
             compiled,
             workload,
-            plan,
-            alternatives=[one.inputs for one in timed_references(self.oracle(workload))[1:]],
-            folder=watched / workload.id,
+            self.plan(workload, rewrite),
+            ranked=ranked,
+            thorough=thorough,
+            alternatives=[one.inputs for one in others],
+            folder=None if watched is None else watched / workload.id,
             timeout_s=self.timeout_s,
         )
 

@@ -17,6 +17,7 @@ from cudaops.domain.judge import (
     MIN_MEASURED_SAMPLES,
     REQUIRED_GATES,
     REQUIRED_MEASURED_GATES,
+    is_left_open,
 )
 from cudaops.domain.judge import judge as judge_once
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
@@ -69,6 +70,17 @@ def test_a_measured_speedup_above_the_bar_is_accepted() -> None:
         "speedup",
         "remeasured",
     ]
+
+
+def test_a_bar_within_the_interval_leaves_it_open() -> None:
+    policy = POLICY.model_copy(update={"min_speedup": 1.05})
+    for candidate_us, spread, is_open in (
+        (92.0, 0.20, True), (92.0, 0.002, False), (50.0, 0.20, False), (99.0, 0.20, False),
+    ):  # fmt: skip
+        times = [comparison(noisy(100), noisy(candidate_us, seed=2, spread=spread))]
+        assert is_left_open(times, policy, 0) == is_open, (candidate_us, spread)
+    few = [comparison(noisy(100, 5), noisy(50, 5, seed=2))]
+    assert is_left_open(few, policy, 0)
 
 
 def test_a_modelled_speedup_is_never_more_than_provisional() -> None:

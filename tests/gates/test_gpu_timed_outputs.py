@@ -73,7 +73,7 @@ class Bench(NamedTuple):
     case: Case
     oracle: Oracle
 
-    def compared(self, rewrite: Rewrite, folder: Path) -> Comparison:
+    def compared(self, rewrite: Rewrite, folder: Path, *, thorough: bool = False) -> Comparison:
         workload = self.case.workload
         baseline, candidate = compiled(self.executor, self.case), self.compiled(rewrite)
         pair = self.executor.measure_pair(
@@ -83,6 +83,7 @@ class Bench(NamedTuple):
             resolve(rewrite, self.case.program.kernel(workload.kernel), workload),
             alternatives=[r.inputs for r in timed_references(self.oracle)[1:]],
             folder=folder,
+            thorough=thorough,
         )
         assert isinstance(pair, tuple), pair
         return Comparison(workload=workload.id, weight=1.0, baseline=pair[0], candidate=pair[1])
@@ -197,6 +198,15 @@ def test_atomics_on_what_stood_there_pass(bins: Bench, tmp_path: Path) -> None:
     comparison = bins.compared(rewrite_of("", body), tmp_path / "seen")
     gate = bins.gate(comparison)
     assert gate.passed, gate.line
+
+
+def test_what_is_left_open_is_taken_with_four_times_the_samples(
+    twice: Bench, tmp_path: Path
+) -> None:
+    usual = twice.compared(rewrite_of("", GOES_ON), tmp_path / "usual")
+    more = twice.compared(rewrite_of("", GOES_ON), tmp_path / "more", thorough=True)
+    assert len(more.candidate.samples_us) == 4 * len(usual.candidate.samples_us) == 160
+    assert twice.gate(more).passed
 
 
 def test_without_a_folder_nobody_looked_and_the_gate_says_so(twice: Bench) -> None:

@@ -233,6 +233,7 @@ class CpuExecutor:
         plan: ResolvedPlan,
         *,
         ranked: bool = False,
+        thorough: bool = False,
         alternatives: Sequence[InputSet] = (),
         folder: Path | None = None,
         timeout_s: float = 120.0,

@@ -50,6 +50,7 @@ from cudaops.executors.cuda.sass import instructions_of
 from cudaops.executors.cuda.session import RunnerSession, expected, settle_gpu_level
 from cudaops.executors.cuda.tasks import (
     SEARCH,
+    THOROUGH,
     buffers_of,
     dumps_of,
     measurements,
@@ -358,6 +359,7 @@ class CudaExecutor:
         plan: ResolvedPlan,
         *,
         ranked: bool = False,
+        thorough: bool = False,
         alternatives: Sequence[InputSet] = (),
         folder: Path | None = None,
         timeout_s: float = 120.0,
@@ -369,7 +371,7 @@ class CudaExecutor:
         own = workload.l2_regime
         task = MeasureTask(
             regimes=(own,) if ranked else (own, "warm" if own == "cold" else "cold"),
-            policy=SEARCH if ranked else TimingPolicy(),
+            policy=SEARCH if ranked else THOROUGH if thorough else TimingPolicy(),
             sides=(
                 self._side(baseline, workload, baseline_plan(workload), scratch),
                 self._side(candidate, workload, plan, scratch),
