@@ -239,6 +239,28 @@ def test_deduced_template_arguments_are_spelled(executor: CpuExecutor, tmp_path:
     assert case.workload.callee == "twice<double>"
 
 
+def test_pointers_whose_type_a_template_decides_may_be_restricted(
+    executor: CpuExecutor, tmp_path: Path
+) -> None:
+    """g++ keeps their `__restrict__` where else a parameter's is no part of a function's type."""
+    kernels = """
+    template <typename I, typename T>
+    __global__ void fill(const T* __restrict__ x, T* __restrict__ y, const I n, const float by) {
+      int i = threadIdx.x; if (i < n) y[i] = x[i] * by;
+    }
+    template <typename I, typename T>
+    void filled(const T* __restrict__ x, T* __restrict__ y, const I n) {
+      fill<<<1, 32>>>(x, y, n, 2.0f);
+    }
+    """
+    main = "float *x, *y; cudaMalloc(&x, 128); cudaMalloc(&y, 128); cudaMemset(x, 0, 128);"
+    main += " filled(x, y, 32);"
+    case = captured_case(executor, program(tmp_path, kernels, main), tmp_path)
+    assert case.workload.callee == "fill<int, float>"
+    kinds = [a.kind for a in case.workload.arguments]
+    assert kinds == ["pointer", "pointer", "scalar", "scalar"]
+
+
 def test_the_programs_own_outputs_come_back(executor: CpuExecutor, tmp_path: Path) -> None:
     main = (
         BUFFERS

@@ -62,8 +62,17 @@ struct ArgumentType {
 template <class T>
 const char* written() { return __PRETTY_FUNCTION__; }
 
+// g++ keeps __restrict__ of a parameter whose type a template decides, and is_pointer says no to it.
 template <class P>
+struct Unrestricted { using type = P; };
+template <class T>
+struct Unrestricted<T* __restrict__> { using type = T*; };
+template <class P>
+using unrestricted = typename Unrestricted<std::remove_cv_t<P>>::type;
+
+template <class Written>
 constexpr ArgumentType describe() {
+  using P = unrestricted<Written>;
   using T = std::remove_cv_t<std::remove_pointer_t<P>>;
   if (std::is_pointer<P>::value)
     return {ArgumentKind::Pointer, element<T>::name, sizeof(P),

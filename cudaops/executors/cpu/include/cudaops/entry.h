@@ -20,8 +20,9 @@ struct RawValue {
 
 [[noreturn]] void refuse_value(const char* kernel, int position, const char* why);
 
-template <class P>
-P unpack(const RawValue& value, const char* kernel, int position) {
+template <class Written>
+unrestricted<Written> unpack(const RawValue& value, const char* kernel, int position) {
+  using P = unrestricted<Written>;
   if constexpr (std::is_pointer<P>::value) {
     if (value.kind != RawValue::Pointer) refuse_value(kernel, position, "a pointer is needed");
     return (P)(uintptr_t)value.bits;
