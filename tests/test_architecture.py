@@ -54,10 +54,11 @@ HOMES = {
     "tenacity": {"service"},
     "clang": {
         "program/clang_child.py", "program/clang_bodies.py", "program/clang_classes.py",
+        "program/clang_units.py",
     },
     "subprocess": {
         "executors", "service", "rag/postgres_programs.py", "program/front_end.py",
-        "program/clang_child.py",
+        "program/clang_units.py",
     },
     "ncu_report": {"executors"}, "cuda": {"executors", "doctor"}, "cupti": {"executors"},
     "pynvml": {"executors", "doctor"}, "requests": {"doctor"},
