@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
@@ -13,6 +13,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
+    by_several,
     conditions,
     copy_of,
     counted,
@@ -291,27 +292,11 @@ def _taken_apart(
         places |= {place: s.Name(names[nth - 1]) for place, names in parts.items()}
         copies += scoped(copy_of(loop.body, places))
     lines: list[Any] = [_parts_declared(x, parts[x.place], draft) for x in found]
-    name = s.Name(loop.variable)
-    step = (s.Assign(name, loop.sign, loop.moved(factor)),)
-    node, trips = loop.node, loop.trips()
-    if trips is not None and trips % factor == 0 and node.first:
-        lines.append(replace(node, step=step, body=tuple(copies)))
-    else:
-        ahead = s.Binary(loop.operator, loop.after(factor - 1), loop.bound)
-        lines += node.first
-        lines.append(replace(node, first=(), condition=ahead, step=step, body=tuple(copies)))
-        last = node.step or (_last_step(node),)
-        lines.append(s.For((), node.condition, last, copy_of(loop.body, {})))
+    lines += by_several(loop, factor, copies)
     lines += [line for x in found for line in _together(x, parts[x.place])]
     if loop.is_own and not plainly_declared(draft.form.kernel, loop.variable):
         return (s.Block(tuple(lines)),)
     return tuple(lines)
-
-
-def _last_step(node: s.For) -> Any:
-    last = node.body[-1]
-    assert isinstance(last, s.Evaluate)
-    return last.value
 
 
 def _part_names(draft: Draft, found: Accumulator, factor: int) -> list[str]:

@@ -201,10 +201,6 @@ def _without_heads(body: Sequence[Any], strides: Sequence[_Stride]) -> tuple[Any
     return (*(x for name, x in says.items() if name in used), *others)
 
 
-def _used_names(body: Sequence[Any]) -> set[str]:
-    return {x.text for x in s.below(tuple(body)) if isinstance(x, s.Name)}
-
-
 @dataclass(frozen=True)
 class _Stride:
     """`for (int i = place; i < n; i += all threads)`."""
@@ -247,7 +243,7 @@ class _Stride:
         """Whether an iteration leaves the next ones and what follows nothing in variables and in
         shared memory, and ends of itself."""
         inside = {x.name for x in s.below(self.loop.body) if isinstance(x, s.Declare | s.Refer)}
-        left = modified(draft, self.loop.body, _used_names(self.loop.body) - inside - shared)
+        left = modified(draft, self.loop.body, names_in(self.loop.body) - inside - shared)
         for name in left | ({self.variable} - _declared_by(self.loop)):
             again = name != self.variable and live_before(self.loop.body, name)
             if again or live_after(body, self.loop, name):
@@ -261,9 +257,9 @@ class _Stride:
                 return False
         if _breaks_out(self.loop.body):
             return False
-        own = _used_names(self.loop.body) & shared
+        own = names_in(self.loop.body) & shared
         others = [x for x in body if x is not self.loop]
-        return not (own - _only_read(self.loop.body, own)) & _used_names(others)
+        return not (own - _only_read(self.loop.body, own)) & names_in(tuple(others))
 
 
 def _said_by(node: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
+    by_several,
     changes_in,
     conditions,
     copy_of,
@@ -210,8 +211,7 @@ def _depth(place: Any) -> int:
 
 def _written(draft: Draft, plan: _Plan, factor: int) -> tuple[Any, ...]:
     """The loop with loads first, and one for what is left."""
-    loop, node = plan.loop, plan.loop.node
-    stems = _stems(plan.loads)
+    loop, stems = plan.loop, _stems(plan.loads)
     before: list[Any] = []
     turns: list[tuple[Any, ...]] = []
     names: list[dict[Any, Any]] = []
@@ -219,7 +219,7 @@ def _written(draft: Draft, plan: _Plan, factor: int) -> tuple[Any, ...]:
     for nth in range(factor):
         held: dict[Any, Any] = {}
         for x, stem in zip(plan.loads, stems, strict=True):
-            held[x] = s.Name(_fresh(draft, f"{stem}_{nth}", taken))
+            held[x] = s.Name(draft.free_beside(f"{stem}_{nth}", taken))
         names.append(held)
     for x in plan.loads:
         for nth in range(factor):
@@ -231,24 +231,14 @@ def _written(draft: Draft, plan: _Plan, factor: int) -> tuple[Any, ...]:
         work = _without_unused(_with(loop.body, {x.place: names[nth][x] for x in plan.loads}))
         moved = {s.Name(loop.variable): loop.after(nth)}
         turns += scoped(copy_of(work, moved) if nth else work)
-    step = (s.Assign(s.Name(loop.variable), loop.sign, loop.moved(factor)),)
-    body, trips = (*before, *turns), loop.trips()
-    if trips is not None and trips % factor == 0 and node.first:
-        return (replace(node, step=step, body=body),)
-    ahead = s.Binary(loop.operator, loop.after(factor - 1), loop.bound)
-    last: Any = node.step or (node.body[-1].value,)  # type: ignore[union-attr]
-    lines = (
-        *node.first,
-        replace(node, first=(), condition=ahead, step=step, body=body),
-        s.For((), node.condition, last, copy_of(loop.body, {})),
-    )
+    lines = by_several(loop, factor, (*before, *turns))
     own = loop.is_own and not plainly_declared(draft.form.kernel, loop.variable)
-    return (s.Block(lines),) if own else lines
+    return (s.Block(lines),) if own and len(lines) > 1 else lines
 
 
 def _without_unused(body: tuple[Any, ...]) -> tuple[Any, ...]:
     """Without variables for what now has another name."""
-    used = [x.text for x in s.below(body) if isinstance(x, s.Name)]
+    used = names_in(body)
     return tuple(
         x for x in body
         if not (isinstance(x, s.Declare) and x.name not in used and is_pure(x.value))
@@ -277,10 +267,3 @@ def _stems(loads: Sequence[_Load]) -> list[str]:
             stem += "_too"
         found.append(stem)
     return found
-
-
-def _fresh(draft: Draft, wanted: str, taken: set[str]) -> str:
-    while (name := draft.free(wanted)) in taken:
-        wanted += "_"
-    taken.add(name)
-    return name

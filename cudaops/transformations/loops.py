@@ -332,6 +332,22 @@ def copy_of(body: Any, places: Mapping[Any, Any]) -> tuple[Any, ...]:
     return made
 
 
+def by_several(loop: Counted, factor: int, body: Sequence[Any]) -> tuple[Any, ...]:
+    """The loop with `body`, which does so many iterations at a time, and one with its own body for
+    those that are left; the loop's variable is declared beside them where there may be any."""
+    node, trips = loop.node, loop.trips()
+    step = (s.Assign(s.Name(loop.variable), loop.sign, loop.moved(factor)),)
+    if trips is not None and trips % factor == 0 and node.first:
+        return (replace(node, step=step, body=tuple(body)),)
+    ahead = s.Binary(loop.operator, loop.after(factor - 1), loop.bound)
+    last: Any = node.step or (node.body[-1].value,)  # type: ignore[union-attr]  # of a `while`
+    return (
+        *node.first,
+        replace(node, first=(), condition=ahead, step=step, body=tuple(body)),
+        s.For((), node.condition, last, copy_of(loop.body, {})),
+    )
+
+
 def scoped(body: Sequence[Any]) -> tuple[Any, ...]:
     """The statements as they can stand beside others: in braces where they declare something."""
     declares = any(isinstance(x, s.Declare | s.Refer) for x in body)
