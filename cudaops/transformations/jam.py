@@ -16,6 +16,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
+    by_several,
     changes_in,
     conditions,
     copy_of,
@@ -233,20 +234,7 @@ def _jammed(draft: Draft, nest: Nest, factor: int) -> tuple[Any, ...]:
     lines += nest.after
     for nth in range(1, factor):
         lines += copy_of(nest.after, places[nth])
-    node, trips = outer.node, outer.trips()
-    step = (s.Assign(s.Name(outer.variable), outer.sign, outer.moved(factor)),)
-    if trips is not None and trips % factor == 0 and node.first:
-        return (replace(node, step=step, body=tuple(lines)),)
-    ahead = s.Binary(outer.operator, outer.after(factor - 1), outer.bound)
-    if node.step:
-        rest = s.For((), node.condition, node.step, copy_of(outer.body, {}))
-    else:
-        rest = s.For((), node.condition, (), copy_of(node.body, {}))
-    return (
-        *node.first,
-        replace(node, first=(), condition=ahead, step=step, body=tuple(lines)),
-        rest,
-    )
+    return by_several(outer, factor, lines)
 
 
 def _stem(name: str) -> str:
