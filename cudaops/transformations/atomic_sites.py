@@ -169,13 +169,17 @@ def _prove_apart(draft: Draft, array: str) -> None:
 
 def elements_of(draft: Draft, array: str, size: int) -> int:
     """How many elements stand from the pointer to the end of its allocation, at most."""
-    found = 0
-    for workload in draft.workloads:
-        for a in workload.arguments:
-            if isinstance(a, PointerArgument) and a.name == array:
-                whole = workload.allocations[a.allocation].size_bytes - a.offset_bytes
-                found = max(found, whole // size)
-    return found
+    return max(lengths_of(draft, array, size), default=0)
+
+
+def lengths_of(draft: Draft, array: str, size: int) -> tuple[int, ...]:
+    """The same for each captured launch."""
+    return tuple(
+        (workload.allocations[a.allocation].size_bytes - a.offset_bytes) // size
+        for workload in draft.workloads
+        for a in workload.arguments
+        if isinstance(a, PointerArgument) and a.name == array
+    )
 
 
 def is_fixed(draft: Draft, base: str) -> bool:

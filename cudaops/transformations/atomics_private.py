@@ -4,8 +4,10 @@ Where nobody looks at an atomic's result and the kernel does nothing else with t
 matters only that each value arrives once. Values for one address are collected by each thread in
 a register and by each block over its warps; values for many addresses in a copy in shared memory
 of the array's begin, from which every element that changed goes to global memory once a block.
-Elements beyond the copy go where they went, so that an array of any size is right. With fewer
-blocks, that do the work of the author's one after the other, there is less to bring home.
+Elements beyond the copy go where they went, so that an array of any size is right; where launches
+have arrays of several sizes, a copy is used as far as a parameter says that the launch's array is
+long. With fewer blocks, which take more turns of loops in strides of the grid, or do the work of
+the author's one after the other, there is less to bring home.
 
 Sums of integers, minima, maxima and bits are the same in any order; sums of floats are as free in
 their order as they were. That the memory is touched otherwise is ruled out by the kernel's
@@ -15,6 +17,7 @@ that reads with one pointer what others change through another would race with i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,11 +33,13 @@ from cudaops.transformations.atomic_sites import (
     Site,
     elements_of,
     is_fixed,
+    lengths_of,
     prove_only_atomic,
     sites_of,
 )
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.grid_stride import on_grid
 from cudaops.transformations.predication import has_return, without_returns
 from cudaops.transformations.serial_blocks import prove_independent, serial
 from cudaops.transformations.shared_memory import room_for, threads_of, whole_warps
@@ -71,6 +76,10 @@ class AtomicsPrivate:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All arrays that it can be done for."""
+        serially = setting["blocks"] != "all"
+        if serially:
+            with contextlib.suppress(NotUnderstood):
+                draft, serially = on_grid(draft, int(setting["blocks"])), False
         groups = _groups(draft)
         if not groups:
             raise NotUnderstood("no atomics that blocks can collect")
@@ -84,9 +93,9 @@ class AtomicsPrivate:
             raise NotUnderstood("threads that leave before a barrier")
         body = without_returns(body)
         blocks, header = None, None
-        if setting["blocks"] != "all":
-            if not all(g.is_alone for g in groups):
-                raise NotUnderstood("an array that each block has a part of, or clears")
+        if setting["blocks"] != "all" and not all(g.is_alone for g in groups):
+            raise NotUnderstood("an array that each block has a part of, or clears")
+        if serially:
             blocks = serial(draft, body, int(setting["blocks"]))
             header = with_parameters(draft.printer().header, blocks.parameters)
             body = (blocks.loop,)
@@ -313,10 +322,18 @@ def _in_copy(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     """A copy of the array's begin for each block."""
     stem = s.plain_name(group.base)
     copy, at = draft.free(f"{stem}_of_block"), draft.free("bin")
-    nothing, count = group.operation.identity(group.type), group.elements
+    nothing, count = group.operation.identity(group.type), str(group.elements)
     value = draft.free("collected")
+    known = group.array == group.base and _highest(draft, group.array, ELEMENT_BYTES[group.type])
+    inside = 0 < known <= group.elements
+    before = f"__shared__ {group.type} {copy}[{count}];\n"
+    length = None if inside else _length(draft, group)
+    if length is not None:
+        used = draft.free(f"{stem}_used")
+        before += f"const unsigned {used} = min((unsigned){length}, {count}u);\n"
+        count = used
     each = f"for (unsigned {at} = {thread.number}; {at} < {count}; {at} += {thread.count})"
-    before = f"__shared__ {group.type} {copy}[{count}];\n{each} {copy}[{at}] = {nothing};"
+    before += f"{each} {copy}[{at}] = {nothing};"
     text = f"""
 // What the block collected goes home.
 __syncthreads();
@@ -324,14 +341,30 @@ __syncthreads();
     const {group.type} {value} = {copy}[{at}];
     if ({value} != {nothing}) {group.operation.function}({_address(draft, group, at)}, {value});
 }}"""
-    known = group.array == group.base and _highest(draft, group.array, ELEMENT_BYTES[group.type])
-    inside = 0 < known <= count
     sites = tuple((x, _into_copy(draft, x, copy, count, inside=inside)) for x in group.sites)
     return _Made((Raw(before),), sites, (Raw(text),), True)
 
 
-def _into_copy(draft: Draft, site: Site, copy: str, count: int, *, inside: bool) -> Any:
-    """The same operation on the block's copy, where the element is in it."""
+def _length(draft: Draft, group: _Group) -> str | None:
+    """The parameter that says in each captured launch how long the array is, where launches differ
+    in that: a copy as long as the longest would be set to zero and brought home in vain."""
+    lengths = lengths_of(draft, group.array, ELEMENT_BYTES[group.type])
+    if not group.is_alone or len(set(lengths)) == 1:
+        return None
+    kernel = draft.form.kernel
+    written = written_in(kernel.body)
+    for parameter in kernel.parameters:
+        name = parameter.name
+        if parameter.type not in ("int", "unsigned") or written is None or name in written:
+            continue
+        given = [a for w in draft.workloads for a in w.arguments if a.name == name]
+        if [getattr(a, "value", None) for a in given] == list(lengths):
+            return name
+    return None
+
+
+def _into_copy(draft: Draft, site: Site, copy: str, count: str, *, inside: bool) -> Any:
+    """The same operation on the block's copy, where the element is one of its first `count`."""
     index, where = site.index, site.statement.where
     kind = getattr(index, "type", "") or "int"
     if not is_pure(index, {f.name for f in draft.form.functions}) and inside:
@@ -353,7 +386,7 @@ def _into_copy(draft: Draft, site: Site, copy: str, count: int, *, inside: bool)
         address = _moved_address(site, index)
         original = s.Evaluate(s.Call(site.operation.function, (address, site.value)))
     own = replace(own, where=None)
-    chosen = s.If(s.Binary("<", tested, s.Number(str(count))), (own,), (original,), where=where)
+    chosen = s.If(s.Binary("<", tested, s.Name(count)), (own,), (original,), where=where)
     return s.Block((*named, replace(chosen, where=None)), where=where) if named else chosen
 
 

@@ -1,16 +1,22 @@
-"""Preprocessor conditions in a function: the branch that is compiled stays, the others go.
+"""Conditions that are decided before a kernel runs: the branch that is taken stays.
 
-Which one that is, the tree tells: only what is compiled has nodes.
+Of preprocessor conditions that is what is compiled: it alone has nodes in the tree. Of conditions
+over literals, macros and template arguments (`if (KIND == SHARED)`) it is what they are worth: what
+the other branch would do keeps no transformation from the kernel that runs.
 """
 
 from __future__ import annotations
 
+import operator
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.intervals import INTEGERS, of_type
+from cudaops.transformations.trees import changed, names_in
 
 _DIRECTIVE = re.compile(
     rb"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)\n?", re.MULTILINE
@@ -63,3 +69,72 @@ def _left_out(directives: list[re.Match[bytes]], places: list[int]) -> Iterator[
         holds = any(one.end() <= at < after.start() for at in places)
         yield one.start(), one.end() if holds else after.start()
     yield directives[-1].start(), directives[-1].end()
+
+
+def decided(function: s.Function) -> tuple[Any, ...]:
+    """The body without the branches that constants rule out, and without shared memory that they
+    alone use; itself where there are none."""
+    body = function.body
+    names = [p.name for p in function.parameters]
+    names += [x.name for x in s.below(body) if isinstance(x, s.Declare | s.Refer)]
+    often = Counter(map(s.plain_name, names))
+
+    def change(node: Any) -> Any:
+        known = _worth(node.condition) if isinstance(node, s.If) else None
+        if known is None:
+            return node
+        taken = node.yes if known else node.no
+        own = [s.plain_name(x.name) for x in taken if isinstance(x, s.Declare | s.Refer)]
+        return (s.Block(taken),) if any(often[name] > 1 for name in own) else taken
+
+    taken: tuple[Any, ...] = changed(body, change)
+    if taken is body:
+        return body
+    used = names_in(taken)
+    return tuple(
+        x for x in taken if not (isinstance(x, s.Declare) and x.shared and x.name not in used)
+    )
+
+
+_ORDERS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+           ">": operator.gt, ">=": operator.ge}  # fmt: skip
+_WHOLES = {"+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_,
+           "|": operator.or_, "^": operator.xor}  # fmt: skip
+
+
+def _worth(node: Any) -> int | None:
+    """Value of an expression over constants, as an integer that C's conversions leave as it is;
+    None where it is none."""
+    match node:
+        case s.Number("true" | "false" as text):
+            return int(text == "true")
+        case s.Number():
+            return _plain(s.integer_of(node), "int")
+        case s.Cast("bool", operand):
+            inner = _worth(operand)
+            return None if inner is None else int(inner != 0)
+        case s.Cast(kind, operand):  # an enumeration is worth what its constants are
+            return None if kind in ("float", "double") else _plain(_worth(operand), kind)
+        case s.Unary("!", operand):
+            inner = _worth(operand)
+            return None if inner is None else int(inner == 0)
+        case s.Binary("&&" | "||" as word, left, right):
+            ends = int(word == "||")
+            sides = [None if x is None else int(x != 0) for x in map(_worth, (left, right))]
+            if ends in sides:
+                return ends
+            return None if None in sides else 1 - ends
+        case s.Binary(word, left, right) if word in _ORDERS | _WHOLES:
+            a, b = _worth(left), _worth(right)
+            if a is None or b is None:
+                return None
+            if word in _ORDERS:
+                return int(_ORDERS[word](a, b))
+            return _plain(_WHOLES[word](a, b), "int")
+    return None
+
+
+def _plain(value: int | None, kind: str) -> int | None:
+    """A value that is the same in every type of integers: never negative, and of 31 bits."""
+    most = min(2**31 - 1, of_type(kind).high or 0) if kind in INTEGERS else 2**31 - 1
+    return value if value is not None and 0 <= value <= most else None

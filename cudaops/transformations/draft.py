@@ -7,6 +7,7 @@ that each builds on what the others left.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,7 @@ from cudaops.program.outline import outline
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite, resolve
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conditions import resolved
+from cudaops.transformations.conditions import decided, resolved
 from cudaops.transformations.namespaces import copied, meaning
 from cudaops.transformations.spaces import with_spaces
 from cudaops.transformations.text import FunctionText
@@ -162,6 +163,9 @@ class Draft:
             author = kernel_form(subject.program, kernel, workloads[0].callee)
             if meaning(author, FILE) != meaning(draft.form, FILE):
                 raise NotUnderstood(f"what names of {kernel.qualified_name} mean outside of it")
+        with contextlib.suppress(NotUnderstood):  # it stays as its author wrote it
+            body = decided(draft.form.kernel)
+            return draft if body is draft.form.kernel.body else draft.with_body(body)
         return draft
 
     @classmethod

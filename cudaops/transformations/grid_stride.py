@@ -79,18 +79,8 @@ class GridStride:
         """Raises NotUnderstood where a grid's size or order could be told."""
         if "grid" in setting:
             count = int(setting["grid"])
-            strided = _strided(draft, conduct(draft))
-            if strided is None:
-                raise NotUnderstood("work that is not all in strides of the grid")
-            if strided.meets and count <= max(w.grid.x for w in draft.workloads):
-                raise NotUnderstood(
-                    "more iterations a block, which may need a barrier between them"
-                )
-            few = (f"{draft.says('gridDim.x')} <= {count}",) if strided.meets else ()
-            grid = (str(count), *draft.launch.grid[1:])
             says = f"{count} blocks go through the work in strides of the grid."
-            edited = draft.launched(grid=grid).requiring(*strided.requires, *few)
-            return edited.stepped(Step(self.name, setting, says))
+            return on_grid(draft, count).stepped(Step(self.name, setting, says))
         edited, says = _persistent(draft, int(setting["blocks"]))
         done = edited.stepped(Step(self.name, setting, says))
         _ = done.form
@@ -98,6 +88,19 @@ class GridStride:
 
 
 # Grid-stride loops
+
+
+def on_grid(draft: Draft, count: int) -> Draft:
+    """The kernel on this many blocks, where its work is all in strides of the grid. Raises
+    NotUnderstood."""
+    strided = _strided(draft, conduct(draft))
+    if strided is None:
+        raise NotUnderstood("work that is not all in strides of the grid")
+    if strided.meets and count <= max(w.grid.x for w in draft.workloads):
+        raise NotUnderstood("more iterations a block, which may need a barrier between them")
+    few = (f"{draft.says('gridDim.x')} <= {count}",) if strided.meets else ()
+    grid = (str(count), *draft.launch.grid[1:])
+    return draft.launched(grid=grid).requiring(*strided.requires, *few)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from cudaops.transformations.scalar_replace import ScalarReplace
 from cudaops.transformations.share_serial import ShareSerial
 from cudaops.transformations.share_uniform import ShareUniform
 from cudaops.transformations.shuffle_tree import ShuffleTree
+from cudaops.transformations.sincos import SinCos
 from cudaops.transformations.slp import Slp
 from cudaops.transformations.specialise import Specialise
 from cudaops.transformations.speculate import Speculate
@@ -70,6 +71,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Fold(),
     GridStride(),
     StrengthReduce(),
+    SinCos(),
     Tabulate(),
     Hoist(),
     Lookup(),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cudaops.domain.hypothesis import Family
@@ -27,6 +27,7 @@ from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bit_counts import with_bit_counts
+from cudaops.transformations.computed_once import Group, Run, Sought, groups, with_values
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import FLOATING, reached, rewritten, taking_values
 from cudaops.transformations.loops import counted, literal
@@ -346,16 +347,6 @@ def _root(node: Any) -> s.Call | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Divisions by one denominator, all between two writes of what it is computed from."""
-
-    division: _Division
-    before: s.Statement
-    """Where the reciprocal is computed."""
-    uses: tuple[Any, ...]
-
-
 def _shared_divisions(function: s.Function, known: frozenset[str]) -> bool:
     return (
         any(_root(x) for x in s.below(function.body))
@@ -364,59 +355,36 @@ def _shared_divisions(function: s.Function, known: frozenset[str]) -> bool:
     )
 
 
-def _groups(function: s.Function, known: frozenset[str]) -> list[_Group]:
+def _groups(function: s.Function, known: frozenset[str]) -> list[tuple[_Division, Group]]:
+    """Divisions by one denominator, all between two writes of what it is computed from.
+
+    `known`: functions that take no references.
+    """
     locals_ = plain_variables(function)
-    found: list[_Group] = []
+    found: list[tuple[_Division, Group]] = []
     divisions = [d for x in s.below(function.body) if (d := _division(x)) and _root(x) is None]
     for division in dict.fromkeys(divisions):
         names = names_in(division.by) - s.BUILTINS
         if names and names <= locals_:
-            found += _placed(_Sought(division, names, known), function.body)
+            sought = _sought(division, names, known)
+            found += ((division, group) for group in groups(sought, function.body))
     return found
 
 
-@dataclass(frozen=True)
-class _Sought:
-    division: _Division
-    names: set[str]
-    """That the denominator is computed from."""
-    known: frozenset[str]
-    """Functions that take no references."""
+def _sought(division: _Division, names: set[str], known: frozenset[str]) -> Sought:
+    def uses(node: Any) -> list[Any]:
+        return [x for x in s.below(node) if _division(x) == division and _root(x) is None]
 
-    def uses(self, node: Any) -> list[Any]:
-        """Divisions by it."""
-        return [x for x in s.below(node) if _division(x) == self.division and _root(x) is None]
+    return Sought(uses, lambda statement: may_write(statement, names, known), _is_shared)
 
 
-def _placed(sought: _Sought, body: Sequence[s.Statement]) -> Iterator[_Group]:
-    """The groups of a list of statements and of those within."""
-    run: list[tuple[s.Statement, list[Any]]] = []
-    for statement in (*body, None):
-        uses = [] if statement is None else sought.uses(statement)
-        touched = statement is None or may_write(statement, sought.names, sought.known)
-        if statement is not None and uses and not touched:
-            run.append((statement, uses))
-        if not touched:
-            continue
-        yield from _of_run(sought, run)
-        run = []
-        # In a switch a declaration would stand between its cases.
-        if statement is not None and uses and not isinstance(statement, s.Switch):
-            for inner in bodies_of(statement):
-                yield from _placed(sought, inner)
-
-
-def _of_run(sought: _Sought, run: Sequence[tuple[s.Statement, list[Any]]]) -> Iterator[_Group]:
-    if not run:
-        return
-    first = run[0][0]
-    if len(run) == 1 and isinstance(first, s.If | s.Block) and not _in_condition(first, run[0][1]):
-        for inner in bodies_of(first):
-            yield from _placed(sought, inner)
-        return
-    uses = [u for _, found in run for u in found]
-    if len(uses) > 1 or any(isinstance(x, s.For | s.Do) for x in s.below(first)):
-        yield _Group(sought.division, first, tuple(uses))
+def _is_shared(run: Run) -> bool:
+    """Whether there are several, or one that a loop makes."""
+    first, uses = run[0]
+    if len(run) == 1 and isinstance(first, s.If | s.Block) and not _in_condition(first, uses):
+        return False
+    loops = any(isinstance(x, s.For | s.Do) for x in s.below(first))
+    return loops or sum(len(found) for _, found in run) > 1
 
 
 def _in_condition(statement: s.Statement, uses: Sequence[Any]) -> bool:
@@ -431,15 +399,15 @@ def _with_reciprocals(draft: Draft) -> Draft:
         taken: set[str] = set()
         placed: dict[int, list[Any]] = {}
         inverse: dict[int, Any] = {}
-        for group in _groups(function, taking_values(draft)):
-            name = _named(draft, group.division.by, taken)
-            declared = s.Declare(
-                f"const {group.division.type}", name,
-                value=s.Binary("/", _one(group.division.type), group.division.by),
-            )  # fmt: skip
+        for division, group in _groups(function, taking_values(draft)):
+            name = _named(draft, division.by, taken)
+            value = s.Binary("/", _one(division.type), division.by)
+            declared = s.Declare(f"const {division.type}", name, value=value)
             placed.setdefault(id(group.before), []).append(declared)
-            inverse |= dict.fromkeys(map(id, group.uses), s.Name(name, type=group.division.type))
-        body = _multiplied(function.body, inverse, placed)
+            inverse |= dict.fromkeys(map(id, group.uses), s.Name(name, type=division.type))
+        body = with_values(
+            function.body, placed, lambda node, done: _product(node, done, inverse.get(id(node)))
+        )
         return _if_changed(function, body)
 
     edited = rewritten(draft, change)
@@ -451,35 +419,8 @@ def _one(kind: str) -> s.Number:
 
 
 def _named(draft: Draft, by: s.Expression, taken: set[str]) -> str:
-    hint = f"inv_{by.text.partition('#')[0]}" if isinstance(by, s.Name) else "inverse"
-    name, at = draft.free(hint), 2
-    while name in taken:
-        name, at = draft.free(f"{hint}{at}"), at + 1
-    taken.add(name)
-    return name
-
-
-def _multiplied(
-    body: tuple[Any, ...], inverse: Mapping[int, Any], placed: Mapping[int, Sequence[Any]]
-) -> tuple[Any, ...]:
-    """With products in place of divisions; found in the tree as it was, from the leaves up."""
-
-    def visit(node: Any) -> Any:
-        if isinstance(node, tuple) and not isinstance(node, s.Range):
-            items = [y for x in node for y in (*placed.get(id(x), ()), visit(x))]
-            same = len(items) == len(node) and all(a is b for a, b in zip(items, node, strict=True))
-            return node if same else tuple(items)
-        if not is_dataclass(node) or isinstance(node, type):
-            return node
-        updates = {
-            f.name: new
-            for f in fields(node)
-            if (new := visit(old := getattr(node, f.name))) is not old
-        }
-        done = replace(node, **updates) if updates else node
-        return _product(node, done, inverse.get(id(node)))
-
-    return visit(body)  # type: ignore[no-any-return]
+    hint = f"inv_{s.plain_name(by.text)}" if isinstance(by, s.Name) else "inverse"
+    return draft.free_beside(hint, taken)
 
 
 def _product(node: Any, done: Any, inverse: Any) -> Any:
@@ -505,11 +446,11 @@ def _product(node: Any, done: Any, inverse: Any) -> Any:
 def _reciprocal_guards(draft: Draft) -> list[str]:
     """That denominators which the launch gives have a reciprocal of full precision."""
     guards = []
-    for group in _groups(draft.form.kernel, taking_values(draft)):
-        text = launch_text(draft, group.division.by)
-        if text is None or _type_of(group.division.by) not in FLOATING:
+    for division, _ in _groups(draft.form.kernel, taking_values(draft)):
+        text = launch_text(draft, division.by)
+        if text is None or _type_of(division.by) not in FLOATING:
             continue
-        if _type_of(through_casts(group.division.by)) in INTEGERS:
+        if _type_of(through_casts(division.by)) in INTEGERS:
             guards.append(f"{text} != 0")
         else:
             size = f"max({text}, 0 - ({text}))"

@@ -214,6 +214,16 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
 }""",
         {"x": _floats(250), "y": _floats(250), "w": 25, "h": 10},
     ),
+    "sincos": Example(
+        """__global__ void turn(const float* phase, float* re, float* im, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float angle = 0.5f * phase[i];
+    re[i] = cosf(angle);
+    im[i] = -sinf(angle);
+}""",
+        {"phase": _floats(250), "re": _floats(250), "im": _floats(250), "n": 250},
+    ),
     "tabulate": Example(
         """__global__ void blur(const float* x, float* y, int n, float width) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,64 @@ def test_pointers_into_one_allocation(case: Callable[..., Case]) -> None:
     subject = type(made.subject)(made.program, made.kernel, (workload,))
     with pytest.raises(NotUnderstood, match="may be where"):
         AtomicsPrivate().settings(type(made.draft).of(subject))
+
+
+LENGTHS = """
+__global__ void histogram(const int* x, int* bins, int n, int wide, int length, int one) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    BODY if (i < n) atomicAdd(&bins[x[i] WIDE], one);
+}"""
+
+
+def of_lengths(
+    case: Callable[..., Case], lengths: tuple[int, ...], body: str = "", wide: str = "% length"
+) -> Case:
+    """Seen at launches with arrays of these lengths, and run with the first."""
+
+    def at(length: int) -> Case:
+        bins = np.zeros(length, np.int32)
+        given = {"x": drawn(640), "bins": bins, "n": 640, "wide": 9, "length": length, "one": 1}
+        text = LENGTHS.replace("BODY", body).replace("WIDE", wide)
+        return case(text, given, grid=(20,), block=(32,))
+
+    *others, made = [at(length) for length in reversed(lengths)]  # files are those of the last
+    workloads = (made.workload, *(x.workload for x in others))
+    made.draft = type(made.draft).of(replace(made.subject, workloads=workloads))
+    return made
+
+
+def test_a_copy_is_used_as_far_as_the_launchs_array_is_long(case: Callable[..., Case]) -> None:
+    made = of_lengths(case, (40, 700, 90))
+    draft = made.applied(AtomicsPrivate())
+    assert "__shared__ int bins_of_block[700];" in draft.text
+    assert "bins_used = min((unsigned)length, 700u)" in draft.text
+    assert "< bins_used; bin +=" in draft.text
+    made.same(draft)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "body", "wide"),
+    [
+        ((40, 40), "", "% length"),
+        ((40, 90), "length = 40;", "% 40"),
+        ((40, 90), "", "& 7"),
+    ],
+    ids=["of one length", "a parameter that changes", "places that are known"],
+)
+def test_a_copy_is_used_whole(
+    lengths: tuple[int, ...], body: str, wide: str, case: Callable[..., Case]
+) -> None:
+    made = of_lengths(case, lengths, body, wide)
+    draft = made.applied(AtomicsPrivate())
+    assert "bins_used" not in draft.text
+    made.same(draft)
+
+
+def test_loops_in_strides_of_the_grid_take_more_turns(case: Callable[..., Case]) -> None:
+    x, bins = drawn(700, 256, np.uint8), np.zeros(512, np.uint64)
+    made = case(BYTES, {"x": x, "bins": bins, "n": 700}, grid=(8,), block=(32,))
+    draft = AtomicsPrivate().apply(made.draft, {"blocks": 3})
+    assert draft.launch.grid == ("3", "1", "1")
+    assert "block2" not in draft.text
+    assert "i += gridDim.x * blockDim.x" in draft.text
+    made.same(draft)

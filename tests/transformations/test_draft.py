@@ -151,3 +151,62 @@ def test_conditions_on_the_compiler_stay(case: Callable[..., Case]) -> None:
     assert "#if __CUDA_ARCH__ > 700" in one.draft.text
     with pytest.raises(NotUnderstood):
         one.applied(Specialise())
+
+
+KINDS = """
+#define CHECKED 0
+enum class Kind { PLAIN, SHARED };
+template <typename T, Kind KIND, int WIDTH>
+__global__ void k(const T* x, T* y, int n) {
+    extern __shared__ float tile[];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    T v = 0;
+    if (KIND == Kind::SHARED) {
+        tile[threadIdx.x] = x[i];
+        __syncthreads();
+        v = tile[threadIdx.x ^ 1];
+    } else {
+        T w = x[i];  // the thread's own
+        v = w;
+    }
+    if (CHECKED && i >= n) printf("beyond");
+    if constexpr (WIDTH * 2 > 7) { T w = 2 * v; v = w + 1; }
+    if (WIDTH - 3 < 0) v = 0;
+    if (i < n) y[i] = v;
+}
+template __global__ void k<float, Kind::PLAIN, 4>(const float*, float*, int);
+template __global__ void k<float, Kind::SHARED, 1>(const float*, float*, int);
+"""
+
+
+def of_kind(case: Callable[..., Case], arguments: str) -> Case:
+    x = np.arange(64, dtype=np.float32)
+    callee = f"k<float, {arguments}>"
+    given = {"x": x, "y": x * 0, "n": 60}
+    return case(KINDS, given, grid=(2,), block=(32,), callee=callee, smem=128)
+
+
+def test_of_branches_the_one_that_constants_decide_on_stays(case: Callable[..., Case]) -> None:
+    one = of_kind(case, "Kind::PLAIN, 4")
+    text = one.draft.text
+    for gone in ("SHARED)", "tile", "__syncthreads", "printf", "- 3"):
+        assert gone not in text
+    assert "// the thread's own" in text
+    assert "v = w + 1;" in text
+    one.same(one.draft)
+
+
+def test_values_that_types_may_change_decide_nothing(case: Callable[..., Case]) -> None:
+    one = of_kind(case, "Kind::SHARED, 1")
+    text = one.draft.text
+    assert "__syncthreads" in text
+    assert "// the thread's own" not in text
+    assert "if (WIDTH - 3 < 0)" in text
+    one.same(one.draft)
+
+
+def test_without_such_branches_the_text_is_the_authors(case: Callable[..., Case]) -> None:
+    x = np.arange(50, dtype=np.float32)
+    source = "__global__ void k(float* y,int n){if(n>0)y[threadIdx.x]=n ;}"
+    one = case(source, {"y": x, "n": 50}, grid=(1,), block=(50,))
+    assert one.draft.text.strip() == source.replace("k(", "k_fast(")
