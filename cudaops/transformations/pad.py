@@ -1,10 +1,13 @@
-"""Rows of shared arrays one element longer, where a warp meets in few banks.
+"""Shared arrays with places left free, where a warp meets in few banks.
 
 Lanes that step from row to row of an array whose rows are a multiple of 32 words long all meet in
 one bank, and wait for each other. One element more a row spreads them over the banks. Nothing but
 the place of the elements changes: every mention of the array is an element with all its indices,
-and an index beyond its row is outside of C's meaning. A row is made longer only where the warp's
-addresses, worked out for the first warp of the launched block, then meet less often.
+and an index beyond its row is outside of C's meaning. In an array of one dimension, whatever its
+index says, one place after every so many stays free: `i` stands at `i + i / 32`.
+
+Places are left free only where the warp's addresses, worked out for the first warp of the launched
+block, then meet less often.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
-from cudaops.transformations.trees import swapped
+from cudaops.transformations.trees import changed, swapped
 
 BANKS, BANK_BYTES, WARP = 32, 4, 32
+_AFTER = (128, 64, 32, 16, 8)
+"""Elements after which one place may stay free, the most memory saved first."""
 
 
 class Pad:
@@ -48,31 +53,46 @@ class Pad:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Every array that gains by it."""
-        padded = []
+        padded: dict[str, list[str]] = {"rows": [], "flat": []}
         result = draft
         for name in [node.name for node in _arrays(draft)]:
+            if not _waits(result, name):
+                continue
             node = next(x for x in _arrays(result) if x.name == name)
-            longer = _longer(result, node, int(setting["words"]))
-            if _waits(longer, name) < _waits(result, name):
-                result = longer
-                padded.append(name)
-        if not padded:
+            kind = "rows" if len(node.extents) > 1 else "flat"
+            longer = (
+                [_longer(result, node, int(setting["words"]))] if kind == "rows"
+                else [_spread(result, node, after) for after in _AFTER]
+            )  # fmt: skip
+            best = min(longer, key=lambda x: _waits(x, name))
+            if _waits(best, name) < _waits(result, name):
+                result = best
+                padded[kind].append(f"`{name}`")
+        if not any(padded.values()):
             raise NotUnderstood("no array in shared memory whose rows' length makes lanes wait")
         if room_for(result) < 0:
             raise NotUnderstood("no room for longer rows in shared memory")
-        names = " and ".join(f"`{name}`" for name in padded)
-        says = f"Made the rows of {names} a word longer, so that lanes meet in fewer banks."
-        return result.stepped(Step(self.name, setting, says))
+        done = []
+        if padded["rows"]:
+            done.append(f"made the rows of {' and '.join(padded['rows'])} a word longer")
+        if padded["flat"]:
+            done.append(f"left places free in {' and '.join(padded['flat'])}")
+        says = f"{', '.join(done)}, so that lanes meet in fewer banks."
+        return result.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}"))
 
 
 def _arrays(draft: Draft) -> tuple[s.Declare, ...]:
-    """Of two and more dimensions, every use of which is an element."""
+    """Those every use of which is an element; of those whose size the launch gives, one alone."""
+    declared = [x for f in (draft.form.kernel, *draft.form.functions)
+                for x in s.below(f.body) if isinstance(x, s.Declare) and x.shared]  # fmt: skip
+    by_launch = sum(x.unsized for x in declared)
     return tuple(
         x
         for x in s.below(draft.form.kernel.body)
-        if isinstance(x, s.Declare) and x.shared and not x.pointer and len(x.extents) > 1
-        and all(extent(e) is not None for e in x.extents) and "#" not in x.name
-        and ELEMENT_BYTES.get(x.type, 0) and is_only_indexed(draft, x.name, len(x.extents))
+        if isinstance(x, s.Declare) and x.shared and not x.pointer and "#" not in x.name
+        and (by_launch == 1 if x.unsized else x.extents)
+        and all(extent(e) is not None for e in x.extents) and ELEMENT_BYTES.get(x.type, 0)
+        and is_only_indexed(draft, x.name, max(len(x.extents), 1))
     )  # fmt: skip
 
 
@@ -81,8 +101,31 @@ def _longer(draft: Draft, node: s.Declare, words: int) -> Draft:
     last = s.Binary("+", node.extents[-1], s.Number(str(more)))
     if (value := extent(node.extents[-1])) is not None and isinstance(node.extents[-1], s.Binary):
         last = s.Number(str(value + more))  # type: ignore[assignment]
-    changed: Any = replace(node, extents=(*node.extents[:-1], last))
-    return draft.with_body(swapped(draft.form.kernel.body, node, changed))
+    longer: Any = replace(node, extents=(*node.extents[:-1], last))
+    return draft.with_body(swapped(draft.form.kernel.body, node, longer))
+
+
+def _spread(draft: Draft, node: s.Declare, after: int) -> Draft:
+    """With a place left free after each `after` elements of an array of one dimension."""
+    place = draft.free(f"spread_{after}")
+
+    def change(x: Any) -> Any:
+        if x is node and not node.unsized:
+            count = extent(node.extents[0]) or 0
+            return replace(node, extents=(s.Number(str(count + count // after)),))
+        match x:
+            case s.Index(s.Name(name), index) if name == node.name:
+                return replace(x, index=s.Call(place, (index,), type="unsigned"))
+        return x
+
+    text = f"""// Where element i of a shared array stands: one place after each {after} is free.
+__device__ __forceinline__ unsigned {place}(unsigned i) {{ return i + i / {after}; }}"""
+    found = draft.with_body(changed(draft.form.kernel.body, change)).adding(text)
+    if not node.unsized:
+        return found
+    whole = f"({draft.launch.smem})"
+    more = ELEMENT_BYTES[node.type]
+    return found.launched(smem=f"{whole} + ({whole} / {after * more}) * {more}")
 
 
 def _waits(draft: Draft, name: str) -> int:
