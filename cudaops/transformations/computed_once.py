@@ -87,11 +87,16 @@ def with_values(
     value: Callable[[Any, Any], Any],
 ) -> tuple[Any, ...]:
     """The body with the statements of `placed` ahead of those whose identity they stand under, and
-    with `value(node, done)` in each node's place: `done` is the node with what is below it done."""
+    with `value(node, done)` in each node's place: `done` is the node with what is below it done.
+    Several statements in the place of one are a tuple."""
 
     def visit(node: Any) -> Any:
         if isinstance(node, tuple) and not isinstance(node, s.Range):
-            items = [y for x in node for y in (*placed.get(id(x), ()), visit(x))]
+            items = []
+            for x in node:
+                new = visit(x)
+                several = isinstance(new, tuple) and not isinstance(x, tuple)
+                items += [*placed.get(id(x), ()), *(new if several else (new,))]
             same = len(items) == len(node) and all(a is b for a, b in zip(items, node, strict=True))
             return node if same else tuple(items)
         names = s.field_names(type(node))

@@ -74,18 +74,13 @@ def _left_out(directives: list[re.Match[bytes]], places: list[int]) -> Iterator[
 def decided(function: s.Function) -> tuple[Any, ...]:
     """The body without the branches that constants rule out, and without shared memory that they
     alone use; itself where there are none."""
-    body = function.body
-    names = [p.name for p in function.parameters]
-    names += [x.name for x in s.below(body) if isinstance(x, s.Declare | s.Refer)]
-    often = Counter(map(s.plain_name, names))
+    body, often = function.body, names_of(function)
 
     def change(node: Any) -> Any:
         known = _worth(node.condition) if isinstance(node, s.If) else None
         if known is None:
             return node
-        taken = node.yes if known else node.no
-        own = [s.plain_name(x.name) for x in taken if isinstance(x, s.Declare | s.Refer)]
-        return (s.Block(taken),) if any(often[name] > 1 for name in own) else taken
+        return in_place(node.yes if known else node.no, often)
 
     taken: tuple[Any, ...] = changed(body, change)
     if taken is body:
@@ -94,6 +89,19 @@ def decided(function: s.Function) -> tuple[Any, ...]:
     return tuple(
         x for x in taken if not (isinstance(x, s.Declare) and x.shared and x.name not in used)
     )
+
+
+def names_of(function: s.Function) -> Counter[str]:
+    """How many of its parameters and variables are spelled alike."""
+    names = [p.name for p in function.parameters]
+    names += [x.name for x in s.below(function.body) if isinstance(x, s.Declare | s.Refer)]
+    return Counter(map(s.plain_name, names))
+
+
+def in_place(taken: tuple[Any, ...], often: Counter[str]) -> tuple[Any, ...]:
+    """A branch in place of its `if`: without braces where its variables' names are theirs alone."""
+    own = [s.plain_name(x.name) for x in taken if isinstance(x, s.Declare | s.Refer)]
+    return (s.Block(taken),) if any(often[name] > 1 for name in own) else taken
 
 
 _ORDERS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,

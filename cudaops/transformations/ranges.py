@@ -7,6 +7,7 @@ that of the integers: an index that overflows is outside of the author's meaning
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -119,11 +120,11 @@ class Ranges:
                 return self._both(yes, no, at, deep)
         return None
 
-    def upper(self, x: s.Expression) -> tuple[str, Proof] | None:
+    def upper(self, x: s.Expression, *, at: Any = None) -> tuple[str, Proof] | None:
         """What it is never above, as an expression of plans, and what that needs; for what is
-        never negative."""
+        never negative. `at`: where it is read: in the loops around that, counters are within."""
         asked: list[str] = []
-        text = self._upper(x, asked, 0)
+        text = self._upper(x, asked, 0, at)
         return None if text is None else (text, tuple(asked))
 
     def launched(self, x: s.Expression) -> str | None:
@@ -248,7 +249,7 @@ class Ranges:
                 return False
         return True
 
-    def _upper(self, x: s.Expression, asked: list[str], deep: int) -> str | None:
+    def _upper(self, x: s.Expression, asked: list[str], deep: int, at: Any = None) -> str | None:
         if deep > _DEEPEST or not self._keeps_sign(x, asked, deep):
             return None
         if (known := self.launched(x)) is not None:
@@ -260,20 +261,20 @@ class Ranges:
                 return f"({self._draft.says(f'gridDim.{axis}')} - 1)"
             case s.Name(text) if text in self._fixed and text not in self._parameters:
                 value = self._value_of(text)
-                return None if value is None else self._upper(value, asked, deep + 1)
+                return None if value is None else self._upper(value, asked, deep + 1, at)
             case s.Name(text) if text in self._stepped and text in self._counters:
-                return self._upper_of_counter(self._counters[text], asked, deep)
+                return self._upper_of_counter(self._counters[text], asked, deep, at)
             case s.Cast(kind, operand) if kind in INTEGERS:
-                return self._upper(operand, asked, deep + 1)
+                return self._upper(operand, asked, deep + 1, at)
             case s.Binary("+" | "*" as operator, left, right):
-                sides = [self._upper(side, asked, deep + 1) for side in (left, right)]
+                sides = [self._upper(side, asked, deep + 1, at) for side in (left, right)]
                 signs = self._both(left, right, None, deep)
                 asked += signs or ()
                 if None in sides or signs is None:
                     return None
-                return f"({sides[0]} {operator} {sides[1]})"
+                return _whole(sides[0] or "", operator, sides[1] or "")
             case s.Binary("/", left, right):
-                whole, by = self._upper(left, asked, deep + 1), self.launched(right)
+                whole, by = self._upper(left, asked, deep + 1, at), self.launched(right)
                 return None if whole is None or by is None else f"({whole} / max({by}, 1))"
             case s.Binary("%", _, right):
                 by = self.launched(right)
@@ -341,8 +342,8 @@ class Ranges:
             inner = self._below(value, n, at=None, deep=deep + 1)
             if inner is not None:
                 return inner
-        most, size = self.upper(x), self.launched(n)
-        return None if most is None or size is None else (*most[1], f"{most[0]} < {size}")
+        most, size = self.upper(x, at=at), self.launched(n)
+        return None if most is None or size is None else (*most[1], is_below(most[0], size))
 
     def _counted_below(self, name: str, n: s.Expression, at: Any) -> bool:
         """A loop's counter in the loop's body, which does not change it."""
@@ -362,8 +363,9 @@ class Ranges:
         kinds = getattr(value, "type", ""), self._declared[name][0].type if value else ""
         return value if all(kind in INTEGERS for kind in kinds) else None
 
-    def _upper_of_counter(self, loop: s.For, asked: list[str], deep: int) -> str | None:
-        """In the loop and after it: where it starts, or the last step across its bound."""
+    def _upper_of_counter(self, loop: s.For, asked: list[str], deep: int, at: Any) -> str | None:
+        """Where `at` stands in the loop: below its bound. In the loop and after it: where it
+        starts, or the last step across its bound."""
         start, step = _start(loop), _step(loop)
         match loop.condition:
             case s.Binary("<" | "<=" as operator, s.Name(text), bound) if text == _counter(loop):
@@ -372,6 +374,9 @@ class Ranges:
                 return None
         if start is None or step is None or self.nonnegative(step) != ():
             return None
+        if any(x is at for x in s.below(loop.body)):
+            most = self._upper(bound, asked, deep + 1, at)
+            return most if most is None or operator == "<=" else f"({most} - 1)"
         texts = [self._upper(x, asked, deep + 1) for x in (start, bound, step)]
         if None in texts:
             return None
@@ -412,6 +417,38 @@ def _is_place(x: s.Expression) -> bool:
         or (isinstance(y, s.Binary) and y.operator in "+*")
         for y in leaves
     )
+
+
+_LAST = re.compile(r"\((?P<count>.+) - 1\)")
+_LAST_TIMES = re.compile(r"\(\((?P<count>.+) - 1\) \* (?P<size>.+)\)")
+
+
+def _whole(left: str, operator: str, right: str) -> str:
+    """A sum or product of plans; `(n - 1) * size + (size - 1)` as `n * size - 1`."""
+    found, last = _LAST_TIMES.fullmatch(left), _LAST.fullmatch(right)
+    if operator == "+" and found is not None and last is not None:
+        count, size = found["count"], found["size"]
+        if last["count"] == size and _is_closed(count) and _is_closed(size):
+            return f"({count} * {size} - 1)"
+    return f"({left} {operator} {right})"
+
+
+def is_below(most: str, size: str) -> str:
+    """That one expression of plans is below another; of `n - 1`, that `n` is not above it."""
+    last = _LAST.fullmatch(most)
+    if last is not None and _is_closed(last["count"]):
+        return f"{last['count']} <= {size}"
+    return f"{most} < {size}"
+
+
+def _is_closed(text: str) -> bool:
+    """Whether parentheses pair up, and there are no operators but `*` outside of them."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if depth < 0 or (depth == 0 and letter in "+-/%<>=?"):
+            return False
+    return depth == 0
 
 
 def in_order(proofs: Iterable[Proof]) -> Proof:

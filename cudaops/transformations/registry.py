@@ -8,6 +8,7 @@ from cudaops.transformations.atomics_warp import AtomicsWarp
 from cudaops.transformations.barriers import Barriers
 from cudaops.transformations.base import Transformation
 from cudaops.transformations.block_order import BlockOrder
+from cudaops.transformations.bounds_checks import BoundsChecks
 from cudaops.transformations.coarsen import Coarsen
 from cudaops.transformations.cooperate import Cooperate
 from cudaops.transformations.distribute import Distribute
@@ -87,6 +88,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Accumulators(),
     Unroll(),
     Speculate(),
+    BoundsChecks(),
     RestrictCache(),
     KeepLoads(),
     ZeroFactors(),

@@ -165,6 +165,17 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
         {"below": _ints(256), "above": _ints(256), "w": _ints(8), "y": _ints(256), "n": 250},
         (4,), (64,),
     ),
+    "bounds_checks": Example(
+        """__global__ void sums(const float* x, float* y, int w, int h) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row >= h || column >= w) return;
+    float sum = 0.0f;
+    for (int k = 0; k < w; ++k) sum += x[row * w + k] * x[k * w + column];
+    y[row * w + column] = sum;
+}""",
+        {"x": _floats(1024), "y": _floats(1024), "w": 32, "h": 32}, (2, 4), (16, 8),
+    ),
     "grid_stride": Example(
         _SCALE, {"x": _floats(69000), "y": _floats(69000), "by": 0.5, "n": 68990}, (2157,), (32,)
     ),

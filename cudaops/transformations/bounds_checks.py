@@ -1,0 +1,131 @@
+"""Bounds checks that every thread of the launch passes, left out behind a condition of the launch.
+
+`if (row < n)` costs a branch for each output and turn of a loop that several outputs share, and
+keeps the compiler from moving loads. Where the last thread of the last block passes too, because
+the sizes divide, the launch can say so: `gridDim.x * blockDim.x <= n`, in terms of what the draft
+makes of the grid. Early ways out, `if (i >= n) return;`, go in the same manner.
+
+Integers alone; what is compared must never be negative and be known to its last thread from the
+text (`ranges`). A condition that only some threads pass keeps what is left of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cudaops.domain.hypothesis import Family
+from cudaops.program import syntax as s
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.computed_once import with_values
+from cudaops.transformations.conditions import in_place, names_of
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, is_below
+
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class BoundsChecks:
+    """Conditions that hold for all threads of a launch are not asked."""
+
+    name = "bounds_checks"
+    title = "no bounds checks where sizes divide"
+    family: Family = "algorithm"
+    relieves = frozenset({
+        "issue_slots", "stall_branch", "divergence", "integer_pipe", "fma_pipe", "fp64_pipe",
+        "sfu_pipe", "stall_wait", "stall_long_scoreboard", "l1_load_throughput", "low_parallelism",
+    })  # fmt: skip
+
+    def settings(self, draft: Draft) -> tuple[Setting, ...]:
+        """One, where there is such a check."""
+        return ({},) if _Checks(draft).decided else ()
+
+    def apply(self, draft: Draft, setting: Setting) -> Draft:
+        """All of them."""
+        found = _Checks(draft)
+        if not found.decided:
+            raise NotUnderstood("no bounds check that every thread passes")
+        kernel = draft.form.kernel
+        often = names_of(kernel)
+
+        def value(node: Any, done: Any) -> Any:
+            known = found.decided.get(id(node))
+            if known is None:
+                return done
+            if known is True or known is False:
+                taken = done.yes if known else done.no
+                return in_place(taken, often) if isinstance(node, s.If) else taken
+            return replace(done, condition=known)
+
+        body = with_values(kernel.body, {}, value)
+        edited = draft.with_body(body).requiring(*in_order(found.needs))
+        return edited.stepped(Step(self.name, setting, "Every thread is within bounds."))
+
+
+class _Checks:
+    """What is known of a kernel's conditions."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft, self._ranges = draft, Ranges(draft)
+        self.needs: list[Proof] = []
+        """What that asks of a launch."""
+        self.decided: dict[int, Any] = {}
+        """By the `if` or choice that asks: its truth, or what is left of its condition."""
+        for node in s.below(draft.form.kernel.body):
+            if not isinstance(node, s.If | s.Choice):
+                continue
+            found = self._simplified(node.condition)
+            whole = found is True or found is False
+            if isinstance(node, s.Choice) and whole:
+                taken = node.yes if found else node.no
+                if getattr(taken, "type", "") != node.type:
+                    continue
+            if found is not node.condition:
+                self.decided[id(node)] = found
+
+    def _simplified(self, node: Any) -> Any:
+        """True, False, or what is left to be asked: the node itself where nothing is known."""
+        match node:
+            case s.Binary("&&" | "||" as word, left, right):
+                ends = word == "||"
+                sides = [x for x in map(self._simplified, (left, right)) if x is not (not ends)]
+                if any(x is ends for x in sides):
+                    return ends
+                if len(sides) < 2:
+                    return sides[0] if sides else not ends
+                same = sides[0] is left and sides[1] is right
+                return node if same else replace(node, left=sides[0], right=sides[1])
+            case s.Unary("!", operand):
+                inner = self._simplified(operand)
+                return not inner if isinstance(inner, bool) else node
+            case s.Binary("<" | "<=" | ">" | ">=" as order, left, right):
+                kinds = {getattr(x, "type", "") for x in (left, right)}
+                if kinds <= INTEGERS:
+                    return self._compared(node, left, order, right)
+        return node
+
+    def _compared(self, node: s.Binary, left: Any, order: str, right: Any) -> Any:
+        for x, says, n in ((left, order, right), (right, _FLIPPED[order], left)):
+            if s.integer_of(n) == 0 and says in (">=", "<"):
+                proof = self._ranges.nonnegative(x, at=node)
+                truth = says == ">="
+            else:
+                proof = self._below(x, n, at=node, closed=says in ("<=", ">"))
+                truth = says in ("<", "<=")
+            if proof is not None and holds(self._draft, in_order([proof])):
+                self.needs.append(proof)
+                return truth
+        return node
+
+    def _below(self, x: Any, n: Any, *, at: Any, closed: bool) -> Proof | None:
+        """That a thread's number is below one of the launch, or the same where that is `closed`."""
+        size = self._ranges.launched(n)
+        if size is None or self._ranges.launched(x) is not None:
+            return None
+        low, most = self._ranges.nonnegative(x, at=at), self._ranges.upper(x, at=at)
+        if low is None or most is None:
+            return None
+        last = f"{most[0]} <= {size}" if closed else is_below(most[0], size)
+        return (*low, *most[1], last)
