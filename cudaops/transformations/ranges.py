@@ -444,7 +444,7 @@ def is_below(most: str, size: str) -> str:
 def _is_closed(text: str) -> bool:
     """Whether parentheses pair up, and there are no operators but `*` outside of them."""
     depth = 0
-    for at, letter in enumerate(text):
+    for letter in text:
         depth += {"(": 1, ")": -1}.get(letter, 0)
         if depth < 0 or (depth == 0 and letter in "+-/%<>=?"):
             return False
