@@ -34,7 +34,7 @@ TAKEN = {
     "another branch": ("if (i < n) y[i] = x[i]; else y[0] = 7;", 0),
     "a choice": ("y[i] = i < n ? x[i] : 0;", 0),
     "the block's": ("if (t < 32) y[i] = x[i];", 0),
-    "in a loop": ("for (int j = 0; j < 4; ++j) { int q = i / 4 * 4 + j; if (q < n) y[i] += q; }", 0),
+    "in a loop": ("for (int j = 0; j < 4; j++) { int q = i / 4 * 4 + j; if (q < n) y[i]++; }", 0),
     "the last in a loop": ("for (int j = 0; j <= 3; ++j) if (i / 4 * 4 + j <= n - 1) y[i] += j;", 0),
     "a variable of its own": ("if (i < n) { int q = i; y[q] = x[q]; } y[i] += 1;", 0),
     "the same name twice": ("if (i < n) { int q = x[i]; y[i] = q; } { int q = 2; y[i] += q; }", 0),
