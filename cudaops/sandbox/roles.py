@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
-from cudaops.domain.workload import Allocation, Workload
+from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import stored
 from cudaops.executors.base import Executor, InputSet
@@ -26,36 +28,75 @@ def refine_roles(
     """Find which buffers the launch overwrites whatever stood there (`out`), by poisoning each.
 
     A buffer that keeps the poison untouched, and that the captured launch did not change either, is
-    `in`; a buffer whose result depends on what stood there is `inout`.
+    `in`; a buffer whose result depends on what stood there is `inout`, and so is one whose contents
+    another buffer's result depends on: a launch may exchange two, or empty one into another.
     """
-    plan = baseline_plan(workload)
-    refined: list[Allocation] = []
-    for allocation in workload.allocations:
-        if allocation.role == "in":
-            refined.append(allocation)
-            continue
-        contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
-        inputs = InputSet(contents=contents, poison={allocation.index: ROLE_POISON})
-        target = folder / f"role_{allocation.index}"
-        ran = executor.run(
-            baseline, workload, plan, inputs, target, wanted=(allocation.index,),
-            timeout_s=timeout_s,
-        )  # fmt: skip
-        refined.append(_role_from(ran, workload, allocation))
+    trial = _Trial(executor, baseline, workload, folder, timeout_s)
+    refined = [a if a.role == "in" else trial.refined(a) for a in workload.allocations]
+    outs = [a for a in refined if a.role == "out"]
+    written = [a for a in refined if a.role != "in"]
+    if len(written) > 1 and outs and not trial.reproduces(written, outs):
+        refined = [
+            a.model_copy(update={"role": "inout"})
+            if a.role == "out" and not trial.reproduces(written, [a]) else a
+            for a in refined
+        ]  # fmt: skip
     return workload.model_copy(update={"allocations": tuple(refined)})
 
 
-def _role_from(ran: Ran | Misbehaved, workload: Workload, allocation: Allocation) -> Allocation:
-    if isinstance(ran, Misbehaved):
-        return allocation.model_copy(update={"role": "inout"})
-    result = Path(ran.outputs[allocation.index])
-    after = Path(workload.folder) / allocation.after
-    if same_contents(result, after):
-        return allocation.model_copy(update={"role": "out"})
-    # A launch that adds little leaves a poison this large as it was: what it captured counts too.
-    untouched = holds_only(result, ROLE_POISON, allocation.size_bytes)
-    unchanged = same_contents(before_path(workload, allocation), after)
-    return allocation.model_copy(update={"role": "in" if untouched and unchanged else "inout"})
+class _Trial(NamedTuple):
+    """Launches of the baseline over poison."""
+
+    executor: Executor
+    baseline: Compiled
+    workload: Workload
+    folder: Path
+    timeout_s: float
+
+    def refined(self, allocation: Allocation) -> Allocation:
+        """With the role that its own result says it has."""
+        ran = self._ran([allocation], [allocation], f"role_{allocation.index}")
+        if isinstance(ran, Misbehaved):
+            return allocation.model_copy(update={"role": "inout"})
+        result = Path(ran.outputs[allocation.index])
+        after = self._after(allocation)
+        if same_contents(result, after):
+            return allocation.model_copy(update={"role": "out"})
+        # A launch that adds little leaves a poison this large as it was: what it captured counts.
+        untouched = holds_only(result, ROLE_POISON, allocation.size_bytes)
+        unchanged = same_contents(before_path(self.workload, allocation), after)
+        return allocation.model_copy(update={"role": "in" if untouched and unchanged else "inout"})
+
+    def reproduces(self, written: Sequence[Allocation], poisoned: Sequence[Allocation]) -> bool:
+        """Whether all results are the captured ones, up to rounding, over poison in these."""
+        name = f"results_{poisoned[0].index}" if len(poisoned) == 1 else "results"
+        ran = self._ran(poisoned, written, name)
+        if isinstance(ran, Misbehaved):
+            return False
+        return all(self._is_captured(a, Path(ran.outputs[a.index])) for a in written)
+
+    def _is_captured(self, allocation: Allocation, result: Path) -> bool:
+        after = self._after(allocation)
+        if same_contents(result, after):
+            return True
+        if allocation.element not in FLOATING:
+            return False
+        gap = distance(stored(result, allocation.element), stored(after, allocation.element))
+        return gap.relative_l2 <= REPRODUCTION_L2 and not gap.non_finite_mismatches
+
+    def _after(self, allocation: Allocation) -> Path:
+        return Path(self.workload.folder) / allocation.after
+
+    def _ran(
+        self, poisoned: Sequence[Allocation], wanted: Sequence[Allocation], name: str
+    ) -> Ran | Misbehaved:
+        contents = {a.index: str(before_path(self.workload, a)) for a in self.workload.allocations}
+        poison = {a.index: ROLE_POISON for a in poisoned}
+        return self.executor.run(
+            self.baseline, self.workload, baseline_plan(self.workload),
+            InputSet(contents=contents, poison=poison), self.folder / name,
+            wanted=tuple(a.index for a in wanted), timeout_s=self.timeout_s,
+        )  # fmt: skip
 
 
 def confirm_reproduces(
