@@ -44,24 +44,30 @@ class BoundsChecks:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All of them."""
-        found = _Checks(draft)
-        if not found.decided:
+        edited = within_bounds(draft)
+        if edited is draft:
             raise NotUnderstood("no bounds check that every thread passes")
-        kernel = draft.form.kernel
-        often = names_of(kernel)
-
-        def value(node: Any, done: Any) -> Any:
-            known = found.decided.get(id(node))
-            if known is None:
-                return done
-            if known is True or known is False:
-                taken = done.yes if known else done.no
-                return in_place(taken, often) if isinstance(node, s.If) else taken
-            return replace(done, condition=known)
-
-        body = with_values(kernel.body, {}, value)
-        edited = draft.with_body(body).requiring(*in_order(found.needs))
         return edited.stepped(Step(self.name, setting, "Every thread is within bounds."))
+
+
+def within_bounds(draft: Draft) -> Draft:
+    """Without the bounds checks that every thread passes; the draft itself where there are none."""
+    found = _Checks(draft)
+    if not found.decided:
+        return draft
+    kernel = draft.form.kernel
+    often = names_of(kernel)
+
+    def value(node: Any, done: Any) -> Any:
+        known = found.decided.get(id(node))
+        if known is None:
+            return done
+        if known is True or known is False:
+            taken = done.yes if known else done.no
+            return in_place(taken, often) if isinstance(node, s.If) else taken
+        return replace(done, condition=known)
+
+    return draft.with_body(with_values(kernel.body, {}, value)).requiring(*in_order(found.needs))
 
 
 class _Checks:

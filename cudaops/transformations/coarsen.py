@@ -5,7 +5,8 @@ accesses stay as they were (`block`); or neighbours in the grid, whose elements 
 (`neighbours`). CUDA lets blocks run one after the other in any order, and threads between barriers
 too; a result that depended on the order would be a race of the author's. So blocks may always be
 gone through one by one, with a barrier between where they use shared memory. Statement by statement
-is right for threads that neither wait nor exchange anything.
+is right for threads that neither wait nor exchange anything. Where sizes divide, the items have no
+bounds checks (`bounds_checks`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
+from cudaops.transformations.bounds_checks import within_bounds
 from cudaops.transformations.conduct import (
     Conduct,
     conduct,
@@ -60,12 +62,11 @@ class Coarsen:
         used = builtins_in(draft.form.kernel.body)
         axes = [a for a in AXES if f"blockIdx.{a}" in used and _blocks(draft, a) > 1]
         axes.sort(key=lambda a: -_blocks(draft, a))
-        found: list[Setting] = [
-            {"factor": f, "by": "block", "axis": axes[0]} for f in FACTORS if axes
-        ]
+        first, *others = FACTORS
+        found: list[Setting] = [{"factor": first, "by": "block", "axis": axis} for axis in axes]
+        found += [{"factor": f, "by": "block", "axis": axes[0]} for f in others if axes]
         if axes and f"threadIdx.{axes[0]}" in used:
             found.append({"factor": 4, "by": "neighbours", "axis": axes[0]})
-        found += [{"factor": 4, "by": "block", "axis": axis} for axis in axes[1:]]
         return tuple(found)
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
@@ -73,7 +74,7 @@ class Coarsen:
         for spread in (True, False):
             one = _Coarsening(draft, int(setting["factor"]), str(setting["axis"]), spread)
             edited = one.by_block() if setting["by"] == "block" else one.by_neighbours()
-            done = edited.stepped(Step(self.name, setting, one.says))
+            done = within_bounds(edited).stepped(Step(self.name, setting, one.says))
             try:
                 _ = done.form
             except NotUnderstood:

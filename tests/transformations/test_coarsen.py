@@ -186,7 +186,11 @@ def test_loads_come_first_and_names_stay(case: Callable[..., Case]) -> None:
 def test_what_items_share_is_done_once(case: Callable[..., Case]) -> None:
     source, arguments, grid, block = TAKEN["shared_loop"]
     made = case(source, arguments, grid=grid, block=block)
-    text = Coarsen().apply(made.draft, {"factor": 4, "by": "block", "axis": "x"}).text
+    text = made.applied(Coarsen()).text
+    assert text.count("corner[j]") == 1
+    assert "first_i < n" not in text  # every thread's first item is there
+    few = case(source, arguments | {"n": 200}, grid=grid, block=block)
+    text = few.applied(Coarsen()).text
     assert text.count("corner[j]") == 1
     assert text.index("corner[j]") > text.index("first_i < n")
 
