@@ -391,6 +391,8 @@ def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     text = f"{count} sets of inputs in all"
     if count < enough:
         text = f"only {text}, fewer than {enough}: the oracle is weaker for it"
+    if fewest.kept:
+        text += f"; {', '.join(fewest.kept)} as captured in all of them, for places"
     reasons: dict[str, list[str]] = {}
     for one in fewest.skipped:
         reasons.setdefault(one.why, []).append(one.kind)

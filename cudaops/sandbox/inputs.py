@@ -111,6 +111,9 @@ class Draw(NamedTuple):
     """Whether the baseline is at home on zeros and negative values."""
     touches: InputSet | None = None
     """What `exact_touched` changes a few elements of."""
+    kept: frozenset[int] = frozenset()
+    """Allocations that keep what was captured, whatever the kind: places may be worked out from
+    their values."""
 
 
 def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> InputSet:
@@ -132,7 +135,9 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
         elif draw.kind == RELAUNCHED:
             if allocation.role == "inout":
                 contents[allocation.index] = str(Path(workload.folder) / allocation.after)
-        elif draw.kind != "captured" and _varies(allocation, integers):
+        elif draw.kind == "captured" or allocation.index in draw.kept:
+            continue
+        elif _varies(allocation, integers):
             source = captured if draw.touches is None else _source(draw.touches, allocation)
             path = folder / f"in_{allocation.index}.bin"
             write_drawn(path, draw, allocation.element, source, generator)

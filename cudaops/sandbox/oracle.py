@@ -14,7 +14,13 @@ import numpy as np
 
 from cudaops.domain.execution import Compiled, Misbehaved
 from cudaops.domain.judgement import Policy
-from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation, Workload
+from cudaops.domain.workload import (
+    ELEMENT_BYTES,
+    FLOATING,
+    Allocation,
+    PointerArgument,
+    Workload,
+)
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
     contents_digest,
@@ -69,6 +75,9 @@ ENOUGH_CASES: dict[Standing, int] = {"first": 5, "further": 3, "alike": 2}
 """Cases of a workload, the captured one among them, that are made whatever they cost. Further
 launches differ in sizes, not in what they compute, and the rewrite passes all of them; those of one
 shape are sets of inputs by themselves."""
+
+MOST_ASKED = 12
+"""Floating inputs that are tried one by one for those that say places."""
 
 EXTRA_CASES_S = 10.0
 """Further ones are made until the references of the workload have taken this long."""
@@ -150,6 +159,9 @@ class Oracle(NamedTuple):
     seed: int = 0
     """Secret: draws the order of launches."""
     standing: Standing = "first"
+    kept: tuple[str, ...] = ()
+    """Pointers to floating values that are the captured ones in every set: on others the baseline
+    fails, which works places out from them."""
 
     @property
     def references(self) -> tuple[Reference, ...]:
@@ -208,6 +220,8 @@ class OracleBuilder:
         self._measurable = True
         self._longest_s = 0.0
         self._beside_exact: list[Reference] = []
+        self._kept: frozenset[int] | None = None
+        """Allocations that say places; None: nobody has looked."""
 
     def build(
         self,
@@ -242,8 +256,14 @@ class OracleBuilder:
         perturbed.sort(key=lambda one: one.non_finite)
         if not perturbed and all(one.why == SAME for one in self._skipped):
             perturbed.append(captured)  # it reads nothing that could hold something else
-        skipped = tuple(self._skipped)
-        return Oracle(self._workload, captured, tuple(perturbed), exact, skipped, seed, standing)
+        skipped, kept = tuple(self._skipped), self._kept or frozenset()
+        names = tuple(
+            a.name for a in self._workload.arguments
+            if isinstance(a, PointerArgument) and a.allocation in kept
+        )  # fmt: skip
+        return Oracle(
+            self._workload, captured, tuple(perturbed), exact, skipped, seed, standing, names
+        )
 
     def _relaunched(self, seed: int, say: Callable[[str], None]) -> list[Reference]:
         """The launch on what it left, where that is not what it found."""
@@ -279,8 +299,12 @@ class OracleBuilder:
     def _exact(self, seed: int, captured: Reference, kinds: Sequence[CaseKind]) -> Reference:
         """Small integers in every floating buffer; the captured case where no such inputs suit."""
         for kind in kinds if self._floating else ():
-            inputs = build_case(self._workload, Draw(kind, seed), self._folder / kind, EXACT_POISON)
+            draw = Draw(kind, seed)
+            inputs = self._case(draw, EXACT_POISON)
             outputs = self._run_baseline(kind, inputs)
+            if isinstance(outputs, str) and self._finds_places(draw):
+                inputs = self._case(draw, EXACT_POISON)
+                outputs = self._run_baseline(kind, inputs)
             if isinstance(outputs, str):
                 self._skipped.append(SkippedInputs(kind, outputs))
                 continue
@@ -295,6 +319,28 @@ class OracleBuilder:
         poisoned = dict.fromkeys(captured.inputs.poison, EXACT_POISON)
         update = {"poison": poisoned, "scratch_poison": EXACT_POISON}
         return captured._replace(inputs=captured.inputs.model_copy(update=update))
+
+    def _case(self, draw: Draw, poison: int) -> InputSet:
+        draw = draw._replace(kept=self._kept or frozenset())
+        return build_case(self._workload, draw, self._folder / draw.kind, poison)
+
+    def _finds_places(self, draw: Draw) -> bool:
+        """Whether it is some of the floating inputs alone on whose new values the baseline fails
+        (reciprocals of extents that indices are divided by): those keep the captured ones."""
+        read = [
+            a.index for a in self._workload.allocations
+            if a.role != "out" and a.element in FLOATING
+        ]  # fmt: skip
+        if self._kept is not None or not 2 <= len(read) <= MOST_ASKED:
+            return False
+        failing = set()
+        for index in read:
+            one = draw._replace(kept=frozenset(read) - {index})
+            inputs = build_case(self._workload, one, self._folder / "places", EXACT_POISON)
+            if isinstance(self._run_baseline(draw.kind, inputs, f"places_{index}"), str):
+                failing.add(index)
+        self._kept = frozenset(failing if len(failing) < len(read) else ())
+        return bool(self._kept)
 
     def _exactly(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
         """With a yardstick only where some result is no integer."""
@@ -316,8 +362,7 @@ class OracleBuilder:
         return None
 
     def _tried(self, draw: Draw) -> Reference | str:
-        folder = self._folder / draw.kind
-        inputs = build_case(self._workload, draw, folder, PERTURBED_POISON)
+        inputs = self._case(draw, PERTURBED_POISON)
         if not self._is_new(draw.kind, inputs):
             return SAME
         unfit = unfit_inputs(self._workload, inputs, self._policy)

@@ -82,6 +82,34 @@ int main() {
 """
 
 
+RECIPROCALS = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void f(const float* x, const float* shape, const float* one_by, float* y, int n) {
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    int row = (i + 0.5f) * one_by[0];
+    y[(int)(i - row * shape[0]) * 40 + row] = 0.5f * x[i];
+  }
+}
+int main() {
+  const int n = 800;
+  float h[n], shape = 20, one_by = 1.0f / 20, *x, *y, *s, *r;
+  for (int i = 0; i < n; ++i) h[i] = 1 + i % 7;
+  cudaMalloc(&x, sizeof h);
+  cudaMalloc(&y, sizeof h);
+  cudaMalloc(&s, sizeof(float));
+  cudaMalloc(&r, sizeof(float));
+  cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+  cudaMemcpy(s, &shape, sizeof shape, cudaMemcpyHostToDevice);
+  cudaMemcpy(r, &one_by, sizeof one_by, cudaMemcpyHostToDevice);
+  f<<<1, 128>>>(x, s, r, y, n);
+  cudaMemcpy(h, y, sizeof h, cudaMemcpyDeviceToHost);
+  printf("%f\\n", h[20]);
+  return 0;
+}
+"""
+
+
 def workload(folder: Path, element: Element, values: Array) -> Workload:
     """One launch that reads `a` and overwrites `b`."""
     write_array(folder / "a.bin", values, element)
@@ -498,6 +526,27 @@ class TestDoubles:
         found = oracle(opened(cpu_executor, tmp_path, body, element="int"))
         assert all("fails on it" in one.why for one in found.skipped), found.skipped
         assert {one.kind for one in found.skipped} >= {"permuted", "resampled"}
+
+    def test_floats_that_say_places_keep_what_was_captured(
+        self, cpu_executor: CpuExecutor, tmp_path: Path
+    ) -> None:
+        (tmp_path / "f.cu").write_text(RECIPROCALS)
+        bench = opened_program(cpu_executor, tmp_path / "f.cu", tmp_path / "run")
+        found = oracle(bench)
+        assert found.kept == ("shape", "one_by")
+        assert len(found.references) >= 5
+        one = next(x for x in found.references if x.kind == "signed")
+        assert array(one.inputs.contents[1])[0] == 20.0
+        assert np.unique(array(one.inputs.contents[0])).size > 100
+        said = input_set_summary([found]).summary
+        assert "shape, one_by as captured in all of them" in said
+        source = "// @launch g grid=(1) block=(128) args=(x, shape, one_by, y, n)\n"
+        source += "__global__ void g(const float* x, const float* shape, const float* one_by, "
+        source += "float* y, int n) {\n  int i = threadIdx.x;\n"
+        source += "  for (; i < n; i += 128) y[i % 20 * 40 + i / 20] = x[i] / FACTOR;\n}\n"
+        gates = verified(bench, source.replace("FACTOR", "2"))
+        assert all(gate.passed for gate in gates), [g.line for g in gates]
+        assert not verified(bench, source.replace("FACTOR", "(x[i] > 7 ? 3 : 2)"))[-1].passed
 
     def test_a_kernel_without_inputs_is_compared_and_called_weak(
         self, cpu_executor: CpuExecutor, tmp_path: Path

@@ -189,7 +189,7 @@ def test_what_items_share_is_done_once(case: Callable[..., Case]) -> None:
     text = made.applied(Coarsen()).text
     assert text.count("corner[j]") == 1
     assert "first_i < n" not in text  # every thread's first item is there
-    few = case(source, arguments | {"n": 200}, grid=grid, block=block)
+    few = case(source, {**arguments, "n": 200}, grid=grid, block=block)
     text = few.applied(Coarsen()).text
     assert text.count("corner[j]") == 1
     assert text.index("corner[j]") > text.index("first_i < n")
