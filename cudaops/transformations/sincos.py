@@ -1,11 +1,10 @@
 """The sine and the cosine of one angle by one call.
 
 `sinf(x)` and `cosf(x)` each bring their argument into an octant, with a path of their own for large
-ones that takes a loop and an array; `sincosf` does so once. The results are those of the two calls
-(libdevice's `__nv_sincosf` ends in the same polynomials), so that only the work is less: 141
-instructions of PTX in place of 233 (nvcc 13.0, sm_90). `sin` and `cos` of doubles become `sincos`,
-`sinpi` and `cospi` become `sincospi`, the same for floats. Fast intrinsics (`__sinf`) share nothing
-and stay.
+ones that takes a loop and an array; `sincosf` does so once: 141 instructions of PTX in place of 233
+(nvcc 13.0, sm_90). The results are those of the two calls, to the bit for all floats and for 2^33
+doubles on an H200 (`benchmarks/sincos.cu`). `sin` and `cos` of doubles become `sincos`, `sinpi` and
+`cospi` become `sincospi`, the same for floats. Fast intrinsics (`__sinf`) share nothing and stay.
 
 Both are computed where the first of the two stood, and only where both are computed in any case:
 not for one that a condition may leave out.
