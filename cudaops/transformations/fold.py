@@ -24,6 +24,7 @@ from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import (
+    WARP,
     Conduct,
     conduct,
     functions_say,
@@ -39,7 +40,6 @@ from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import own_parameters
 from cudaops.transformations.trees import changed, names_in
 
-_WARP = 32
 _SIZES = (64, 32, 128, 256)
 """Threads of the blocks that come of it."""
 _MOST = 16
@@ -142,7 +142,7 @@ def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[
         return
     inner = [draft.says(f"blockDim.{a}") for a in AXES[: at + 1]]
     product = " * ".join(x for x in inner if x != "1") or "1"
-    yield f"{product} % {_WARP * factor} == 0"
+    yield f"{product} % {WARP * factor} == 0"
     for outer in AXES[at + 1 :]:
         if (said := draft.says(f"blockDim.{outer}")) != "1":
             yield f"{said} == 1"

@@ -22,7 +22,7 @@ from cudaops.program.analysis.facts import ELEMENT_BYTES, KernelFacts
 from cudaops.program.plans import GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import Conduct, conduct, functions_say, functions_wait
+from cudaops.transformations.conduct import WARP, Conduct, conduct, functions_say, functions_wait
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import FULL
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
@@ -30,7 +30,6 @@ from cudaops.transformations.shared_memory import STATIC_BYTES, extent, is_only_
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
 
-_WARP = 32
 _SHAPES = {
     1: ((256,), (128,), (512,), (64,), (1024,), (32,)),
     2: ((32, 8), (64, 4), (32, 4), (16, 16), (128, 2), (256, 1)),
@@ -65,8 +64,8 @@ class Geometry:
         regular = found.is_alone and bool(axes) and all(_is_regular(draft, a) for a in axes)
         threads = max(math.prod((w.block.x, w.block.y, w.block.z)) for w in draft.workloads)
         stacks = "blockIdx.x" in used and _may_stack(draft, found)
-        if stacks and (threads < _WARP or not regular):
-            few = [r for r in _ROWS if 2 * _WARP <= threads * r <= 512]
+        if stacks and (threads < WARP or not regular):
+            few = [r for r in _ROWS if 2 * WARP <= threads * r <= 512]
             offered += [{"rows": r} for r in few[:3]]
         if regular:
             now = [draft.value(f"blockDim.{a}") for a in axes]
@@ -125,7 +124,7 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
     if set(axes) != set(shape) or (swap and axes != ["x", "y"]):
         raise NotUnderstood("another set of axes")
     threads = math.prod(shape.values())
-    if not _WARP <= threads <= MAX_THREADS:
+    if not WARP <= threads <= MAX_THREADS:
         raise NotUnderstood(f"{threads} threads a block")
     places = {a: Places.of(draft, body, a) for a in axes}
     partner = {"x": "y", "y": "x"} if swap else {a: a for a in axes}
@@ -215,8 +214,8 @@ def _may_stack(draft: Draft, found: Conduct) -> bool:
     if not flat or found.calls_other or max(b.x for b in blocks) > 256:
         return False
     if found.barriers or found.shared:
-        return all(b.x == _WARP for b in blocks)
-    return all(b.x % _WARP == 0 for b in blocks) or not found.collectives
+        return all(b.x == WARP for b in blocks)
+    return all(b.x % WARP == 0 for b in blocks) or not found.collectives
 
 
 def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
@@ -249,9 +248,9 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
     threads = f"{draft.says('blockDim.x')} * {rows} <= {MAX_THREADS}"
     requires = [*covered, threads, *_flat(draft)]
     if shares is not None:
-        requires += [f"{draft.says('blockDim.x')} == {_WARP}", *shares.requires]
+        requires += [f"{draft.says('blockDim.x')} == {WARP}", *shares.requires]
     elif found.collectives:
-        requires.append(f"{draft.says('blockDim.x')} % {_WARP} == 0")
+        requires.append(f"{draft.says('blockDim.x')} % {WARP} == 0")
     header = None
     if parameters or draft.form.kernel.launch_bounds:
         header = bounded_header(draft, rows * _threads(draft))

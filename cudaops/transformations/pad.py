@@ -23,11 +23,12 @@ from cudaops.program.analysis.facts import ELEMENT_BYTES, Access, KernelFacts, v
 from cudaops.program.analysis.polynomials import Atom, Polynomial, Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
+from cudaops.transformations.conduct import WARP
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
 from cudaops.transformations.trees import changed, swapped
 
-BANKS, BANK_BYTES, WARP = 32, 4, 32
+BANKS, BANK_BYTES = 32, 4
 _AFTER = (128, 64, 32, 16, 8)
 """Elements after which one place may stay free, the most memory saved first."""
 

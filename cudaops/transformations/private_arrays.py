@@ -27,6 +27,7 @@ from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.polynomials import Symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
+from cudaops.transformations.conduct import WARP
 from cudaops.transformations.draft import FILE, Draft, Step
 from cudaops.transformations.shared_memory import (
     block_guards,
@@ -40,7 +41,6 @@ from cudaops.transformations.shared_memory import (
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed, swapped, targets_in
 
-WARP = 32
 BANK_BYTES = 4
 _MOST_UNROLLED = 64
 """Trips of a loop that compilers unroll, such that an index over it is a constant."""

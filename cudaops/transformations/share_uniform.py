@@ -15,7 +15,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import effects_in, local_variables, pure_functions
+from cudaops.transformations.conduct import WARP, effects_in, local_variables, pure_functions
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import FULL, Sharing, Team, choose, limits
 from cudaops.transformations.loops import is_volatile, leaves
@@ -23,7 +23,6 @@ from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import declared_in, is_barrier, names_in, reads_memory
 
-_WARP = 32
 _NARROW = (16, 8)
 """Widths of blocks whose rows are a part of a warp each."""
 _LEAST_TRIPS = 8
@@ -75,14 +74,14 @@ class ShareUniform:
         found = _read(draft)
         lane, guards, lines = draft.free("lane"), [], list[Any](found.before)
         x = draft.says("blockDim.x")
-        if lanes == _WARP:
+        if lanes == WARP:
             mask = FULL
-            guards.append(f"{x} % {_WARP} == 0")
-            lines.append(Raw(f"const int {lane} = threadIdx.x % {_WARP};  // of the warp"))
+            guards.append(f"{x} % {WARP} == 0")
+            lines.append(Raw(f"const int {lane} = threadIdx.x % {WARP};  // of the warp"))
         else:
             mask = draft.free("row_lanes")
             guards += [f"{x} == {lanes}", f"{draft.says('blockDim.z')} == 1"]
-            rows = f"threadIdx.y % {_WARP // lanes} * {lanes}"
+            rows = f"threadIdx.y % {WARP // lanes} * {lanes}"
             lines.append(Raw(f"const int {lane} = threadIdx.x;  // of its row of the block"))
             lines.append(Raw(f"const unsigned {mask} = {hex((1 << lanes) - 1)}u << {rows};"))
         works = draft.free("works")
@@ -104,8 +103,8 @@ class ShareUniform:
 
 def _lanes(draft: Draft) -> int | None:
     """How many threads in a row make up a team."""
-    if all(w.block.x % _WARP == 0 for w in draft.workloads):
-        return _WARP
+    if all(w.block.x % WARP == 0 for w in draft.workloads):
+        return WARP
     width = draft.value("blockDim.x")
     return int(width) if width in _NARROW and draft.value("blockDim.z") == 1 else None
 

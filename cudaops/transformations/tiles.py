@@ -20,13 +20,12 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import conduct, functions_say
+from cudaops.transformations.conduct import WARP, conduct, functions_say
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import Places, builtins_in, through_casts
 from cudaops.transformations.ranges import holds
 from cudaops.transformations.text import Raw
 
-_WARP = 32
 _ROWS = (8, 4, 16)
 _INTEGERS = ("int", "unsigned", "long long", "unsigned long long")
 _MOST = 2**31 - 1
@@ -53,7 +52,7 @@ class Tiles:
         found: list[Setting] = []
         for width in dict.fromkeys(_divisors(draft)):
             for rows in _ROWS:
-                whole = threads % (rows * _WARP) == 0
+                whole = threads % (rows * WARP) == 0
                 if whole and holds(draft, _conditions(draft, width, threads // rows)):
                     found.append({"rows": rows, "width": width})
         return tuple(found[:4])
@@ -69,7 +68,7 @@ class Tiles:
             raise NotUnderstood("blocks of several rows")
         rows, width = int(setting["rows"]), str(setting["width"])
         threads = draft.value("blockDim.x")
-        if not isinstance(threads, int) or threads % (rows * _WARP):
+        if not isinstance(threads, int) or threads % (rows * WARP):
             raise NotUnderstood("blocks of which no tile of whole warps can be made")
         across = threads // rows
         place = draft.free("place")
