@@ -23,6 +23,7 @@ from cudaops.transformations.computed_once import with_values
 from cudaops.transformations.conditions import in_place, names_of
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, is_below
+from cudaops.transformations.trees import is_pure
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -96,9 +97,12 @@ class _Checks:
         match node:
             case s.Binary("&&" | "||" as word, left, right):
                 ends = word == "||"
-                sides = [x for x in map(self._simplified, (left, right)) if x is not (not ends)]
-                if any(x is ends for x in sides):
+                found = [self._simplified(x) for x in (left, right)]
+                if found[0] is ends or (found[1] is ends and is_pure(left)):
                     return ends
+                sides = [x for x in found if x is not (not ends)]
+                if found[1] is ends:  # what the left side does is done
+                    sides[-1] = right
                 if len(sides) < 2:
                     return sides[0] if sides else not ends
                 same = sides[0] is left and sides[1] is right

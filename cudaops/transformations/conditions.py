@@ -16,7 +16,7 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.intervals import INTEGERS, of_type
-from cudaops.transformations.trees import changed, names_in
+from cudaops.transformations.trees import changed, is_pure, names_in
 
 _DIRECTIVE = re.compile(
     rb"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)\n?", re.MULTILINE
@@ -129,7 +129,7 @@ def _worth(node: Any) -> int | None:
         case s.Binary("&&" | "||" as word, left, right):
             ends = int(word == "||")
             sides = [None if x is None else int(x != 0) for x in map(_worth, (left, right))]
-            if ends in sides:
+            if sides[0] == ends or (sides[1] == ends and is_pure(left)):
                 return ends
             return None if None in sides else 1 - ends
         case s.Binary(word, left, right) if word in _ORDERS | _WHOLES:

@@ -47,6 +47,7 @@ LEFT = {
     "a variable that changes": "i += zero; if (i < n) y[i] = x[i];",
     "negative": "int q = i - 3; if (q < n && q >= 0) y[i] = x[i];",
     "after a loop": "int j = 0; for (; j < 4; ++j) y[i] += j; if (i / 4 * 4 + j < n) y[i] += j;",
+    "what the left side does": "if (atomicAdd(&y[i], 1) > 7 || i < n) y[i] += x[i];",
     "equal": "if (i != n) y[i] = x[i];",
     "what wraps around": "if (t - 1 < u) y[i] = x[i];",
 }

@@ -170,6 +170,7 @@ __global__ void k(const T* x, T* y, int n) {
         v = w;
     }
     if (CHECKED && i >= n) printf("beyond");
+    if (atomicAdd(&y[i], 1) > 7 && CHECKED) v = 0;
     if constexpr (WIDTH * 2 > 7) { T w = 2 * v; v = w + 1; }
     if (WIDTH - 3 < 0) v = 0;
     if (i < n) y[i] = v;
@@ -193,6 +194,7 @@ def test_of_branches_the_one_that_constants_decide_on_stays(case: Callable[..., 
         assert gone not in text
     assert "// the thread's own" in text
     assert "v = w + 1;" in text
+    assert "if (atomicAdd(&y[i], 1) > 7 && CHECKED)" in text
     one.same(one.draft)
 
 
