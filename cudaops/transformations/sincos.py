@@ -21,19 +21,16 @@ from cudaops.program import syntax as s
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.computed_once import Group, Run, Sought, groups, with_values
+from cudaops.transformations.conduct import effects_in
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import FLOATING, reached, rewritten, taking_values
 from cudaops.transformations.places import through_casts
 from cudaops.transformations.trees import (
-    PURE,
-    calls_in,
     is_pure,
     may_write,
     names_in,
     plain_variables,
     reads_memory,
-    root_of,
-    targets_in,
 )
 
 _SINES = {"sin": "sincos", "sinf": "sincos", "sinpi": "sincospi", "sinpif": "sincospi"}
@@ -122,9 +119,7 @@ def _sought(angle: _Angle, names: set[str], plain: frozenset[str], known: frozen
         return [x for x in s.below(node) if (a := _angle(x)) and a[0] == angle]
 
     def disturbs(statement: s.Statement) -> bool:
-        if may_write(statement, names, known):
-            return True
-        return loads and _touches_memory(statement, plain)
+        return may_write(statement, names, known) or (loads and effects_in(statement, plain))
 
     def pays(run: Run) -> bool:
         kinds = {a[1] for statement, _ in run for x in _certain(statement)
@@ -132,13 +127,6 @@ def _sought(angle: _Angle, names: set[str], plain: frozenset[str], known: frozen
         return len(kinds) == 2
 
     return Sought(uses, disturbs, pays)
-
-
-def _touches_memory(statement: s.Statement, plain: frozenset[str]) -> bool:
-    """Whether it may change what is read through a pointer, or wait for others who do."""
-    if calls_in(statement) - PURE or any(isinstance(x, s.Opaque) for x in s.below(statement)):
-        return True
-    return any(root_of(x) not in plain for x in targets_in(statement))
 
 
 def _certain(node: Any) -> Iterator[Any]:

@@ -17,6 +17,7 @@ F[:4] = (0.0, -0.0, 3e8, np.inf)
 D = F[::-1].astype(np.float64)
 BEFORE = """
 struct Angles { float turn, rise; };
+struct Places { float *from, *to; };
 __device__ float odd(float& a) { a += 1.0f; return a; }
 __device__ void turned(float t, float x, float y, float* u, float* v)
 {
@@ -73,6 +74,8 @@ LEFT = {
     "behind a condition": "q = sinf(a) > 0.0f && cosf(a) > 0.0f ? 1.0f : 0.0f;",
     "a loop that may not run": "r = sinf(a); for (int j = 0; j < i; ++j) q += cosf(a);",
     "written between": "y[i] = sinf(y[i ^ 0]); r = cosf(y[i]);",
+    "written through a structure": "Places p = {y, y}, o = {y, y}; "
+    "o.to[i] = sinf(p.from[i]) + a; q = cosf(p.from[i]); r = y[i];",
     "an effect": "r = sinf(a++); q = cosf(a++);",
 }
 
