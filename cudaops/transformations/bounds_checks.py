@@ -20,12 +20,9 @@ from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.computed_once import with_values
-from cudaops.transformations.conditions import in_place, names_of
+from cudaops.transformations.conditions import in_place, names_of, simplified
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, is_below
-from cudaops.transformations.trees import is_pure
-
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+from cudaops.transformations.ranges import FLIPPED, Proof, Ranges, holds, in_order, is_below
 
 
 class BoundsChecks:
@@ -63,7 +60,7 @@ def within_bounds(draft: Draft) -> Draft:
         known = found.decided.get(id(node))
         if known is None:
             return done
-        if known is True or known is False:
+        if isinstance(known, bool):
             taken = done.yes if known else done.no
             return in_place(taken, often) if isinstance(node, s.If) else taken
         return replace(done, condition=known)
@@ -83,41 +80,24 @@ class _Checks:
         for node in s.below(draft.form.kernel.body):
             if not isinstance(node, s.If | s.Choice):
                 continue
-            found = self._simplified(node.condition)
-            whole = found is True or found is False
-            if isinstance(node, s.Choice) and whole:
+            found = simplified(node.condition, self._known)
+            if isinstance(node, s.Choice) and isinstance(found, bool):
                 taken = node.yes if found else node.no
                 if getattr(taken, "type", "") != node.type:
                     continue
             if found is not node.condition:
                 self.decided[id(node)] = found
 
-    def _simplified(self, node: Any) -> Any:
-        """True, False, or what is left to be asked: the node itself where nothing is known."""
+    def _known(self, node: Any) -> Any:
+        """The truth of a comparison of integers, or the node itself."""
         match node:
-            case s.Binary("&&" | "||" as word, left, right):
-                ends = word == "||"
-                found = [self._simplified(x) for x in (left, right)]
-                if found[0] is ends or (found[1] is ends and is_pure(left)):
-                    return ends
-                sides = [x for x in found if x is not (not ends)]
-                if found[1] is ends:  # what the left side does is done
-                    sides[-1] = right
-                if len(sides) < 2:
-                    return sides[0] if sides else not ends
-                same = sides[0] is left and sides[1] is right
-                return node if same else replace(node, left=sides[0], right=sides[1])
-            case s.Unary("!", operand):
-                inner = self._simplified(operand)
-                return not inner if isinstance(inner, bool) else node
             case s.Binary("<" | "<=" | ">" | ">=" as order, left, right):
-                kinds = {getattr(x, "type", "") for x in (left, right)}
-                if kinds <= INTEGERS:
+                if {getattr(x, "type", "") for x in (left, right)} <= INTEGERS:
                     return self._compared(node, left, order, right)
         return node
 
     def _compared(self, node: s.Binary, left: Any, order: str, right: Any) -> Any:
-        for x, says, n in ((left, order, right), (right, _FLIPPED[order], left)):
+        for x, says, n in ((left, order, right), (right, FLIPPED[order], left)):
             if s.integer_of(n) == 0 and says in (">=", "<"):
                 proof = self._ranges.nonnegative(x, at=node)
                 truth = says == ">="

@@ -10,7 +10,8 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -77,8 +78,8 @@ def decided(function: s.Function) -> tuple[Any, ...]:
     body, often = function.body, names_of(function)
 
     def change(node: Any) -> Any:
-        known = _worth(node.condition) if isinstance(node, s.If) else None
-        if known is None:
+        known = simplified(node.condition, _truth) if isinstance(node, s.If) else None
+        if not isinstance(known, bool):
             return node
         return in_place(node.yes if known else node.no, often)
 
@@ -104,6 +105,36 @@ def in_place(taken: tuple[Any, ...], often: Counter[str]) -> tuple[Any, ...]:
     return (s.Block(taken),) if any(often[name] > 1 for name in own) else taken
 
 
+def simplified(condition: Any, known: Callable[[Any], Any]) -> Any:
+    """Its truth, or what is left of it to be asked: itself where nothing is known.
+
+    `known`: the truth of a part without `&&`, `||` and `!` in front, or the part itself. What a
+    left side does is done, whatever the right side says.
+    """
+    match condition:
+        case s.Binary("&&" | "||" as word, left, right):
+            ends = word == "||"
+            found = [simplified(x, known) for x in (left, right)]
+            if found[0] is ends or (found[1] is ends and is_pure(left)):
+                return ends
+            sides = [x for x in found if x is not (not ends)]
+            if found[1] is ends:
+                sides[-1] = right
+            if len(sides) < 2:
+                return sides[0] if sides else not ends
+            same = sides[0] is left and sides[1] is right
+            return condition if same else replace(condition, left=sides[0], right=sides[1])
+        case s.Unary("!", operand):
+            inner = simplified(operand, known)
+            return not inner if isinstance(inner, bool) else condition
+    return known(condition)
+
+
+def _truth(node: Any) -> Any:
+    value = _worth(node)
+    return node if value is None else value != 0
+
+
 _ORDERS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
            ">": operator.gt, ">=": operator.ge}  # fmt: skip
 _WHOLES = {"+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_,
@@ -123,16 +154,10 @@ def _worth(node: Any) -> int | None:
             return None if inner is None else int(inner != 0)
         case s.Cast(kind, operand):  # an enumeration is worth what its constants are
             return None if kind in ("float", "double") else _plain(_worth(operand), kind)
-        case s.Unary("!", operand):
-            inner = _worth(operand)
-            return None if inner is None else int(inner == 0)
-        case s.Binary("&&" | "||" as word, left, right):
-            ends = int(word == "||")
-            sides = [None if x is None else int(x != 0) for x in map(_worth, (left, right))]
-            if sides[0] == ends or (sides[1] == ends and is_pure(left)):
-                return ends
-            return None if None in sides else 1 - ends
-        case s.Binary(word, left, right) if word in _ORDERS | _WHOLES:
+        case s.Unary("!") | s.Binary("&&" | "||"):
+            known = simplified(node, _truth)
+            return int(known) if isinstance(known, bool) else None
+        case s.Binary(word, left, right) if word in _ORDERS or word in _WHOLES:
             a, b = _worth(left), _worth(right)
             if a is None or b is None:
                 return None

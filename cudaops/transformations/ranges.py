@@ -29,7 +29,8 @@ Proof = tuple[str, ...]
 """Conditions of plans; None in place of one: not proved."""
 _DEEPEST = 24
 _WHOLE_WORDS = ("int", "unsigned", "long long", "unsigned long long")
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
+FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
+"""Comparisons with their sides exchanged."""
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -167,7 +168,7 @@ class Ranges:
                 left, right = self.expanded(part.left), self.expanded(part.right)
                 operator = part.operator if holds_ else _OPPOSITE[part.operator]
                 if right == known:
-                    left, right, operator = right, left, _FLIPPED[operator]
+                    left, right, operator = right, left, FLIPPED[operator]
                 if {y for y in s.below(right) if isinstance(y, s.Member)} & roots:
                     return None
                 if left == known:
@@ -567,7 +568,7 @@ def _says_below(condition: Any, truth: bool, x: s.Expression, n: s.Expression) -
         operator = part.operator if holds else _OPPOSITE[part.operator]
         left, right = part.left, part.right
         if left == n and right == x:
-            left, right, operator = right, left, _FLIPPED[operator]
+            left, right, operator = right, left, FLIPPED[operator]
         if left == x and right == n and operator == "<":
             return True
     return False
