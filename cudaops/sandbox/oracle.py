@@ -40,6 +40,7 @@ from cudaops.executors.compare import (
     misplaced_specials,
     non_finite_share,
 )
+from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.plans import baseline_plan
@@ -339,6 +340,8 @@ class OracleBuilder:
             inputs = build_case(self._workload, one, self._folder / "places", EXACT_POISON)
             if isinstance(self._run_baseline(draw.kind, inputs, f"places_{index}"), str):
                 failing.add(index)
+            remove(self._folder / draw.kind / f"places_{index}")
+        remove(self._folder / "places")
         self._kept = frozenset(failing if len(failing) < len(read) else ())
         return bool(self._kept)
 

@@ -11,7 +11,8 @@ from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import stored
 from cudaops.executors.base import Executor, InputSet
-from cudaops.executors.compare import distance, holds_only, same_contents
+from cudaops.executors.compare import Distance, distance, holds_only, same_contents
+from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import before_path
 
@@ -36,11 +37,11 @@ def refine_roles(
     outs = [a for a in refined if a.role == "out"]
     written = [a for a in refined if a.role != "in"]
     if len(written) > 1 and outs and not trial.reproduces(written, outs):
+        one = len(outs) == 1  # which was just tried
+        read = {a.index for a in outs if one or not trial.reproduces(written, [a])}
         refined = [
-            a.model_copy(update={"role": "inout"})
-            if a.role == "out" and not trial.reproduces(written, [a]) else a
-            for a in refined
-        ]  # fmt: skip
+            a.model_copy(update={"role": "inout"}) if a.index in read else a for a in refined
+        ]
     return workload.model_copy(update={"allocations": tuple(refined)})
 
 
@@ -59,7 +60,7 @@ class _Trial(NamedTuple):
         if isinstance(ran, Misbehaved):
             return allocation.model_copy(update={"role": "inout"})
         result = Path(ran.outputs[allocation.index])
-        after = self._after(allocation)
+        after = Path(self.workload.folder) / allocation.after
         if same_contents(result, after):
             return allocation.model_copy(update={"role": "out"})
         # A launch that adds little leaves a poison this large as it was: what it captured counts.
@@ -69,23 +70,16 @@ class _Trial(NamedTuple):
 
     def reproduces(self, written: Sequence[Allocation], poisoned: Sequence[Allocation]) -> bool:
         """Whether all results are the captured ones, up to rounding, over poison in these."""
-        name = f"results_{poisoned[0].index}" if len(poisoned) == 1 else "results"
+        name = f"results_{poisoned[0].index}"
         ran = self._ran(poisoned, written, name)
-        if isinstance(ran, Misbehaved):
-            return False
-        return all(self._is_captured(a, Path(ran.outputs[a.index])) for a in written)
+        try:
+            return isinstance(ran, Ran) and all(self._is_captured(ran, a) for a in written)
+        finally:
+            remove(self.folder / name)
 
-    def _is_captured(self, allocation: Allocation, result: Path) -> bool:
-        after = self._after(allocation)
-        if same_contents(result, after):
-            return True
-        if allocation.element not in FLOATING:
-            return False
-        gap = distance(stored(result, allocation.element), stored(after, allocation.element))
-        return gap.relative_l2 <= REPRODUCTION_L2 and not gap.non_finite_mismatches
-
-    def _after(self, allocation: Allocation) -> Path:
-        return Path(self.workload.folder) / allocation.after
+    def _is_captured(self, ran: Ran, allocation: Allocation) -> bool:
+        gap = _gap(ran, self.workload, allocation)
+        return gap is None or (allocation.element in FLOATING and not _is_another(gap))
 
     def _ran(
         self, poisoned: Sequence[Allocation], wanted: Sequence[Allocation], name: str
@@ -122,14 +116,24 @@ def confirm_reproduces(
             "the kernel reads memory that could not be captured"
         )
     for allocation in workload.allocations:
-        captured = Path(workload.folder) / allocation.after
-        if same_contents(ran.outputs[allocation.index], captured):
-            continue
-        again = stored(ran.outputs[allocation.index], allocation.element)
-        gap = distance(again, stored(captured, allocation.element))
-        if gap.relative_l2 > REPRODUCTION_L2 or gap.non_finite_mismatches:
+        gap = _gap(ran, workload, allocation)
+        if gap is not None and _is_another(gap):
             raise InputError(
                 f"the captured launch of {workload.callee} gives another result when run again "
                 f"(buffer {allocation.index}, relative difference {gap.relative_l2:.1e}): "
                 "the kernel depends on memory or an order that could not be captured"
             )
+
+
+def _gap(ran: Ran, workload: Workload, allocation: Allocation) -> Distance | None:
+    """How far a result is from the captured one; None where they are the same to the bit."""
+    result, captured = ran.outputs[allocation.index], Path(workload.folder) / allocation.after
+    if same_contents(result, captured):
+        return None
+    element = allocation.element
+    return distance(stored(result, element), stored(captured, element))
+
+
+def _is_another(gap: Distance) -> bool:
+    """Whether it is more than rounding."""
+    return not gap.relative_l2 <= REPRODUCTION_L2 or gap.non_finite_mismatches > 0
