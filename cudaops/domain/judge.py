@@ -90,6 +90,7 @@ REQUIRED_GATES: tuple[GateName, ...] = (
     "correctness_perturbed",
     "correctness_exact",
     "unchanged_inputs",
+    "correctness_domain",
     "repeat",
     "physical_floor",
     "isolation",

@@ -6,9 +6,9 @@ Every method takes and returns records. What the code under test does wrong come
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -58,6 +58,34 @@ class InputSet(Record):
     author's program may, and not `scratch_poison`. Only in a series, at the same `shift_bytes`."""
 
 
+class Trial(NamedTuple):
+    """One launch of many: arguments, sizes and contents of its own."""
+
+    workload: Workload
+    plan: ResolvedPlan
+    inputs: InputSet
+
+
+class Tried(NamedTuple):
+    """What became of a trial."""
+
+    outcome: Ran | Misbehaved
+    accesses: int | None = None
+    """Of global memory; None where nobody counted."""
+    reached_bytes: Mapping[int, int] = {}
+    """Allocation to the end of the farthest access, from its begin; without those that were not
+    touched."""
+
+
+class Branches(NamedTuple):
+    """Ways that conditions went: two of an `if`, two of each operand of `&&`."""
+
+    taken: int
+    total: int
+    missed_lines: tuple[int, ...]
+    """Lines with a way that no trial took, ascending."""
+
+
 class Executor(Protocol):
     """A place where kernels compile and run."""
 
@@ -84,6 +112,11 @@ class Executor(Protocol):
     def isolation(self) -> IsolationLevel:
         """How well untrusted code is confined here: the lowest level over the phases in which any
         of it runs on this machine's processor. Raises SandboxUnavailable: not as well as wanted."""
+
+    @property
+    def processor(self) -> Executor:
+        """The executor that drawn inputs are tried on: this one, or one that runs the same sources
+        on this machine's processor."""
 
     def check_available(self) -> None:
         """Raise PrerequisiteError with a remedy where this executor cannot work here."""
@@ -217,6 +250,37 @@ class Executor(Protocol):
         Raises ValueError for no input set, for a `shift_bytes` that is no multiple of 256, and for
         `keep_scratch` where no launch at the same place came before.
         """
+
+    def run_trials(
+        self,
+        compiled: Compiled,
+        trials: Sequence[Trial],
+        folder: Path,
+        *,
+        check: Check = "none",
+        last_first: bool = False,
+        most_accesses: int | None = None,
+        limit_s: float = 2.0,
+        timeout_s: float = 60.0,
+    ) -> tuple[Tried, ...]:
+        """Every trial once, each whatever became of the others; outputs land in `folder`/launch_00,
+        launch_01, ...
+
+        `last_first`: threads of a block begin with the last, and blocks too where none can wait for
+        another. `most_accesses` of global memory end a checked launch, as `limit_s` seconds of the
+        processor do; what is not reached in `timeout_s` is a `timeout` as well.
+        """
+
+    def branches(
+        self,
+        compiled: Compiled,
+        trials: Sequence[Trial],
+        counted: Callable[[str, int], bool],
+        folder: Path,
+        timeout_s: float = 60.0,
+    ) -> Branches | None:
+        """Which ways the conditions on the lines that `counted` (file, line) wants take on trials
+        that all end; None where nobody can count them."""
 
     def measure(
         self,

@@ -12,6 +12,7 @@
 | `correctness_perturbed` | `cudaops/gates/correctness.py` |
 | `repeat` | `cudaops/gates/repeat.py` |
 | `unchanged_inputs` | `cudaops/gates/correctness.py` |
+| `correctness_domain` | `cudaops/gates/domain.py` |
 | `timed_outputs` | `cudaops/gates/timed_outputs.py` |
 | `clocks` | `cudaops/gates/clocks.py` |
 | `physical_floor` | `cudaops/gates/physical_floor.py` |

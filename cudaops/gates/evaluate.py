@@ -25,6 +25,7 @@ from cudaops.domain.workload import Workload
 from cudaops.gates.clocks import clocks_gate, is_disturbed
 from cudaops.gates.compile import compile_gate
 from cudaops.gates.correctness import Subject, Verifier
+from cudaops.gates.domain import domain_gate
 from cudaops.gates.hygiene import hygiene_gate
 from cudaops.gates.isolation import isolation_gate
 from cudaops.gates.object import object_gate
@@ -173,7 +174,12 @@ class Evaluating:
         self.qualification = qualification_of(bench)
         if first:
             self.say(f"the oracle: {self.qualification.line}")
-        return self._verified(subjects)
+        return self._verified(subjects) and self._on_the_domain()
+
+    def _on_the_domain(self) -> bool:
+        judged = domain_gate(self.bench, self.rewrite, self.say)
+        self.failure = judged.misbehaved or self.failure
+        return self._add(judged.gate)
 
     def right_on_captured(self, compiled: Sequence[Compiled], *, smallest: bool = False) -> bool:
         """The checker, and the result of the program's own inputs; none of the gates after them.

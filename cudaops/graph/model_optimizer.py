@@ -24,6 +24,7 @@ REPAIRABLE: frozenset[GateName] = frozenset(
     {
         "hygiene", "preprocessed", "object", "checker", "correctness_captured",
         "correctness_exact", "correctness_perturbed", "repeat", "unchanged_inputs",
+        "correctness_domain",
     }
 )  # fmt: skip
 """Gates that say what is wrong with a text. One that is only too slow needs another hypothesis."""

@@ -45,7 +45,8 @@ pattern's kernel was tuned as it is."""
 EXHAUSTED = "no step gains"
 """Of a search that came to its end."""
 OF_RESULTS = frozenset({
-    "correctness_captured", "correctness_exact", "correctness_perturbed", "repeat", "whole_program",
+    "correctness_captured", "correctness_exact", "correctness_perturbed", "correctness_domain",
+    "repeat", "whole_program",
 })  # fmt: skip
 """Gates that refuse a rewrite for what it computes."""
 NO_FURTHER = "no further recipe applies"

@@ -45,6 +45,7 @@ CORRECTNESS_GATES = (
     "correctness_exact",
     "correctness_perturbed",
     "repeat",
+    "correctness_domain",
 )
 
 

@@ -20,7 +20,7 @@ Key = TypeVar("Key", bound=Hashable)
 WRONG: frozenset[GateName] = frozenset(
     {
         "checker", "correctness_captured", "correctness_exact", "correctness_perturbed", "repeat",
-        "timed_outputs", "unchanged_inputs", "whole_program",
+        "timed_outputs", "unchanged_inputs", "whole_program", "correctness_domain",
     }
 )  # fmt: skip
 """Gates that say that a rewrite computes something else. No earlier time outweighs that."""

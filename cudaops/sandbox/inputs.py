@@ -26,7 +26,7 @@ from cudaops.executors.base import InputSet
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
     "touched", "large", "structured", "tiny", "permuted", "resampled", "reversed", "permuted_again",
-    "spread", "relaunched", "infinite",
+    "spread", "relaunched", "infinite", "drawn",
 ]  # fmt: skip
 """What the contents of one case are drawn from: see `drawn`."""
 

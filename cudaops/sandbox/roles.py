@@ -19,8 +19,9 @@ from cudaops.sandbox.inputs import before_path
 REPRODUCTION_L2 = 1e-5
 """Atomic float sums may differ between two runs by rounding; a missed buffer by far more."""
 
-ROLE_POISON = 0x5B
-"""Byte that shows whether a launch overwrites a buffer; as f32 it is 6.2e16, as i32 1.5e9."""
+ROLE_POISONS = (0x5B, 0xFF)
+"""Bytes that show whether a launch overwrites a buffer; as f32 6.2e16 and not a number, as i32
+1.5e9 and -1. What is multiplied by zero is read all the same, and only the second shows it."""
 
 
 def refine_roles(
@@ -56,24 +57,30 @@ class _Trial(NamedTuple):
 
     def refined(self, allocation: Allocation) -> Allocation:
         """With the role that its own result says it has."""
-        ran = self._ran([allocation], [allocation], f"role_{allocation.index}")
-        if isinstance(ran, Misbehaved):
-            return allocation.model_copy(update={"role": "inout"})
-        result = Path(ran.outputs[allocation.index])
         after = Path(self.workload.folder) / allocation.after
-        if same_contents(result, after):
-            return allocation.model_copy(update={"role": "out"})
-        # A launch that adds little leaves a poison this large as it was: what it captured counts.
-        untouched = holds_only(result, ROLE_POISON, allocation.size_bytes)
-        unchanged = same_contents(before_path(self.workload, allocation), after)
-        return allocation.model_copy(update={"role": "in" if untouched and unchanged else "inout"})
+        for poison in ROLE_POISONS:
+            ran = self._ran([allocation], [allocation], f"role_{allocation.index}", poison)
+            if isinstance(ran, Misbehaved):
+                return allocation.model_copy(update={"role": "inout"})
+            result = Path(ran.outputs[allocation.index])
+            if same_contents(result, after):
+                continue
+            # A launch that adds little leaves a poison so large as it was: what it captured counts.
+            untouched = holds_only(result, poison, allocation.size_bytes)
+            unchanged = same_contents(before_path(self.workload, allocation), after)
+            role = "in" if untouched and unchanged else "inout"
+            return allocation.model_copy(update={"role": role})
+        return allocation.model_copy(update={"role": "out"})
 
     def reproduces(self, written: Sequence[Allocation], poisoned: Sequence[Allocation]) -> bool:
         """Whether all results are the captured ones, up to rounding, over poison in these."""
         name = f"results_{poisoned[0].index}"
-        ran = self._ran(poisoned, written, name)
         try:
-            return isinstance(ran, Ran) and all(self._is_captured(ran, a) for a in written)
+            return all(
+                isinstance(ran := self._ran(poisoned, written, name, poison), Ran)
+                and all(self._is_captured(ran, a) for a in written)
+                for poison in ROLE_POISONS
+            )
         finally:
             remove(self.folder / name)
 
@@ -82,13 +89,13 @@ class _Trial(NamedTuple):
         return gap is None or (allocation.element in FLOATING and not _is_another(gap))
 
     def _ran(
-        self, poisoned: Sequence[Allocation], wanted: Sequence[Allocation], name: str
+        self, poisoned: Sequence[Allocation], wanted: Sequence[Allocation], name: str, poison: int
     ) -> Ran | Misbehaved:
         contents = {a.index: str(before_path(self.workload, a)) for a in self.workload.allocations}
-        poison = {a.index: ROLE_POISON for a in poisoned}
+        fills = {a.index: poison for a in poisoned}
         return self.executor.run(
             self.baseline, self.workload, baseline_plan(self.workload),
-            InputSet(contents=contents, poison=poison), self.folder / name,
+            InputSet(contents=contents, poison=fills), self.folder / name,
             wanted=tuple(a.index for a in wanted), timeout_s=self.timeout_s,
         )  # fmt: skip
 

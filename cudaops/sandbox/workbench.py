@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran, Unit
@@ -89,6 +89,8 @@ class Workbench:
         """By the rewrite that a search over transformations began with, empty for the author's, and
         the transformations that were offered."""
         self._draws: tuple[Draw, ...] | None = None
+        self.domains: dict[str, Any] = {}
+        """Drawn inputs by workload (`gates.domain`), which no candidate changes."""
         self.qualification: Qualification | None = None
         """What the oracle can see, once somebody asked (`gates.qualification`)."""
 

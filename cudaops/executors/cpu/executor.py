@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,13 +32,15 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import PrerequisiteError
-from cudaops.executors.base import Check, InputSet
+from cudaops.executors.base import Branches, Check, InputSet, Trial, Tried
 from cudaops.executors.cpu.build import Built, as_compiled, build_unit, project_tools
+from cudaops.executors.cpu.coverage import branches
 from cudaops.executors.cpu.order import (
     Order,
     captured_again,
     order_in_lockstep,
     order_of,
+    orders_of,
     settles,
 )
 from cudaops.executors.cpu.program import ProgramRunner, lockstep_env
@@ -51,6 +53,7 @@ from cudaops.executors.cpu.unit import (
     names_of,
     run_series,
     run_task,
+    run_trials,
 )
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version
 from cudaops.executors.isolation.level import level_of, lowest
@@ -88,6 +91,11 @@ class CpuExecutor:
     def isolation(self) -> IsolationLevel:
         """Of compilers, kernels and whole programs."""
         return lowest(level_of("compile"), level_of("kernel"), level_of("program"))
+
+    @property
+    def processor(self) -> CpuExecutor:
+        """See `Executor.processor`."""
+        return self
 
     def check_available(self) -> None:
         """Raise PrerequisiteError, with the command that installs what is missing."""
@@ -210,6 +218,59 @@ class CpuExecutor:
         first, *more = inputs
         task = self._task(compiled.unit, "none", workload, plan, first, folder, timeout_s, None)
         return task if isinstance(task, Misbehaved) else run_series(task._replace(more=tuple(more)))
+
+    def run_trials(
+        self,
+        compiled: Compiled,
+        trials: Sequence[Trial],
+        folder: Path,
+        *,
+        check: Check = "none",
+        last_first: bool = False,
+        most_accesses: int | None = None,
+        limit_s: float = 2.0,
+        timeout_s: float = 60.0,
+    ) -> tuple[Tried, ...]:
+        """See `Executor.run_trials`. One child, and one more for each that ends it."""
+        if not trials:
+            return ()
+        first, unit = trials[0], compiled.unit
+        given = first.workload, first.plan, first.inputs, folder, timeout_s, None
+        task = self._task(unit, check, *given)
+        if isinstance(task, Misbehaved):
+            return tuple(Tried(task) for _ in trials)
+        if last_first:
+            task = task._replace(env={**task.env, "CUDAOPS_ORDER": orders_of(unit)})
+        if most_accesses is not None:
+            task = task._replace(env={**task.env, "CUDAOPS_MOST_ACCESSES": str(most_accesses)})
+        return run_trials(task, trials, limit_s)
+
+    def branches(
+        self,
+        compiled: Compiled,
+        trials: Sequence[Trial],
+        counted: Callable[[str, int], bool],
+        folder: Path,
+        timeout_s: float = 60.0,
+    ) -> Branches | None:
+        """See `Executor.branches`; `coverage` counts them."""
+        return branches(self, compiled, trials, counted, folder, timeout_s)
+
+    def run_built(
+        self,
+        built: Compiled,
+        trials: Sequence[Trial],
+        folder: Path,
+        env: Mapping[str, str],
+        timeout_s: float,
+    ) -> None:
+        """Trials in a build of its own, on one worker, for what it writes by itself."""
+        first = trials[0]
+        task = Task(
+            built.unit, Path(built.folder) / "unit", first.workload, first.plan, first.inputs,
+            folder, timeout_s, 1, dict(env), self.shared_optin, wanted=(),
+        )  # fmt: skip
+        run_trials(task, trials, timeout_s)
 
     def measure(
         self,

@@ -167,6 +167,13 @@ def _subject(
     return _Subject(unit, workload, folder.absolute() / "order", _order_for(program))
 
 
+def orders_of(unit: Unit) -> Order:
+    """The same of the kernels of a unit, a rewrite's own text included."""
+    if unit.rewrite is not None and WAITS.search(unit.rewrite.source):
+        return "threads"
+    return _order_for(unit.program)
+
+
 def _order_for(program: Program) -> Order:
     """Blocks begin with the last where none can wait for another."""
     return "threads" if any(WAITS.search(file.text) for file in program.files) else "all"

@@ -6,6 +6,7 @@ A series is several runs in one child: what a kernel keeps in its own variables 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved, Ran, Unit
 from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Value
 from cudaops.domain.workload import Allocation, Element, GlobalState, Workload
-from cudaops.executors.base import InputSet
+from cudaops.executors.base import InputSet, Trial, Tried
 from cudaops.executors.cpu.build import BASELINE_ENTRY, shared_guards
 from cudaops.executors.cpu.report import (
     Names,
@@ -131,6 +132,65 @@ def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
             return in_launch(wrong, number + 1, len(runs))
     each_s = ended.seconds / len(runs)
     return tuple(_ran(task, folder, each_s, ()) for folder in folders)
+
+
+def run_trials(task: Task, trials: Sequence[Trial], limit_s: float) -> tuple[Tried, ...]:
+    """Launches of a series with arguments and sizes of their own. One that ends its child ends no
+    other: the next child goes on behind it."""
+    folder = task.folder.absolute()
+    folders = [launch_folder(folder, number) for number in range(len(trials))]
+    _make_folders(folder, *folders)
+    until = time.monotonic() + task.timeout_s
+    found: list[Tried] = []
+    while len(found) < len(trials):
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            text = f"was not reached within {task.timeout_s:g} s"
+            rest = [Misbehaved(what="timeout", message=text)] * (len(trials) - len(found))
+            return (*found, *(Tried(one) for one in rest))
+        found += _tried(task._replace(timeout_s=left_s), trials, folders, len(found), limit_s)
+    return tuple(found)
+
+
+def _tried(
+    task: Task, trials: Sequence[Trial], folders: Sequence[Path], first: int, limit_s: float
+) -> list[Tried]:
+    """Those from `first` on that one child came to."""
+    lines = [*_head(task), f"limit {limit_s:g}"]
+    for trial, folder in zip(trials[first:], folders[first:], strict=True):
+        lines.append(f"place {trial.inputs.shift_bytes}")
+        lines += _launch(_of(task, trial), trial.inputs, folder)
+    ended = _run_child(task, lines)
+    parts = _by_launch(ended.report)
+    if ended.fault is not None and not parts:
+        return [Tried(ended.fault)]
+    found = []
+    for number, part in enumerate(parts[: len(trials) - first], first):
+        one, folder = _of(task, trials[number]), folders[number]
+        last = number - first == len(parts) - 1
+        fault = ended.fault if last else None
+        fault = fault or _wrong_output(one, folder.parent, f"{folder.name}/")
+        warnings = () if fault else find_warnings(part, task.executable, names_of(one))
+        outcome = fault or _ran(one, folder, 0.0, warnings)
+        counted = [int(line[0]) for line in part.all("accesses")]
+        reached = {int(line[0]): int(line[1]) for line in part.all("reached")}
+        found.append(Tried(outcome, counted[0] if counted else None, reached))
+    return found
+
+
+def _of(task: Task, trial: Trial) -> Task:
+    return task._replace(workload=trial.workload, plan=trial.plan, inputs=trial.inputs)
+
+
+def _by_launch(report: Report) -> list[Report]:
+    """A series' report, cut where a launch began."""
+    parts: list[list[tuple[str, ...]]] = []
+    for line in report.lines:
+        if line[0] == "began":
+            parts.append([])
+        elif parts:
+            parts[-1].append(line)
+    return [Report(tuple(part)) for part in parts]
 
 
 def check_series(inputs: Sequence[InputSet]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.base import Check, InputSet
+from cudaops.executors.base import Branches, Check, Executor, InputSet, Trial, Tried
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
 from cudaops.executors.cuda.build import IMAGE, project_tools
@@ -125,6 +126,11 @@ class CudaExecutor:
         if self.host.program_phase == "gpu":
             return lowest(level_of("compile"), settle_gpu_level(self.host.driver))
         return lowest(level_of("compile"), level_of("program"), "S1")
+
+    @property
+    def processor(self) -> Executor:
+        """See `Executor.processor`."""
+        return self.host.processor
 
     def check_available(self) -> None:
         """Raise PrerequisiteError, with what to install or mend."""
@@ -325,6 +331,40 @@ class CudaExecutor:
             )
             for n, one in enumerate(launches)
         )
+
+    def run_trials(
+        self,
+        compiled: Compiled,
+        trials: Sequence[Trial],
+        folder: Path,
+        *,
+        check: Check = "none",
+        last_first: bool = False,
+        most_accesses: int | None = None,
+        limit_s: float = 2.0,
+        timeout_s: float = 60.0,
+    ) -> tuple[Tried, ...]:
+        """See `Executor.run_trials`. The hardware's order is the only one there is."""
+        until, found = time.monotonic() + timeout_s, []
+        for number, one in enumerate(trials):
+            left_s = max(1.0, until - time.monotonic())
+            where = launch_folder(folder, number)
+            ran = self.run(
+                compiled, one.workload, one.plan, one.inputs, where, check=check, timeout_s=left_s
+            )
+            found.append(Tried(ran))
+        return tuple(found)
+
+    def branches(
+        self,
+        compiled: Compiled,
+        trials: Sequence[Trial],
+        counted: Callable[[str, int], bool],
+        folder: Path,
+        timeout_s: float = 60.0,
+    ) -> Branches | None:
+        """See `Executor.branches`. A processor counts them."""
+        return None
 
     def measure(
         self,

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -70,6 +71,36 @@ static std::set<std::pair<const void*, const void*>> found_races, found_same, fo
 static bool first_time(std::set<std::pair<const void*, const void*>>& seen, const void* a, const void* b) {
   std::lock_guard<std::mutex> hold(finding_lock);
   return seen.size() < 64 && seen.insert({a, b}).second;
+}
+
+// Of the launch that runs: accesses to global memory, and how far each allocation was reached.
+static constexpr int most_reached = 64;
+static std::atomic<uint64_t> accesses{0};
+static std::atomic<uintptr_t> reached[most_reached];  // 0: not at all
+static __thread uint64_t own_accesses;
+
+static void count_accesses();
+
+static inline void note_reach(const Allocation& in, uintptr_t end) {
+  if (__builtin_expect((++own_accesses & 0xffff) == 0, 0)) count_accesses();
+  if ((unsigned)in.number >= most_reached) return;
+  std::atomic<uintptr_t>& most = reached[in.number];
+  for (uintptr_t known = most.load(std::memory_order_relaxed); known < end;)
+    if (most.compare_exchange_weak(known, end, std::memory_order_relaxed)) break;
+}
+
+void checker_launch_begin() {
+  std::lock_guard<std::mutex> hold(finding_lock);
+  for (auto* seen : {&found_races, &found_same, &found_barriers, &found_reads}) seen->clear();
+  accesses = 0;
+  for (auto& most : reached) most = 0;
+}
+
+void checker_launch_end() {
+  report("accesses\t%llu", (unsigned long long)accesses.load());
+  for (auto& a : allocations)
+    if ((unsigned)a.number < most_reached && reached[a.number])
+      report("reached\t%d\t%zu", a.number, (size_t)(reached[a.number] - a.begin));
 }
 
 static void name_thread(char* text, size_t size, const Worker& w, unsigned t) {
@@ -302,6 +333,7 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
       describe_place(place, sizeof place, a, size);
       stop("out_of_bounds", pc, "%s%s of %u bytes, %s", atomic ? "atomic " : "", write ? "write" : "read", size, place);
     }
+    note_reach(*found, a + size);
     if (__builtin_expect(depth() == Depth::Order, 0)) follow_global(w, *found, a, size, write, atomic, pc);
     return Space::Global;
   }
@@ -372,8 +404,18 @@ void checker_block_begin(Worker& w) {
 #endif
 }
 
+// Accesses that a launch may make; 0: any number. Unlike seconds it is the same on every machine.
+static const uint64_t most_accesses = option("CUDAOPS_MOST_ACCESSES") ? strtoull(option("CUDAOPS_MOST_ACCESSES"), nullptr, 10) : 0;
+
+static void count_accesses() {
+  uint64_t all = accesses += std::exchange(own_accesses, 0);
+  if (most_accesses && all > most_accesses)
+    stop("timeout", nullptr, "made more than %llu accesses of global memory and was stopped", (unsigned long long)most_accesses);
+}
+
 void checker_block_end(Worker& w) {
   settle(w);
+  count_accesses();
 #ifdef CUDAOPS_TRACE
   if (trace_on) trace::end_block();
 #endif

@@ -187,6 +187,8 @@ struct Recorder {
 extern Recorder* recorder;
 
 #ifdef CUDAOPS_INSTRUMENTED
+void checker_launch_begin();  // of a plan: what was said of the last one may be said again
+void checker_launch_end();    // reports how many accesses it made, and how far into each allocation
 void checker_block_begin(Worker& w);
 void checker_block_end(Worker& w);
 void checker_barrier(Worker& w, unsigned exited);

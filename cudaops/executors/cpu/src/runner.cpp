@@ -1,7 +1,9 @@
 // The main of a unit: does what a specification file says, line by line (cpu_unit.py writes it).
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -70,6 +72,7 @@ class Runner {
       else if (verb == "shared") { size_t n; words >> n; allow_unit_shared(n); }
       else if (verb == "blocks") blocks(words);
       else if (verb == "place") place(words);
+      else if (verb == "limit") words >> limit_s_;
       else if (verb == "dump" || verb == "gdump") dumps_.push_back(line);
       else bad("unknown line in the specification: " + line);
     }
@@ -79,13 +82,30 @@ class Runner {
   double finish() {
     if (in_series_) report("began\t%d", begun_++);
     double start = now();
+    limit(limit_s_);
+#ifdef CUDAOPS_INSTRUMENTED
+    checker_launch_begin();
+#endif
     run();
+    limit(0);
+#ifdef CUDAOPS_INSTRUMENTED
+    if (limit_s_ > 0) checker_launch_end();
+#endif
     seconds_ += now() - start;
     dump();
     return seconds_;
   }
 
  private:
+  // Ends the process where a launch of a series takes so many seconds of the processor; 0: it may.
+  static void limit(double seconds) {
+    if (seconds > 0) signal(SIGPROF, [](int) { stop("timeout", nullptr, "did not end in the time that it was given"); });
+    itimerval timer{};
+    timer.it_value.tv_sec = (time_t)seconds;
+    timer.it_value.tv_usec = (suseconds_t)((seconds - (double)timer.it_value.tv_sec) * 1e6);
+    setitimer(ITIMER_PROF, &timer, nullptr);
+  }
+
   void run() {
     poison_shared_memory = launches_must_be_valid = true;
 #ifdef CUDAOPS_INSTRUMENTED
@@ -197,6 +217,10 @@ class Runner {
     int index;
     size_t size;
     words >> index >> size;
+    if (at_.count(index) && size_[index] != size) {
+      release(at_[index]);
+      at_.erase(index);
+    }
     if (!at_.count(index)) at_[index] = reserve(size, index);
     size_[index] = size;
     contents(words, (void*)at_[index], size);
@@ -212,6 +236,11 @@ class Runner {
       if (!scratch_.count(name)) bad("no scratch " + name + " to keep");
       return;
     }
+    if (scratch_.count(name) && scratch_size_[name] != size) {
+      release(scratch_[name]);
+      scratch_.erase(name);
+    }
+    scratch_size_[name] = size;
     if (!scratch_.count(name)) {
       int number = -2 - (int)scratch_.size();
       scratch_[name] = reserve(size, number);
@@ -314,11 +343,12 @@ class Runner {
   bool restricts_ = false, in_series_ = false;
   int begun_ = 0;
   size_t shift_ = 0;
-  double seconds_ = 0;
+  double seconds_ = 0, limit_s_ = 0;
   int restricted_ = -1;
   std::map<int, uintptr_t> at_;
   std::map<int, size_t> size_;
   std::map<std::string, uintptr_t> scratch_;
+  std::map<std::string, size_t> scratch_size_;
   std::vector<Step> steps_;
   std::vector<std::string> dumps_;
 };

@@ -1,0 +1,330 @@
+"""Gate `correctness_domain`: the candidate on inputs of the author's kernel's own domain.
+
+Every drawn input on which the author's kernel is right (`sandbox/drawn.py`), twice: once with each
+access looked at, once with the last thread first.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cudaops.domain.execution import Compiled, CompileFailed, Misbehaved, Ran
+from cudaops.domain.judgement import Gate, Policy
+from cudaops.domain.program import Kernel
+from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import Say
+from cudaops.domain.workload import FLOATING, Allocation, ScalarArgument, Workload
+from cudaops.errors import PlanError
+from cudaops.executors.arrays import read_array
+from cudaops.executors.base import Branches, Executor, Trial, Tried
+from cudaops.executors.compare import same_contents
+from cudaops.executors.untrusted_files import remove
+from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy, parameter_name
+from cudaops.program.analysis.summary import facts_of_launch
+from cudaops.program.candidate import FILE as CANDIDATE
+from cudaops.program.plans import resolve
+from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput
+from cudaops.sandbox.draws import Subject
+from cudaops.sandbox.oracle import Baseline
+from cudaops.sandbox.workbench import Workbench
+
+LIMIT_FACTOR = 8
+LEAST_ACCESSES = 8_000_000
+"""A candidate may make so many times the author's accesses, and these in any case."""
+LIMIT_S = 10.0
+MOST_LINES = 6
+"""Lines with a branch that nothing reached, as one summary names them."""
+
+
+class Refusal(NamedTuple):
+    """An input on which the candidate is not right."""
+
+    on: DrawnInput
+    why: str
+    misbehaved: Misbehaved | None = None
+
+
+class Judged(NamedTuple):
+    """The gate, and what the candidate did where it failed for that."""
+
+    gate: Gate
+    misbehaved: Misbehaved | None = None
+
+
+class DomainJudge:
+    """Runs one candidate on a domain."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        compiled: Compiled,
+        rewrite: Rewrite,
+        kernel: Kernel,
+        policy: Policy,
+        folder: Path,
+    ) -> None:
+        """`executor`: where the domain was drawn. `compiled`: the candidate, built there."""
+        self._executor = executor
+        self._compiled = compiled
+        self._rewrite = rewrite
+        self._kernel = kernel
+        self._policy = policy
+        self._folder = folder
+
+    def judge(self, domain: Domain, further: Sequence[DrawnInput] = ()) -> Judged:
+        """Every input that the plan applies to."""
+        given = [*domain.inputs, *further]
+        trials, refusals = self._planned(given)
+        refusals += self._run(trials)
+        broken = {name for one in refusals for name in one.on.broken}
+        counted = [one for one in refusals if not one.on.broken]
+        if counted:
+            return self._refused(counted, len(trials))
+        assumed = [*domain.assumed, *(f"{name} (it differs on others)" for name in sorted(broken))]
+        failed = {id(one.on) for one in refusals}
+        right = [trial for one, trial in trials if id(one) not in failed]
+        own = None
+        if right:
+            own = self._executor.branches(
+                self._compiled, right, lambda file, _: file == CANDIDATE, self._folder / "branches"
+            )
+        return Judged(_passed(domain, len(right), len(given) - len(trials), assumed, own))
+
+    def _planned(
+        self, given: Sequence[DrawnInput]
+    ) -> tuple[list[tuple[DrawnInput, Trial]], list[Refusal]]:
+        """The candidate's launches where its plan applies. Sizes that no author launches are not
+        held against a plan that cannot be resolved for them."""
+        trials, refusals = [], []
+        for one in given:
+            workload = one.trial.workload
+            try:
+                plan = resolve(self._rewrite, self._kernel, workload)
+            except PlanError as problem:
+                if not _is_degenerate(one):
+                    refusals.append(Refusal(one, f"the plan cannot be resolved: {problem}"))
+                continue
+            if plan.applicable:
+                trials.append((one, one.trial._replace(plan=plan)))
+        return trials, refusals
+
+    def _run(self, trials: Sequence[tuple[DrawnInput, Trial]]) -> list[Refusal]:
+        if not trials:
+            return []
+        most = max(LEAST_ACCESSES, LIMIT_FACTOR * max(one.draw.shape.accesses for one, _ in trials))
+        refusals: dict[int, Refusal] = {}
+        first = self._executor.run_trials(
+            self._compiled, [t for _, t in trials], self._folder / "first", check="full",
+            most_accesses=most, limit_s=LIMIT_S, timeout_s=240.0,
+        )  # fmt: skip
+        for n, ((one, _), tried) in enumerate(zip(trials, first, strict=True)):
+            if (found := self._seen(one, tried)) is not None:
+                refusals[n] = found
+        left = [n for n in range(len(trials)) if n not in refusals]
+        second = self._executor.run_trials(
+            self._compiled, [trials[n][1] for n in left], self._folder / "second", last_first=True,
+            limit_s=LIMIT_S, timeout_s=240.0,
+        )  # fmt: skip
+        for n, tried in zip(left, second, strict=True):
+            if (found := self._seen(trials[n][0], tried)) is not None:
+                where = "with the last thread first: "
+                refusals[n] = found._replace(why=where + found.why)
+        return list(refusals.values())
+
+    def _seen(self, one: DrawnInput, tried: Tried) -> Refusal | None:
+        outcome = tried.outcome
+        if isinstance(outcome, Misbehaved):
+            return Refusal(one, outcome.placed, outcome)
+        counted = [w for w in outcome.warnings if w.habit not in one.habits or not w.habit]
+        if counted:
+            return Refusal(one, counted[0].placed, counted[0])
+        wrong = next((x for x in self._compared(one, outcome) if not x.passed), None)
+        return None if wrong is None else Refusal(one, wrong.summary)
+
+    def _compared(self, one: DrawnInput, ran: Ran) -> Iterator[BufferAccuracy]:
+        workload = one.trial.workload
+        for a in workload.allocations:
+            name = parameter_name(workload, a)
+            if a.role == "in":
+                if not same_contents(ran.outputs[a.index], one.reference.outputs[a.index]):
+                    yield BufferAccuracy(False, f"wrote to its input {name}", {})
+                continue
+            accuracy = exact_accuracy if one.draw.exact else buffer_accuracy
+            if a.element not in FLOATING:
+                yield _integers(one, a, name, ran)
+                continue
+            yield accuracy(a, name, ran, one.reference, self._policy)
+
+    def _refused(self, refusals: Sequence[Refusal], applied: int) -> Judged:
+        """By the smallest input of them, which is kept."""
+        least = min(refusals, key=lambda r: (r.on.draw.changes, r.on.draw.shape.accesses))
+        kept = self._kept(least)
+        summary = f"{least.on.draw.what}: {least.why}"
+        summary += f" ({len(refusals)} of {applied} drawn inputs; this one is kept in {kept})"
+        numbers = {"inputs_refused": float(len(refusals)), "inputs": float(applied)}
+        gate = Gate(name="correctness_domain", passed=False, summary=summary, numbers=numbers)
+        return Judged(gate, least.misbehaved)
+
+    def _kept(self, refusal: Refusal) -> Path:
+        """A folder with the contents of this input, its arguments, and the right result."""
+        one = refusal.on
+        folder = self._folder.parent.parent / "refused" / self._rewrite.id
+        remove(folder)
+        folder.mkdir(parents=True)
+        workload = one.trial.workload
+        for a in workload.allocations:
+            name = parameter_name(workload, a)
+            if a.index not in one.trial.inputs.poison:
+                shutil.copyfile(one.trial.inputs.contents[a.index], folder / f"{name}.before.bin")
+            if a.role != "in":
+                shutil.copyfile(one.reference.outputs[a.index], folder / f"{name}.right.bin")
+        told = {
+            "why": refusal.why,
+            "input": one.draw.what,
+            "grid": workload.grid.model_dump(),
+            "block": workload.block.model_dump(),
+            "arguments": {
+                a.name: a.value for a in workload.arguments if isinstance(a, ScalarArgument)
+            },
+            "buffers": {parameter_name(workload, a): a.element for a in workload.allocations},
+        }
+        (folder / "input.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        return folder
+
+
+class Known(NamedTuple):
+    """The domain of one workload, with what draws more of it."""
+
+    builder: DomainBuilder
+    domain: Domain
+
+
+def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -> Judged:
+    """The candidate on the domain of each instance that it serves."""
+    started = time.monotonic()
+    first: dict[str, Workload] = {}
+    for workload in bench.judged_of(rewrite):
+        first.setdefault(workload.callee, workload)
+    judged = [_judged(bench, rewrite, workload, say) for workload in first.values()]
+    worst = next((one for one in judged if not one.gate.passed), judged[0])
+    seconds = time.monotonic() - started
+    return worst._replace(gate=worst.gate.model_copy(update={"seconds": seconds}))
+
+
+def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) -> Judged:
+    if workload.id not in bench.domains:
+        say("drawing inputs, and running the author's kernel on them under the checker")
+        bench.domains[workload.id] = _known(bench, workload)
+    known = bench.domains[workload.id]
+    processor = bench.executor.processor
+    compiled = processor.compile(bench.unit(workload, rewrite))
+    if isinstance(compiled, CompileFailed):
+        known = known._replace(domain=_none(f"the rewrite: {compiled.message}"))
+    if known.domain.problem is not None or isinstance(compiled, CompileFailed):
+        return Judged(_without(known.domain))
+    folder = bench.folder / "work" / f"domain-{rewrite.id}"
+    judge = DomainJudge(processor, compiled, rewrite, bench.kernel, bench.policy, folder)
+    judged = judge.judge(known.domain, known.builder.about(known.domain, rewrite.source))
+    bench.discard(folder.name)
+    return judged
+
+
+def _known(bench: Workbench, workload: Workload) -> Known:
+    processor = bench.executor.processor
+    roles = bench.oracle(workload).workload
+    recorded = tuple(
+        launch
+        for run in bench.captured.runs
+        for launch in run.captured.recorded
+        if launch.kernel == bench.kernel.name
+    )
+    facts = facts_of_launch(bench.program, bench.kernel, workload)
+    subject = Subject(roles, bench.program, bench.kernel, facts, recorded)
+    folder = bench.folder / "work" / "domain" / workload.id
+    plain = processor.compile(bench.unit(workload, None))
+    if isinstance(plain, CompileFailed):
+        builder = DomainBuilder(processor, Baseline(plain, None, ""), subject, folder, bench.seed)  # type: ignore[arg-type]
+        return Known(builder, _none(plain.message))
+    widened = processor.compile(bench.unit(workload, None, widened=True))
+    wide = widened if isinstance(widened, Compiled) else None
+    problem = None if wide else f"the widened kernel does not compile: {widened.message}"  # type: ignore[union-attr]
+    builder = DomainBuilder(processor, Baseline(plain, wide, problem), subject, folder, bench.seed)
+    return Known(builder, builder.build())
+
+
+def _none(problem: str) -> Domain:
+    return Domain((), (), (), problem=problem)
+
+
+def _without(domain: Domain) -> Gate:
+    """Nothing could be drawn: what the other gates saw is all there is, and is said so."""
+    summary = f"no inputs were drawn: {domain.problem}; assumed: every input but those of the gates"
+    summary += " before behaves as theirs"
+    return Gate(name="correctness_domain", passed=True, summary=summary, numbers={"inputs": 0.0})
+
+
+def _passed(
+    domain: Domain, right: int, left: int, assumed: Sequence[str], own: Branches | None
+) -> Gate:
+    """`right`: inputs that the rewrite is right on; `left`: those that its plan leaves to the
+    author's kernel."""
+    told = [_told(domain.branches, "the author's kernel"), _told(own, "the rewrite")]
+    summary = f"right on {right} inputs"
+    if any(told):
+        summary += f", which reach {' and '.join(one for one in told if one)}"
+    summary += f" (sizes: {' / '.join(domain.shapes)})"
+    if left:
+        summary += f"; on {left} others the author's kernel runs"
+    summary += f"; assumed: {'; '.join(assumed) if assumed else 'nothing'}"
+    numbers = {
+        "inputs": float(right), "inputs_drawn": float(domain.drawn),
+        "assumptions": float(len(assumed)),
+    }  # fmt: skip
+    for side, branches in (("author", domain.branches), ("rewrite", own)):
+        if branches is not None:
+            numbers[f"{side}_branches"] = float(branches.total)
+            numbers[f"{side}_branches_reached"] = float(branches.taken)
+    return Gate(name="correctness_domain", passed=True, summary=summary, numbers=numbers)
+
+
+def _told(branches: Branches | None, whose: str) -> str:
+    if branches is None:
+        return ""
+    text = f"{branches.taken} of {branches.total} branches of {whose}"
+    if branches.missed_lines:
+        shown = ", ".join(str(line) for line in branches.missed_lines[:MOST_LINES])
+        text += f" (not all on line {shown})"
+    return text
+
+
+def _is_degenerate(one: DrawnInput) -> bool:
+    """Whether an integer is zero or less, of which no grid can be made."""
+    arguments = one.trial.workload.arguments
+    return any(isinstance(a, ScalarArgument) and a.value <= 0 for a in arguments)
+
+
+def _integers(one: DrawnInput, a: Allocation, name: str, ran: Ran) -> BufferAccuracy:
+    """Equal, but where the author's own result turns on the last bit of a floating input."""
+    result, right = (
+        read_array(path, a.element)
+        for path in (ran.outputs[a.index], one.reference.outputs[a.index])
+    )
+    wrong = result != right
+    for other in one.moved:
+        turned = read_array(other[a.index], a.element)
+        wrong &= ~((turned != right) & (result == turned))
+    if not wrong.any():
+        return BufferAccuracy(True, f"{name}: equal", {})
+    if a.index in one.order_free and np.array_equal(np.sort(result), np.sort(right)):
+        return BufferAccuracy(True, f"{name}: equal in another order", {})
+    at = int(wrong.argmax())
+    text = f"{name}: {int(wrong.sum())} of {right.size} elements differ; "
+    text += f"first {name}[{at}] is {result[at]}, the author's {right[at]}"
+    return BufferAccuracy(False, text, {})

@@ -1,0 +1,413 @@
+"""Inputs from the domain of the author's kernel: every input on which it runs cleanly.
+
+The author's kernel is the judge of what is valid. It runs under the checker on every draw, in
+bounds, to its end and without a race; once more with the last thread first and over another
+background; and what it leaves must be the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cudaops.domain.execution import Misbehaved, Ran
+from cudaops.domain.workload import FLOATING, Element, ScalarArgument, Workload
+from cudaops.executors.arrays import (
+    Array,
+    read_array,
+    round_wide_doubles,
+    stored,
+    write_array,
+)
+from cudaops.executors.base import Branches, Check, Executor, Trial, Tried
+from cudaops.executors.compare import distance, non_finite_share, same_contents
+from cudaops.executors.untrusted_files import remove
+from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, numbers_in
+from cudaops.sandbox.inputs import can_widen, pad_tail, widen
+from cudaops.sandbox.oracle import Baseline, Reference
+from cudaops.sandbox.shapes import ShapeFinder
+
+SAME_L2 = 1e-5
+"""Relative L2 distance up to which two orders of threads give the same: atomic sums round."""
+BACKGROUNDS = (0x3C, 0xC3)
+"""Bytes that fill what is only written: as f32 0.011 and -391, as f64 1.6e-18 and -2.8e18."""
+LEAST_ACCESSES = 400_000
+GROWTH = 4
+"""A draw on which the author's kernel makes more accesses than this, and than so many times those
+on captured contents, is left out: loops whose ends stand in memory may go through all of it."""
+LIMIT_S = 4.0
+"""Of one launch, in seconds of the processor. Draws on which the author's kernel does not end are
+none of its domain."""
+ALL_S = 120.0
+"""Of all launches of a batch: a batch takes some seconds."""
+ROUNDOFF_MOVES = 2
+"""Runs of the author's kernel on inputs moved by one roundoff: how well the problem is posed."""
+ROUNDS = 2
+"""Further rounds of draws while a branch of the author's kernel is not reached."""
+UNSETTLED = "another order of threads, or another background, gives another result"
+
+
+class DrawnInput(NamedTuple):
+    """One input of the domain, and what the author's kernel makes of it."""
+
+    draw: Draw
+    trial: Trial
+    reference: Reference
+    broken: Broken
+    """Properties of the captured inputs that it does not have."""
+    habits: frozenset[str]
+    """What the author's kernel does wrong on it (`Misbehaved.habit`)."""
+    moved: tuple[dict[int, str], ...] = ()
+    """Results on inputs moved by one roundoff, by allocation."""
+    order_free: frozenset[int] = frozenset()
+    """Buffers whose elements the author's own threads leave in no fixed order."""
+
+
+class Domain(NamedTuple):
+    """The drawn inputs of one workload."""
+
+    inputs: tuple[DrawnInput, ...]
+    assumed: tuple[str, ...] = ()
+    """What could not be varied, and why: `col as captured (out of bounds on others)`."""
+    shapes: tuple[str, ...] = ()
+    drawn: int = 0
+    """Inputs that were tried, valid or not."""
+    branches: Branches | None = None
+    """Of the author's kernel; None where nobody could count them."""
+    problem: str | None = None
+    """Why there are none."""
+
+
+class _Borne(NamedTuple):
+    """A draw that the author's kernel bears."""
+
+    draw: Draw
+    trial: Trial
+    ran: Ran
+    broken: Broken
+    habits: frozenset[str]
+    order_free: frozenset[int]
+
+
+class DomainBuilder:
+    """Draws inputs and keeps those on which the author's kernel is right."""
+
+    def __init__(
+        self, executor: Executor, baseline: Baseline, subject: Subject, folder: Path, seed: int
+    ) -> None:
+        """`executor`: runs on a processor (`Executor.processor`)."""
+        self._executor = executor
+        self._baseline = baseline
+        self._subject = subject
+        self._folder = folder
+        self._drawing = Drawing(subject, seed)
+        self._batches = itertools.count()
+        self._why: dict[str, str] = {}
+        self._tried = 0
+        self._accesses = 0
+
+    def build(self) -> Domain:
+        """All of it. What the author's kernel does not bear is left out."""
+        finder = ShapeFinder(
+            self._executor, self._baseline.plain, self._subject.facts, self._folder,
+            self._drawing.passed,
+        )  # fmt: skip
+        shapes = finder.shapes(self._subject.workload)
+        if not shapes:
+            return Domain((), problem="the author's kernel does not run under the checker")
+        self._accesses = max(s.accesses for s in shapes)
+        small = min(shapes, key=lambda s: s.accesses)
+        found = self._borne(self._drawing.probes(small))
+        self._drawing.learn([one.draw for one in found])
+        draws = [draw for shape in shapes for draw in self._drawing.combined(shape)]
+        found += self._borne([*draws, *self._drawing.launches(shapes)])
+        branches = self._branches(found)
+        for _ in range(ROUNDS):
+            if branches is None or branches.taken == branches.total:
+                break
+            more = self._borne(list(self._drawing.combined(small, 24)))
+            found, before = found + more, branches.taken
+            branches = self._branches(found)
+            if branches is not None and branches.taken == before:
+                break
+        return Domain(
+            tuple(self._with_references(found)), self._drawing.assumed(self._why),
+            tuple(s.what for s in shapes), self._tried, branches,
+        )  # fmt: skip
+
+    def about(self, domain: Domain, text: str) -> tuple[DrawnInput, ...]:
+        """Further inputs, with values about the numbers that stand in a rewrite's text and not in
+        the author's: where it may have put a threshold, a size or a count."""
+        numbers = tuple(n for n in numbers_in(text) if n not in self._drawing.numbers)
+        if not numbers or not domain.inputs:
+            return ()
+        small = min((one.draw.shape for one in domain.inputs), key=lambda s: s.accesses)
+        return tuple(self._with_references(self._borne(self._drawing.about(small, numbers))))
+
+    def _branches(self, found: Sequence[_Borne]) -> Branches | None:
+        kernel = self._subject.kernel
+        return self._executor.branches(
+            self._baseline.plain,
+            [one.trial for one in found],
+            lambda file, line: (
+                file == kernel.file and kernel.first_line <= line <= kernel.last_line
+            ),
+            self._folder / f"branches-{next(self._batches)}",
+        )
+
+    def _borne(self, draws: Sequence[Draw], *, remembers: bool = False) -> list[_Borne]:
+        """Those on which the author's kernel is right, and settled. Where another background gives
+        another result, what stands where it writes counts as an input (`remembers`)."""
+        if not draws:
+            return []
+        batch = self._folder / f"batch-{next(self._batches)}"
+        made = [
+            self._drawing.written(d, batch / f"in_{n:03d}", BACKGROUNDS[0], remembers=remembers)
+            for n, d in enumerate(draws)
+        ]
+        self._tried += len(made)
+        first = self._ran([trial for trial, _ in made], batch / "first", check="full")
+        good: list[tuple[int, Ran]] = []
+        for n, tried in enumerate(first):
+            fault = _fault(tried.outcome)
+            if fault is None and isinstance(tried.outcome, Ran):
+                good.append((n, tried.outcome))
+            elif fault is not None:
+                self._why.setdefault(_only(draws[n]), fault.what.replace("_", " "))
+        again = [_refilled(made[n][0]) for n, _ in good]
+        second = self._ran(again, batch / "second", last_first=True)
+        kept, unsettled = [], []
+        for (n, ran), other in zip(good, second, strict=True):
+            trial, broken = made[n]
+            free = _settled(trial.workload, ran, other.outcome)
+            if free is None:
+                unsettled.append(draws[n])
+            elif not _has_grown(draws[n]) or self._covers(trial, ran, batch / f"wider_{n}"):
+                habits = frozenset(w.habit for w in ran.warnings) - {""}
+                kept.append(_Borne(draws[n], trial, ran, broken, habits, free))
+        if unsettled and not remembers:
+            kept += self._borne(unsettled, remembers=True)
+        for draw in unsettled if remembers else ():
+            self._why.setdefault(_only(draw), UNSETTLED)
+        return kept
+
+    def _covers(self, trial: Trial, ran: Ran, folder: Path) -> bool:
+        """Whether the grid is large enough for an argument that has grown: more blocks of it leave
+        the same. Its author would launch more where they do not."""
+        w = trial.workload
+        more = []
+        for axis in ("x", "y", "z"):
+            extent = getattr(w.grid, axis)
+            if axis == "x" or extent > 1:
+                grid = w.grid.model_copy(update={axis: extent + 1})
+                wider = w.model_copy(update={"grid": grid})
+                more.append(Trial(wider, baseline_plan(wider), trial.inputs))
+        outcomes = [tried.outcome for tried in self._ran(more, folder, check="memory")]
+        same = all(
+            isinstance(one, Ran)
+            and all(same_contents(path, one.outputs[i]) for i, path in ran.outputs.items())
+            for one in outcomes
+        )
+        remove(folder)
+        return same
+
+    def _ran(
+        self,
+        trials: Sequence[Trial],
+        folder: Path,
+        *,
+        check: Check = "none",
+        last_first: bool = False,
+    ) -> tuple[Tried, ...]:
+        return self._executor.run_trials(
+            self._baseline.plain,
+            trials,
+            folder,
+            check=check,
+            last_first=last_first,
+            most_accesses=max(LEAST_ACCESSES, GROWTH * self._accesses),
+            limit_s=LIMIT_S,
+            timeout_s=ALL_S,
+        )
+
+    def _with_references(self, found: Sequence[_Borne]) -> Iterator[DrawnInput]:
+        """With what the widened kernel gives, and the author's own on inputs a roundoff away."""
+        if not found:
+            return
+        batch = self._folder / f"batch-{next(self._batches)}"
+        wide = self._widened(found, batch)
+        moved = [self._moved(found, batch / f"moved_{n}") for n in range(ROUNDOFF_MOVES)]
+        for n, one in enumerate(found):
+            outputs, problem = wide[n]
+            special = any(
+                non_finite_share(stored(one.ran.outputs[a.index], a.element)) > 0
+                for a in one.trial.workload.allocations
+                if a.role != "in" and a.element in FLOATING
+            )
+            reference = Reference(
+                "drawn", one.trial.inputs, one.ran.outputs, outputs, problem,
+                unwritten=True, non_finite=special, known={},
+            )  # fmt: skip
+            yield DrawnInput(
+                one.draw, one.trial, reference, one.broken, one.habits,
+                tuple(m[n] for m in moved if m[n]), one.order_free,
+            )  # fmt: skip
+
+    def _widened(
+        self, found: Sequence[_Borne], folder: Path
+    ) -> list[tuple[dict[int, str] | None, str | None]]:
+        """Results of the widened kernel; without them, why there are none."""
+        widened, problem = self._baseline.widened, self._baseline.wide_problem
+        doubles = widened is not None and widened.unit.wide_doubles
+        kept = [
+            a.index
+            for a in self._subject.workload.allocations
+            if a.role != "in" and a.element in FLOATING and (doubles or a.element != "f64")
+        ]
+        if not can_widen(self._subject.workload):
+            problem = "a buffer or argument is a structure, whose widened layout is unknown"
+        elif not kept:
+            problem = problem or "nothing here is wider than double"
+        if widened is None or not kept or not can_widen(self._subject.workload):
+            return [(None, problem)] * len(found)
+        trials = []
+        for n, one in enumerate(found):
+            where = folder / f"wide_{n:03d}"
+            inputs = widen(one.trial.workload, one.trial.inputs, where, wide_doubles=doubles)
+            trials.append(one.trial._replace(inputs=inputs))
+        ran = self._executor.run_trials(
+            widened, trials, folder / "wide", limit_s=LIMIT_S, timeout_s=ALL_S
+        )
+        results: list[tuple[dict[int, str] | None, str | None]] = []
+        for n, (one, tried) in enumerate(zip(found, ran, strict=True)):
+            remove(folder / f"wide_{n:03d}")
+            if isinstance(tried.outcome, Misbehaved):
+                results.append((None, f"the widened kernel failed: {tried.outcome.message}"))
+                continue
+            outputs = {i: tried.outcome.outputs[i] for i in kept}
+            _round_and_settle(one, outputs)
+            results.append((outputs, problem))
+        return results
+
+    def _moved(self, found: Sequence[_Borne], folder: Path) -> list[dict[int, str]]:
+        """Results on the same inputs with every floating value one roundoff up or down; nothing for
+        those that are exact."""
+        trials, places = [], []
+        for n, one in enumerate(found):
+            contents = dict(one.trial.inputs.contents)
+            for a in one.trial.workload.allocations:
+                if a.element not in FLOATING or a.index in one.trial.inputs.poison:
+                    continue
+                path = folder / f"in_{n:03d}" / f"a{a.index}.bin"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                values = read_array(contents[a.index], a.element)
+                moved = one_roundoff(values, a.element, self._drawing.random)
+                write_array(path, moved, a.element)
+                pad_tail(path, Path(contents[a.index]), a.size_bytes)
+                contents[a.index] = str(path)
+            if contents != one.trial.inputs.contents and not one.draw.exact:
+                inputs = one.trial.inputs.model_copy(update={"contents": contents})
+                trials.append(one.trial._replace(inputs=inputs))
+                places.append(n)
+        results: list[dict[int, str]] = [{} for _ in found]
+        for n, tried in zip(places, self._ran(trials, folder / "out"), strict=True):
+            remove(folder / f"in_{n:03d}")
+            if isinstance(tried.outcome, Ran):
+                results[n] = tried.outcome.outputs
+        return results
+
+
+def one_roundoff(values: Array, element: Element, generator: np.random.Generator) -> Array:
+    """Each value one unit in the last place up or down, or as it is. Zeros and what is not finite
+    stay."""
+    step = generator.integers(-1, 2, values.size)
+    kind = {2: np.int16, 4: np.int32, 8: np.int64}[values.itemsize]
+    unit = 1 << 16 if element == "bf16" else 1  # which comes as float32
+    bits = np.ascontiguousarray(values).view(kind) + (step * unit).astype(kind)
+    moved = bits.view(values.dtype)
+    fine = np.isfinite(values) & np.isfinite(moved) & (values != 0.0)
+    result: Array = np.where(fine, moved, values)
+    return result
+
+
+def _only(draw: Draw) -> str:
+    """What was varied, where it is one thing."""
+    names = [*draw.ways, *draw.values]
+    return names[0] if len(names) == 1 else ""
+
+
+def _fault(outcome: Ran | Misbehaved) -> Misbehaved | None:
+    """What the checker saw that is more than a habit."""
+    if isinstance(outcome, Misbehaved):
+        return outcome
+    return next((w for w in outcome.warnings if not w.habit), None)
+
+
+def _has_grown(draw: Draw) -> bool:
+    """Whether an integer argument is larger than it was: it may be a size."""
+    for name, value in draw.values.items():
+        argument = draw.shape.workload.argument(name)
+        assert isinstance(argument, ScalarArgument), "only numbers are drawn"
+        if argument.element not in FLOATING and value > argument.value:
+            return True
+    return False
+
+
+def _refilled(trial: Trial) -> Trial:
+    poison = dict.fromkeys(trial.inputs.poison, BACKGROUNDS[1])
+    inputs = trial.inputs.model_copy(update={"poison": poison, "scratch_poison": BACKGROUNDS[1]})
+    return trial._replace(inputs=inputs)
+
+
+def _settled(workload: Workload, first: Ran, second: Ran | Misbehaved) -> frozenset[int] | None:
+    """Buffers that come out in another order alone; None where results are others altogether."""
+    if isinstance(second, Misbehaved):
+        return None
+    free: set[int] = set()
+    for a in workload.allocations:
+        if a.role == "in" or same_contents(first.outputs[a.index], second.outputs[a.index]):
+            continue
+        one, two = (read_array(ran.outputs[a.index], a.element) for ran in (first, second))
+        if a.role == "out":
+            left = _is_fill(one, 0, a.element) & _is_fill(two, 1, a.element)
+            one, two = one[~left], two[~left]
+        if a.element in FLOATING:
+            gap = distance(two, one)
+            if gap.relative_l2 <= SAME_L2 and not gap.non_finite_mismatches:
+                continue
+        elif np.array_equal(one, two):
+            continue
+        if not np.array_equal(np.sort(one), np.sort(two)):
+            return None
+        free.add(a.index)
+    return frozenset(free)
+
+
+def _is_fill(values: Array, background: int, element: Element) -> Array:
+    """Elements that are what filled the buffer. bf16 comes as float32."""
+    bytes_ = np.full(values.itemsize, BACKGROUNDS[background], np.uint8)
+    if element == "bf16":
+        bytes_[:2] = 0
+    found: Array = values == bytes_.view(values.dtype)[0]
+    return found
+
+
+def _round_and_settle(one: _Borne, outputs: Mapping[int, str]) -> None:
+    """Places that the author's kernel left unwritten are as it left them."""
+    for a in one.trial.workload.allocations:
+        if a.index not in outputs:
+            continue
+        if a.element == "f64":
+            round_wide_doubles(Path(outputs[a.index]))
+        if a.index in one.trial.inputs.poison:
+            plain = read_array(one.ran.outputs[a.index], a.element)
+            left = _is_fill(plain, 0, a.element)
+            if left.any():
+                doubles = np.memmap(outputs[a.index], np.float64, "r+", shape=plain.shape)
+                doubles[left] = plain[left]
+                doubles.flush()

@@ -1,0 +1,429 @@
+"""Which inputs are drawn: one thing at a time first, then several at once by ways that were borne.
+
+Everything that the author's result may depend on is an `Item`: the contents of each buffer, each
+number that is passed, each variable of the module. A `Draw` says how each of them is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cudaops.domain.execution import RecordedLaunch
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.workload import FLOATING, Element, GlobalState, ScalarArgument, Workload
+from cudaops.executors.arrays import Array, read_array, write_array
+from cudaops.executors.base import Trial
+from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.inputs import before_path, pad_tail
+from cudaops.sandbox.shapes import EXPENSIVE, Shape, standing, with_scalars
+from cudaops.sandbox.variations import EXACT_WAYS, LIMITS, Way, varied, ways_of
+
+BUDGET = 30_000_000
+"""Accesses of global memory by the author's kernel on the draws of one shape together: about 3 s of
+the checked build (two cores of an EPYC, 2026-11-28). The number of draws follows from it, so from
+the program alone and not from how busy the machine is."""
+MOST_DRAWS = 40
+LEAST_DRAWS = 6
+FEW_DRAWS = 3
+"""Of one shape, whatever they cost; of one that is expensive."""
+MOST_PROBES = 140
+MOST_RECORDED = 80
+"""Other launches of the program that are looked at: what it does late, or seldom."""
+KEPT = 0.2
+"""Chance of one thing to stay as captured in a draw."""
+NUMBER_MOVES = 0.3
+"""Chance of a number that is passed to be another one in a draw."""
+TOGETHER: tuple[Way, ...] = ("magnitudes", "integers", "signed", "ties", "zeros")
+"""Ways that all floating buffers take at once in some draws."""
+
+Broken = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that the author's result may depend on."""
+
+    name: str
+    kind: Literal["buffer", "argument", "variable"]
+    element: Element
+    index: int = -1
+    """Of the allocation."""
+    state: GlobalState | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one input is made of: ways of contents and values of arguments by the item's name."""
+
+    shape: Shape
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    values: Mapping[str, int | float] = field(default_factory=dict)
+    recorded: int | None = None
+    """Position of another launch of the program, whose arguments and geometry these are."""
+    seed: int = 0
+    numbers: tuple[float, ...] = ()
+    """What contents that are drawn near numbers are drawn near to."""
+
+    @property
+    def what(self) -> str:
+        """In words: `rows 61; row_ptr steps, x signed`."""
+        told = [f"{n} {v:.9g}" for n, v in self.values.items()]
+        told += [f"{n} {w.replace('_', ' ')}" for n, w in self.ways.items()]
+        sizes = self.shape.what if self.recorded is None else f"launch {self.recorded + 1}"
+        return "; ".join(one for one in (sizes, ", ".join(told)) if one)
+
+    @property
+    def changes(self) -> int:
+        """How many things are not as captured."""
+        return len(self.ways) + len(self.values)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every floating value that is drawn is a small integer."""
+        return bool(self.ways) and all(w in EXACT_WAYS for w in self.ways.values())
+
+
+class Subject(NamedTuple):
+    """What is drawn for."""
+
+    workload: Workload
+    """With its roles refined."""
+    program: Program
+    kernel: Kernel
+    facts: KernelFacts | None
+    recorded: tuple[RecordedLaunch, ...]
+    """Launches of this kernel, each configuration once."""
+
+
+_NUMBER = re.compile(
+    r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=[uUlLfF]*\b|[^\w.]|$)"
+)
+_ASKS_NAN = re.compile(r"\b(?:__)?isn(?:an|umber)|\bisfinite\b|\b(\w+)\s*!=\s*\1\b")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_MOST_NUMBERS = 48
+
+
+def numbers_in(text: str) -> tuple[float, ...]:
+    """Numbers that stand in a text, each once; few enough to draw from."""
+    found: dict[float, None] = {}
+    for one in _NUMBER.findall(_COMMENT.sub(" ", text)):
+        found[float(int(one, 16)) if one[:2] in ("0x", "0X") else float(one)] = None
+    return tuple(found)[:_MOST_NUMBERS]
+
+
+def asks_for_nan(text: str) -> bool:
+    """Whether a text says what becomes of a value that is no number."""
+    return bool(_ASKS_NAN.search(_COMMENT.sub(" ", text)))
+
+
+class Drawing:
+    """Chooses draws for one launch and writes their contents."""
+
+    def __init__(self, subject: Subject, seed: int) -> None:
+        """`seed` is secret: no rewrite can know what it will be held against."""
+        self.subject = subject
+        self.random = np.random.default_rng((seed, 35))
+        self.passed = frozenset(
+            a.name
+            for a in subject.workload.arguments
+            if isinstance(a, ScalarArgument)
+            and a.element not in FLOATING
+            and len(self._passed_values(a.name)) > 1
+        )
+        """Integer arguments that the program changes from launch to launch: its own values are
+        taken, and no others."""
+        self.numbers = numbers_in(subject.kernel.text)
+        self._asks_nan = asks_for_nan(subject.kernel.text)
+        self.ways: dict[str, list[Way]] = {}
+        """Of contents that the author's kernel bears, by item."""
+        self.values: dict[str, list[int | float]] = {}
+        """Likewise of arguments."""
+
+    def items(self, workload: Workload) -> list[Item]:
+        """Everything that can be another."""
+        names: dict[int, str] = {}
+        for pointer in workload.pointers():
+            names.setdefault(pointer.allocation, pointer.name)
+        items = [
+            Item(names.get(a.index, f"buffer{a.index}"), "buffer", a.element, a.index)
+            for a in workload.allocations
+            if a.role != "out" and a.element != "opaque" and a.size_bytes
+        ]
+        items += [
+            Item(a.name, "argument", a.element)
+            for a in workload.arguments
+            if isinstance(a, ScalarArgument) and a.name not in self.passed
+        ]
+        texts = {v.qualified_name: v.type_text for v in self.subject.program.global_variables}
+        for state in workload.globals:
+            element = _element_of(texts.get(state.name, ""))
+            if element is not None:
+                items.append(Item(state.name, "variable", element, state=state))
+        return items
+
+    def probes(self, shape: Shape) -> list[Draw]:
+        """One thing at a time."""
+        probes = [self.draw(shape)]
+        for item in self.items(shape.workload):
+            if item.kind == "argument":
+                values = self._other_values(shape, item)
+                probes += [self.draw(shape, values={item.name: value}) for value in values]
+                continue
+            values_now = contents_of(shape.workload, item)
+            ways = ways_of(item.element, values_now, asks_nan=self._asks_nan)
+            probes += [self.draw(shape, {item.name: way}) for way in ways]
+        return probes[:MOST_PROBES]
+
+    def learn(self, borne: Sequence[Draw]) -> None:
+        """What single things may be."""
+        for draw in borne:
+            for name, way in draw.ways.items():
+                self.ways.setdefault(name, []).append(way)
+            for name, value in draw.values.items():
+                self.values.setdefault(name, []).append(value)
+
+    def combined(self, shape: Shape, count: int | None = None) -> Iterator[Draw]:
+        """Several things at once, by ways that the author's kernel bears one by one."""
+        if count is None:
+            count = max(LEAST_DRAWS, min(MOST_DRAWS, BUDGET // max(1, shape.accesses)))
+            count = FEW_DRAWS if shape.accesses > EXPENSIVE else count
+        items = self.items(shape.workload)
+        for number in range(count):
+            together = TOGETHER[number] if number < len(TOGETHER) else None
+            ways: dict[str, Way] = {}
+            values: dict[str, int | float] = {}
+            for item in items:
+                if item.kind == "argument":
+                    known = self.values.get(item.name, [])
+                    if known and self.random.random() < NUMBER_MOVES:
+                        values[item.name] = known[self.random.integers(len(known))]
+                    continue
+                possible = self.ways.get(item.name, [])
+                if together in possible:
+                    ways[item.name] = together
+                elif possible and self.random.random() >= KEPT:
+                    ways[item.name] = possible[self.random.integers(len(possible))]
+            yield self.draw(shape, ways, values)
+
+    def launches(self, shapes: Sequence[Shape]) -> list[Draw]:
+        """The program's other launches of this kernel, on captured and on drawn contents."""
+        whole = next((s for s in shapes if s.is_captured), None)
+        if whole is None or whole.accesses > EXPENSIVE:
+            return []
+        sizes = [a.size_bytes for a in self.subject.workload.allocations]
+        alike = [
+            n
+            for n, one in enumerate(self.subject.recorded)
+            if one.callee == whole.workload.callee
+            and not one.problem
+            and [m.size_bytes for m in one.memory] == sizes
+        ]
+        if len(alike) < 2:
+            return []
+        most = max(8, min(MOST_RECORDED, 2 * BUDGET // max(1, whole.accesses)))
+        if len(alike) > most:
+            chosen = self.random.choice(len(alike), most, replace=False)
+            alike = [alike[n] for n in sorted(chosen)]
+        items = [i for i in self.items(whole.workload) if self.ways.get(i.name)]
+        draws = []
+        for number in alike:
+            ways = {
+                i.name: self.ways[i.name][self.random.integers(len(self.ways[i.name]))]
+                for i in items
+            }
+            draws.append(self.draw(whole, recorded=number))
+            draws.append(self.draw(whole, ways, recorded=number))
+        return draws
+
+    def about(self, shape: Shape, numbers: tuple[float, ...]) -> list[Draw]:
+        """Values about these numbers, in one thing at a time and in all of them."""
+        near: Way = "near"
+        items = self.items(shape.workload)
+        contents = [i for i in items if i.kind != "argument" and near in self.ways.get(i.name, [])]
+        draws = [self.draw(shape, {i.name: near}, numbers=numbers) for i in contents]
+        draws += [
+            self.draw(shape, {i.name: near for i in contents}, numbers=numbers) for _ in range(4)
+        ]
+        draws += [
+            self.draw(shape, values={i.name: value})
+            for i in items
+            if i.kind == "argument"
+            for value in _near(i, numbers)
+        ]
+        return draws[:MOST_DRAWS]
+
+    def draw(
+        self,
+        shape: Shape,
+        ways: Mapping[str, Way] | None = None,
+        values: Mapping[str, int | float] | None = None,
+        *,
+        recorded: int | None = None,
+        numbers: tuple[float, ...] | None = None,
+    ) -> Draw:
+        """With a seed of its own."""
+        seed = int(self.random.integers(2**62))
+        numbers = self.numbers if numbers is None else numbers
+        return Draw(shape, dict(ways or {}), dict(values or {}), recorded, seed, numbers)
+
+    def written(
+        self, draw: Draw, folder: Path, background: int, *, remembers: bool = False
+    ) -> tuple[Trial, Broken]:
+        """The launch with its contents under `folder`, and what of the captured contents' order it
+        does not keep. `remembers`: the result may depend on what stood where it is written, which
+        is drawn then."""
+        workload = draw.shape.workload
+        if remembers:
+            workload = _remembering(workload)
+        if draw.recorded is not None:
+            workload = _as_recorded(workload, self.subject.recorded[draw.recorded])
+        workload = with_scalars(workload, draw.values)
+        inputs = standing(workload, background)
+        contents, states = dict(inputs.contents), {g.name: g for g in workload.globals}
+        generator = np.random.default_rng(draw.seed)
+        broken: set[str] = set()
+        folder.mkdir(parents=True, exist_ok=True)
+        written = {a.index for a in draw.shape.workload.allocations if a.role == "out"}
+        for number, item in enumerate(self.items(workload)):
+            way = draw.ways.get(item.name)
+            if way is None and item.index in written:
+                way = "signed" if item.element in FLOATING else "small"
+            if way is None:
+                continue
+            old = contents_of(workload, item)
+            new = varied(way, item.element, old, generator, draw.numbers)
+            path = folder / f"{item.kind}_{number}.bin"
+            write_array(path, new, item.element)
+            if item.state is None:
+                allocation = next(a for a in workload.allocations if a.index == item.index)
+                pad_tail(path, before_path(workload, allocation), allocation.size_bytes)
+                contents[item.index] = str(path)
+                if self._is_table(item, old) and not _ascends(new):
+                    broken.add(f"{item.name} ascends, as captured")
+            else:
+                pad_tail(path, Path(workload.folder) / item.state.before, item.state.size_bytes)
+                states[item.name] = item.state.model_copy(update={"before": str(path)})
+        workload = workload.model_copy(update={"globals": tuple(states.values())})
+        inputs = inputs.model_copy(update={"contents": contents})
+        return Trial(workload, baseline_plan(workload), inputs), frozenset(broken)
+
+    def assumed(self, why: Mapping[str, str]) -> tuple[str, ...]:
+        """What keeps its captured value on every input; `why`: what the author's kernel did on
+        others, by item."""
+        told = []
+        for item in self.items(self.subject.workload):
+            if not (self.ways if item.kind != "argument" else self.values).get(item.name):
+                reason = why.get(item.name)
+                told.append(
+                    f"{item.name} as captured" + (f" ({reason} on others)" if reason else "")
+                )
+        told += [f"{name} as the program passes it" for name in sorted(self.passed)]
+        names = {p.allocation: p.name for p in self.subject.workload.pointers()}
+        told += [
+            f"{names.get(a.index, 'a buffer')} as captured (structures)"
+            for a in self.subject.workload.allocations
+            if a.element == "opaque" and a.role != "out"
+        ]
+        return tuple(told)
+
+    def _passed_values(self, name: str) -> set[int | float]:
+        return {
+            a.value
+            for launch in self.subject.recorded
+            for a in launch.arguments
+            if isinstance(a, ScalarArgument) and a.name == name
+        }
+
+    def _other_values(self, shape: Shape, item: Item) -> list[int | float]:
+        """For one argument."""
+        argument = shape.workload.argument(item.name)
+        assert isinstance(argument, ScalarArgument), "asked of numbers alone"
+        value = argument.value
+        known: list[int | float]
+        if item.element in FLOATING:
+            known = [value * 0.5, -value, value * 1.7, 0.0, 1.0, -1.0, 0.37, 3.5]
+        elif item.element == "bool":
+            known = [1 - int(bool(value))]
+        else:
+            v = int(value)
+            known = [v - 1, v + 1, v // 2, 1, 0, 2, 3, 7, -1, v - v // 3, 2 * v]
+        known = [*known, *_near(item, self.numbers)][:20]
+        least, most = LIMITS.get(item.element, (-np.inf, np.inf))
+        return [v for v in dict.fromkeys(known) if v != value and least <= v <= most]
+
+    def _is_table(self, item: Item, captured: Array) -> bool:
+        """Whether the kernel searches it, and it is in order as captured: what a search gives in
+        any other is nothing that an author promises. The place that is read is what memory says."""
+        if self.subject.facts is None or captured.size < 8 or not _ascends(captured):
+            return False
+        touching = self.subject.facts.touching(item.name)
+        return any("memory" in a.depends or a.offset_bytes is None for a in touching)
+
+
+def contents_of(workload: Workload, item: Item) -> Array:
+    """What stands in a buffer or variable before the launch."""
+    if item.state is not None:
+        state = next(g for g in workload.globals if g.name == item.name)
+        return read_array(Path(workload.folder) / state.before, item.element)
+    allocation = next(a for a in workload.allocations if a.index == item.index)
+    return read_array(before_path(workload, allocation), item.element)
+
+
+def _near(item: Item, numbers: Sequence[float]) -> list[int | float]:
+    """Values of an argument about these numbers."""
+    if item.element in FLOATING:
+        return [n * share for n in numbers for share in (1.0, 0.99, 1.01, -1.0)][:24]
+    if item.element == "bool":
+        return []
+    least, most = LIMITS[item.element]
+    close: list[int | float] = []
+    close += [int(n) + d for n in numbers if n == int(n) for d in (0, 1, -1)]
+    return [n for n in close if least <= n <= most][:24]
+
+
+def _remembering(workload: Workload) -> Workload:
+    """The same with every buffer that is written read as well."""
+    allocations = tuple(
+        a.model_copy(update={"role": "inout"}) if a.role == "out" else a
+        for a in workload.allocations
+    )
+    return workload.model_copy(update={"allocations": allocations})
+
+
+def _as_recorded(workload: Workload, launch: RecordedLaunch) -> Workload:
+    """The launch with the geometry and numbers of another one of the program."""
+    values = {a.name: a.value for a in launch.arguments if isinstance(a, ScalarArgument)}
+    update = {
+        "grid": launch.grid, "block": launch.block, "dynamic_smem_bytes": launch.dynamic_smem_bytes,
+    }  # fmt: skip
+    return with_scalars(workload, values).model_copy(update=update)
+
+
+def _ascends(values: Array) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool(np.all(values[1:] >= values[:-1]) and values[0] < values[-1])
+
+
+_ELEMENTS: dict[str, Element] = {
+    "float": "f32", "double": "f64", "int": "i32", "unsigned": "u32", "unsigned int": "u32",
+    "char": "i8", "signed char": "i8", "unsigned char": "u8", "short": "i16",
+    "unsigned short": "u16", "long long": "i64", "unsigned long long": "u64", "bool": "bool",
+    "__half": "f16", "half": "f16", "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64",
+    "uint64_t": "u64", "uint8_t": "u8", "int8_t": "i8", "uint16_t": "u16", "int16_t": "i16",
+    "uint": "u32", "uchar": "u8", "ushort": "u16", "long": "i64", "unsigned long": "u64",
+    "size_t": "u64",
+}  # fmt: skip
+_QUALIFIER = re.compile(r"\b(?:__constant__|__device__|__managed__|volatile|static|const|extern)\b")
+
+
+def _element_of(type_text: str) -> Element | None:
+    """Of a variable's type, or of the vector type's scalar; None for a structure."""
+    bare = " ".join(_QUALIFIER.sub(" ", type_text.split("[")[0]).split())
+    return _ELEMENTS.get(bare) or _ELEMENTS.get(re.sub(r"[1-4]$", "", bare))

@@ -1,0 +1,316 @@
+"""Smaller launches of the author's kernel: other sizes, few blocks, buffers as large as needed.
+
+A size is an integer argument that the program never changes. Which grid belongs to other sizes is
+read off the captured launch (`grid.x` is `ceil(n / 256)`), and held against a larger grid: where
+further blocks change the result, or where the kernel leaves its buffers, the sizes are none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cudaops.domain.base import Dim3
+from cudaops.domain.execution import Compiled, Ran
+from cudaops.domain.workload import (
+    ELEMENT_BYTES,
+    FLOATING,
+    Allocation,
+    PointerArgument,
+    ScalarArgument,
+    Workload,
+)
+from cudaops.executors.base import Executor, InputSet, Trial, Tried
+from cudaops.executors.compare import same_contents
+from cudaops.executors.untrusted_files import remove
+from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.inputs import before_path
+
+LEAST_SIZE = 48
+"""Integer arguments below this are no sizes that are made smaller: radii, channels, modes."""
+PRIMES = {1: (1009, 1013, 1019, 1021), 2: (61, 53, 67, 59), 3: (37, 29, 31, 41)}
+"""Sizes by how many there are: some thousand elements in all. Each occurs once, so that what is
+right for equal sizes alone shows."""
+ROUND = {1: 1024, 2: 64, 3: 32}
+"""The same for rewrites that want sizes which a power of two divides."""
+MOST_THREADS = 1 << 20
+"""Of a launch whose grid stays as it was."""
+MOST_PREFIX_BYTES = 1 << 24
+"""Of a buffer that is tried: what a smaller launch reaches lies at the beginning, or not at all."""
+MOST_KEPT_BYTES = 1 << 20
+"""Of a buffer in which the contents of memory say what is read: what of it a rewrite may read is
+not known, so more stays than the author's kernel reached."""
+ALIGNMENT = 16
+"""Bytes that a buffer's size is a multiple of, where it had no smaller divisor: a vector's."""
+EXPENSIVE = 20_000_000
+"""Accesses of a launch that is tried often; larger ones are tried on few inputs or not at all."""
+
+
+class Shape(NamedTuple):
+    """A launch that the author's kernel bears."""
+
+    workload: Workload
+    """Its contents before are the beginning of the captured ones."""
+    accesses: int
+    """Of global memory by the author's kernel on these."""
+    what: str
+    """`rows 61, cols 53`, or `as captured`."""
+    is_captured: bool = False
+
+
+class ShapeFinder:
+    """Runs the author's kernel, checked, on other sizes."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        compiled: Compiled,
+        facts: KernelFacts | None,
+        folder: Path,
+        varied: frozenset[str],
+    ) -> None:
+        """`varied`: integer arguments that the program changes from launch to launch: none of them
+        is a size."""
+        self.executor = executor
+        self.compiled = compiled
+        self.facts = facts
+        self.folder = folder
+        self.varied = varied
+        self._made = itertools.count()
+
+    def shapes(self, workload: Workload) -> tuple[Shape, ...]:
+        """Small launches with sizes that nothing divides and with round ones, and the captured one
+        where it is cheap; at least one of them, empty where the kernel cannot be run at all."""
+        found: list[Shape] = []
+        for style in ("odd", "round"):
+            made = next(
+                (
+                    s
+                    for w, what in self._smaller(workload, style)
+                    if (s := self._tried(workload, w, what))
+                ),
+                None,
+            )
+            if made is not None and all(made.workload.shape != s.workload.shape for s in found):
+                found.append(made)
+        whole = self._tried(workload, workload, "as captured", whole=True)
+        if whole is not None and (whole.accesses <= EXPENSIVE or not found):
+            found.append(whole)
+        return tuple(found)
+
+    def _smaller(self, workload: Workload, style: str) -> Iterator[tuple[Workload, str]]:
+        """Launches to try, the most different first."""
+        sizes = {
+            a.name: int(a.value)
+            for a in workload.arguments
+            if isinstance(a, ScalarArgument)
+            and a.element not in FLOATING
+            and a.element != "bool"
+            and a.value >= LEAST_SIZE
+            and a.name not in self.varied
+        }
+        for chosen in _assignments(sizes, style):
+            values = {**sizes, **chosen}
+            what = ", ".join(f"{name} {value}" for name, value in chosen.items())
+            smaller = with_scalars(workload, chosen)
+            for grid in _grids(workload, sizes, values):
+                yield smaller.model_copy(update={"grid": grid}), what
+            if workload.grid.volume * workload.block.volume <= MOST_THREADS:
+                yield smaller, what
+        if style == "odd" and not sizes and workload.grid.volume > 4:
+            g = workload.grid
+            fewer = Dim3(x=_fewer(g.x), y=_fewer(g.y), z=_fewer(g.z))
+            yield (
+                workload.model_copy(update={"grid": fewer}),
+                f"grid {fewer.x} x {fewer.y} x {fewer.z}",
+            )
+
+    def _tried(
+        self, captured: Workload, workload: Workload, what: str, *, whole: bool = False
+    ) -> Shape | None:
+        """The launch with buffers as large as it needs; None where the kernel does not bear it, or
+        where more blocks would do more. A grid that stays as captured covers fewer elements too."""
+        if whole and workload.size_bytes > 8 * MOST_PREFIX_BYTES:
+            return None
+        prefix = self._cut(workload, {} if whole else None)
+        ran = self._run([prefix], "try")[0]
+        if not isinstance(ran.outcome, Ran) or ran.outcome.warnings or ran.accesses is None:
+            return None
+        reach = {} if whole else ran.reached_bytes
+        kept = self._cut(prefix, reach or {})
+        if workload.grid != captured.grid and not self._is_complete(captured, kept):
+            return None
+        return Shape(kept, ran.accesses, what, whole)
+
+    def _is_complete(self, original: Workload, kept: Workload) -> bool:
+        """Whether more blocks would leave the buffers, or change nothing in them."""
+        grid, captured = kept.grid, original.grid
+        more = []
+        for axis in ("x", "y", "z"):
+            extent = getattr(grid, axis)
+            wider = {a: getattr(grid, a) for a in ("x", "y", "z")} | {axis: extent + 1}
+            if axis == "x" or extent > 1 or getattr(captured, axis) > 1:
+                more.append(kept.model_copy(update={"grid": Dim3(**wider)}))
+        first, *others = self._run([kept, *more], "complete")
+        if not isinstance(first.outcome, Ran):
+            return False
+        for other in others:
+            if not isinstance(other.outcome, Ran):
+                continue
+            if any(
+                not same_contents(first.outcome.outputs[i], other.outcome.outputs[i])
+                for i in first.outcome.outputs
+            ):
+                return False
+        return True
+
+    def _run(self, launches: Sequence[Workload], name: str) -> tuple[Tried, ...]:
+        trials = [Trial(w, baseline_plan(w), standing(w)) for w in launches]
+        folder = self.folder / name
+        remove(folder)
+        return self.executor.run_trials(
+            self.compiled, trials, folder, check="memory", limit_s=10.0, timeout_s=60.0
+        )
+
+    def _cut(self, workload: Workload, reach: Mapping[int, int] | None) -> Workload:
+        """With shorter buffers: as far as was reached, or a prefix where that is not known (None);
+        empty: all of them."""
+        sizes = {a.index: self._size(a, workload, reach) for a in workload.allocations}
+        if all(sizes[a.index] == a.size_bytes for a in workload.allocations):
+            return workload
+        folder = self.folder / f"shape-{next(self._made)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        cut = []
+        for a in workload.allocations:
+            path = folder / f"a{a.index}.bin"
+            with before_path(workload, a).open("rb") as source:
+                path.write_bytes(source.read(sizes[a.index]))
+            update = {"size_bytes": sizes[a.index], "before": path.name, "after": path.name}
+            cut.append(a.model_copy(update=update))
+        variables = tuple(
+            g.model_copy(update={"before": str(Path(workload.folder) / g.before)})
+            for g in workload.globals
+        )
+        update = {"allocations": tuple(cut), "globals": variables, "folder": str(folder.absolute())}
+        return workload.model_copy(update=update)
+
+    def _size(self, a: Allocation, workload: Workload, reach: Mapping[int, int] | None) -> int:
+        if reach is None:
+            return min(a.size_bytes, MOST_PREFIX_BYTES)
+        if not reach:
+            return a.size_bytes
+        least = max(
+            (p.offset_bytes for p in workload.arguments
+             if isinstance(p, PointerArgument) and p.allocation == a.index), default=0,
+        )  # fmt: skip
+        needed = max(reach.get(a.index, 0), least + ELEMENT_BYTES[a.element], 1)
+        if not self._says_what_is_read(a, workload):
+            needed = max(needed, min(a.size_bytes, MOST_KEPT_BYTES))
+        return min(needed, a.size_bytes)
+
+    def _says_what_is_read(self, a: Allocation, workload: Workload) -> bool:
+        """Whether the text alone, and no contents of memory, says which of it is touched."""
+        if self.facts is None or self.facts.calls or self.facts.unmodelled:
+            return False
+        names = {p.name for p in workload.pointers() if p.allocation == a.index}
+        touching = [x for name in names for x in self.facts.touching(name)]
+        return bool(touching) and all(
+            x.offset_bytes is not None
+            and "memory" not in x.depends
+            and all("memory" not in g.depends for g in x.guards)
+            and all("memory" not in loop.depends and not loop.ends_early for loop in x.loops)
+            for x in touching
+        )
+
+
+def with_scalars(workload: Workload, values: Mapping[str, int | float]) -> Workload:
+    """The launch with other numbers in the place of these arguments."""
+    arguments = tuple(
+        a.model_copy(update={"value": values[a.name]})
+        if isinstance(a, ScalarArgument) and a.name in values else a
+        for a in workload.arguments
+    )  # fmt: skip
+    return workload.model_copy(update={"arguments": arguments})
+
+
+def standing(workload: Workload, poison: int = 0x3C) -> InputSet:
+    """What stood in memory before, with what is only written filled anew."""
+    return InputSet(
+        contents={a.index: str(before_path(workload, a)) for a in workload.allocations},
+        poison={a.index: poison for a in workload.allocations if a.role == "out"},
+        scratch_poison=poison,
+    )
+
+
+def _assignments(sizes: Mapping[str, int], style: str) -> Iterator[dict[str, int]]:
+    """Other values for all sizes, for those that are equal by one, in one proportion, and one size
+    at a time."""
+    if not sizes:
+        return
+    kind = min(3, len(set(sizes)))
+    equal = list(dict.fromkeys(sizes.values()))
+    if style == "round":
+        yield {n: min(v, ROUND[kind]) for n, v in sizes.items()}
+        yield _proportional(sizes, lambda v: max(32, v // 32 * 32))
+        return
+    primes = itertools.cycle(PRIMES[kind])
+    yield {n: min(v, p) for (n, v), p in zip(sizes.items(), primes, strict=False)}
+    by_value = dict(zip(equal, itertools.cycle(PRIMES[min(3, len(equal))]), strict=False))
+    yield {n: min(v, by_value[v]) for n, v in sizes.items()}
+    yield _proportional(sizes, lambda v: v)
+    if len(sizes) > 1:
+        for name, value in sizes.items():
+            yield {name: min(value, 1009)}
+
+
+def _proportional(sizes: Mapping[str, int], rounded: Callable[[int], int]) -> dict[str, int]:
+    largest = max(sizes.values())
+    ratio = min(1.0, 1009 / largest)
+    return {n: max(1, rounded(int(v * ratio))) for n, v in sizes.items()}
+
+
+def _grids(
+    workload: Workload, sizes: Mapping[str, int], values: Mapping[str, int]
+) -> Iterator[Dim3]:
+    """The grid that belongs to other sizes: where several of them explain an extent, the largest
+    of what they give."""
+    extents = {}
+    for axis in ("x", "y", "z"):
+        extent, threads = getattr(workload.grid, axis), getattr(workload.block, axis)
+        if extent == 1:
+            extents[axis] = 1
+            continue
+        possible = [
+            math.ceil(_product(names, values) / per)
+            for names in _products(sizes)
+            for per in _per_block(threads, workload.block.volume)
+            if math.ceil(_product(names, sizes) / per) == extent
+        ]
+        if not possible:
+            return
+        extents[axis] = max(1, min(extent, max(possible)))
+    yield Dim3(**extents)
+
+
+def _products(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    for count in (1, 2, 3):
+        yield from itertools.combinations(sizes, count)
+
+
+def _product(names: Sequence[str], values: Mapping[str, int]) -> int:
+    return math.prod(values[n] for n in names)
+
+
+def _per_block(threads: int, volume: int) -> list[int]:
+    """Elements that a block along one axis may take."""
+    powers = [2**k for k in range(6)]
+    found = {threads * p for p in powers} | {volume * p for p in powers} | set(powers)
+    return sorted(found | {max(1, threads // 32)})
+
+
+def _fewer(extent: int) -> int:
+    return extent if extent < 4 else max(3, min(extent - 1, 61) | 1)

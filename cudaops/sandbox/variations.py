@@ -1,0 +1,212 @@
+"""Ways in which the contents of a buffer may be others than a program's one run showed.
+
+Each way is one property that authors' inputs have or lack: order, repetition, range, sign, size of
+the exponent, values that an input says of itself by its type. Which of them the author's kernel
+bears is found by running it (`drawn.py`), never assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from cudaops.domain.workload import FLOATING, Element
+from cudaops.executors.arrays import Array
+
+Way = Literal[
+    "captured", "touched", "permuted", "reversed", "resampled", "between", "ties", "least", "most",
+    "flags", "ascending", "steps", "small", "both_signs", "any", "near",
+    "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros", "one_large",
+    "offset", "scaled", "infinite", "not_a_number",
+]  # fmt: skip
+"""`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
+
+INTEGER_WAYS: tuple[Way, ...] = (
+    "permuted", "between", "ties", "touched", "steps", "flags", "small", "any", "both_signs",
+    "ascending", "resampled", "reversed", "least", "most", "near",
+)  # fmt: skip
+"""Those of integers, in order of what they show."""
+FLOAT_WAYS: tuple[Way, ...] = (
+    "signed", "magnitudes", "positive", "integers", "near", "ties", "zeros", "one_large", "offset",
+    "permuted", "ascending", "equal", "scaled", "widest", "infinite",
+)  # fmt: skip
+"""Those of floating values, likewise."""
+EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal"})
+"""Small integers: arithmetic on them is exact, and so is the rule for ties."""
+
+FEW_VALUES = 3
+"""Different values of `ties`."""
+TOUCHED = 16
+"""One in so many elements of `touched` moves by one."""
+NEAR = (-1e-3, -1e-6, 0.0, 1e-6, 1e-3, 0.3, -0.3)
+"""How far from a number of the text values of `near` are, in shares of it."""
+OUTLIER = 2.0**24
+"""The one element of `one_large`: every float32 of ordinary size vanishes beside it."""
+OFFSET = 4096.0
+"""Mean of `offset`, whose spread is 1: squares of the values lose what a variance is made of."""
+ORDINARY: dict[Element, int] = {"f16": 6, "bf16": 30, "f32": 30, "f64": 200}
+"""Exponents of `magnitudes` go from minus this to this: products of two values stay in range."""
+SMALLEST_NORMAL: dict[Element, float] = {
+    "f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022,
+}  # fmt: skip
+LARGEST_EXPONENT: dict[Element, int] = {"f16": 15, "bf16": 127, "f32": 127, "f64": 1023}
+"""Source of both: IEEE 754-2019 table 3.5; bfloat16 has the exponents of float32."""
+LIMITS: dict[Element, tuple[int, int]] = {
+    "i8": (-(2**7), 2**7 - 1), "u8": (0, 2**8 - 1), "i16": (-(2**15), 2**15 - 1),
+    "u16": (0, 2**16 - 1), "i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1),
+    "i64": (-(2**63), 2**63 - 1), "u64": (0, 2**64 - 1), "bool": (0, 1),
+}  # fmt: skip
+
+
+def ways_of(element: Element, values: Array, *, asks_nan: bool = False) -> tuple[Way, ...]:
+    """Ways that give something else than `values` for this type. `asks_nan`: the author's text
+    says what becomes of a value that is no number."""
+    if element in FLOATING:
+        return (*FLOAT_WAYS, "not_a_number") if asks_nan else FLOAT_WAYS
+    if element == "opaque" or not values.size:
+        return ()
+    if element == "bool":
+        return ("flags", "least", "most", "permuted")
+    narrow = values.min() >= 0 and values.max() <= 1
+    return INTEGER_WAYS if narrow else tuple(w for w in INTEGER_WAYS if w != "flags")
+
+
+def varied(
+    way: Way,
+    element: Element,
+    values: Array,
+    generator: np.random.Generator,
+    numbers: Sequence[float] = (),
+) -> Array:
+    """As many values as `values` has, of its type. `numbers`: those that the text compares with."""
+    if way == "captured" or not values.size:
+        return values
+    if element in FLOATING:
+        with np.errstate(over="ignore"):
+            return floats(way, element, values, generator, numbers)
+    return integers(way, element, values, generator, numbers)
+
+
+def integers(
+    way: Way,
+    element: Element,
+    values: Array,
+    generator: np.random.Generator,
+    numbers: Sequence[float] = (),
+) -> Array:
+    """Integers of this type: see `Way`.
+
+    `between`, `ascending`, `steps` stay within what was captured, so that an index may stay one;
+    `ascending` and `steps` begin and end as the captured values do, as offsets must.
+    """
+    least, most = LIMITS[element]
+    low, high = int(values.min()), int(values.max())
+    count = values.size
+
+    def draw(first: int, last: int, size: int = count) -> Array:
+        if last - first < 2**63 - 1:
+            return (generator.integers(0, last - first + 1, size) + first).astype(values.dtype)
+        return generator.integers(0, 2**64, size, dtype=np.uint64).astype(values.dtype)
+
+    if way == "permuted":
+        return generator.permutation(values)
+    if way == "reversed":
+        return values[::-1].copy()
+    if way == "resampled":
+        return generator.choice(values, count)
+    if way == "between":
+        return draw(low, high)
+    if way == "flags":
+        return draw(0, 1)
+    if way == "ties":
+        return generator.choice(draw(low, high, FEW_VALUES), count)
+    if way == "least":
+        return np.full_like(values, low)
+    if way == "most":
+        return np.full_like(values, high)
+    if way == "small":
+        return draw(max(least, -4), min(most, 15))
+    if way == "both_signs":
+        reach = max(abs(low), abs(high), 16)
+        return draw(max(least, -reach), min(most, reach))
+    if way in ("ascending", "steps"):
+        pool = (
+            draw(low, high) if way == "ascending" else generator.choice(draw(low, high, 5), count)
+        )
+        ordered = np.sort(pool)
+        ordered[0], ordered[-1] = min(values[0], values[-1]), max(values[0], values[-1])
+        return np.sort(ordered)
+    if way == "touched":
+        return _moved(values, least, most, generator)
+    if way == "near":
+        close = [int(n) + d for n in numbers for d in (-1, 0, 1) if n == int(n)]
+        close = [n for n in close if least <= n <= most] or [low]
+        return generator.choice(np.array(close, dtype=values.dtype), count)
+    drawn = draw(least, most)
+    extremes = np.array([least, most, 0, 1, max(least, -1), most - 1], dtype=values.dtype)
+    places = generator.random(count) < 0.25
+    drawn[places] = generator.choice(extremes, int(places.sum()))
+    return drawn
+
+
+def _moved(values: Array, least: int, most: int, generator: np.random.Generator) -> Array:
+    moved = values.copy()
+    places = generator.integers(0, values.size, max(1, values.size // TOUCHED))
+    for place in places:
+        moved[place] = min(most, max(least, int(moved[place]) + int(generator.choice([-1, 1]))))
+    return moved
+
+
+def floats(
+    way: Way,
+    element: Element,
+    values: Array,
+    generator: np.random.Generator,
+    numbers: Sequence[float] = (),
+) -> Array:
+    """Floating values, as doubles: see `Way`."""
+    count = values.size
+    normal = generator.standard_normal(count)
+    if way == "signed":
+        return normal
+    if way == "positive":
+        return np.abs(normal) + 0.05
+    if way == "integers":
+        return generator.integers(-3, 4, count).astype(np.float64)
+    if way == "ties":
+        return generator.choice(generator.integers(-8, 9, FEW_VALUES), count).astype(np.float64)
+    if way == "equal":
+        return np.full(count, float(generator.integers(1, 5)))
+    if way == "scaled":
+        return values * generator.uniform(0.5, 1.5, count)
+    if way == "permuted":
+        return generator.permutation(values)
+    if way == "ascending":
+        return np.sort(normal)
+    if way == "one_large":
+        normal[generator.integers(count)] = OUTLIER
+        return normal
+    if way == "offset":
+        return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
+    if way in ("magnitudes", "widest"):
+        reach = ORDINARY[element]
+        if way == "widest":
+            reach = LARGEST_EXPONENT[element] - 1
+        signs = generator.choice([-1.0, 1.0], count)
+        return signs * np.exp2(generator.uniform(-reach, reach, count))
+    if way == "zeros":
+        tiny = SMALLEST_NORMAL[element]
+        special = np.array([0.0, -0.0, tiny, -tiny, tiny / 4, -tiny / 4, 1.0, -1.0])
+        return np.where(generator.random(count) < 0.4, normal, generator.choice(special, count))
+    if way == "near":
+        known = np.array(list(numbers) or [1.0])
+        chosen = generator.choice(known, count) * (1.0 + generator.choice(NEAR, count))
+        return np.where(generator.random(count) < 0.2, normal, chosen)
+    special_value = np.inf if way == "infinite" else np.nan
+    places = generator.choice(count, min(count, max(1, count // 50)), replace=False)
+    normal[places] = special_value
+    if way == "infinite":
+        normal[places[1::2]] = -np.inf
+    return normal
