@@ -329,13 +329,23 @@ class _Sites:
             yield from self._put("axis", node, f"{base.text}.{other}")
 
     def _indices(self, statement: s.Statement) -> Iterator[Mutant]:
-        """The indices of two accesses of one statement exchanged."""
+        """The indices of two accesses of one statement exchanged, but for terms of one sum or
+        factors of one product: that is the same again."""
+        nodes = list(s.below(statement))
+        chains = [
+            {id(x) for x in s.joined_by(node, node.operator)}
+            for node in nodes
+            if isinstance(node, s.Binary) and node.operator in "+*"
+        ]
         found = [
-            (where, self._text(x.index))
-            for x in s.below(statement)
+            (where, self._text(x.index), x)
+            for x in nodes
             if isinstance(x, s.Index) and (where := self._where(x.index))
         ]
         for one, other in combinations(sorted(found, key=lambda x: x[0][1:]), 2):
+            pair = {id(one[2]), id(other[2])}
+            if one[2].base == other[2].base and any(pair <= chain for chain in chains):
+                continue
             if one[1] != other[1] and one[0].end <= other[0].start:
                 swapped = (one[0], other[1]), (other[0], one[1])
                 edits = (self._edit(where.start, where.end, text) for where, text in swapped)

@@ -74,6 +74,7 @@ def test_every_operator_finds_its_place_and_the_seed_decides(tmp_path: Path) -> 
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(900)
 def test_two_programs_pass_as_they_are_and_not_with_faults(tmp_path: Path) -> None:
     done = subprocess.run(
         [
