@@ -23,10 +23,11 @@ from cudaops.domain.run import Say
 from cudaops.domain.workload import FLOATING, Allocation, ScalarArgument, Workload
 from cudaops.errors import PlanError
 from cudaops.executors.arrays import read_array
-from cudaops.executors.base import Branches, Executor, Trial, Tried
+from cudaops.executors.base import Branches, Check, Executor, Trial, Tried
 from cudaops.executors.compare import same_contents
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy, parameter_name
+from cudaops.gates.correctness import fairly
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
@@ -39,6 +40,10 @@ LIMIT_FACTOR = 8
 LEAST_ACCESSES = 8_000_000
 """A candidate may make so many times the author's accesses, and these in any case."""
 LIMIT_S = 10.0
+ALL_S = 240.0
+"""Of one launch, in seconds of the processor, and of all of them."""
+MOST_ON_GPU = 24
+"""Inputs that are run on the GPU as well, whose arithmetic and order of threads are others."""
 MOST_LINES = 6
 """Lines with a branch that nothing reached, as one summary names them."""
 
@@ -58,6 +63,19 @@ class Judged(NamedTuple):
     misbehaved: Misbehaved | None = None
 
 
+class Run(NamedTuple):
+    """How a candidate is run on an input."""
+
+    how: str
+    """Before what a refusal says."""
+    check: Check = "none"
+    last_first: bool = False
+
+
+ON_PROCESSOR = (Run("", "full"), Run("with the last thread first: ", last_first=True))
+ON_GPU = (Run("on the GPU: "),)
+
+
 class DomainJudge:
     """Runs one candidate on a domain."""
 
@@ -69,8 +87,11 @@ class DomainJudge:
         kernel: Kernel,
         policy: Policy,
         folder: Path,
+        ways: Sequence[Run] = ON_PROCESSOR,
     ) -> None:
-        """`executor`: where the domain was drawn. `compiled`: the candidate, built there."""
+        """`executor`: where the references of the domain were made. `compiled`: the candidate,
+        built there."""
+        self._ways = ways
         self._executor = executor
         self._compiled = compiled
         self._rewrite = rewrite
@@ -91,7 +112,7 @@ class DomainJudge:
         failed = {id(one.on) for one in refusals}
         right = [trial for one, trial in trials if id(one) not in failed]
         own = None
-        if right:
+        if right and self._ways is ON_PROCESSOR:
             own = self._executor.branches(
                 self._compiled, right, lambda file, _: file == CANDIDATE, self._folder / "branches"
             )
@@ -116,26 +137,24 @@ class DomainJudge:
         return trials, refusals
 
     def _run(self, trials: Sequence[tuple[DrawnInput, Trial]]) -> list[Refusal]:
-        if not trials:
-            return []
-        most = max(LEAST_ACCESSES, LIMIT_FACTOR * max(one.draw.shape.accesses for one, _ in trials))
+        """Every trial in each of the ways to run it, up to the first that refuses it."""
         refusals: dict[int, Refusal] = {}
-        first = self._executor.run_trials(
-            self._compiled, [t for _, t in trials], self._folder / "first", check="full",
-            most_accesses=most, limit_s=LIMIT_S, timeout_s=240.0,
-        )  # fmt: skip
-        for n, ((one, _), tried) in enumerate(zip(trials, first, strict=True)):
-            if (found := self._seen(one, tried)) is not None:
-                refusals[n] = found
-        left = [n for n in range(len(trials)) if n not in refusals]
-        second = self._executor.run_trials(
-            self._compiled, [trials[n][1] for n in left], self._folder / "second", last_first=True,
-            limit_s=LIMIT_S, timeout_s=240.0,
-        )  # fmt: skip
-        for n, tried in zip(left, second, strict=True):
-            if (found := self._seen(trials[n][0], tried)) is not None:
-                where = "with the last thread first: "
-                refusals[n] = found._replace(why=where + found.why)
+        largest = max((one.draw.shape.accesses for one, _ in trials), default=0)
+        for number, way in enumerate(self._ways):
+            left = [n for n in range(len(trials)) if n not in refusals]
+            ran = self._executor.run_trials(
+                self._compiled,
+                [trials[n][1] for n in left],
+                self._folder / f"way_{number}",
+                check=way.check,
+                last_first=way.last_first,
+                most_accesses=max(LEAST_ACCESSES, LIMIT_FACTOR * largest),
+                limit_s=LIMIT_S,
+                timeout_s=ALL_S,
+            )
+            for n, tried in zip(left, ran, strict=True):
+                if (found := self._seen(trials[n][0], tried)) is not None:
+                    refusals[n] = found._replace(why=way.how + found.why)
         return list(refusals.values())
 
     def _seen(self, one: DrawnInput, tried: Tried) -> Refusal | None:
@@ -160,7 +179,7 @@ class DomainJudge:
             if a.element not in FLOATING:
                 yield _integers(one, a, name, ran)
                 continue
-            yield accuracy(a, name, ran, one.reference, self._policy)
+            yield fairly(accuracy, a, name, ran, one.reference, self._policy)
 
     def _refused(self, refusals: Sequence[Refusal], applied: int) -> Judged:
         """By the smallest input of them, which is kept."""
@@ -202,8 +221,11 @@ class DomainJudge:
 class Known(NamedTuple):
     """The domain of one workload, with what draws more of it."""
 
-    builder: DomainBuilder
+    builder: DomainBuilder | None
+    """None where there are none."""
     domain: Domain
+    on_gpu: tuple[DrawnInput, ...] = ()
+    """Some of its inputs, with what the author's kernel gives on the GPU."""
 
 
 def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -> Judged:
@@ -226,14 +248,53 @@ def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) ->
     processor = bench.executor.processor
     compiled = processor.compile(bench.unit(workload, rewrite))
     if isinstance(compiled, CompileFailed):
-        known = known._replace(domain=_none(f"the rewrite: {compiled.message}"))
-    if known.domain.problem is not None or isinstance(compiled, CompileFailed):
-        return Judged(_without(known.domain))
+        return Judged(_without(f"the rewrite does not run on a processor: {compiled.message}"))
+    if known.builder is None or known.domain.problem is not None:
+        return Judged(_without(known.domain.problem or ""))
     folder = bench.folder / "work" / f"domain-{rewrite.id}"
     judge = DomainJudge(processor, compiled, rewrite, bench.kernel, bench.policy, folder)
     judged = judge.judge(known.domain, known.builder.about(known.domain, rewrite.source))
+    if judged.gate.passed and known.on_gpu:
+        judged = _on_gpu(bench, rewrite, workload, known, judged)
     bench.discard(folder.name)
     return judged
+
+
+def _on_gpu(
+    bench: Workbench, rewrite: Rewrite, workload: Workload, known: Known, judged: Judged
+) -> Judged:
+    """The same where kernels run for real; what the processor said where that agrees."""
+    compiled = bench.executor.compile(bench.unit(workload, rewrite))
+    if isinstance(compiled, CompileFailed):
+        return judged  # which `compile` has refused
+    folder = bench.folder / "work" / f"domain-{rewrite.id}" / "gpu"
+    judge = DomainJudge(
+        bench.executor, compiled, rewrite, bench.kernel, bench.policy, folder, ON_GPU
+    )
+    there = judge.judge(known.domain._replace(inputs=known.on_gpu))
+    if not there.gate.passed:
+        return there
+    gate = judged.gate
+    summary = f"{gate.summary}; {len(known.on_gpu)} of the inputs on the GPU too"
+    numbers = {**gate.numbers, "inputs_on_gpu": float(len(known.on_gpu))}
+    return Judged(gate.model_copy(update={"summary": summary, "numbers": numbers}))
+
+
+def _by_the_author(bench: Workbench, workload: Workload, domain: Domain) -> tuple[DrawnInput, ...]:
+    """Some inputs with what the author's kernel gives on the GPU; none where that is the processor
+    on which they were drawn."""
+    if bench.executor is bench.executor.processor or not domain.inputs:
+        return ()
+    chosen = domain.inputs[:: max(1, -(-len(domain.inputs) // MOST_ON_GPU))]
+    folder = bench.folder / "work" / "domain" / workload.id / "gpu"
+    ran = bench.executor.run_trials(
+        bench.compiled_baseline(workload), [one.trial for one in chosen], folder, timeout_s=ALL_S
+    )
+    return tuple(
+        one._replace(reference=one.reference._replace(outputs=tried.outcome.outputs, known={}))
+        for one, tried in zip(chosen, ran, strict=True)
+        if isinstance(tried.outcome, Ran)
+    )
 
 
 def _known(bench: Workbench, workload: Workload) -> Known:
@@ -249,24 +310,23 @@ def _known(bench: Workbench, workload: Workload) -> Known:
     subject = Subject(roles, bench.program, bench.kernel, facts, recorded)
     folder = bench.folder / "work" / "domain" / workload.id
     plain = processor.compile(bench.unit(workload, None))
-    if isinstance(plain, CompileFailed):
-        builder = DomainBuilder(processor, Baseline(plain, None, ""), subject, folder, bench.seed)  # type: ignore[arg-type]
-        return Known(builder, _none(plain.message))
     widened = processor.compile(bench.unit(workload, None, widened=True))
-    wide = widened if isinstance(widened, Compiled) else None
-    problem = None if wide else f"the widened kernel does not compile: {widened.message}"  # type: ignore[union-attr]
-    builder = DomainBuilder(processor, Baseline(plain, wide, problem), subject, folder, bench.seed)
-    return Known(builder, builder.build())
+    if isinstance(plain, CompileFailed):
+        return Known(None, Domain((), problem=plain.message))
+    baseline = Baseline(plain, None, None)
+    if isinstance(widened, Compiled):
+        baseline = baseline._replace(widened=widened)
+    else:
+        problem = f"the widened kernel does not compile: {widened.message}"
+        baseline = baseline._replace(wide_problem=problem)
+    builder = DomainBuilder(processor, baseline, subject, folder, bench.seed)
+    domain = builder.build()
+    return Known(builder, domain, _by_the_author(bench, workload, domain))
 
 
-def _none(problem: str) -> Domain:
-    return Domain((), (), (), problem=problem)
-
-
-def _without(domain: Domain) -> Gate:
+def _without(problem: str) -> Gate:
     """Nothing could be drawn: what the other gates saw is all there is, and is said so."""
-    summary = f"no inputs were drawn: {domain.problem}; assumed: every input but those of the gates"
-    summary += " before behaves as theirs"
+    summary = f"no inputs were drawn ({problem}); assumed: the inputs of the gates before are all"
     return Gate(name="correctness_domain", passed=True, summary=summary, numbers={"inputs": 0.0})
 
 

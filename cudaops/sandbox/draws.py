@@ -213,34 +213,43 @@ class Drawing:
             yield self.draw(shape, ways, values)
 
     def launches(self, shapes: Sequence[Shape]) -> list[Draw]:
-        """The program's other launches of this kernel, on captured and on drawn contents."""
-        whole = next((s for s in shapes if s.is_captured), None)
-        if whole is None or whole.accesses > EXPENSIVE:
-            return []
+        """The program's other launches of this kernel, on captured and on drawn contents: as they
+        were where that is cheap, else their numbers alone in a smaller launch."""
+        whole = next((s for s in shapes if s.is_captured and s.accesses <= EXPENSIVE), None)
+        shape = whole or min(shapes, key=lambda s: s.accesses)
         sizes = [a.size_bytes for a in self.subject.workload.allocations]
         alike = [
             n
             for n, one in enumerate(self.subject.recorded)
-            if one.callee == whole.workload.callee
+            if one.callee == shape.workload.callee
             and not one.problem
             and [m.size_bytes for m in one.memory] == sizes
         ]
         if len(alike) < 2:
             return []
-        most = max(8, min(MOST_RECORDED, 2 * BUDGET // max(1, whole.accesses)))
+        most = max(8, min(MOST_RECORDED, 2 * BUDGET // max(1, shape.accesses)))
         if len(alike) > most:
             chosen = self.random.choice(len(alike), most, replace=False)
             alike = [alike[n] for n in sorted(chosen)]
-        items = [i for i in self.items(whole.workload) if self.ways.get(i.name)]
+        items = [i for i in self.items(shape.workload) if self.ways.get(i.name)]
         draws = []
         for number in alike:
+            values = {} if whole else self._numbers_of(self.subject.recorded[number])
             ways = {
                 i.name: self.ways[i.name][self.random.integers(len(self.ways[i.name]))]
                 for i in items
             }
-            draws.append(self.draw(whole, recorded=number))
-            draws.append(self.draw(whole, ways, recorded=number))
+            at = number if whole else None
+            draws.append(self.draw(shape, values=values, recorded=at))
+            draws.append(self.draw(shape, ways, values, recorded=at))
         return draws
+
+    def _numbers_of(self, launch: RecordedLaunch) -> dict[str, int | float]:
+        return {
+            a.name: a.value
+            for a in launch.arguments
+            if isinstance(a, ScalarArgument) and a.name in self.passed
+        }
 
     def about(self, shape: Shape, numbers: tuple[float, ...]) -> list[Draw]:
         """Values about these numbers, in one thing at a time and in all of them."""

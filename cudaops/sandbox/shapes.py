@@ -41,6 +41,8 @@ MOST_THREADS = 1 << 20
 """Of a launch whose grid stays as it was."""
 MOST_PREFIX_BYTES = 1 << 24
 """Of a buffer that is tried: what a smaller launch reaches lies at the beginning, or not at all."""
+MOST_WHOLE_BYTES = 1 << 25
+"""Of all buffers of a launch that is tried as it was captured: each draw writes them anew."""
 MOST_KEPT_BYTES = 1 << 20
 """Of a buffer in which the contents of memory say what is read: what of it a rewrite may read is
 not known, so more stays than the author's kernel reached."""
@@ -134,7 +136,7 @@ class ShapeFinder:
     ) -> Shape | None:
         """The launch with buffers as large as it needs; None where the kernel does not bear it, or
         where more blocks would do more. A grid that stays as captured covers fewer elements too."""
-        if whole and workload.size_bytes > 8 * MOST_PREFIX_BYTES:
+        if whole and workload.size_bytes > MOST_WHOLE_BYTES:
             return None
         prefix = self._cut(workload, {} if whole else None)
         ran = self._run([prefix], "try")[0]
