@@ -443,6 +443,9 @@ class CpuExecutor:
     ) -> Task | Misbehaved:
         build: Build = "plain" if check == "none" else "checked"
         env: dict[str, str] = {"CUDAOPS_CHECK": check}
+        if check == "full":
+            changed = (str(a.index) for a in workload.allocations if a.role != "in")
+            env["CUDAOPS_CHANGED"] = " ".join(changed) or "none"
         authors = unit.rewrite is None or not plan.applicable
         if check == "none" and unit.lockstep is not None and authors:
             build, env = "lockstep", lockstep_env(unit.lockstep)
