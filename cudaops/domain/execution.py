@@ -142,8 +142,8 @@ class CompileFailed(Fault):
 
 MisbehaviourKind = Literal[
     "crash", "timeout", "out_of_bounds", "shared_race", "global_race", "divergent_barrier",
-    "guard_overwritten", "launch_refused", "uninitialised_read", "exit_code", "output_flood", "deadlock",
-    "not_measured",
+    "guard_overwritten", "launch_refused", "uninitialised_read", "exit_code", "output_flood",
+    "deadlock", "not_measured",
 ]  # fmt: skip
 """`not_measured` alone is our own: the time model contradicted itself. The code is not to blame,
 and cannot be judged by this measurement."""
@@ -159,7 +159,7 @@ which of them comes last makes no difference on these inputs."""
 
 
 IN_NO_ORDER = ", and nothing puts the two in order: "
-"""What the checker says of two accesses of global memory, in front of what is done to which buffer."""
+"""What the checker says of two accesses of global memory, ahead of what is done to which buffer."""
 
 
 class Misbehaved(Fault):

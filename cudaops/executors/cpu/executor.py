@@ -354,9 +354,12 @@ class CpuExecutor:
         timeout_s: float,
         order: Order,
         inputs: InputSet | None = None,
+        plan: ResolvedPlan | None = None,
     ) -> Ran | Misbehaved:
-        """The baseline once more in another order. `inputs` None: on the captured ones."""
-        plan, inputs = baseline_plan(workload), inputs or captured_inputs(workload)
+        """A unit in another order, a candidate's with its `plan`; None: the baseline's. `inputs`
+        None: on the captured ones. With `all`, a block that waits for one of a lower index may
+        wait until the run times out."""
+        plan, inputs = plan or baseline_plan(workload), inputs or captured_inputs(workload)
         task = self._task(unit, "none", workload, plan, inputs, folder, timeout_s, None)
         if isinstance(task, Misbehaved):
             return task

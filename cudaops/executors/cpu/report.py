@@ -6,8 +6,9 @@ The code under test runs in the process that writes it and may have written any 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, cast, get_args
 
 from cudaops.domain.base import SourceLocation
@@ -66,7 +67,7 @@ class Names(NamedTuple):
     """Kernel to its parameters' names, in order."""
     allocations: dict[int, str]
     """Allocation number to a name; scratch buffers are -2, -3, ..."""
-    element_bytes: dict[int, int] = {}
+    element_bytes: Mapping[int, int] = MappingProxyType({})
     """Of an allocation's elements, where they are known."""
 
     def spell(self, text: str, kernel: str) -> str:

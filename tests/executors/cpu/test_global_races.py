@@ -1,5 +1,5 @@
-"""Races on global memory, between threads of a block and between blocks: what the checker finds and
-what it must let pass. Many small kernels are launches of one plan; each finding names its kernel."""
+"""Races on global memory, between threads of a block and between blocks: what the checker finds,
+and what it lets pass. Many small kernels are launches of one plan; each finding names its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ LAST_BLOCK = """
     {before}
     if (threadIdx.x == 0) {{ {fence} last = atomicAdd(&s[0], 1) == gridDim.x - 1; }}
     {after}
-    if (last) {{ int sum = 0; for (int k = threadIdx.x; k < 512; k += 64) sum += s[64 + k]; s[1024 + threadIdx.x] = sum; }}"""
+    int sum = 0;
+    for (int k = threadIdx.x; last && k < 512; k += 64) sum += s[64 + k];
+    if (last) s[1024 + threadIdx.x] = sum;"""
 LOOK_BACK = """
     volatile int* flag = s;
     if (threadIdx.x == 0) {{
@@ -217,9 +219,9 @@ __global__ void counted(const float* a, float* b, int n) {
     (one,) = checked(executor, scale, text)
     assert one.what == "global_race"
     assert re.fullmatch(
-        r"counted: race on global memory: block \((2|0),0,0\) thread \((44|40),0,0\) writes b\[17\] "
-        r"while block \((2|0),0,0\) thread \((44|40),0,0\) writes it at candidate.cu:[45], and "
-        r"nothing puts the two in order: several threads change one place of b without an atomic",
+        r"counted: race on global memory: block \((2|0),0,0\) thread \((44|40),0,0\) writes "
+        r"b\[17\] while block \((2|0),0,0\) thread \((44|40),0,0\) writes it at "
+        r"candidate.cu:[45], and nothing puts the two in order: several threads change one place of b without an atomic",
         one.message,
     )
     assert str(one.location) in ("candidate.cu:4", "candidate.cu:5")
