@@ -141,9 +141,9 @@ class CompileFailed(Fault):
 
 
 MisbehaviourKind = Literal[
-    "crash", "timeout", "out_of_bounds", "shared_race", "divergent_barrier", "guard_overwritten",
-    "launch_refused", "uninitialised_read", "exit_code", "output_flood", "deadlock",
-    "not_measured",
+    "crash", "timeout", "out_of_bounds", "shared_race", "global_race", "divergent_barrier",
+    "guard_overwritten", "launch_refused", "uninitialised_read", "exit_code", "output_flood",
+    "deadlock", "not_measured",
 ]  # fmt: skip
 """`not_measured` alone is our own: the time model contradicted itself. The code is not to blame,
 and cannot be judged by this measurement."""
@@ -156,6 +156,10 @@ LEAVES_BARRIER = "ended without reaching this barrier"
 WRITES_THE_SAME = "writes to the same shared memory"
 """What the checker says of threads that write one value to one place with no barrier between them:
 which of them comes last makes no difference on these inputs."""
+
+
+IN_NO_ORDER = ", and nothing puts the two in order: "
+"""What the checker says of two accesses of global memory, ahead of what is done to which buffer."""
 
 
 class Misbehaved(Fault):
@@ -178,6 +182,8 @@ class Misbehaved(Fault):
             return "shared memory that is read before it is written"
         if self.what == "shared_race" and WRITES_THE_SAME in self.message:
             return "threads that write one value to one place of shared memory"
+        if self.what == "global_race":
+            return self.message.partition(IN_NO_ORDER)[2]
         return ""
 
 

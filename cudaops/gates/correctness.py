@@ -138,7 +138,7 @@ class Verifier:
         if ran.unchecked:
             reasons = "; ".join(one.line for one in ran.unchecked)
             return Gate(name="checker", passed=False, summary=reasons)
-        summary = "no access out of bounds, no race on shared memory, no divergent barrier"
+        summary = "no access out of bounds, no race, no divergent barrier"
         if shared:
             summary += f", but {' and '.join(sorted(shared))}, as in the author's kernel"
         if ran.checked:

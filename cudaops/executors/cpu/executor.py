@@ -415,9 +415,12 @@ class CpuExecutor:
         timeout_s: float,
         order: Order,
         inputs: InputSet | None = None,
+        plan: ResolvedPlan | None = None,
     ) -> Ran | Misbehaved:
-        """The baseline once more in another order. `inputs` None: on the captured ones."""
-        plan, inputs = baseline_plan(workload), inputs or captured_inputs(workload)
+        """A unit in another order, a candidate's with its `plan`; None: the baseline's. `inputs`
+        None: on the captured ones. With `all`, a block that waits for one of a lower index may
+        wait until the run times out."""
+        plan, inputs = plan or baseline_plan(workload), inputs or captured_inputs(workload)
         task = self._task(unit, "none", workload, plan, inputs, folder, timeout_s, None)
         if isinstance(task, Misbehaved):
             return task
@@ -504,6 +507,9 @@ class CpuExecutor:
     ) -> Task | Misbehaved:
         build: Build = "plain" if check == "none" else "checked"
         env: dict[str, str] = {"CUDAOPS_CHECK": check}
+        if check == "full":
+            changed = (str(a.index) for a in workload.allocations if a.role != "in")
+            env["CUDAOPS_CHANGED"] = " ".join(changed) or "none"
         authors = unit.rewrite is None or not plan.applicable
         if check == "none" and unit.lockstep is not None and authors:
             build, env = "lockstep", lockstep_env(unit.lockstep)

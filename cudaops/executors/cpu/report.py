@@ -6,12 +6,14 @@ The code under test runs in the process that writes it and may have written any 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, cast, get_args
 
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import (
+    IN_NO_ORDER,
     WRITES_THE_SAME,
     Misbehaved,
     MisbehaviourKind,
@@ -44,7 +46,7 @@ _MOST_FIELDS = 16
 _VERBS = frozenset(
     b"accesses after arg before began config count cut end fault field full gafter gbefore graph"
     b" host image ktimed lacks limit needs ok other overdue paused reached refused stopped symbol"
-    b" timed unordered unseen usage warn".split()
+    b" timed unfollowed unordered unseen usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""
@@ -52,6 +54,8 @@ _UNUSED = re.compile(rb"usage\t[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t0[\t\n]")
 """Of a configuration whose contents were not kept: nobody asks for it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _TOKEN = re.compile(r"@([PNA])(-?[0-9]{1,9})@")
+_ELEMENT = re.compile(r"@E(-?[0-9]{1,9}):([0-9]{1,18}):([0-9]{1,9})@")
+"""A place in an allocation: its number, bytes from its beginning, bytes that were accessed."""
 _ADDRESS = re.compile(r"[0-9a-f]{1,16}")
 
 
@@ -63,6 +67,8 @@ class Names(NamedTuple):
     """Kernel to its parameters' names, in order."""
     allocations: dict[int, str]
     """Allocation number to a name; scratch buffers are -2, -3, ..."""
+    element_bytes: Mapping[int, int] = MappingProxyType({})
+    """Of an allocation's elements, where they are known."""
 
     def spell(self, text: str, kernel: str) -> str:
         """Replace the runtime's tokens: a parameter's allocation, a parameter, an allocation."""
@@ -74,7 +80,12 @@ class Names(NamedTuple):
             names = self.parameters.get(kernel, ())
             return names[number] if 0 <= number < len(names) else f"#{number + 1}"
 
-        return _TOKEN.sub(spelled, text)
+        def element(found: re.Match[str]) -> str:
+            number, offset, size = (int(part) for part in found.groups())
+            index = offset // max(1, self.element_bytes.get(number, size))
+            return f"{self.allocations.get(number, f'#{number}')}[{index}]"
+
+        return _TOKEN.sub(spelled, _ELEMENT.sub(element, text))
 
 
 class Report(NamedTuple):
@@ -194,21 +205,34 @@ def _last_words(log: str) -> str:
 
 def find_warnings(report: Report, executable: Path, names: Names) -> tuple[Misbehaved, ...]:
     """Findings of the checker that did not end the run, each place pair once; what may be a habit
-    of the author's hides nothing else."""
-    said = sorted(report.all("warn"), key=lambda w: any(WRITES_THE_SAME in part for part in w))
-    raw = [tuple(w[:5]) for w in said[:MOST_LOOKED_AT] if len(w) >= 5]
+    of the author's hides nothing else, nor does one habit another."""
+    said = [tuple(w[:5]) for w in report.all("warn")[:MOST_LOOKED_AT] if len(w) >= 5]
+    times: dict[str, int] = {}
+    ranks = []
+    for one in said:
+        habit = _habit_of(one[4])
+        times[habit] = times.get(habit, 0) + bool(habit)
+        ranks.append(times[habit])
+    raw = [said[at] for at in sorted(range(len(said)), key=lambda at: ranks[at])]
     places = locate(executable, [_address(p) for w in raw for p in w[1:3]], names.author_files)
-    found: dict[tuple[str, str, str, bool], Misbehaved] = {}
+    found: dict[tuple[str, str, str, str], Misbehaved] = {}
     for kind, pc, other, kernel, message in raw:
         here, there = places.get(_address(pc)), places.get(_address(other))
         if kind == "divergent_barrier" and "@OTHER@" in message and here == there:
             continue  # copies of one barrier that the compiler made
         text = names.spell(message[:MOST_MESSAGE], kernel)
         text = text.replace("@OTHER@", str(there or "an unknown line"))
-        key = (kind, str(here), str(there), WRITES_THE_SAME in message)
+        key = (kind, str(here), str(there), _habit_of(message))
         if key not in found and len(found) < MAX_WARNINGS:
             found[key] = _misbehaved(kind, f"{kernel}: {text}", here, "")
     return tuple(found.values())
+
+
+def _habit_of(message: str) -> str:
+    """What of a race may be a habit of the author's; empty: nothing."""
+    if WRITES_THE_SAME in message:
+        return WRITES_THE_SAME
+    return message.partition(IN_NO_ORDER)[2]
 
 
 def find_unordered(report: Report, executable: Path, names: Names) -> tuple[UnorderedAccess, ...]:

@@ -42,7 +42,7 @@ INSTALL_GXX = (
 BASE_FLAGS = ("-std=gnu++17", "-fno-pie", "-fno-strict-aliasing", "-fno-builtin-printf", "-w")
 """Device code casts freely between types: strict aliasing would miscompile it."""
 INSTRUMENTED_FLAGS = (
-    "-fsanitize=thread", "--param", "tsan-distinguish-volatile=0", "-g", "-gdwarf-4",
+    "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-g", "-gdwarf-4",
     "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-tree-sra",
     "-fno-optimize-sibling-calls", "-DCUDAOPS_INSTRUMENTED",
 )  # fmt: skip

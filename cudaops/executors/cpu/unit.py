@@ -16,7 +16,13 @@ import numpy as np
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved, Ran, Unit
 from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Value
-from cudaops.domain.workload import Allocation, Element, GlobalState, Workload
+from cudaops.domain.workload import (
+    ELEMENT_BYTES,
+    Allocation,
+    Element,
+    GlobalState,
+    Workload,
+)
 from cudaops.executors.base import InputSet, Trial, Tried
 from cudaops.executors.cpu.build import BASELINE_ENTRY, shared_guards
 from cudaops.executors.cpu.report import (
@@ -107,7 +113,12 @@ def run_task(task: Task) -> Outcome | Misbehaved:
     if (wrong := _wrong_output(task, folder, "")) is not None:
         return wrong
     warnings = find_warnings(ended.report, task.executable, names_of(task))
-    return Outcome(_ran(task, folder, ended.seconds, warnings), ended.report)
+    ran = _ran(task, folder, ended.seconds, warnings)
+    if unfollowed := ended.report.all("unfollowed"):
+        reason = " ".join(unfollowed[0])[:200]
+        text = f"races on global memory were looked for in part of the run: {reason}"
+        ran = ran.model_copy(update={"checked": text})
+    return Outcome(ran, ended.report)
 
 
 def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
@@ -320,7 +331,11 @@ def names_of(task: Task) -> Names:
             launched.add(step.args)
     if len(launched) == 1:  # a guard is found overwritten after the kernel, when none is named
         parameters[""] = launched.pop()
-    return Names(tuple(f.path for f in program.files), parameters, allocations)
+    sizes = {
+        a.index: ELEMENT_BYTES[a.element] * widened_by(task.unit, a.element)
+        for a in task.workload.allocations
+    }
+    return Names(tuple(f.path for f in program.files), parameters, allocations, sizes)
 
 
 def _head(task: Task) -> list[str]:

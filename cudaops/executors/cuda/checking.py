@@ -416,8 +416,11 @@ def _values(values: tuple[Value, ...], numbers: dict[str, int]) -> tuple[Value, 
 Level = Literal["memory", "full"]
 
 PROVEN: frozenset[MisbehaviourKind] = frozenset(
-    ("out_of_bounds", "shared_race", "divergent_barrier", "uninitialised_read", "deadlock")
-)
+    (
+        "out_of_bounds", "shared_race", "global_race", "divergent_barrier", "uninitialised_read",
+        "deadlock",
+    )
+)  # fmt: skip
 """What the processor's checker finds counts on a GPU too. The rest does not: a slow run there is no
 endless one here, a division by zero that ends a process there is none on a GPU, and the limits of a
 launch are the GPU's own to judge."""

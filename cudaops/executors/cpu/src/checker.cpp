@@ -135,15 +135,33 @@ struct Overwrite {
   const char* address;
   unsigned size, writer, other;  // no size: none
   const void *pc, *other_pc;
+  const struct Followed* in;     // of global memory; null: shared
+  uint64_t then;
   char before[most];
 };
 static __thread Overwrite overwrite;  // zero at first
 
+// Of global memory, in `races.cpp`.
+static void settle_global_overwrite(Worker& w, const Overwrite& one);
+static inline void settle_races(Worker& w);
+static const Followed* program_variables(uintptr_t a);
+static inline void follow_race(Worker& w, const Followed& f, uintptr_t a, unsigned size, bool write, bool atomic,
+                               bool is_volatile, const void* pc);
+static inline void order_by(Worker& w, uintptr_t a, bool write, bool is_read);
+static void race_fence();
+static void races_block_begin(Worker& w);
+static void races_block_end(Worker& w);
+static void races_barrier(Worker& w);
+static void races_warp(Worker& w, unsigned warp_index, unsigned members);
+
 static void settle_overwrite(Worker& w) {
   Overwrite one = overwrite;
   overwrite.size = 0;
+  overwrite.in = nullptr;
   unsigned now = std::exchange(w.current, one.writer);
-  if (memcmp(one.address, one.before, one.size)) {
+  if (one.in) {
+    settle_global_overwrite(w, one);
+  } else if (memcmp(one.address, one.before, one.size)) {
     race(w, one.other, one.other_pc, true, true, one.pc, false);
   } else if (first_time(found_same, one.pc, one.other_pc)) {
     char here[64], there[64];
@@ -157,6 +175,7 @@ static void settle_overwrite(Worker& w) {
 }
 static inline void settle(Worker& w) {
   if (__builtin_expect(overwrite.size, 0)) settle_overwrite(w);
+  settle_races(w);
 }
 
 static inline bool in_dynamic(const Worker& w, const char* a) { return (size_t)(a - w.dynamic_low) < dynamic_shared_room; }
@@ -248,11 +267,11 @@ static void follow_order(Worker& w, Shadow* shadow, unsigned size, Space space, 
 
 // Global memory that the launch changes (its allocations stand in CUDAOPS_CHANGED), as long as the
 // notes on it fit.
-struct Followed {
+struct Changed {
   const Allocation* memory;
   Shadow* shadow;
 };
-static std::vector<Followed> followed;
+static std::vector<Changed> followed;
 static bool is_followed = false;
 static constexpr size_t most_followed = 256 << 20;
 
@@ -318,7 +337,8 @@ static const Allocation* allocation_of(Worker& w, uintptr_t a) {
   return &kept;
 }
 
-static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
+static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, bool is_volatile,
+                                       const void* pc) {
   if (in_shared(w, (const char*)a)) {
     if (depth() != Depth::None) check_shared(w, (char*)a, size, write, atomic, pc);
     return Space::Shared;
@@ -335,11 +355,15 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
     }
     note_reach(*found, a + size);
     if (__builtin_expect(depth() == Depth::Order, 0)) follow_global(w, *found, a, size, write, atomic, pc);
+    if (found->races) follow_race(w, *found->races, a, size, write, atomic, is_volatile, pc);
+    if (atomic || is_volatile) order_by(w, a, write, atomic || !write);
     return Space::Global;
   }
   if (a < 1 << 16)
     stop("out_of_bounds", pc, "%s of %u bytes through a null pointer (address %zu)", write ? "write" : "read", size,
          (size_t)a);
+  if (const Followed* variables = program_variables(a)) follow_race(w, *variables, a, size, write, atomic, is_volatile, pc);
+  if (atomic || is_volatile) order_by(w, a, write, atomic || !write);
   if (in_global_variable(a)) return Space::Program;
   if (depth() != Depth::None && !known_to_host(a)) stop_astray(a, size, write, atomic, pc);
   return Space::Host;
@@ -356,7 +380,7 @@ static bool lockstep_reaches(Worker& w, uintptr_t a) {
 }
 #endif
 
-static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc) {
+static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc, bool is_volatile = false) {
   Worker* w = worker;
   if (!w || !w->in_kernel) return;
   settle(*w);
@@ -371,7 +395,7 @@ static inline void access(const void* p, unsigned size, bool write, bool atomic,
   if (lockstep_reaches(*w, a)) wait_for_warp(pc);
   return;
 #endif
-  Space space = classify_and_check(*w, a, size, write, atomic, pc);
+  Space space = classify_and_check(*w, a, size, write, atomic, is_volatile, pc);
 #ifdef CUDAOPS_TRACE
   if (trace_on && space != Space::Host) {
     trace::Space seen = space == Space::Global ? trace::Space::global
@@ -399,6 +423,7 @@ void checker_block_begin(Worker& w) {
       std::memset(w.warps[i].clock, 0, sizeof w.warps[i].clock);
       std::memset(w.warps[i].known, 0, sizeof w.warps[i].known);
     }
+  races_block_begin(w);
 #ifdef CUDAOPS_TRACE
   if (trace_on) trace::begin_block(w.block_linear, w.threads);
 #endif
@@ -416,6 +441,7 @@ static void count_accesses() {
 void checker_block_end(Worker& w) {
   settle(w);
   count_accesses();
+  races_block_end(w);
 #ifdef CUDAOPS_TRACE
   if (trace_on) trace::end_block();
 #endif
@@ -424,6 +450,7 @@ void checker_block_end(Worker& w) {
 void checker_barrier(Worker& w, unsigned exited) {
   settle(w);
   ++w.stamp;
+  races_barrier(w);
   if (depth() != Depth::Full) return;
   const void* site = nullptr;
   for (unsigned t = 0; t < w.threads; ++t) {
@@ -452,6 +479,7 @@ void checker_warp(Worker& w, Warp& warp, unsigned members) {
   for (unsigned left = members; left; left &= left - 1) merged[__builtin_ctz(left)] = warp.clock[__builtin_ctz(left)];
   for (unsigned left = members; left; left &= left - 1)
     std::memcpy(warp.known[__builtin_ctz(left)], merged, sizeof merged);
+  races_warp(w, (unsigned)(&warp - w.warps), members);
 }
 
 void trace_regions() {
@@ -480,8 +508,8 @@ void trace_finish() {
   void __tsan_write##n(void* p) { cudaops::access(p, n, true, false, CUDAOPS_PC); }                              \
   void __tsan_unaligned_read##n(void* p) { cudaops::access(p, n, false, false, CUDAOPS_PC); }                    \
   void __tsan_unaligned_write##n(void* p) { cudaops::access(p, n, true, false, CUDAOPS_PC); }                    \
-  void __tsan_volatile_read##n(void* p) { cudaops::access(p, n, false, false, CUDAOPS_PC); }                     \
-  void __tsan_volatile_write##n(void* p) { cudaops::access(p, n, true, false, CUDAOPS_PC); }
+  void __tsan_volatile_read##n(void* p) { cudaops::access(p, n, false, false, CUDAOPS_PC, true); }               \
+  void __tsan_volatile_write##n(void* p) { cudaops::access(p, n, true, false, CUDAOPS_PC, true); }
 
 extern "C" {
 CUDAOPS_TSAN_SIZE(1)
@@ -510,7 +538,10 @@ void __tsan_func_exit() {}
 #endif
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
-void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_thread_fence(int) {
+  cudaops::race_fence();
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 #define CUDAOPS_TSAN_ATOMIC(bits, T)                                                                             \

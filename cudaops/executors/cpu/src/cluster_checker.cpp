@@ -110,9 +110,12 @@ void checker_cluster_block_over(Worker& w) {
        by.x, by.y, by.z, b.x, b.y, b.z);
 }
 
+static void races_cluster_barrier(Cluster& c);
+
 // It stands for the barrier of each block too.
 void checker_cluster_barrier(Cluster& c) {
   for (unsigned i = 0; i < c.size; ++i) ++c.blocks[i]->stamp;
+  races_cluster_barrier(c);
 }
 
 void checker_turn(Cluster& c, Worker& to) {

@@ -129,6 +129,7 @@ static unsigned long long cluster_around(const Call& call, unsigned long long bl
 unsigned long long run_grid(const Call& call, double deadline) {
 #ifdef CUDAOPS_INSTRUMENTED
   note_launcher();
+  checker_launch(call);
 #endif
   unsigned long long blocks = (unsigned long long)call.grid.x * call.grid.y * call.grid.z;
   pool->call = &call;

@@ -69,6 +69,7 @@ struct Allocation {
   uintptr_t low, high;  // the mapping, guard pages included
   Memory kind;
   int number;           // in order of creation; in a unit the workload's index, scratch below 0
+  const struct Followed* races = nullptr;  // notes on who touches it, where the checker makes some
 };
 
 // Blocks that wait for each other and see each other's shared memory. One runs at a time, on one
@@ -125,6 +126,7 @@ struct Worker {
   uint64_t allocations_known = 0;
   unsigned turn = 0;
   uint64_t stamp = 1, block_stamp = 1;
+  struct Races* races = nullptr;    // what the block knows of others
 #endif
 };
 
@@ -140,6 +142,7 @@ Allocation* allocation_around(uintptr_t address);  // guard pages included
 void check_guards(const Call* call);
 uint64_t generation();
 uint64_t allocations_version();                    // counts cudaMalloc and cudaFree
+void allocations_changed();
 void touch();                                      // memory changed or may have
 size_t host_bytes_available();
 
@@ -189,6 +192,7 @@ extern Recorder* recorder;
 #ifdef CUDAOPS_INSTRUMENTED
 void checker_launch_begin();  // of a plan: what was said of the last one may be said again
 void checker_launch_end();    // reports how many accesses it made, and how far into each allocation
+void checker_launch(const Call& call);
 void checker_block_begin(Worker& w);
 void checker_block_end(Worker& w);
 void checker_barrier(Worker& w, unsigned exited);

@@ -24,6 +24,7 @@ constexpr size_t granule = 256;           // cudaMalloc's alignment
 uint64_t generation() { return memory_generation; }
 void touch() { ++memory_generation; }
 uint64_t allocations_version() { return version; }
+void allocations_changed() { ++version; }
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 

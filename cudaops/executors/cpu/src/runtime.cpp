@@ -11,5 +11,6 @@
 #include "host_memory.cpp"
 #include "checker.cpp"
 #include "cluster_checker.cpp"
+#include "races.cpp"
 #include "alignment.cpp"
 #endif
