@@ -12,4 +12,5 @@
 #include "checker.cpp"
 #include "cluster_checker.cpp"
 #include "alignment.cpp"
+#include "arithmetic.cpp"
 #endif
