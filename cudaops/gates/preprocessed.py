@@ -93,7 +93,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
     unit = bench.unit(bench.workloads[0], rewrite)
     try:
         views = views_of(bench.executor, unit, bench.sm_arch)
-        difference = _difference(views) or _other_for_nvcc(bench.executor, unit, views)
+        other = _other_for_nvcc(bench.executor, unit, views)
     except (NotPreprocessed, EnvironmentFailure) as problem:
         gate = Gate(
             name="preprocessed",
@@ -102,7 +102,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
             seconds=time.monotonic() - started,
         )
         return PreprocessedText(gate, "")
-    gate = _judged(unit, views, difference, _libraries(rewrite), bench.policy.allow_ptx)
+    gate = _judged(unit, views, other, _libraries(rewrite), bench.policy.allow_ptx)
     text = views[0].candidate.text
     return PreprocessedText(
         gate.model_copy(update={"seconds": time.monotonic() - started}),
@@ -253,7 +253,7 @@ def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> 
 def _judged(
     unit: Unit,
     views: Sequence[TextView],
-    difference: str,
+    other: str,
     libraries: Sequence[str],
     allow_ptx: bool,
 ) -> Gate:
@@ -267,8 +267,9 @@ def _judged(
         for v in views
     ]
     refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
-    if difference:
+    if difference := _difference(views):
         refused.insert(0, difference)
+    refused += [other] if other else []
     suspicious = [f"{who}: {line}" for who, found in reports for line in found.suspicious]
     if libraries and "nvcc" not in {v.compiler for v in views}:
         suspicious.append(f"<{libraries[0]}>: without nvcc nobody sees what the library does")

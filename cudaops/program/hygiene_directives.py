@@ -24,6 +24,7 @@ _LIBRARY = re.compile(
 """What of CUB, libcu++, CUTLASS and CuTe a kernel can call. CUB's `device/` is left out: its
 functions launch kernels. Source: CCCL 3.0 (CUDA 13.0) and CUTLASS 4, folders of their headers."""
 
+_CONDITIONS = ("if", "ifdef", "ifndef", "elif")
 _COMPILERS = re.compile(
     r"__(?:CUDA_\w+|CUDACC\w*|NVCC\w*|NV_\w+|GNU\w+|GXX\w+|GCC_\w+|VERSION__|STRICT_ANSI__"
     r"|COUNTER__|INCLUDE_LEVEL__|BASE_FILE__|OPTIMIZE\w*)|CUDART?_VERSION"
@@ -102,14 +103,12 @@ def foreign_conditions(lexed: Lexed, tuned: frozenset[str]) -> Iterator[Problem]
     makes up as it goes: by them a text may be another one for each compiler."""
     own = {lexed.tokens[d.first + 2].text.partition("(")[0] for d in lexed.directives
            if d.keyword == "define" and d.last > d.first + 2}  # fmt: skip
-    known = own | tuned | {"defined", "true", "false"}
-    for directive in lexed.directives:
-        if directive.keyword in ("if", "ifdef", "ifndef", "elif"):
-            for token in lexed.tokens[directive.first + 2 : directive.last]:
-                if token.kind == "name" and token.text not in known:
-                    yield token.start, f"a condition asks for `{token.text}`"
+    known = own | tuned | {"defined", "true", "false", *_CONDITIONS}
     for token in lexed.tokens:
-        if token.kind == "name" and _COMPILERS.fullmatch(token.text):
+        within = lexed.directives[token.directive].keyword if token.directive >= 0 else ""
+        if token.kind == "name" and within in _CONDITIONS and token.text not in known:
+            yield token.start, f"a condition asks for `{token.text}`"
+        elif token.kind == "name" and _COMPILERS.fullmatch(token.text):
             yield token.start, f"`{token.text}` is another one for each compiler"
 
 
