@@ -143,14 +143,11 @@ class CompileFailed(Fault):
 MisbehaviourKind = Literal[
     "crash", "timeout", "out_of_bounds", "shared_race", "global_race", "divergent_barrier",
     "guard_overwritten", "launch_refused", "uninitialised_read", "exit_code", "output_flood",
-    "deadlock", "not_measured",
+    "deadlock", "undefined_arithmetic", "not_measured",
 ]  # fmt: skip
 """`not_measured` alone is our own: the time model contradicted itself. The code is not to blame,
-and cannot be judged by this measurement."""
-
-
-LEAVES_BARRIER = "ended without reaching this barrier"
-"""What the checker says of threads that are gone while the others of their block wait."""
+and cannot be judged by this measurement. `undefined_arithmetic`: a processor's result is not a
+GPU's."""
 
 
 WRITES_THE_SAME = "writes to the same shared memory"
@@ -176,10 +173,11 @@ class Misbehaved(Fault):
     def habit(self) -> str:
         """Of what the checker saw, what shows in no result by itself and is no fault where the
         author's kernel does it too; empty for everything else."""
-        if self.what == "divergent_barrier" and LEAVES_BARRIER in self.message:
-            return "threads that end before a barrier"
         if self.what == "uninitialised_read" and "shared memory" in self.message:
             return "shared memory that is read before it is written"
+        if self.what == "undefined_arithmetic":
+            kind = "shifts" if "shifts" in self.message else "conversions"
+            return f"{kind} that C++ leaves undefined"
         if self.what == "shared_race" and WRITES_THE_SAME in self.message:
             return "threads that write one value to one place of shared memory"
         if self.what == "global_race":

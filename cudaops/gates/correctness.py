@@ -147,8 +147,7 @@ class Verifier:
 
     def _warnings_of_author(self, subject: Subject) -> tuple[Misbehaved, ...]:
         """What the author's kernel does wrong. What of it is a habit (`Misbehaved.habit`) it may
-        go on with: a GPU waits for threads that have not ended (CUDA C++ Programming Guide, compute
-        capability 7.0 and later), what nobody wrote may be read and not used, and which of several
+        go on with: what nobody wrote may be read and not used, and which of several
         threads writes one value last makes no difference. Else it would show in results, which
         other memory stands around, and other inputs go into, in each run."""
         if subject.checked_author is None:

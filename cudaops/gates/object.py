@@ -99,7 +99,8 @@ _ALLOWED = frozenset({
 """Device functions that a processor's libraries have under the same names, and what g++ itself
 calls; `abort` is a trap. Clocks, printf and the heap are judged as device code."""
 _COMPILERS_OWN = re.compile(
-    r"__(?:u?(?:div|mod|divmod)[a-z]i\d|(?:mul|div)[a-z]c3|(?:extend|trunc|fix|float)\w+"
+    r"__(?:u?(?:div|mod|divmod)[a-z]i\d|(?:mul|div)[a-z][fc]3|(?:extend|trunc|fix|float)\w+"
+    r"|(?:add|sub)[hsdtx]f3|(?:neg|eq|ne|lt|le|gt|ge|cmp|unord)[hsdtx]f2"
     r"|powi[a-z]f2|(?:popcount|clz|ctz|parity|bswap)[a-z]i2|(?:ash|lsh)\w+|mul[a-z]i3)"
 )
 """Source: GCC internals manual, chapter 4, libgcc."""

@@ -3,7 +3,8 @@
 The same files, flags and headers as for the build, with `-E` in place of the output. g++ is asked
 twice, with the flags of the build that is timed and of the one that is checked: a text that differs
 between the two knows when it is being checked. nvcc is asked wherever it is, since whoever uses the
-result compiles it with nvcc.
+result compiles it with nvcc; what g++ makes of the same text must be the same words. Where there is
+no nvcc to compare with, the text may ask in its conditions for nothing but its own names.
 
 Of a device-side library (`--allow-libraries`) only what its macros put into the candidate's lines
 is looked at: its own text stands in its own files. What its functions do is for the `object` gate
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,16 +39,17 @@ from cudaops.executors.cpu.toolchain import (
 from cudaops.executors.cuda import source as gpu_source
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
 from cudaops.executors.process import run_bounded
+from cudaops.program.candidate import candidate_text
 from cudaops.program.clusters import kernel_clusters
 from cudaops.program.hygiene import check_preprocessed
-from cudaops.program.hygiene_directives import library_headers
+from cudaops.program.hygiene_directives import foreign_conditions, library_headers
 from cudaops.program.hygiene_preprocessed import (
     CandidateText,
     NotTheCandidate,
     candidate_part,
     with_plain_words,
 )
-from cudaops.program.lexing import byte_text, lex
+from cudaops.program.lexing import byte_text, lex, line_of
 from cudaops.program.reroute import device_view_files
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import TEMPORARY, Facts, entry_of, make_once, raise_if_full
@@ -90,6 +93,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
     unit = bench.unit(bench.workloads[0], rewrite)
     try:
         views = views_of(bench.executor, unit, bench.sm_arch)
+        other = _other_for_nvcc(bench.executor, unit, views)
     except (NotPreprocessed, EnvironmentFailure) as problem:
         gate = Gate(
             name="preprocessed",
@@ -98,7 +102,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
             seconds=time.monotonic() - started,
         )
         return PreprocessedText(gate, "")
-    gate = _judged(unit, views, _libraries(rewrite), bench.policy.allow_ptx)
+    gate = _judged(unit, views, other, _libraries(rewrite), bench.policy.allow_ptx)
     text = views[0].candidate.text
     return PreprocessedText(
         gate.model_copy(update={"seconds": time.monotonic() - started}),
@@ -240,14 +244,18 @@ def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> 
         return ""
     if bench.executor.name == "cpu":
         return (
-            f"<{missing}> is for nvcc, and kernels on the processor are compiled by g++: "
-            "a rewrite with libraries is judged on a GPU only"
+            f"needs --executor cuda: <{missing}> is for nvcc, and kernels on the processor are "
+            "compiled by g++"
         )
     return f"nvcc does not find <{missing}>: {problem}"
 
 
 def _judged(
-    unit: Unit, views: Sequence[TextView], libraries: Sequence[str], allow_ptx: bool
+    unit: Unit,
+    views: Sequence[TextView],
+    other: str,
+    libraries: Sequence[str],
+    allow_ptx: bool,
 ) -> Gate:
     author = _author_words(unit)
     clusters = _clusters(unit)
@@ -261,6 +269,7 @@ def _judged(
     refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
     if difference := _difference(views):
         refused.insert(0, difference)
+    refused += [other] if other else []
     suspicious = [f"{who}: {line}" for who, found in reports for line in found.suspicious]
     if libraries and "nvcc" not in {v.compiler for v in views}:
         suspicious.append(f"<{libraries[0]}>: without nvcc nobody sees what the library does")
@@ -298,6 +307,47 @@ def _difference(views: Sequence[TextView]) -> str:
     pairs = zip(plain.text.split("\n"), checked.text.split("\n"), plain.lines, strict=False)
     at = next((line for a, b, line in pairs if a != b), plain.lines[-1])
     return f"line {at}: the text is another one in the build that is checked"
+
+
+def _other_for_nvcc(executor: Executor, unit: Unit, views: Sequence[TextView]) -> str:
+    """Where g++ and nvcc make different words of one text: what a header puts there for a library
+    (`cudaops.program.hygiene_preprocessed` keeps CUDA's own) or what a condition chose.
+
+    Raises NotPreprocessed, PrerequisiteError, SandboxUnavailable.
+    """
+    texts = {v.compiler: v.candidate for v in views}
+    rewrite = unit.rewrite
+    if rewrite is None or "g++" not in texts:
+        return ""
+    if "nvcc" not in texts:
+        return _foreign_condition(rewrite)
+    by_gxx = _by_gxx(unit, "plain")
+    same = {**by_gxx.files, cpu_build.CANDIDATE: candidate_text(rewrite, dialect="cuda")}
+    ours = _words(_text(by_gxx._replace(files=same), rewrite, executor.cache))
+    theirs = _words(texts["nvcc"])
+    for (word, line), (other, at) in zip_longest(ours, theirs, fillvalue=("", 0)):
+        if word != other:
+            return (
+                f"line {line or at}: the text is another one for nvcc: "
+                f"`{other or 'its end'}` where g++ reads `{word or 'its end'}`"
+            )
+    return ""
+
+
+def _words(candidate: CandidateText) -> list[tuple[str, int]]:
+    """Every token with its line in the rewrite."""
+    lexed = lex(byte_text(candidate.text))
+    return [(t.text, candidate.lines[line_of(lexed.text, t.start) - 1]) for t in lexed.tokens]
+
+
+def _foreign_condition(rewrite: Rewrite) -> str:
+    """A condition on what the text does not define itself."""
+    lexed = lex(byte_text(rewrite.source))
+    found = next(foreign_conditions(lexed, frozenset(rewrite.values())), None)
+    if found is None:
+        return ""
+    at, message = found
+    return f"line {line_of(lexed.text, at)}: {message}, and no nvcc is here to compare with"
 
 
 def _author_words(unit: Unit) -> frozenset[str]:

@@ -26,7 +26,7 @@ from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model
 from cudaops.models.prices import known_price, parse_price, require_price, summary
 from cudaops.models.scripted import read_script
-from cudaops.program.hygiene import ALLOWED_INCLUDES, NOT_ON_CPU
+from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.prompt import count_tokens
@@ -164,9 +164,6 @@ def brief_with(
     kept = Path(options.out) / "state" / "exemplar.cu"
     memory_text = snapshot.memory_text(count=count_tokens)
     patterns_text = snapshot.patterns_text(count=count_tokens)
-    includes = ALLOWED_INCLUDES
-    if bench.executor.name == "cpu":
-        includes -= NOT_ON_CPU
 
     def judging() -> Judging:
         times = [(w.id, bench.baseline_time(w).median_us, w.time_share) for w in bench.timed]
@@ -199,7 +196,7 @@ def brief_with(
             allow_libraries=options.policy.allow_libraries,
             allow_ptx=options.policy.allow_ptx,
             allow_precision=options.policy.allow_precision,
-            includes=includes,
+            includes=ALLOWED_INCLUDES,
             profile=view.profile,
             verdict=view.verdict,
             research=view.research,

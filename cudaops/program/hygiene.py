@@ -23,7 +23,6 @@ from cudaops.program.clusters import (
 )
 from cudaops.program.hygiene_directives import (
     ALLOWED_INCLUDES,
-    NOT_ON_CPU,
     directives,
     pragmas,
 )
@@ -40,7 +39,7 @@ from cudaops.program.hygiene_words import (
 from cudaops.program.lexing import byte_text, line_of, plain_text
 from cudaops.program.outline import Outline, outline
 
-__all__ = ["ALLOWED_INCLUDES", "NOT_ON_CPU", "Hygiene", "check_preprocessed", "check_source"]
+__all__ = ["ALLOWED_INCLUDES", "Hygiene", "check_preprocessed", "check_source"]
 
 
 class Hygiene(NamedTuple):

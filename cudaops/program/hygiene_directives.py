@@ -11,13 +11,11 @@ from cudaops.program.lexing import Directive, Lexed, Token
 
 ALLOWED_INCLUDES = frozenset({
     "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
-    "cooperative_groups/reduce.h",
+    "cooperative_groups/reduce.h", "cooperative_groups/scan.h", "cooperative_groups/memcpy_async.h",
     "math.h", "cmath", "cstdint", "stdint.h", "cstddef", "stddef.h", "mma.h", "math_constants.h",
     "device_launch_parameters.h", "float.h", "cfloat", "limits.h", "climits", "cuda_pipeline.h",
 })  # fmt: skip
 """Headers that declare device functions or types only."""
-NOT_ON_CPU = frozenset({"cuda_pipeline.h", "mma.h"})
-"""Those that the `cpu` executor does not have: a rewrite with one does not compile there."""
 
 _LIBRARY = re.compile(
     r"cub/cub\.cuh|cub/(?:block|warp|thread|iterator)/\w+\.cuh|cub/util_\w+\.cuh"
@@ -26,6 +24,13 @@ _LIBRARY = re.compile(
 """What of CUB, libcu++, CUTLASS and CuTe a kernel can call. CUB's `device/` is left out: its
 functions launch kernels. Source: CCCL 3.0 (CUDA 13.0) and CUTLASS 4, folders of their headers."""
 
+_CONDITIONS = ("if", "ifdef", "ifndef", "elif")
+_COMPILERS = re.compile(
+    r"__(?:CUDA_\w+|CUDACC\w*|NVCC\w*|NV_\w+|GNU\w+|GXX\w+|GCC_\w+|VERSION__|STRICT_ANSI__"
+    r"|COUNTER__|INCLUDE_LEVEL__|BASE_FILE__|OPTIMIZE\w*)|CUDART?_VERSION"
+)
+"""Names that one compiler alone defines, or each with a value of its own. Source: `nvcc -E -dM` and
+`g++ -E -dM` (13.0.88, 12.2)."""
 _PRAGMAS = frozenset({"unroll", "nounroll", "once", "nv_diag_suppress", "diag_suppress"})
 _RESERVED = re.compile(r"^(?:cuda\w*|cu[A-Z]\w*|cudaops\w*|CUDAOPS\w*|__\w*)$")
 _KEYWORDS = frozenset({
@@ -91,6 +96,20 @@ def directives(lexed: Lexed, allow_libraries: bool = False) -> Iterator[Problem]
             ["unroll"], ["nounroll"],
         ):  # fmt: skip
             yield token.start, f"`_Pragma({token.text})` is not allowed; only unroll is"
+
+
+def foreign_conditions(lexed: Lexed, tuned: frozenset[str]) -> Iterator[Problem]:
+    """Conditions on names that the text does not define itself, and words whose value a compiler
+    makes up as it goes: by them a text may be another one for each compiler."""
+    own = {lexed.tokens[d.first + 2].text.partition("(")[0] for d in lexed.directives
+           if d.keyword == "define" and d.last > d.first + 2}  # fmt: skip
+    known = own | tuned | {"defined", "true", "false", *_CONDITIONS}
+    for token in lexed.tokens:
+        within = lexed.directives[token.directive].keyword if token.directive >= 0 else ""
+        if token.kind == "name" and within in _CONDITIONS and token.text not in known:
+            yield token.start, f"a condition asks for `{token.text}`"
+        elif token.kind == "name" and _COMPILERS.fullmatch(token.text):
+            yield token.start, f"`{token.text}` is another one for each compiler"
 
 
 def pragmas(lexed: Lexed) -> Iterator[Problem]:

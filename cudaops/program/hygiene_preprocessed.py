@@ -18,13 +18,21 @@ _WORDS = (
 )  # fmt: skip
 _CALLS = (
     "__launch_bounds__", "__maxnreg__", "__cluster_dims__", "__block_size__", "__align__",
-    "__builtin_align__",
+    "__builtin_align__", "__builtin_assume",
 )  # fmt: skip
 _FAST = (
     "__expf", "__logf", "__log2f", "__log10f", "__sinf", "__cosf", "__tanf", "__tanhf", "__powf",
     "__exp10f", "__sincosf",
 )  # fmt: skip
 """Functions of CUDA that glibc keeps the names of: macros in our headers for g++."""
+_CONSTANTS = """
+    INF_F NAN_F MIN_DENORM_F MAX_NORMAL_F NEG_ZERO_F ZERO_F ONE_F SQRT_HALF_F SQRT_TWO_F
+    THIRD_F PIO4_F PIO2_F 3PIO4_F 2_OVER_PI_F PI_F L2E_F L2T_F LG2_F LGE_F LN2_F LNT_F LNPI_F
+    INF NAN NEG_ZERO ZERO ONE SQRT_TWO SQRT_HALF PIO4 PIO2 PI L2E LN2 LNT INF_FP16 NAN_FP16
+    MIN_DENORM_FP16 MAX_NORMAL_FP16 NEG_ZERO_FP16 ZERO_FP16 ONE_FP16 INF_BF16 NAN_BF16
+    MIN_DENORM_BF16 MAX_NORMAL_BF16 NEG_ZERO_BF16 ZERO_BF16 ONE_BF16
+"""
+"""CUDA's `CUDART_...`, which our headers for g++ spell as other expressions of the same value."""
 _DYNAMIC = "CUDAOPS_DYNAMIC_SHARED"
 _BEGIN = f'namespace {NAMESPACE} {{\n#line 1 "{FILE}"\n'
 _MARKER = re.compile(r'^#(?:line)? (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)\s*$')
@@ -85,7 +93,8 @@ def candidate_part(output: str, included_as: str, source: str) -> CandidateText:
 
 
 def _definitions() -> str:
-    pairs = [(word, word) for word in (*_WORDS, *_FAST)]
+    constants = (f"CUDART_{name}" for name in _CONSTANTS.split())
+    pairs = [(word, word) for word in (*_WORDS, *_FAST, *constants)]
     pairs += [(f"{word}(...)", f"{word}(__VA_ARGS__)") for word in _CALLS]
     pairs.append((f"{_DYNAMIC}(T, name)", "extern __shared__ T name[]"))
     return "".join(

@@ -70,12 +70,15 @@ CALLS: dict[str, Mix] = {
     "floor": _mix(convert=1), "ceil": _mix(convert=1), "trunc": _mix(convert=1),
     "rint": _mix(convert=1), "fmod": _mix(fp64=20, alu=40),
     "sincos": _mix(fp64=21, alu=30, fp32=8, convert=2),
+    "cudaops::multiply_tiles": _mix(fp32=32),
 }  # fmt: skip
 CALLS |= {"cexpif": CALLS["sincosf"], "cexpi": CALLS["sincos"]}
 """By the C library's name, and by CUDA's where that is one instruction. g++ makes one `cexpi` of
 both a sine and a cosine of one angle; these two are counted for sm_90. `tan` and `pow` in double
 and `fmod` are estimates; `sinh`, `log1p` and the inverse hyperbolic ones have all of what stands
-before their end, of which small arguments need less."""
+before their end, of which small arguments need less. `multiply_tiles` is a product of `mma.h`: 4096
+multiply-adds, four times as often as in single precision. Source: NVIDIA Ampere GA102 GPU
+Architecture whitepaper, 2.0, table 3; later devices take a half or a quarter of it."""
 
 FAST_CALLS: dict[str, Mix] = {
     "__expf": _mix(fp32=3, alu=1, sfu=1), "__exp10f": _mix(fp32=3, alu=1, sfu=1),
@@ -131,7 +134,6 @@ the value on this machine; what it costs on a GPU is looked up under the functio
 HALF_HEADERS = frozenset({"half.h", "bfloat16.h", "narrow_type.h", "narrow_math.h"})
 """Their casts are part of the instruction that they surround."""
 _DEFINITION = re.compile(r"^CUDAOPS_FN \w+ (?:fast)?(\w+)\(")
-_FAST = re.compile(r"^CUDAOPS_FAST\((\w+), (\w+)\)")
 _CALL = re.compile(r"\b[a-z]\w*f?\(")
 
 
@@ -141,14 +143,13 @@ def _by_line() -> dict[int, tuple[Mix, bool]]:
     found: dict[int, tuple[Mix, bool]] = {}
     text = files("cudaops.executors.cpu").joinpath(f"include/cudaops/{HEADER}").read_text("utf-8")
     for number, line in enumerate(text.splitlines(), 1):
-        fast = _FAST.match(line)
-        named = fast or _DEFINITION.match(line)
+        named = _DEFINITION.match(line)
         if not named:
             continue
         mix = CALLS.get(named.group(1)) or FAST_CALLS.get(named.group(1))
         if mix is not None:
             body = line.partition("{")[2]
-            found[number] = (mix, fast is not None or bool(_CALL.search(body)))
+            found[number] = (mix, bool(_CALL.search(body)))
     return found
 
 

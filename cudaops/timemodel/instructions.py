@@ -241,8 +241,8 @@ class Translator:
     def _call(self, name: str, kind: str) -> Mix:
         bare = _bare(name, kind)
         for table in (cost.CALLS, cost.FAST_CALLS):
-            if bare in table:
-                return table[bare]
+            if found := table.get(bare.partition("<")[0]):
+                return found
         if bare in self._callees:
             return self._callees[bare].mix
         if bare.rstrip("f") in MULTIPLY_ADDS:

@@ -251,11 +251,13 @@ class ConformanceSuite(SeriesSuite):
 
     @pytest.mark.essential
     def test_a_divergent_barrier_names_its_line(self, executor: Executor, scale: Case) -> None:
-        bad = rewrite("if (threadIdx.x < 40)\n    __syncthreads();\n  if (i < n) b[i] = a[i];")
+        bad = rewrite(
+            "if (threadIdx.x < 40)\n    __syncthreads();\n  else\n    __syncthreads_or(0);\n"
+            "  if (i < n) b[i] = a[i];"
+        )
         found = ran(run(executor, scale, bad, check="full")).warnings
-        assert [(w.what, str(w.location)) for w in found] == [
-            ("divergent_barrier", "candidate.cu:6")
-        ]
+        assert {w.what for w in found} == {"divergent_barrier"}
+        assert "candidate.cu:6" in {str(w.location) for w in found}
 
     def test_a_deadlock_is_named(self, executor: Executor, scale: Case) -> None:
         bad = rewrite(

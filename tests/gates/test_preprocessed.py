@@ -16,6 +16,8 @@ from cudaops.executors.cpu.toolchain import find_toolchain
 from cudaops.executors.cuda.build import FINAL_FLAGS
 from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.gates.preprocessed import CODE_FLAGS, preprocessed_gate
+from cudaops.program.hygiene_directives import foreign_conditions
+from cudaops.program.lexing import byte_text, lex
 from cudaops.sandbox.workbench import Workbench
 from tests.exploits.cases import load_case
 from tests.gates.gate_bench import EXPLOITS, MM, bench_of, product, rewrite_of
@@ -66,6 +68,14 @@ HIDDEN = {
     ),
     "pragma operator": ('_Pragma("weak f") __device__ void f();\n', "`#pragma weak`"),
     "marker": ('# 1 "cudaops_unit.cpp" 2\n__device__ int f() { return 1; }\n', "should"),
+    "nvcc alone": (
+        "#ifdef __CUDA_ARCH_LIST__\n__device__ int f() { return 1; }\n#endif\n",
+        "line 6: the text is another one for nvcc: `__device__` where g++ reads",
+    ),
+    "a value of nvcc's": (
+        "__device__ int f() { return __CUDACC_VER_BUILD__; }\n",
+        "`__CUDACC_VER_BUILD__`",
+    ),
     "checked build only": (
         "#ifdef __SANITIZE_THREAD__\n__device__ int f() { return 1; }\n#endif\n",
         "another one in the build that is checked",
@@ -80,6 +90,22 @@ def test_what_hides_is_found(bench: Workbench, case: str) -> None:
     assert not gate.passed
     assert not gate.quarantined
     assert expected in gate.summary
+
+
+@pytest.mark.parametrize(
+    ("above", "said"),
+    [
+        ("#ifdef __CUDA_ARCH_LIST__\n#endif\n", "a condition asks for `__CUDA_ARCH_LIST__`"),
+        ("#if defined(__GNUC__) && 1\n#endif\n", "a condition asks for `__GNUC__`"),
+        ("#define N __COUNTER__\n", "`__COUNTER__` is another one for each compiler"),
+        ("#define WIDE 1\n#if WIDE && !defined(NARROW)\n#endif\n", "asks for `NARROW`"),
+        ("#ifndef WIDE\n#define WIDE 1\n#endif\n#if WIDE > 0\n#endif\n", ""),
+    ],
+)
+def test_without_nvcc_a_text_asks_for_its_own_names(above: str, said: str) -> None:
+    found = [why for _, why in foreign_conditions(lex(byte_text(above)), frozenset())]
+    assert len(found) == bool(said), found
+    assert all(said in why for why in found)
 
 
 @pytest.mark.parametrize("inside", ["sum += clock64() & 0;", "__nanosleep(1);"])

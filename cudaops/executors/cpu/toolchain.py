@@ -47,9 +47,12 @@ INSTRUMENTED_FLAGS = (
     "-fno-optimize-sibling-calls", "-DCUDAOPS_INSTRUMENTED",
 )  # fmt: skip
 """Every access keeps its author's width: nothing is vectorised, and vector types stay whole."""
-ALIGNMENT_FLAGS = ("-fsanitize=alignment",)
-"""Of `checked` alone: g++ tests each address against the type that is accessed there, and what
-`cpu/src/alignment.cpp` defines is called where it does not fit. No sanitizer library is linked."""
+ASKED_FLAGS = ("-fsanitize=alignment,shift-exponent,float-cast-overflow",)
+"""Of `checked` alone: g++ tests each address against the type that is accessed there, counts of
+shifts and conversions of floats, and what `cpu/src/alignment.cpp` and `arithmetic.cpp` define is
+called where they do not fit. No sanitizer library is linked."""
+WRAPPING_FLAGS = ("-fwrapv",)
+"""Sums of signed integers wrap, as the instructions of a GPU do."""
 AS_WRITTEN_FLAGS = ("-O0",)
 """Of `lockstep` alone: every access of the text is made, in its order. An optimizer may keep in a
 register what another lane is to see where it is not volatile, and mostly old code is not."""
@@ -111,8 +114,8 @@ def code_flags(build: Build) -> tuple[str, ...]:
     """Every flag of a compile that the code depends on; the same for baseline and candidate. Where
     this checkout lies is none of them: what is compiled in one serves all."""
     kinds: dict[Build, tuple[str, ...]] = {
-        "plain": ("-g1", "-gdwarf-4"),
-        "checked": (*INSTRUMENTED_FLAGS, *ALIGNMENT_FLAGS),
+        "plain": ("-g1", "-gdwarf-4", *WRAPPING_FLAGS),
+        "checked": (*INSTRUMENTED_FLAGS, *ASKED_FLAGS, *WRAPPING_FLAGS),
         "traced": INSTRUMENTED_FLAGS,
         "lockstep": (*INSTRUMENTED_FLAGS, *AS_WRITTEN_FLAGS),
     }

@@ -207,3 +207,29 @@ def test_one_value_of_several_bytes_and_none_over_a_barrier(
     said = checked(executor, scale, body)
     assert said
     assert all("one value" in one.habit for one in said)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("b[i] = (unsigned)n >> (i % 40);", "shifts 32 bits by 32"),
+        ("b[i] = (long long)n << (i % 70);", "shifts 64 bits by 64"),
+        ("b[i] = n >> (-1 - i % 1);", "shifts 32 bits by -1"),
+        ("b[i] = (int)(a[i] * 1e9f);", "converts 2.5e+09 to 'int'"),
+        ("b[i] = (unsigned)(a[i] - 1.0f);", "converts -1 to 'unsigned int'"),
+        ("b[i] = ((unsigned)n >> (i & 31)) + ((1u << 31) >> 5) + (int)a[i];", ""),
+        ("b[i] = __float2int_rz(a[i] * 1e9f) + __funnelshift_l(n, n, i);", ""),
+    ],
+)
+def test_arithmetic_in_which_a_gpu_differs_is_named(
+    executor: CpuExecutor, scale: Case, body: str, said: str
+) -> None:
+    found = checked(executor, scale, f"if (i < n) {{\n    {body}\n  }}")
+    if not said:
+        assert found == ()
+        return
+    assert [(w.what, str(w.location)) for w in found] == [
+        ("undefined_arithmetic", "candidate.cu:6")
+    ]
+    assert said in found[0].message
+    assert found[0].habit

@@ -174,3 +174,124 @@ def test_parts_of_a_word(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
             wrapped = np.array(parts, np.int64).astype(f"<{kind}")
             expected.append(int(wrapped.view("<u4")[0]))
     assert [int(word) for word in ran.stdout.split()] == expected
+
+
+WARPS = """
+#include <cooperative_groups.h>
+#include <cooperative_groups/memcpy_async.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
+#include <cuda_pipeline.h>
+#include <mma.h>
+namespace cg = cooperative_groups;
+using namespace nvcuda;
+__global__ void product(const half* a, const half* b, float* c) {
+  wmma::fragment<wmma::matrix_a, M, N, 16, half, wmma::row_major> left;
+  wmma::fragment<wmma::matrix_b, M, N, 16, half, wmma::col_major> right;
+  wmma::fragment<wmma::accumulator, M, N, 16, float> sum;
+  wmma::fill_fragment(sum, 0.0f);
+  for (int k = 0; k < 32; k += 16) {
+    wmma::load_matrix_sync(left, a + k, 32);
+    wmma::load_matrix_sync(right, b + k, 32);
+    wmma::mma_sync(sum, left, right, sum);
+  }
+  for (int i = 0; i < sum.num_elements; ++i) sum.x[i] *= 2;
+  wmma::store_matrix_sync(c, sum, M, wmma::mem_col_major);
+}
+__global__ void groups(const int* in, int* out) {
+  __shared__ int row[64], other[64];
+  auto block = cg::this_thread_block();
+  auto tile = cg::tiled_partition<16>(block);
+  int t = block.thread_rank();
+  __pipeline_memcpy_async(&row[t], &in[t], 4);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  cg::memcpy_async(block, other, in, sizeof other);
+  cg::wait(block);
+  int x = row[t] + other[63 - t];
+  out[t] = cg::reduce(tile, x, cg::less<int>());
+  out[64 + t] = cg::inclusive_scan(tile, row[t]);
+  out[128 + t] = cg::exclusive_scan(tile, row[t], cg::plus<int>());
+  out[192 + t] = tile.match_any(row[t] & 1);
+  out[256 + t] = cg::reduce(cg::binary_partition(tile, row[t] & 1), row[t], cg::bit_xor<int>());
+}
+"""
+WARPS_MAIN = """
+  const int n = 64;
+  half ha[32 * 32], hb[32 * 32], *a, *b;
+  float hc[M * N], *c;
+  int in[n], got[5 * n], *d, *e;
+  for (int i = 0; i < 1024; ++i) ha[i] = __float2half(i * 7 % 19 - 9);
+  for (int i = 0; i < 1024; ++i) hb[i] = __float2half(i * 5 % 23 - 11);
+  for (int i = 0; i < n; ++i) in[i] = i * 37 % 101 - 50;
+  cudaMalloc(&a, 2048); cudaMalloc(&b, 2048); cudaMalloc(&c, sizeof hc);
+  cudaMalloc(&d, sizeof in); cudaMalloc(&e, sizeof got);
+  cudaMemcpy(a, ha, 2048, cudaMemcpyHostToDevice); cudaMemcpy(b, hb, 2048, cudaMemcpyHostToDevice);
+  cudaMemcpy(d, in, sizeof in, cudaMemcpyHostToDevice);
+  product<<<1, 32>>>(a, b, c);
+  groups<<<1, n>>>(d, e);
+  cudaMemcpy(hc, c, sizeof hc, cudaMemcpyDeviceToHost);
+  cudaMemcpy(got, e, sizeof got, cudaMemcpyDeviceToHost);
+  for (float v : hc) printf("%g ", v);
+  for (int v : got) printf("%d ", v);
+"""
+
+
+def test_matrix_products_copies_and_groups_of_a_warp(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    rows, columns = 32, 8
+    text = WARPS.replace("M,", f"{rows},").replace("N,", f"{columns},").replace(", M", f", {rows}")
+    main = WARPS_MAIN.replace("M * N", str(rows * columns))
+    ran = cpu_executor.run_program(program(tmp_path, text, main), (), 60.0)
+    assert isinstance(ran, ProgramRan)
+    words = [float(word) for word in ran.stdout.split()]
+    a = (np.arange(1024) * 7 % 19 - 9).reshape(32, 32)[:rows]
+    b = (np.arange(1024) * 5 % 23 - 11).reshape(32, 32)[:columns].T
+    np.testing.assert_array_equal(words[: rows * columns], 2 * (a @ b).T.ravel())
+    x = np.arange(64) * 37 % 101 - 50
+    tiles = x.reshape(4, 16)
+    sums = (x + x[::-1]).reshape(4, 16)
+    odd = tiles & 1
+    bits = 1 << np.arange(16)
+    expected = [
+        np.repeat(sums.min(axis=1), 16),
+        tiles.cumsum(axis=1).ravel(),
+        (tiles.cumsum(axis=1) - tiles).ravel(),
+        np.where(odd, (odd * bits).sum(1, keepdims=True), ((1 - odd) * bits).sum(1, keepdims=True)),
+        np.where(
+            odd,
+            np.bitwise_xor.reduce(tiles * odd, axis=1, keepdims=True),
+            np.bitwise_xor.reduce(tiles * (1 - odd), axis=1, keepdims=True),
+        ),
+    ]
+    np.testing.assert_array_equal(
+        words[rows * columns :], np.concatenate([e.ravel() for e in expected])
+    )
+
+
+EARLY = """
+#include <cuda_pipeline.h>
+__global__ void early(const int* in, int* out) {
+  __shared__ int row[64];
+  row[threadIdx.x] = -1;
+  __pipeline_memcpy_async(&row[threadIdx.x], &in[threadIdx.x], 4);
+  __pipeline_commit();
+  out[threadIdx.x] = row[threadIdx.x];
+}
+"""
+
+
+def test_a_copy_that_nobody_waits_for_is_not_there(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    main = """
+      int *a, got[64];
+      cudaMalloc(&a, sizeof got); cudaMemset(a, 0, sizeof got);
+      early<<<1, 64>>>(a, a);
+      cudaMemcpy(got, a, sizeof got, cudaMemcpyDeviceToHost);
+      printf("%d %d", got[0], got[63]);
+    """
+    ran = cpu_executor.run_program(program(tmp_path, EARLY, main), (), 60.0)
+    assert isinstance(ran, ProgramRan)
+    assert ran.stdout == "-1 -1"

@@ -50,7 +50,7 @@ __global__ void fast(const float* A, const float* B, float* C, int N) {
 """
 BODY = {
     "race": "__shared__ float s[256]; s[t] = A[t]; C[i * 256 + t] = s[t ^ 64];",
-    "barrier": "if (t < 100) __syncthreads(); C[i * 256 + t] = 1;",
+    "barrier": "if (t < 100) __syncthreads(); else __syncthreads_or(0); C[i * 256 + t] = 1;",
     "unwritten": "__shared__ float s[256]; if (t < 128) s[t] = 1; __syncthreads();"
     " C[i * 256 + t] = s[t];",
     "past the end": "C[i * 256 + t + 1] = 1;",

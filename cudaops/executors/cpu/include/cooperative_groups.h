@@ -71,6 +71,12 @@ class lane_group {
   CUDAOPS_INLINE int any(int predicate) const { return __any_sync(mask_, predicate); }
   CUDAOPS_INLINE int all(int predicate) const { return __all_sync(mask_, predicate); }
   CUDAOPS_INLINE unsigned ballot(int predicate) const { return packed(__ballot_sync(mask_, predicate)); }
+  template <class T>
+  CUDAOPS_INLINE unsigned match_any(T value) const { return packed(__match_any_sync(mask_, value)); }
+  template <class T>
+  CUDAOPS_INLINE unsigned match_all(T value, int& predicate) const {
+    return packed(__match_all_sync(mask_, value, &predicate));
+  }
   unsigned mask() const { return mask_; }
 
  private:
@@ -89,7 +95,7 @@ class lane_group {
 };
 
 // A tile's ranks are lanes side by side: its methods are one instruction each, as on a GPU.
-template <unsigned Size>
+template <unsigned Size, class Parent = void>
 class thread_block_tile : public lane_group {
   static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads here");
 
@@ -116,14 +122,24 @@ class thread_block_tile : public lane_group {
 using coalesced_group = lane_group;
 
 template <unsigned Size, class Parent>
-thread_block_tile<Size> tiled_partition(const Parent&) { return thread_block_tile<Size>(); }
+thread_block_tile<Size, Parent> tiled_partition(const Parent&) { return thread_block_tile<Size, Parent>(); }
 CUDAOPS_INLINE coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+template <class Label>
+CUDAOPS_INLINE coalesced_group labeled_partition(const lane_group& group, Label label) {
+  return coalesced_group(__match_any_sync(group.mask(), label));
+}
+CUDAOPS_INLINE coalesced_group binary_partition(const lane_group& group, bool side) {
+  return labeled_partition(group, (int)side);
+}
 template <class Group>
 CUDAOPS_INLINE void sync(const Group& group) { group.sync(); }
 
 template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
 template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
 template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
+template <class T> struct bit_and { T operator()(T a, T b) const { return a & b; } };
+template <class T> struct bit_or { T operator()(T a, T b) const { return a | b; } };
+template <class T> struct bit_xor { T operator()(T a, T b) const { return a ^ b; } };
 
 // Every thread gets the combination of all values: of coalesced threads in rank order, of a tile in the
 // five shuffles of a butterfly, as on a GPU.
@@ -133,8 +149,8 @@ CUDAOPS_INLINE T reduce(const lane_group& group, T value, Combine combine) {
   for (unsigned rank = 1; rank < group.size(); ++rank) result = combine(result, group.shfl(value, rank));
   return result;
 }
-template <unsigned Size, class T, class Combine>
-CUDAOPS_INLINE T reduce(const thread_block_tile<Size>& tile, T value, Combine combine) {
+template <unsigned Size, class Parent, class T, class Combine>
+CUDAOPS_INLINE T reduce(const thread_block_tile<Size, Parent>& tile, T value, Combine combine) {
   for (unsigned apart = Size / 2; apart > 0; apart /= 2) value = combine(value, tile.shfl_xor(value, apart));
   return value;
 }

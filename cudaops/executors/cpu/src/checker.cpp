@@ -447,7 +447,7 @@ void checker_block_end(Worker& w) {
 #endif
 }
 
-void checker_barrier(Worker& w, unsigned exited) {
+void checker_barrier(Worker& w) {
   settle(w);
   ++w.stamp;
   races_barrier(w);
@@ -461,9 +461,6 @@ void checker_barrier(Worker& w, unsigned exited) {
            "threads of block (%u,%u,%u) wait here while others wait at the barrier at @OTHER@", blockIdx.x, blockIdx.y,
            blockIdx.z);
   }
-  if (exited && first_time(found_barriers, site, nullptr))
-    warn("divergent_barrier", site, nullptr, "%u of the %u threads of block (%u,%u,%u) ended without reaching this barrier",
-         exited, w.threads, blockIdx.x, blockIdx.y, blockIdx.z);
 }
 
 // The lanes of a warp operation learn of everything that any of them did or had learned before.

@@ -115,6 +115,7 @@ struct Worker {
   struct ClusterShadow* cluster_shadow = nullptr;
   const void* seen_pc = nullptr;                       // who of another block was in its shared memory last,
   unsigned seen_by = 0, seen_at = 0;                   // how often that thread had arrived by then
+  struct AskedCopies* copies = nullptr;                // of each thread, once one has asked for any
   void* recorder = nullptr;                            // of its accesses, where they are traced
 #ifdef CUDAOPS_LOCKSTEP
   Place place[max_threads];
@@ -195,7 +196,7 @@ void checker_launch_end();    // reports how many accesses it made, and how far 
 void checker_launch(const Call& call);
 void checker_block_begin(Worker& w);
 void checker_block_end(Worker& w);
-void checker_barrier(Worker& w, unsigned exited);
+void checker_barrier(Worker& w);
 void checker_warp(Worker& w, Warp& warp, unsigned members);
 void checker_cluster_barrier(Cluster& c);
 void checker_cluster_block_over(Worker& w);

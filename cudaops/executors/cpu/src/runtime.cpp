@@ -13,4 +13,5 @@
 #include "cluster_checker.cpp"
 #include "races.cpp"
 #include "alignment.cpp"
+#include "arithmetic.cpp"
 #endif

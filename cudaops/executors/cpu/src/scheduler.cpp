@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 
 #include "machine.h"
 
@@ -197,9 +198,11 @@ static void release_barrier(Worker& w) {
   ++w.interval;
 }
 
+// All threads that have not ended are there, which is what a GPU waits for. Source: CUDA C++ Programming
+// Guide, compute capability 7.x, independent thread scheduling.
 static void barrier_complete(Worker& w) {
 #ifdef CUDAOPS_INSTRUMENTED
-  checker_barrier(w, w.threads - w.live);
+  checker_barrier(w);
 #endif
   release_barrier(w);
 }
@@ -277,6 +280,12 @@ static void poison_shared(Worker& w) {
   std::memset(cudaops_dynamic_shared, 0xff, w.call->shared_bytes);
 }
 
+// A thread's copies, in the order in which it asked for them, and the batches that it has committed.
+struct AskedCopies {
+  std::deque<std::pair<AsyncCopy, unsigned>> waiting;
+  unsigned committed = 0;
+};
+
 static void prepare_block(Worker& w, const Call& call, unsigned long long linear) {
   w.call = &call;
   w.block_linear = (unsigned)linear;
@@ -298,6 +307,7 @@ static void prepare_block(Worker& w, const Call& call, unsigned long long linear
     w.warps[i].groups = 0;
   }
   std::memset(w.context, 0, w.threads * sizeof(void*));
+  for (unsigned t = 0; w.copies && t < w.threads; ++t) w.copies[t].waiting.clear(), w.copies[t].committed = 0;
   w.arrived = w.spins = w.interval = 0;
   w.count_now = w.any_now = 0;
   w.all_now = 1;
@@ -422,6 +432,24 @@ unsigned warp_gather(unsigned mask, unsigned long long value, unsigned long long
   // Nobody of these lanes can enter another gather before all of them have read this one.
   std::memcpy(all, worker->warps[worker->current >> 5].gathered, sizeof(unsigned long long) * 32);
   return members;
+}
+
+static AskedCopies& asked_copies(const char* name, const void* pc) {
+  Worker& w = inside(name, pc);
+  if (!w.copies) w.copies = new AskedCopies[max_threads];
+  return w.copies[w.current];
+}
+void async_copy(const AsyncCopy& copy) {
+  AskedCopies& asked = asked_copies("an asynchronous copy", __builtin_return_address(0));
+  asked.waiting.emplace_back(copy, asked.committed);
+}
+void async_commit() { ++asked_copies("an asynchronous copy", __builtin_return_address(0)).committed; }
+bool async_next(unsigned left, AsyncCopy* copy) {
+  AskedCopies& asked = asked_copies("an asynchronous copy", __builtin_return_address(0));
+  if (asked.waiting.empty() || asked.waiting.front().second + left >= asked.committed) return false;
+  *copy = asked.waiting.front().first;
+  asked.waiting.pop_front();
+  return true;
 }
 
 #ifdef CUDAOPS_LOCKSTEP

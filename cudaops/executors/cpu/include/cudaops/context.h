@@ -49,6 +49,17 @@ void cluster_wait();
 void* cluster_map(const void* shared, unsigned rank);
 unsigned cluster_rank_of(const void* shared);
 
+// A copy of `taken` bytes, and zeros up to `size`, that its thread makes when it waits for it.
+struct AsyncCopy {
+  void* to;
+  const void* from;
+  unsigned size, taken;
+};
+void async_copy(const AsyncCopy& copy);
+void async_commit();
+// The oldest that belongs to none of the `left` batches committed last; whether there is one.
+bool async_next(unsigned left, AsyncCopy* copy);
+
 unsigned lane();
 void spin();  // called when an atomic operation found the value it did not want
 size_t dynamic_shared_bytes();
