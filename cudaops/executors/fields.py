@@ -7,8 +7,8 @@ structures.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,16 +27,20 @@ from cudaops.executors.arrays import (
     Values,
     decoded,
     encoded,
+    filled,
+    over_chunks,
     read_array,
     stored,
     stored_widened,
 )
+from cudaops.executors.compare import holds_fill
 
 PIECE_BYTES = 4 << 20
 """Of structures that are in memory at once. Chosen: what a processor's cache holds."""
 
 
-class View(NamedTuple):
+@dataclass(frozen=True)
+class View:
     """Numbers of one kind in an allocation."""
 
     allocation: Allocation
@@ -69,6 +73,13 @@ class View(NamedTuple):
         if self.field is None:
             return stored_widened(path, self.element)
         return _stored_wide_field(path, self.allocation, self.field)
+
+    def holds_fill(self, path: Path, byte: int) -> bool:
+        """Whether any number still is what filled the file with this byte."""
+        if self.field is None:
+            return holds_fill(path, byte, ELEMENT_BYTES[self.element])
+        fill = filled(byte, 1, self.element).read(0, 1)[0]
+        return any(over_chunks(lambda part: bool((part == fill).any()), self.stored(path)))
 
 
 def views(allocation: Allocation) -> tuple[View, ...]:
@@ -218,7 +229,9 @@ def value_in(argument: OpaqueArgument, field: Field) -> int | float:
     """A number in a structure that is passed by value; bool as int."""
     raw = np.frombuffer(bytes.fromhex(argument.raw_hex), np.uint8)
     size = ELEMENT_BYTES[field.element]
-    value: int | float = decoded(raw[field.at_bytes : field.at_bytes + size], field.element)[0].item()
+    value: int | float = decoded(raw[field.at_bytes : field.at_bytes + size], field.element)[
+        0
+    ].item()
     return value
 
 

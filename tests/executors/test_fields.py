@@ -124,12 +124,15 @@ def test_fields_are_read_and_written_beside_what_is_kept(
     write_fields(path, source, particles, {"pos.y": np.full(50, 0.1)})
     before, after = (np.fromfile(p, np.uint8) for p in (source, path))
     (changed,) = np.nonzero(before != after)
-    assert changed.size and after.size == particles.size_bytes == 50 * 80 + 3
+    assert changed.size > 0
+    assert after.size == particles.size_bytes == 50 * 80 + 3
     assert set(changed % 80) <= {4, 5, 6, 7}
     assert field_values(path, particles, fields["pos.y"]).tolist() == [np.float32(0.1)] * 50
 
     draw_fields(path, source, particles, lambda f, v: v + 1 if f.path == "points[0].at" else None)
-    assert np.allclose(field_values(path, particles, fields["points[0].at"]), 0.1 * np.arange(50) + 1)
+    assert np.allclose(
+        field_values(path, particles, fields["points[0].at"]), 0.1 * np.arange(50) + 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def _typed(
             "element": _pointee(form, parameter.name, parameter.type),
             "structure_bytes": dict(form.sizes).get(parameter.type),
         }
-        layouts = (parameter.layout if update["element"] == "opaque" else None,)
-        return passed._replace(argument=argument.model_copy(update=update), layouts=layouts)
+        layout = parameter.layout if update["element"] == "opaque" else None
+        return passed._replace(argument=argument.model_copy(update=update), layouts=(layout,))
     if not isinstance(argument, OpaqueArgument):
         return passed
     is_plain = not (addresses or parameter.pointers)
@@ -135,7 +135,8 @@ def _typed(
         raise NotFollowed(
             f"parameter {parameter.name} has {len(data)} bytes, and {parameter.size_bytes} by clang"
         )
-    pointers, layouts = [], []
+    pointers: list[PointerField] = []
+    layouts: list[Layout | None] = []
     for field in parameter.pointers:
         place = slice(field.offset_bytes, field.offset_bytes + POINTER_BYTES)
         if field.offset_bytes not in known:
