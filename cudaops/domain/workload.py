@@ -131,6 +131,11 @@ class OpaqueArgument(Record):
     pointers: tuple[PointerField, ...] = ()
     fields: tuple[Field, ...] = ()
     """Its numbers; empty where clang does not tell all that is in it."""
+    wide_bytes: int | None = None
+    """Its size where every floating type is widened; None: its layout is not known then."""
+    words: tuple[tuple[int, int], ...] = ()
+    """Where pointers stand in it, null ones too, and where in the widened one; none where that is
+    not known."""
 
 
 Argument = Annotated[

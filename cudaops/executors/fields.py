@@ -16,6 +16,7 @@ from cudaops.domain.workload import (
     ELEMENT_BYTES,
     FLOATING,
     Allocation,
+    Argument,
     Element,
     Field,
     OpaqueArgument,
@@ -34,6 +35,7 @@ from cudaops.executors.arrays import (
     stored_widened,
 )
 from cudaops.executors.compare import holds_fill
+from cudaops.program.syntax import POINTER_BYTES
 
 PIECE_BYTES = 4 << 20
 """Of structures that are in memory at once. Chosen: what a processor's cache holds."""
@@ -206,6 +208,22 @@ def _widened(rows: Array, fields: tuple[Field, ...], wide_stride: int) -> Array:
             values = values.astype(WIDE_DOUBLE if field.element == "f64" else "<f8")
         _put(wide, field.wide_at_bytes, values)
     return wide
+
+
+def widened_argument(argument: Argument) -> Argument:
+    """The same, of a structure as a widened build lays it out, padding 0."""
+    if not isinstance(argument, OpaqueArgument) or argument.wide_bytes is None:
+        return argument
+    narrow = np.frombuffer(bytes.fromhex(argument.raw_hex), np.uint8).reshape(1, -1)
+    wide = _widened(narrow, argument.fields, argument.wide_bytes)
+    places = dict(argument.words)
+    for at, wide_at in places.items():
+        wide[:, wide_at : wide_at + POINTER_BYTES] = narrow[:, at : at + POINTER_BYTES]
+    moved = tuple(
+        one.model_copy(update={"at_bytes": places[one.at_bytes]}) for one in argument.pointers
+    )
+    update = {"raw_hex": wide.tobytes().hex(), "pointers": moved}
+    return argument.model_copy(update=update)
 
 
 def _put(rows: Array, at: int, values: Array) -> None:

@@ -67,7 +67,8 @@ def layout_of(kind: Any, *, by_value: bool = False) -> Layout | None:
         for p in part.pieces
         if p.element is not None
     )
-    return Layout(part.size, part.wide_size if part.is_wide else None, fields)
+    pointers = tuple((p.at, p.wide_at) for p in part.pieces if p.element is None)
+    return Layout(part.size, part.wide_size if part.is_wide else None, fields, pointers)
 
 
 def _part(kind: Any, deep: int) -> _Part:
@@ -133,8 +134,9 @@ def _record(kind: Any, deep: int) -> _Part:
         end, wide_end = at + part.size, wide_at + part.wide_size
         alignment = max(alignment, part.alignment)
         wide_alignment = max(wide_alignment, part.wide_alignment)
-    if not 0 < len(pieces) <= MOST_FIELDS:
+    if len(pieces) > MOST_FIELDS:
         raise _NotTold
+    end, wide_end = max(end, 1), max(wide_end, 1)  # an empty one has a byte
     size, written = kind.get_size(), kind.get_align()
     wide_alignment = max(wide_alignment, written if written > alignment else 1)
     wide_size = _aligned(wide_end, wide_alignment)

@@ -305,6 +305,8 @@ class Layout:
     fields: tuple[NumberField, ...]
     """All its numbers; none where anything else stands in it than these and padding, but for
     pointers in a structure that is passed by value."""
+    pointers: tuple[tuple[int, int], ...] = ()
+    """Where these stand, and where with every floating type widened."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,13 @@ from cudaops.executors.arrays import (
     write_widened,
 )
 from cudaops.executors.base import InputSet
-from cudaops.executors.fields import draw_fields, floating_views, views, write_widened_fields
+from cudaops.executors.fields import (
+    draw_fields,
+    floating_views,
+    views,
+    widened_argument,
+    write_widened_fields,
+)
 
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
@@ -372,8 +378,16 @@ def widen(
 def can_widen(workload: Workload, *, wide_doubles: bool) -> bool:
     """Whether the widened layout of every buffer and argument is known: a structure's is where
     doubles are widened too, or there are none in it."""
+    buffers = (a for a in workload.allocations if a.element == "opaque")
+    memory = [(a.wide_structure_bytes, a.fields) for a in buffers]
+    given = [(a.wide_bytes, a.fields) for a in workload.arguments if a.kind == "opaque"]
     return all(
-        (a.element != "opaque" or a.wide_structure_bytes is not None)
-        and (wide_doubles or all(f.element != "f64" for f in a.fields))
-        for a in workload.allocations
-    ) and all(a.kind != "opaque" for a in workload.arguments)
+        size is not None and (wide_doubles or all(field.element != "f64" for field in fields))
+        for size, fields in memory + given
+    )
+
+
+def widened_arguments(workload: Workload) -> Workload:
+    """The same, with structures that are passed by value as the widened baseline takes them."""
+    arguments = tuple(map(widened_argument, workload.arguments))
+    return workload.model_copy(update={"arguments": arguments})

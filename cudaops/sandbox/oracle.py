@@ -54,6 +54,7 @@ from cudaops.sandbox.inputs import (
     can_widen,
     has_floating_input,
     widen,
+    widened_arguments,
 )
 from cudaops.sandbox.precision import unfit_inputs
 
@@ -555,7 +556,7 @@ class OracleBuilder:
         ran = self._executor.run(
             self._baseline.widened,
             self._workload,
-            self._plan,
+            baseline_plan(widened_arguments(self._workload)),
             wide_inputs,
             self._folder / kind / "widened",
             wanted=[*dict.fromkeys(a.index for a in kept)],

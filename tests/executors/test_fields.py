@@ -3,12 +3,14 @@ what is passed by value."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cudaops.domain.execution import Captured
+from cudaops.domain.judgement import Judgement, Policy
 from cudaops.domain.workload import Allocation, OpaqueArgument, Workload
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.fields import (
@@ -16,8 +18,14 @@ from cudaops.executors.fields import (
     field_values,
     replaced,
     value_in,
+    widened_argument,
     write_fields,
 )
+from cudaops.gates.evaluate import evaluate
+from cudaops.program.parse import load_program
+from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.inputs import Draw, build_case
+from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.executors.cases import program
 from tests.executors.cuda.gpu_programs import StandInPrograms, on_gpu
 
@@ -109,6 +117,11 @@ def test_numbers_of_a_structure_by_value(workload: Workload) -> None:
     assert bytes.fromhex(other)[:16] == (
         np.float32(0.1).tobytes() + bytes.fromhex(step.raw_hex)[4:8] + np.int64(-1).tobytes()
     )
+    wide = widened_argument(step)
+    assert isinstance(wide, OpaqueArgument)
+    assert bytes.fromhex(wide.raw_hex) == struct.pack("<d?7xqq", 0.5, True, 7, 0)
+    assert [(p.path, p.at_bytes) for p in wide.pointers] == [("step.log", 24)]
+    assert [p.at_bytes for p in step.pointers] == [16]
     with pytest.raises(OverflowError, match="twice cannot be 256"):
         replaced(step.raw_hex, twice, 256)
 
@@ -154,3 +167,100 @@ def test_what_is_no_number_keeps_a_structure_opaque(
     parsed = program(tmp_path, kernels, f"{main} move<<<1, 32>>>(t);")
     (things,) = captured(cpu_executor.capture(parsed, None, (), tmp_path / "c", 30.0)).allocations
     assert (things.element, things.fields, things.structure_bytes) == ("opaque", (), None)
+
+
+def test_a_drawn_set_varies_floating_fields_and_keeps_the_others(
+    workload: Workload, tmp_path: Path
+) -> None:
+    particles = workload.allocations[0]
+    drawn = build_case(workload, Draw("signed", 3), tmp_path, 0x3C).contents[0]
+    before = Path(workload.folder) / particles.before
+    for field in particles.fields:
+        old, new = (field_values(path, particles, field) for path in (before, drawn))
+        assert (field.element in ("f32", "f64")) == bool((old != new).all()), field.path
+    same = np.fromfile(drawn, np.uint8)[-3:] == np.fromfile(before, np.uint8)[-3:]
+    assert same.all()
+
+
+BOUNCE = """
+struct Ball { double mass; float x, v; char kind; };
+struct Step { float dt; const double* drag; int n; };
+__global__ void bounce(Ball* b, Step s) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= s.n) return;
+    float drag = s.drag[b[i].kind];
+    b[i].v -= drag * b[i].v * b[i].v * b[i].v * s.dt;
+    b[i].x += b[i].v * s.dt;
+    if (b[i].x < 0.0f) b[i].x = -b[i].x;
+    b[i].mass *= 1.0000001;
+}
+"""
+BOUNCE_MAIN = """
+  const int n = 512;
+  static Ball host[n];
+  for (int i = 0; i < n; ++i) host[i] = {1 + 0.01 * i, 5.0f + i % 7, 0.3f * (i % 5), char(i % 2)};
+  double drag[2] = {0.1, 0.4}; double* d; Ball* b;
+  cudaMalloc(&d, sizeof drag); cudaMemcpy(d, drag, sizeof drag, cudaMemcpyHostToDevice);
+  cudaMalloc(&b, sizeof host); cudaMemcpy(b, host, sizeof host, cudaMemcpyHostToDevice);
+  bounce<<<n / 128, 128>>>(b, Step{0.01f, d, n});
+  cudaMemcpy(host, b, sizeof host, cudaMemcpyDeviceToHost);
+  double sum = 0; for (auto& one : host) sum += one.x * one.mass;
+  printf("%f\\n", sum);
+"""
+FUSED = """
+// @launch fast grid=(gridDim.x) block=(blockDim.x) args=(b, s)
+__global__ void fast(Ball* b, Step s) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= s.n) return;
+    Ball ball = b[i];
+    float drag = s.drag[ball.kind];
+    ball.v = fmaf(-(drag * s.dt) * ball.v * ball.v, ball.v, ball.v);
+    ball.x = fmaf(ball.v, s.dt, ball.x);
+    if (ball.x < 0.0f) ball.x = -ball.x;
+    ball.mass *= 1.0000001;
+    b[i] = ball;
+    for (int k = 17; k < sizeof(Ball); ++k) ((char*)&b[i])[k] = 1;
+}
+"""
+ANY_SPEED = Policy(min_speedup=0.001, seed=11)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, cpu_executor: CpuExecutor) -> Workbench:
+    folder = tmp_path_factory.mktemp("bounce")
+    parsed = program(folder, BOUNCE, BOUNCE_MAIN)
+    return open_workbench(
+        load_program(folder / parsed.main_path), None, (), cpu_executor, ANY_SPEED, folder / "b",
+        sm_arch="sm_86", timeout_s=60.0,
+    )  # fmt: skip
+
+
+def judged(bench: Workbench, old: str = "", new: str = "") -> Judgement:
+    assert old in FUSED
+    rewrite = make_rewrite(FUSED.replace(old, new) if old else FUSED, "test", "test", "test")
+    return evaluate(bench, rewrite, ANY_SPEED.min_speedup).judged(ANY_SPEED)
+
+
+def test_a_rewrite_may_round_otherwise_and_leave_anything_in_the_padding(bench: Workbench) -> None:
+    judgement = judged(bench)
+    assert judgement.outcome in ("accepted", "provisional"), judgement.reason
+    captured = bench.oracle(bench.workloads[0]).captured
+    assert captured.wide_problem is None
+    assert captured.wide_outputs is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("if (ball.x < 0.0f) ball.x = -ball.x;", "", "b.x"),
+        ("ball.v = fmaf(", "ball.v = 1.0001f * fmaf(", "b.v"),
+        ("ball.mass *= 1.0000001;", "ball.mass = float(ball.mass);", "b.mass"),
+        ("b[i] = ball;", "ball.kind ^= ball.x == 5.0f; b[i] = ball;", "b.kind"),
+    ],
+)
+def test_what_shows_in_one_field_is_refused_by_its_name(
+    bench: Workbench, old: str, new: str, field: str
+) -> None:
+    judgement = judged(bench, old, new)
+    assert judgement.outcome == "rejected"
+    assert f"{field}:" in judgement.reason

@@ -157,8 +157,14 @@ def _typed(
                 offset_bytes=address.offset_bytes,
             )
         )
-    numbers = () if parameter.layout is None else number_fields(parameter.layout)
-    update = {"raw_hex": data.hex(), "pointers": tuple(pointers), "fields": numbers}
+    layout = parameter.layout or Layout(parameter.size_bytes, None, ())
+    update = {
+        "raw_hex": data.hex(),
+        "pointers": tuple(pointers),
+        "fields": number_fields(layout),
+        "wide_bytes": layout.wide_size_bytes,
+        "words": layout.pointers,
+    }
     return passed._replace(argument=argument.model_copy(update=update), layouts=tuple(layouts))
 
 

@@ -142,6 +142,11 @@ def _bytes_in(allocation: Allocation, size_bytes: int, widened: bool) -> int:
 
 def _widened(value: Value, workload: Workload) -> Value:
     """Offsets in bytes grow with what they step over."""
+    if value.kind == "raw":
+        moved = (_widened(p.to, workload) for p in value.pointers)
+        placed = zip(value.pointers, moved, strict=True)
+        pointers = tuple(p.model_copy(update={"to": to}) for p, to in placed)
+        return value.model_copy(update={"pointers": pointers})
     if value.kind != "buffer" or value.offset_bytes == 0:
         return value
     if value.allocation is None:
